@@ -193,7 +193,7 @@ def servers_left() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # a zombie is one of these
-            if "feature_server_process" in " ".join(child.cmdline()):
+            if "feature_cache.server_process" in " ".join(child.cmdline()):
                 found.append(child)
     return found
 

@@ -893,8 +893,8 @@ SCHEDULERS: tuple[Entry, ...] = (
     ),
     _scheduler(
         "longest_first",
-        "longest_first:schedule",
-        "Groups sorted by predicted time; each iteration takes the longest ones left, so that its parts are balanced.",
+        "base:schedule_longest_first",
+        "Groups sorted by predicted time; each iteration takes the longest left, so that its parts are balanced.",
         "Graham 1969 (LPT), applied per iteration",
     ),
     _scheduler(
@@ -916,7 +916,7 @@ SCHEDULERS: tuple[Entry, ...] = (
         "DyGNeX section 4.2, appendix C (DyGNeX-L)",
     ),
     _scheduler(
-        "dygnex_auto", "dygnex_auto:schedule", "DyGNeX-L below 100 groups, DyGNeX-G from 100.", "DyGNeX appendix G"
+        "dygnex_auto", "dygnex_ilp:schedule_auto", "DyGNeX-L below 100 groups, DyGNeX-G from 100.", "DyGNeX appendix G"
     ),
     _scheduler(
         "best_of",

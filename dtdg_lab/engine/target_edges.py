@@ -1,4 +1,4 @@
-"""The edges of a hybrid batch's blocks as operators ask for them."""
+"""The edges of a hybrid batch's blocks in the form that operators need."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from dtdg_lab.engine.halo_exchange import PartEdges
 from dtdg_lab.engine.minibatch_blocks import TargetBlocks
 
 
-def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, way: str) -> PartEdges:
-    """The edges along which a layer's rows pull in some consecutive snapshots of a batch, stacked.
+def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, direction: str) -> PartEdges:
+    """The edges along which a layer aggregates in some consecutive snapshots of a batch, stacked.
 
     Args:
         blocks: of the batch.
-        snapshots: some of its own.
-        layer: of the model, from 0.
-        way: ``in`` or ``out``.
+        snapshots: consecutive ones of the batch.
+        layer: index of the model's layer, from 0.
+        direction: edge direction, ``in`` or ``out``.
 
     Raises:
-        PlanError: a snapshot or the layer is not in the batch, or nothing is pulled along the way.
+        PlanError: a snapshot or the layer is not in the batch, or no layer aggregates in this direction.
     """
     arrays = blocks.arrays
-    if f"indptr_{way}_{layer}" not in arrays:
-        raise PlanError(f"edges of layer {layer} along {way!r}: blocks of {blocks.shape}.")
+    if f"indptr_{direction}_{layer}" not in arrays:
+        raise PlanError(f"no edges of layer {layer} in direction {direction!r}: the blocks have shape {blocks.shape}.")
     first, last = blocks.places(snapshots)
     height, count, at = blocks.heights[layer], len(blocks.batch.snapshots), blocks.further_at
     if layer:
         at = np.zeros_like(at)
-    indptr, indices = arrays[f"indptr_{way}_{layer}"], arrays[f"indices_{way}_{layer}"]
-    weights = arrays.get(f"weights_{way}_{layer}")
+    indptr, indices = arrays[f"indptr_{direction}_{layer}"], arrays[f"indices_{direction}_{layer}"]
+    weights = arrays.get(f"weights_{direction}_{layer}")
     if last - first < count:
         begin, end = int(indptr[first * height]), int(indptr[last * height])
         indptr = indptr[first * height : last * height + 1] - begin
@@ -40,6 +40,8 @@ def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, way: str) -
     unasked = np.broadcast_to(np.float64(np.nan), columns)
     here, other = (
         unasked if of is None else blocks.columns_of(of, first, last, layer).astype(np.float64)
-        for of in (arrays.get(f"degrees_{along}_{layer}") for along in (way, "out" if way == "in" else "in"))
+        for of in (
+            arrays.get(f"degrees_{towards}_{layer}") for towards in (direction, "out" if direction == "in" else "in")
+        )
     )
     return PartEdges(indptr, indices, weights, columns, here, other)

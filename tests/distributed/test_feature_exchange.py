@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.feature_cache.addresses import agree_token, exchange_addresses
-from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer, agree_token, exchange_addresses
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 PARTS, K, F = 4, 60, 3
@@ -35,7 +34,7 @@ def _on_rank(rank: int, ranks: int, address: str) -> dict:
                 asked[part] = (client.rpcs, client.bytes_sent + client.bytes_received)
         group.barrier()
         served = server.served()
-        with pytest.raises(PlanError, match=r"part\(s\) \[0, 0\] are served"):
+        with pytest.raises(PlanError, match=r"part\(s\) \[0, 0\] have feature servers"):
             exchange_addresses(group, {0: "tcp://127.0.0.1:1"}, parts=PARTS)
     group.close()
     return {"token": token, "addresses": addresses, "right": right, "asked": asked, "served": served}

@@ -120,7 +120,7 @@ def test_what_one_rank_cannot_do_all_refuse(stories: list[dict[str, Any]]) -> No
         assert found["refused"]["losses"] == stories[0]["on_demand"]["losses"]
         assert found["refused"]["config"]["cache_policy"] == "on_demand" and found["refused"]["config"]["links"] == ""
     memory, link = (event["data"]["reason"] for event in stories[0]["refused"]["refused"])
-    assert "rank 1" in memory and "cache_rows=1000000 is larger than memory" in memory
+    assert "rank 1" in memory and "cache_rows=1000000 exceeds memory" in memory
     assert "names part 9: there are 4" in link
 
 
@@ -166,7 +166,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(stories: list[dict[str, A
 
 @pytest.mark.parametrize(
     ("story", "words"),
-    [("killed", "(rank 1) has ended: its connection was closed"), ("stopped", "(rank 1) gave no sign of life for 0.")],
+    [("killed", "(rank 1) has exited: its connection was closed"), ("stopped", "(rank 1) was silent for 0.")],
 )
 def test_a_server_that_dies_ends_the_run_on_all_ranks_in_time(
     stories: list[dict[str, Any]], story: str, words: str
@@ -174,7 +174,7 @@ def test_a_server_that_dies_ends_the_run_on_all_ranks_in_time(
     wanted = stories[0]["on_demand"]
     for rank, found in enumerate(stories):
         failed, again = found[story], found[f"{story} and resumed"]
-        own = "server of the features of part(s) [2, 3] ended with status -9"  # what the rank itself may find first
+        own = "feature server of part(s) [2, 3] exited with status -9"  # what the rank itself may find first
         assert words in failed["reason"] or (rank == 1 and own in failed["reason"]), failed["reason"]
         assert failed["kind"] == "RunFailedError" and "part" in failed["reason"] and failed["steps"] == 5
         assert failed["left"] == [] and failed["took_s"] < 15.0

@@ -19,7 +19,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup, open_store
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex
 from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
@@ -87,7 +87,7 @@ def _fails_on_rank_0(group: Group, folder: Path) -> str:
         raise ZeroDivisionError("by nothing")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dygnex_greedy, "schedule", broken)
+        patch.setattr(dygnex, "schedule", broken)
         try:
             _train(group, folder)
         except PlanError as error:

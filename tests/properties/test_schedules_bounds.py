@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core.catalogue import SCHEDULERS
 from dtdg_lab.core.rng import generator
-from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
-from dtdg_lab.systems.snapshot_groups.schedulers import dygnex_ilp, longest_first
-from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as best_of
-from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as fold
+from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, dygnex_ilp, heuristics
 from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, lower_bound_s
 
 tiny = st.lists(st.integers(0, 12), min_size=1, max_size=7).map(lambda values: np.array(values, float))
@@ -69,19 +66,19 @@ def test_the_programme_finds_the_optimum(times_s: Any, ranks: int, per_rank: int
     plan = dygnex_ilp.schedule(times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=0.0, time_limit_s=60.0)
     best_s = optimum(times_s, ranks, per_rank, allreduce_s)
     assert plan.makespan_s(times_s, allreduce_s=allreduce_s) == pytest.approx(best_s, rel=1e-5)
-    heuristic = best_of.schedule_best_of(times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s)
+    heuristic = heuristics.schedule_best_of(times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s)
     assert plan.makespan_s(times_s, allreduce_s=allreduce_s) <= heuristic.makespan_s(times_s, allreduce_s=allreduce_s)
 
 
 @given(times, st.data())
 def test_fold_is_the_best_there_is_up_to_two_groups_a_rank(times_s: Any, data: st.DataObject) -> None:
     ranks = data.draw(st.integers(-(-len(times_s) // 2), 40))
-    assert fold.schedule_fold(times_s, ranks).gap == 0.0
+    assert heuristics.schedule_fold(times_s, ranks).gap == 0.0
 
 
 @given(times, st.integers(1, 40))
 def test_one_group_a_rank_meets_the_bound(times_s: Any, ranks: int) -> None:
-    assert longest_first.schedule(times_s, ranks, per_rank=1).gap == 0.0
+    assert base.schedule_longest_first(times_s, ranks, per_rank=1).gap == 0.0
 
 
 @pytest.mark.parametrize("name", HEURISTICS)
@@ -114,9 +111,9 @@ def adversary(number: int) -> tuple[np.ndarray, int]:
 
 def worst_factors(instances: int) -> dict[str, float]:
     rules: dict[str, Any] = {
-        "fold": fold.schedule_fold,
-        "dygnex_greedy": dygnex_greedy.schedule,
-        "best_of": best_of.schedule_best_of,
+        "fold": heuristics.schedule_fold,
+        "dygnex_greedy": dygnex.schedule,
+        "best_of": heuristics.schedule_best_of,
     }
     worst = dict.fromkeys(rules, 1.0)
     for number in range(instances):

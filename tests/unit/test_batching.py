@@ -258,7 +258,7 @@ def test_chunks_of_other_parts_or_vertices_are_refused() -> None:
     with pytest.raises(PlanError, match="at least one part"):
         survival_order(owner, chunking, range(2, 2), seed=0, epoch=0)
     other = np.where((owner == 2) & (chunking.chunk == 3), 0, owner)
-    with pytest.raises(PlanError, match="a chunk of part 2 holds no node"):
+    with pytest.raises(PlanError, match="a chunk of part 2 has no nodes"):
         survival_order(other, chunking, range(4), seed=0, epoch=0)
 
 
@@ -364,5 +364,5 @@ def test_edges_that_there_are_not_are_refused() -> None:
     for t, rows, way in ((1, 1, "in"), (-1, 1, "in"), (0, 5, "in"), (0, -1, "in"), (0, 1, "up")):
         with pytest.raises(PlanError, match=f"edges '{way}' of the first {rows} nodes in snapshot {t}"):
             made.edges(t, rows, way)
-    with pytest.raises(PlanError, match="holds nodes 0 to 4; those of the snapshots are numbered 0 to 3"):
+    with pytest.raises(PlanError, match="contains nodes 0 to 4; those of the snapshots are 0 to 3"):
         made.renumber(SurvivalOrder(np.array([4, 0]), np.zeros(2, np.int32), np.arange(3)))

@@ -105,10 +105,10 @@ def test_states_of_many_runs_are_those_of_each_and_lie_within_their_bounds(parts
     ("changes", "words"),
     [
         ({"delays_s": np.zeros(2)}, "the last must be 3"),
-        ({"base_step_s": 0.0}, "no time to compare with"),
-        ({"fetch_s": np.array([1.0, 0.0, 1.0])}, "no time to compare with"),
-        ({"hit_rate": np.nan}, "no number"),
-        ({"delays_s": np.array([0.0, 0.0, np.inf])}, "no number"),
+        ({"base_step_s": 0.0}, "must be above 0"),
+        ({"fetch_s": np.array([1.0, 0.0, 1.0])}, "must be above 0"),
+        ({"hit_rate": np.nan}, "not a number"),
+        ({"delays_s": np.array([0.0, 0.0, np.inf])}, "not a number"),
     ],
 )
 def test_an_observation_that_is_none_is_refused(changes: dict[str, object], words: str) -> None:
@@ -215,7 +215,7 @@ def test_a_trace_is_a_part_s_own_links() -> None:
     assert trace_of_pattern(Swinging(), 1, epochs=1, epoch_steps=4).delay_s.tolist() == [[0.5, 0], [0.5, 0]]
     with pytest.raises(PlanError, match="part 3"):
         trace_of_pattern(Swinging(), 3, epochs=1, epoch_steps=4)
-    with pytest.raises(PlanError, match="nothing to follow"):
+    with pytest.raises(PlanError, match="none is possible"):
         trace_of_links([], 0)
 
 
@@ -507,9 +507,9 @@ def test_what_cannot_be_simulated_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=words):
             CacheSimulator(COSTS, cases, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="no case"):
+    with pytest.raises(ConfigError, match="without cases"):
         CacheSimulator(COSTS)
-    with pytest.raises(ConfigError, match="one number"):
+    with pytest.raises(ConfigError, match="all equal"):
         CacheSimulator([*COSTS, *training_costs(3)], cases)
     with pytest.raises(ConfigError, match="0 or more"):
         CacheNoise(step=-0.1)

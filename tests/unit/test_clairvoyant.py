@@ -188,7 +188,7 @@ def test_what_cannot_be_planned_or_charged_is_refused() -> None:
     with pytest.raises(PlanError, match="one size is needed"):
         best_plan([])
     for windows in ([], [(1, 4)], [(0, 4), (0, 4)], [(0, 4), (80, 4)]):
-        with pytest.raises(PlanError, match="first is 0"):
+        with pytest.raises(PlanError, match="must ascend from 0"):
             cost_of(short[0], windows)
 
 

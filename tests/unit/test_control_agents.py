@@ -442,7 +442,7 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(PlanError, match="seconds must be 0 or more"):
         adjuster.observe(1.0, -1.0)
     for wrong in (math.nan, math.inf):
-        with pytest.raises(NotFiniteError, match="no adjuster can learn"):
+        with pytest.raises(NotFiniteError, match="no batch-size controller can learn"):
             adjuster.observe(wrong, 1.0)
     with pytest.raises(ConfigError, match="a bandit adjuster of 3 sizes was stored"):
         make_adjuster("random", choices=3, initial=0).load_state_dict(adjuster.state_dict())

@@ -93,7 +93,7 @@ def test_a_cache_cannot_be_changed() -> None:
 def test_a_cache_of_keys_out_of_order_is_refused(keys: list[int]) -> None:
     with pytest.raises(PlanError, match="from 0 to 8"):
         FeatureCache(np.array(keys), np.zeros((2, 1), np.float32), size=9)
-    with pytest.raises(PlanError, match="one row for each key"):
+    with pytest.raises(PlanError, match="one row per key"):
         FeatureCache(np.array([1]), np.zeros((2, 1), np.float32), size=9)
 
 
@@ -103,7 +103,7 @@ def test_a_cache_larger_than_memory_is_refused_with_numbers() -> None:
         check_cache_memory(101, 400, available=80_000)
     with pytest.raises(ConfigError, match=r"for each of 2 parts.*at most 50 rows"):
         check_cache_memory(100, 400, caches=2, available=80_000)
-    with pytest.raises(ConfigError, match="larger than memory"):
+    with pytest.raises(ConfigError, match="exceeds memory"):
         check_cache_memory(10**12, 400)
 
 

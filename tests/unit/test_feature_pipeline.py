@@ -461,7 +461,7 @@ def test_it_may_be_closed_at_any_time(path: FeaturePath) -> None:
             assert time.perf_counter() - began < 0.7
     assert not _alive()
     assert owners.opened == owners.closed
-    with pytest.raises(PlanError, match="nothing was started"):
+    with pytest.raises(PlanError, match="has not started"):
         pipeline.next(0)
 
 
@@ -500,11 +500,11 @@ def test_no_more_batches_are_prepared_than_may_wait() -> None:
 
 def test_a_step_out_of_turn_is_refused() -> None:
     with _running(PATHS["fixed"], Owners(World()), first=4, stop=6) as (pipeline, world):
-        with pytest.raises(PlanError, match=r"step 5 was asked for where 4 is next; call start\(5\)"):
+        with pytest.raises(PlanError, match=r"step 5 was requested, but 4 is next; call start\(5\)"):
             pipeline.next(5)
         _take(pipeline, world, 4)
         _take(pipeline, world, 5)
-        with pytest.raises(PlanError, match="said to stop at 6"):
+        with pytest.raises(PlanError, match="the run stops at 6"):
             pipeline.next(6)
 
 
@@ -516,7 +516,7 @@ def test_what_cannot_be_is_refused_before_anything_runs() -> None:
             epoch_steps=4,
         )  # fmt: skip
     with _running(PATHS["fixed"], owners) as (pipeline, world):
-        with pytest.raises(ConfigError, match=r"cache_rows=1000000000000 is larger than memory"):
+        with pytest.raises(ConfigError, match=r"cache_rows=1000000000000 exceeds memory"):
             pipeline.apply_settings(FeaturePath.of_policy("fixed", capacity=10**12))
         assert pipeline.path is PATHS["fixed"]
         _take(pipeline, world, 0)

@@ -19,8 +19,7 @@ import pytest
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.core.feature_store import Fetcher, LinkState
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.systems.feature_cache.addresses import agree_token, exchange_addresses
-from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer, agree_token, exchange_addresses
 from dtdg_lab.systems.feature_cache.rpc_benchmark import measure
 
 TOKEN, PARTS, K, F = b"t" * 32, 3, 4000, 50
@@ -262,16 +261,16 @@ def test_a_killed_server_is_named_at_once(own: FeatureServer) -> None:
     with FeatureClient(2, own.addresses, TOKEN, F, 20.0, parts_per_rank=1) as client:
         threading.Timer(0.3, os.kill, (own.pid, signal.SIGKILL)).start()
         begin_s = time.perf_counter()
-        with pytest.raises(RunFailedError, match=r"part 1's features \(rank 1\) has ended.* \d\.\d s after .* 7 row"):
+        with pytest.raises(RunFailedError, match=r"part 1's features \(rank 1\) has exited.* \d\.\d s after .* 7 row"):
             client.fetch({1: KEYS[1][:7]})
         assert time.perf_counter() - begin_s < 5
-        with pytest.raises(RunFailedError, match=r"part 0's features \(rank 0\) has ended"):
+        with pytest.raises(RunFailedError, match=r"part 0's features \(rank 0\) has exited"):
             client.fetch({0: KEYS[0][:7]})
     deadline_s = time.monotonic() + 5
-    with pytest.raises(RunFailedError, match=r"part\(s\) \[0, 1, 2\] ended with status -9"):
+    with pytest.raises(RunFailedError, match=r"part\(s\) \[0, 1, 2\] exited with status -9"):
         while time.monotonic() < deadline_s:  # its connections end a moment before it does
             own.check()
-    with pytest.raises(RunFailedError, match="ended with status -9"):
+    with pytest.raises(RunFailedError, match="exited with status -9"):
         own.served()
 
 
@@ -281,11 +280,11 @@ def test_a_server_that_stands_still_is_given_up_in_time_and_closed(own: FeatureS
         own._timeout_s = 0.3
         os.kill(own.pid, signal.SIGSTOP)
         begin_s = time.perf_counter()
-        with pytest.raises(RunFailedError, match=r"part 2's features \(rank 1\) gave no sign of life for 0\.[5-9] s"):
+        with pytest.raises(RunFailedError, match=r"part 2's features \(rank 1\) was silent for 0\.[5-9] s"):
             client.fetch({2: KEYS[2][:7]})
         assert time.perf_counter() - begin_s < 2
         own.check()
-        with pytest.raises(RunFailedError, match=r"has not answered for 0\.3 s: it stands still"):
+        with pytest.raises(RunFailedError, match=r"has not replied for 0\.3 s: it hangs"):
             own.set_links(LinkState.clean(PARTS))
         begin_s = time.perf_counter()
         own.close()
@@ -296,7 +295,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(own: FeatureSer
     with FeatureClient(0, own.addresses, TOKEN, F, 0.3) as client:
         client.fetch({1: KEYS[1][:3]})
         os.kill(own.pid, signal.SIGSTOP)
-        with pytest.raises(RunFailedError, match="no sign of life"):
+        with pytest.raises(RunFailedError, match="was silent for"):
             client.fetch({1: KEYS[1][:3]})
         os.kill(own.pid, signal.SIGCONT)
         time.sleep(0.2)
@@ -306,15 +305,15 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(own: FeatureSer
 
 @pytest.mark.parametrize("wanted", [KEYS[1][:2], np.array([-5]), np.array([10**15]), np.array([2**63 - 1])])
 def test_unknown_keys_are_refused_by_name_and_the_server_goes_on(client: FeatureClient, wanted: np.ndarray) -> None:
-    with pytest.raises(RunFailedError, match=rf"part 2's features .*no row of .*{wanted[0]}"):
+    with pytest.raises(RunFailedError, match=rf"part 2's features .*no row for .*{wanted[0]}"):
         client.fetch({2: np.concatenate([KEYS[2][:5], wanted])})
     assert np.array_equal(client.fetch({2: KEYS[2][:5]})[2].rows, ROWS[2][:5])
 
 
 def test_more_rows_than_there_are_and_none_at_all_are_refused(client: FeatureClient) -> None:
-    with pytest.raises(RunFailedError, match=r"asked for 4,001 rows and has 4,000"):
+    with pytest.raises(RunFailedError, match=r"a request for 4,001 rows of 4,000"):
         client.fetch({1: np.append(KEYS[1], KEYS[1][0])})
-    with pytest.raises(PlanError, match="asks part 1 for 0 rows"):
+    with pytest.raises(PlanError, match="requests 0 rows from part 1"):
         client.fetch({1: KEYS[1][:0]})
     with pytest.raises(PlanError, match=r"cannot ask part 9: it knows \[1, 2\]"):
         client.fetch({9: KEYS[1]})
@@ -326,7 +325,7 @@ def test_more_rows_than_there_are_and_none_at_all_are_refused(client: FeatureCli
 def test_rows_of_another_width_are_not_taken(server: FeatureServer) -> None:
     with (
         FeatureClient(0, server.addresses, TOKEN, F + 1) as client,
-        pytest.raises(RunFailedError, match="something else than the 3 rows of 51 floats"),
+        pytest.raises(RunFailedError, match="did not send the 3 rows of 51 floats"),
     ):
         client.fetch({1: KEYS[1][:3]})
 
@@ -334,7 +333,7 @@ def test_rows_of_another_width_are_not_taken(server: FeatureServer) -> None:
 def test_another_run_s_token_opens_nothing(own: FeatureServer) -> None:
     with (
         FeatureClient(0, own.addresses, b"x" * 32, F, 3.0) as client,
-        pytest.raises(RunFailedError, match=r"part 1's features .* does not take this run's token"),
+        pytest.raises(RunFailedError, match=r"part 1's features .* does not accept this run's token"),
     ):
         client.fetch({1: KEYS[1][:3]})
     assert own.dropped() >= 1
@@ -344,12 +343,12 @@ def test_another_run_s_token_opens_nothing(own: FeatureServer) -> None:
 @pytest.mark.parametrize(
     ("rows", "keys", "what"),
     [
-        ({}, {}, "at least one"),
+        ({}, {}, "give both"),
         ({1: ROWS[1]}, {2: KEYS[2]}, r"parts \[1\] and keys of parts \[2\]"),
         ({1: ROWS[1].astype(np.float64)}, {1: KEYS[1]}, "float64"),
         ({1: ROWS[1][:5]}, {1: KEYS[1]}, r"\(5, 50\) and keys int64 \(4000,\)"),
         ({1: ROWS[1]}, {1: KEYS[1][::-1]}, "ascend"),
-        ({1: ROWS[1], 2: ROWS[2][:, :3]}, {1: KEYS[1], 2: KEYS[2]}, "one width"),
+        ({1: ROWS[1], 2: ROWS[2][:, :3]}, {1: KEYS[1], 2: KEYS[2]}, "the same width"),
     ],
 )
 def test_what_cannot_be_served_is_refused(rows: dict, keys: dict, what: str) -> None:
@@ -361,7 +360,7 @@ def test_a_part_without_vertices_is_served_and_has_nothing() -> None:
     rows, keys = {1: ROWS[1][:0], 2: ROWS[2]}, {1: KEYS[1][:0], 2: KEYS[2]}
     with FeatureServer(rows, keys, TOKEN) as server, FeatureClient(0, server.addresses, TOKEN, F) as client:
         assert len(client.fetch({2: KEYS[2][:3]})[2].rows) == 3
-        with pytest.raises(RunFailedError, match="asked for 1 rows and has 0"):
+        with pytest.raises(RunFailedError, match="a request for 1 rows of 0"):
             client.fetch({1: KEYS[1][:1]})
 
 
@@ -406,7 +405,7 @@ def test_closing_wakes_who_waits_and_is_quick(own: FeatureServer) -> None:
     own.close()
     client.close()
     assert time.perf_counter() - begin_s < 1
-    assert ended == ["part 0 was closed while it asked part(s) [1]."]
+    assert ended == ["part 0 was closed during requests to part(s) [1]."]
     with pytest.raises(RunFailedError, match="are closed"):
         client.fetch({1: KEYS[1][:3]})
     with pytest.raises(RunFailedError, match="was closed"):
@@ -431,7 +430,7 @@ def test_closing_does_not_wait_for_an_order_that_is_not_answered(own: FeatureSer
     own.close()
     assert time.perf_counter() - begin_s < 1
     ordering.join(5)
-    assert described == ["the server of the features of part(s) [0, 1, 2] was closed."]
+    assert described == ["the feature server of part(s) [0, 1, 2] was closed."]
 
 
 PARENT = """
@@ -463,7 +462,7 @@ def test_one_process_knows_its_own_addresses_and_token() -> None:
     assert agree_token(group) != agree_token(group)
     own = {part: f"tcp://127.0.0.1:{5000 + part}" for part in range(12)}
     assert exchange_addresses(group, own, parts=12) == own
-    with pytest.raises(PlanError, match=r"part\(s\) \[0\] are served .* each of the 2 parts"):
+    with pytest.raises(PlanError, match=r"part\(s\) \[0\] have feature servers .* each of the 2 parts"):
         exchange_addresses(group, {0: "tcp://127.0.0.1:1"}, parts=2)
     with pytest.raises(PlanError, match="at most 120 bytes"):
         exchange_addresses(group, {0: "tcp://" + "a" * 200}, parts=1)

@@ -107,7 +107,7 @@ def test_the_best_neighbour_is_taken_if_it_is_better(losses: list[float], must_l
 
 
 def test_the_present_loss_is_needed() -> None:
-    with pytest.raises(PlanError, match="present setting"):
+    with pytest.raises(PlanError, match="current setting"):
         next_setting(Setting(2, 0.1), {Setting(3, 0.1): 1.0})
 
 

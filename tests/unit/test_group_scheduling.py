@@ -24,9 +24,7 @@ from dtdg_lab.engine.strategy import Step, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups import group_schedule as group_scheduling
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling, shares_cores
-from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
-from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as round_robin
-from dtdg_lab.systems.snapshot_groups.schedulers import longest_first
+from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, heuristics
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.systems.snapshot_groups.strategy import snapshot_groups
 from dtdg_lab.testing.doubles import Trained, train_in_memory
@@ -282,7 +280,7 @@ def test_what_an_exchange_takes_is_weighed_where_ranks_have_their_own_cores(
     assert described["makespan_s"] == scheduling.schedule.makespan_s(times_s, allreduce_s=exchange_s)
     assert described["makespan_s"] >= described["iterations"] * exchange_s
     assert described["gap"] == pytest.approx(described["makespan_s"] / described["bound_s"] - 1, abs=1e-9)
-    psg = round_robin.schedule_round_robin(times_s, 2, per_rank=1)
+    psg = heuristics.schedule_round_robin(times_s, 2, per_rank=1)
     assert described["psg_makespan_s"] == psg.makespan_s(times_s, allreduce_s=exchange_s)
     assert described["psg_makespan_s"] >= -(-groups // 2) * exchange_s
 
@@ -502,16 +500,16 @@ def _failing(error: Exception) -> Callable[[pytest.MonkeyPatch], None]:
     def broken(*_: Any, **__: Any) -> Schedule:
         raise error
 
-    return lambda patch: patch.setattr(longest_first, "schedule", broken)
+    return lambda patch: patch.setattr(base, "schedule_longest_first", broken)
 
 
 def _forgetful(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(longest_first, "schedule", lambda *_, **__: Schedule((((0,), (1,)),), GROUPS))
+    patch.setattr(base, "schedule_longest_first", lambda *_, **__: Schedule((((0,), (1,)),), GROUPS))
 
 
 def _for_others(patch: pytest.MonkeyPatch) -> None:
     """Three parts where there are two."""
-    patch.setattr(longest_first, "schedule", lambda *_, **__: Schedule(((tuple(range(8)), (), (8,)),), GROUPS))
+    patch.setattr(base, "schedule_longest_first", lambda *_, **__: Schedule(((tuple(range(8)), (), (8,)),), GROUPS))
 
 
 FAILURES: list[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = [
@@ -551,14 +549,14 @@ def test_a_scheduler_that_fails_leaves_the_run_as_it_was(
 def test_a_scheduler_that_fails_on_the_profile_leaves_the_schedule_of_sizes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    solve = dygnex_greedy.schedule
+    solve = dygnex.schedule
 
     def only_sizes(times_s: Any, *given: Any, **live_settings: Any) -> Schedule:
         if max(times_s) < 1:
             raise PlanError("these times are beyond me")
         return solve(times_s, *given, **live_settings)
 
-    monkeypatch.setattr(dygnex_greedy, "schedule", only_sizes)
+    monkeypatch.setattr(dygnex, "schedule", only_sizes)
     done = train(tmp_path, config_of())
     assert done.outcome.state == "finished"
     (refused,) = done.recorder.events("refused")

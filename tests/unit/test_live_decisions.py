@@ -62,10 +62,10 @@ def law(window: int, per_byte: float, delay_s: float) -> float:
 def test_the_forecast_is_the_law_of_what_was_heard(per_byte: float, delay_s: float) -> None:
     actions = CacheActions(2)
     forecast = LiveForecast(actions, row_bytes=ROW_BYTES)
-    forecast.hear(Heard(1e-9, 0.0))
+    forecast.observe(Heard(1e-9, 0.0))
     assert forecast.of(Ahead(), base_s=1e-3, late_s=np.zeros(1)) is not None
     for _ in range(2):  # so that nothing of before is left among the recent ones
-        forecast.hear(Heard(per_byte, delay_s))
+        forecast.observe(Heard(per_byte, delay_s))
     late_s = np.array([delay_s + per_byte * 200 * ROW_BYTES if per_byte > 1e-8 else delay_s])  # as an estimator hears
     seconds = forecast.of(Ahead(), base_s=1e-3, late_s=late_s)
     assert seconds is not None
@@ -81,9 +81,9 @@ def test_the_forecast_is_the_law_of_what_was_heard(per_byte: float, delay_s: flo
 def test_what_fetches_took_at_best_is_the_law_of_clean_links() -> None:
     forecast = LiveForecast(CacheActions(2), row_bytes=ROW_BYTES)
     assert forecast.clean_law() is None
-    forecast.hear(Heard(2e-9, 0.0))
+    forecast.observe(Heard(2e-9, 0.0))
     forecast.of(Ahead(), base_s=1e-3, late_s=np.zeros(1))
-    forecast.hear(Heard(5e-7, 0.03))
+    forecast.observe(Heard(5e-7, 0.03))
     forecast.of(Ahead(), base_s=1e-3, late_s=np.array([0.03]))
     start_s, per_byte = forecast.clean_law() or (0.0, 0.0)
     assert start_s == pytest.approx(START_S, rel=0.1) and per_byte == pytest.approx(2e-9, rel=0.1)

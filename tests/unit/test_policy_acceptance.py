@@ -141,7 +141,7 @@ def test_a_share_saved_counts_joules() -> None:
     assert saved_share(rows, "x") == pytest.approx(0.05)
     assert saved_share(rows, "epoch_hot", than="x") == pytest.approx(-50 / 950)
     for wrong in (rows[:3], []):
-        with pytest.raises(ConfigError, match="both in the same cases"):
+        with pytest.raises(ConfigError, match="both policies in the same cases"):
             saved_share(wrong, "x")
     with pytest.raises(ConfigError, match="'fixed-16' in 0 cases"):
         saved_share(rows, "x", than="fixed-16")

@@ -262,8 +262,8 @@ def test_every_knob_changes_at_the_next_step_and_no_loss(tmp_path: Path) -> None
 REFUSED: dict[int, tuple[dict[str, Any], str]] = {
     1: ({"links": "9>0 delay=5"}, "9"), 2: ({"links": "1>0 delay=-3"}, "delay"), 3: ({"links": "1>0 rate=-1"}, "rate"),
     4: ({"links": "1>1 delay=5"}, "1>1"), 5: ({"links": "nonsense"}, "nonsense"),
-    6: ({"cache_policy": "double_dqn"}, "holds a policy for 3 parts, and this run has 4"),
-    7: ({"cache_policy": "fixed"}, "larger than memory"),
+    6: ({"cache_policy": "double_dqn"}, "is a policy for 3 parts, but this run has 4"),
+    7: ({"cache_policy": "fixed"}, "exceeds memory"),
     8: ({"congestion": "recorded"}, "congestion_file"),
 }  # fmt: skip
 
@@ -294,7 +294,7 @@ def test_what_cannot_be_is_refused_and_the_run_goes_on(tmp_path: Path, monkeypat
         ({"links": "1>0 rate=0"}, ConfigError, "rate"),
         ({"cache_policy": "double_dqn", "parts": 6}, ConfigError, "learned policy"),
         ({"policy_file": "nowhere.npz", "cache_policy": "double_dqn"}, ConfigError, "nowhere.npz: there is no such"),
-        ({"cache_rows": 1_000_000}, ConfigError, "cache_rows=1000000 is larger than memory"),
+        ({"cache_rows": 1_000_000}, ConfigError, "cache_rows=1000000 exceeds memory"),
         ({"batch_length": 13}, ConfigError, "batch_length=13 of a training split"),
         ({"fanouts": "3 0"}, ConfigError, "fanouts='3 0'"),
         ({"congestion": "recorded", "congestion_file": "nowhere.jsonl"}, LabError, "nowhere.jsonl"),
@@ -367,8 +367,8 @@ def test_a_pause_changes_nothing(quiet: Trained, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (signal.SIGKILL, r"part.* ended with status -9|part \d's features \(rank 0\) has ended"),
-        (signal.SIGSTOP, r"part \d's features \(rank 0\) gave no sign of life for 0\.\d s"),
+        (signal.SIGKILL, r"part.* exited with status -9|part \d's features \(rank 0\) has exited"),
+        (signal.SIGSTOP, r"part \d's features \(rank 0\) was silent for 0\.\d s"),
     ],
     ids=["killed", "stopped"],
 )

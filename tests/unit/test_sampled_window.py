@@ -232,7 +232,7 @@ def test_windows_slide_by_one_and_are_shorter_at_the_beginning() -> None:
         range(1, 2), range(1, 3), range(1, 4), range(2, 5), range(3, 6)
     ]  # fmt: skip
     assert _windows(2, length=5).of(4) == TRAIN
-    with pytest.raises(DataError, match="window=6 is beyond the training split's 5 snapshots"):
+    with pytest.raises(DataError, match="window=6 exceeds the training split of 5 snapshots"):
         _windows(2, length=6)
     for wrong in ({"length": 0}, {"train": range(0)}):
         with pytest.raises(PlanError, match="at least 1"):
@@ -422,7 +422,7 @@ def test_links_and_memories_beyond_the_part_are_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"task='link'.*full-history"):
         _layout(graph, _model("tgcn", 1), link, 2)
     for name in ("dcrnn", "evolvegcn-h"):
-        with pytest.raises(UnsupportedError, match="carries per_vertex, weights, none"):
+        with pytest.raises(UnsupportedError, match="supports per_vertex, weights, none"):
             _layout(graph, _model(name, 1), _task(graph), 2)
     layout = _layout(graph, _model("tgcn", 1), _task(graph), 2)
     layout.compute(layout.epoch(0)[0], Unmarked())

@@ -15,11 +15,7 @@ from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator
 from dtdg_lab.runs.schedule_study import simulate_schedules
-from dtdg_lab.systems.snapshot_groups.schedulers import base as bounds
-from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
-from dtdg_lab.systems.snapshot_groups.schedulers import dygnex_auto, dygnex_ilp, longest_first
-from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as best_of
-from dtdg_lab.systems.snapshot_groups.schedulers import heuristics as fold
+from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, dygnex_ilp, heuristics
 from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, from_rows, makespan_s
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import Pairs, compiled, targets_within
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex_ilp import searched
@@ -85,7 +81,7 @@ def test_greedy_is_algorithm_2(kind: str) -> None:
     for number in range(25):
         groups, ranks = 1 + (7 * number) % 34, 1 + (3 * number) % 8
         times_s = instance(kind, groups, number)
-        got = dygnex_greedy.schedule(times_s, ranks).assignment
+        got = dygnex.schedule(times_s, ranks).assignment
         assert got == algorithm_2(times_s.tolist(), ranks), f"{groups} groups, {ranks} ranks, instance {number}"
 
 
@@ -96,10 +92,10 @@ def test_greedy_compiled_is_algorithm_2(kind: str, monkeypatch: pytest.MonkeyPat
     for number in range(25):
         groups, ranks = 1 + (7 * number) % 34, 1 + (3 * number) % 8
         times_s = instance(kind, groups, number)
-        got = dygnex_greedy.schedule(times_s, ranks).assignment
+        got = dygnex.schedule(times_s, ranks).assignment
         assert got == algorithm_2(times_s.tolist(), ranks), f"{groups} groups, {ranks} ranks, instance {number}"
     times_s = instance(kind, 130, 0)
-    assert dygnex_greedy.schedule(times_s, 5).assignment == algorithm_2(times_s.tolist(), 5)
+    assert dygnex.schedule(times_s, 5).assignment == algorithm_2(times_s.tolist(), 5)
 
 
 def test_an_iteration_of_algorithm_2_by_hand() -> None:
@@ -112,24 +108,24 @@ def test_an_iteration_of_algorithm_2_by_hand() -> None:
 def test_five_hundred_groups_are_tried_with_all_targets() -> None:
     """As many steps as two pointers take for all targets of 500 groups are 0.2 s of compiled code."""
     times_s = instance("growing", 500, 1)
-    plan = dygnex_greedy.schedule(times_s, 4)
+    plan = dygnex.schedule(times_s, 4)
     assert (plan.targets, plan.notes) == (500, "")
     assert targets_within(1000, 4) == 1000
 
 
 def test_how_many_targets_are_tried_follows_from_groups_and_ranks_and_is_told() -> None:
     times_s = instance("growing", 1500, 1)
-    plan = dygnex_greedy.schedule(times_s, 4)
+    plan = dygnex.schedule(times_s, 4)
     assert plan.targets == targets_within(1500, 4) < 1500
     assert f"{plan.targets} of up to 1,500 targets in each iteration." in plan.notes
-    assert plan.assignment == dygnex_greedy.schedule(times_s, 4, seed=4, time_limit_s=0.1).assignment
-    few = dygnex_greedy.schedule(times_s, 4, targets=8)
+    assert plan.assignment == dygnex.schedule(times_s, 4, seed=4, time_limit_s=0.1).assignment
+    few = dygnex.schedule(times_s, 4, targets=8)
     assert few.targets == 8
     assert "8 of up to 1,500 targets" in few.notes
     assert few.gap is not None
     assert few.gap < 0.01
-    alone = dygnex_greedy.schedule(times_s[:200], 4, targets=1)  # every target is the longest group alone
-    assert len(alone.assignment) > len(dygnex_greedy.schedule(times_s[:200], 4).assignment)
+    alone = dygnex.schedule(times_s[:200], 4, targets=1)  # every target is the longest group alone
+    assert len(alone.assignment) > len(dygnex.schedule(times_s[:200], 4).assignment)
 
 
 @pytest.mark.parametrize(("ranks", "least"), [(512, 0.95), (1024, 0.95)])
@@ -144,21 +140,21 @@ def test_many_groups_need_numba_and_few_do_not(monkeypatch: pytest.MonkeyPatch) 
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "numba" else found(name))
     compiled.cache_clear()
-    assert dygnex_greedy.schedule(np.ones(100), 2).targets == 100
+    assert dygnex.schedule(np.ones(100), 2).targets == 100
     with pytest.raises(NotAvailableError, match="pip install 'numba"):
-        dygnex_greedy.schedule(instance("heavy", 101, 0), 2)
-    plan = best_of.schedule_best_of(instance("heavy", 101, 0), 2)
+        dygnex.schedule(instance("heavy", 101, 0), 2)
+    plan = heuristics.schedule_best_of(instance("heavy", 101, 0), 2)
     assert "Untried: DyGNeX-G of more than 100 groups needs numba" in plan.notes
     assert plan.targets is None
 
 
 def test_greedy_tells_what_pairs_leave_of_other_limits() -> None:
     times_s = instance("growing", 20, 0)
-    three = dygnex_greedy.schedule(times_s, 2, per_rank=3)
+    three = dygnex.schedule(times_s, 2, per_rank=3)
     assert "at most 2 of 3" in three.notes
-    assert three.assignment == dygnex_greedy.schedule(times_s, 2).assignment
-    one = dygnex_greedy.schedule(times_s, 2, per_rank=1)
-    assert one.assignment == longest_first.schedule(times_s, 2, per_rank=1).assignment
+    assert three.assignment == dygnex.schedule(times_s, 2).assignment
+    one = dygnex.schedule(times_s, 2, per_rank=1)
+    assert one.assignment == base.schedule_longest_first(times_s, 2, per_rank=1).assignment
 
 
 def test_the_programme_stops_without_a_search_where_the_bound_certifies() -> None:
@@ -178,7 +174,7 @@ def test_the_programme_searches_and_proves() -> None:
     assert "CP-SAT searched to the gap" in plan.notes
     assert plan.gap is not None
     assert plan.gap < 1e-6
-    assert plan.makespan_s(HARD) <= best_of.schedule_best_of(HARD, 3).makespan_s(HARD)
+    assert plan.makespan_s(HARD) <= heuristics.schedule_best_of(HARD, 3).makespan_s(HARD)
 
 
 def test_time_over_gives_the_best_found_and_says_so() -> None:
@@ -187,14 +183,14 @@ def test_time_over_gives_the_best_found_and_says_so() -> None:
     assert "Stopped by time_limit_s=0.3 at a gap of" in plan.notes
     assert plan.gap is not None
     assert 0 < plan.gap < 1
-    assert plan.makespan_s(times_s) <= fold.schedule_fold(times_s, 4).makespan_s(times_s)
+    assert plan.makespan_s(times_s) <= heuristics.schedule_fold(times_s, 4).makespan_s(times_s)
 
 
 def test_building_a_programme_that_is_too_large_is_given_up() -> None:
     """512,000 variables: a limit of 2 s took 15 s, since none of building, hinting and loading looked at the clock."""
     problem = Problem(instance("heavy", 800, 2), 4, 2)
     since = time.process_time()
-    assert searched(problem, fold.folded(problem, problem.fewest * 4), until=time.perf_counter() + 0.4) is None
+    assert searched(problem, heuristics.folded(problem, problem.fewest * 4), until=time.perf_counter() + 0.4) is None
     assert time.process_time() - since < 1.5
 
 
@@ -202,9 +198,9 @@ def test_a_programme_that_is_not_built_leaves_the_best_heuristic_and_says_so(mon
     monkeypatch.setattr("dtdg_lab.systems.snapshot_groups.schedulers.dygnex_ilp.searched", lambda *_, until: None)
     times_s = instance("heavy", 60, 2)
     plan = dygnex_ilp.schedule(times_s, 4, gap=0.0, time_limit_s=60.0)
-    assert "CP-SAT was not started: its programme was too large to be built in time. Stopped by" in plan.notes
+    assert "CP-SAT was not started: its programme was too large to build in time. Stopped by" in plan.notes
     assert plan.targets == 60
-    assert plan.assignment == best_of.schedule_best_of(times_s, 4).assignment
+    assert plan.assignment == heuristics.schedule_best_of(times_s, 4).assignment
 
 
 def test_an_exchange_that_costs_much_makes_few_iterations() -> None:
@@ -219,21 +215,21 @@ def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotAvailableError, match="pip install 'ortools"):
         dygnex_ilp.schedule(np.ones(4), 2)
     with pytest.raises(NotAvailableError, match="OR-tools"):
-        dygnex_auto.schedule(np.ones(4), 2)
-    assert dygnex_auto.schedule(np.ones(100), 2).notes.startswith("DyGNeX-G")
+        dygnex_ilp.schedule_auto(np.ones(4), 2)
+    assert dygnex_ilp.schedule_auto(np.ones(100), 2).notes.startswith("DyGNeX-G")
 
 
 def test_auto_chooses_by_the_number_of_groups() -> None:
     few, many = instance("growing", 99, 0), instance("growing", 100, 0)
-    assert dygnex_auto.schedule(few, 4).notes.startswith("DyGNeX-L, below 100 groups.")
-    plan = dygnex_auto.schedule(many, 4)
+    assert dygnex_ilp.schedule_auto(few, 4).notes.startswith("DyGNeX-L, below 100 groups.")
+    plan = dygnex_ilp.schedule_auto(many, 4)
     assert plan.notes == "DyGNeX-G, from 100 groups."
-    assert plan.assignment == dygnex_greedy.schedule(many, 4).assignment
+    assert plan.assignment == dygnex.schedule(many, 4).assignment
 
 
 def test_fold_by_hand() -> None:
     times_s = np.array([6.0, 1.0, 2.0, 5.0, 3.0, 4.0, 10.0, 11.0])
-    plan = fold.schedule_fold(times_s, 2)
+    plan = heuristics.schedule_fold(times_s, 2)
     # 11 + 1, 10 + 2, 6 + 3, 5 + 4: in runs of two, no rank waits
     assert plan.assignment == (((7, 1), (6, 2)), ((0, 4), (3, 5)))
     assert plan.makespan_s(times_s) == 21.0
@@ -241,25 +237,25 @@ def test_fold_by_hand() -> None:
 
 
 def test_fold_leaves_the_largest_alone_where_slots_are_left() -> None:
-    plan = fold.schedule_fold(np.array([9.0, 5.0, 4.0]), 2)
+    plan = heuristics.schedule_fold(np.array([9.0, 5.0, 4.0]), 2)
     assert plan.assignment == (((0,), (1, 2)),)
 
 
 def test_best_of_is_never_worse_and_names_the_winner() -> None:
-    others: list[Any] = [longest_first.schedule]
+    others: list[Any] = [base.schedule_longest_first]
     for number in range(24):
         times_s, ranks = instance(KINDS[number % 6], 40 + 20 * number, number), 2 + number % 7
-        best = best_of.schedule_best_of(times_s, ranks)
+        best = heuristics.schedule_best_of(times_s, ranks)
         assert best.notes.startswith("Best: ")
         best_s = best.makespan_s(times_s)
-        for rule in (fold.schedule_fold, dygnex_greedy.schedule):
+        for rule in (heuristics.schedule_fold, dygnex.schedule):
             assert best_s <= rule(times_s, ranks).makespan_s(times_s) * (1 + 1e-9)
         # stops at 0.1 %, where the next heuristic may be better by that
         assert all(best_s <= rule(times_s, ranks).makespan_s(times_s) * 1.001 for rule in others)
 
 
 def test_best_of_says_what_time_did_not_allow() -> None:
-    plan = best_of.schedule_best_of(instance("heavy", 50, 0), 6, time_limit_s=1e-9)
+    plan = heuristics.schedule_best_of(instance("heavy", 50, 0), 6, time_limit_s=1e-9)
     assert "Untried, as time_limit_s=1e-09 was over: " in plan.notes
 
 
@@ -267,16 +263,16 @@ def test_best_of_says_what_time_did_not_allow() -> None:
 def test_ten_thousand_growing_groups_come_within_two_per_cent(ranks: int, most: float) -> None:
     """The issue's reach (its second is measured by hand: a test on a loaded machine would measure the load)."""
     times_s = instance("growing", 10_000, 0)
-    plan = best_of.schedule_best_of(times_s, ranks)
-    assert plan.makespan_s(times_s) <= most * bounds.lower_bound_s(times_s, ranks)
+    plan = heuristics.schedule_best_of(times_s, ranks)
+    assert plan.makespan_s(times_s) <= most * base.lower_bound_s(times_s, ranks)
 
 
 def test_a_gap_is_the_distance_to_the_bound() -> None:
     times_s = np.array([4.0, 4.0, 1.0])
     plan = Schedule((((0,), (1,)), ((2,), ())), 3)
-    assert bounds.lower_bound_s(times_s, 2, allreduce_s=0.5) == pytest.approx(5.5)
-    assert bounds.certified_gap(plan, times_s, allreduce_s=0.5) == pytest.approx(6.0 / 5.5 - 1)
-    assert bounds.certified_gap(Schedule((((0,),),), 1), np.zeros(1)) == 0.0
+    assert base.lower_bound_s(times_s, 2, allreduce_s=0.5) == pytest.approx(5.5)
+    assert base.certified_gap(plan, times_s, allreduce_s=0.5) == pytest.approx(6.0 / 5.5 - 1)
+    assert base.certified_gap(Schedule((((0,),),), 1), np.zeros(1)) == 0.0
 
 
 def test_iterations_of_few_groups_are_merged() -> None:

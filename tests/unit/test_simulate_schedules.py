@@ -100,7 +100,7 @@ def test_schedulers_that_see_other_times_are_judged_by_the_true_ones() -> None:
     assert fooled.makespan_s == pytest.approx(run_by_clock(made.assignment, true, 0.0)[0])
     assert (fooled.makespan_s, wise.makespan_s) == (18.0, 10.0)
     assert fooled.bound_s == wise.bound_s
-    with pytest.raises(PlanError, match="3 groups of 4"):
+    with pytest.raises(PlanError, match="3 groups and times_s 4"):
         simulate(true, ranks=[2], schedulers=["psg"], seen_s=[1, 2, 3])
 
 

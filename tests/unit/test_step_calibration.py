@@ -254,7 +254,7 @@ def test_what_cannot_be_predicted_is_refused():
             predict("clean", wrong, dataset="reddit")
     with pytest.raises(UnknownNameError, match="reddit"):
         predict("clean", 16, dataset="redit")
-    with pytest.raises(ConfigError, match="which data set"):
+    with pytest.raises(ConfigError, match="ambiguous dataset"):
         SHIPPED.predict("clean", 16)
     assert predict("clean", np.int64(16), dataset="products") == predict("clean", 16, dataset="ogbn-products")
 

@@ -390,7 +390,7 @@ def test_what_a_batch_does_not_have_is_refused() -> None:
         sequence.view(5)
     with pytest.raises(PlanError, match="layer 1 of"):
         sequence.stacks(BATCH, 1)
-    with pytest.raises(PlanError, match="along 'out'"):
+    with pytest.raises(PlanError, match="in direction 'out'"):
         target_edges(blocks, BATCH, 0, "out")
     with pytest.raises(UnsupportedError, match="all nodes at once"):
         sequence.join(torch.zeros(1))

@@ -50,14 +50,14 @@ def test_shares_are_rounded_up_and_whole_numbers_kept(value: float, whole: int, 
     ("value", "whole", "name", "said"),
     [
         (31, 30, "batch_snapshots", "batch_snapshots=31 of 30 snapshots of the training split: .* from 2 to 30"),
-        (0, 30, "batch_vertices", "batch_vertices=0 of 30 nodes of the part .*: a share above 0 up to 1"),
+        (0, 30, "batch_vertices", "batch_vertices=0 of 30 nodes of the part .*: a share above 0 and up to 1"),
         (41, 40, "batch_vertices", "batch_vertices=41 of 40 nodes"),
         (2.5, 30, "batch_vertices", "batch_vertices=2.5 .* whole number"),
         (-0.1, 30, "batch_snapshots", "batch_snapshots=-0.1"),
         (float("nan"), 30, "batch_snapshots", "batch_snapshots=nan"),
         (float("inf"), 30, "batch_vertices", "batch_vertices=inf"),
-        (2, 1, "batch_vertices", r"a share above 0 up to 1 \(1 is all, a small one is one\) is allowed"),
-        (0.5, 0, "batch_vertices", "of 0 nodes of the part .*: there is none to take. Set fewer parts"),
+        (2, 1, "batch_vertices", r"a share above 0 and up to 1 \(1 is all\) is allowed"),
+        (0.5, 0, "batch_vertices", "of 0 nodes of the part .*: there are no items. Set fewer parts"),
     ],
 )
 def test_a_size_that_is_none_is_refused(value: float, whole: int, name: str, said: str) -> None:
@@ -96,15 +96,15 @@ def test_actions_count_vertex_sizes_first() -> None:
 @pytest.mark.parametrize(
     ("snapshots", "vertices", "said"),
     [
-        ("", "0.1", "snapshot_sizes='' names no size. Give some, such as snapshot_sizes='0.1 0.2 0.3'"),
-        ("0.1", " , ", "vertex_sizes=' , ' names no size. Give some, such as vertex_sizes='0.01 0.05 0.1'"),
+        ("", "0.1", "snapshot_sizes='' contains no size. Give some, such as snapshot_sizes='0.1 0.2 0.3'"),
+        ("0.1", " , ", "vertex_sizes=' , ' contains no size. Give some, such as vertex_sizes='0.01 0.05 0.1'"),
         ("0.1 often", "0.1", "could not convert string to float: 'often'"),
-        ("0.1 0.10", "0.1", "names a size twice"),
-        ("0.1", "0.1 0", "0.0 is no size"),
-        ("0.1 -2", "0.1", "-2.0 is no size"),
-        ("0.1", "2.5", "2.5 is no size. Shares above 0 up to 1"),
-        ("nan", "0.1", "nan is no size"),
-        ("0.1", "inf", "inf is no size"),
+        ("0.1 0.10", "0.1", "repeats a size"),
+        ("0.1", "0.1 0", "0.0 is not a size"),
+        ("0.1 -2", "0.1", "-2.0 is not a size"),
+        ("0.1", "2.5", "2.5 is not a size. Shares above 0 and up to 1"),
+        ("nan", "0.1", "nan is not a size"),
+        ("0.1", "inf", "inf is not a size"),
     ],
 )
 def test_sizes_that_are_none_are_refused(snapshots: str, vertices: str, said: str) -> None:
@@ -113,7 +113,7 @@ def test_sizes_that_are_none_are_refused(snapshots: str, vertices: str, said: st
 
 
 def test_an_adjuster_with_one_action_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"an adjuster with one action, \(\(0.1, 0.05\),\).*adjuster='none'"):
+    with pytest.raises(ConfigError, match=r"controller with one action, \(\(0.1, 0.05\),\).*adjuster='none'"):
         adjustable(grid("0.1", "0.05"))
 
 
@@ -331,7 +331,7 @@ def test_a_stand_in_has_all_candidates_and_a_window_of_its_own() -> None:
 
 def test_a_sampler_refuses_what_does_not_fit() -> None:
     drawn = sampler(np.ones(5))
-    with pytest.raises(PlanError, match="13 snapshots of a training split of 12"):
+    with pytest.raises(PlanError, match="13 snapshots from a training split of 12"):
         drawn.batch(BatchSize(13, 1), 0, 0)
     with pytest.raises(PlanError, match="6 targets of 5 candidates"):
         drawn.batch(BatchSize(1, 6), 0, 0)

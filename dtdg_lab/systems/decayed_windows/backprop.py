@@ -9,9 +9,12 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from dtdg_lab.core.plans import SurvivalOrder
 from dtdg_lab.engine.async_overlap import Pace, Spatial, SpatialTask, SpatialTasks, run_awaiting
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
 from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, RedistributionWidth, SnapshotView
@@ -19,53 +22,88 @@ from dtdg_lab.engine.halo import HaloSequence
 from dtdg_lab.engine.strategy import AllToAllPhase, BlockRedistribution, SequenceSegment, Step, TimeBlock, in_order
 from dtdg_lab.kernels.recurrence import at_rest
 from dtdg_lab.models.base import DynamicModel, State
-from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
 
-# A window of snapshots one after another, for every model: the reference, and what models of weights are run by.
+# The own nodes of a rank on its device, in the order in which they survive in decayed snapshots.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SurvivalRows:
+    """An order of survival as index tensors; n own nodes, whose rows in full snapshots are ordered by index.
+
+    Attributes:
+        order: on the host.
+        vertices: (n,) int64, the nodes' indices in the graph.
+        own: (n,) int64: the row in a full snapshot of each node in this order.
+        place: (n,) int64: the position in this order of each row of a full snapshot.
+    """
+
+    order: SurvivalOrder
+    vertices: Tensor
+    own: Tensor
+    place: Tensor
+
+    @classmethod
+    def of(cls, order: SurvivalOrder, device: str) -> SurvivalRows:
+        """The order, as tensors on ``device``."""
+        position = np.argsort(order.vertices)
+        own = np.empty_like(position)
+        own[position] = np.arange(len(position))
+
+        def moved(numbers: NDArray[np.int64]) -> Tensor:
+            return torch.tensor(numbers, device=device)
+
+        return cls(order, moved(order.vertices), moved(own), moved(position))
+
+    def kept(self, chunks: int) -> int:
+        """Number of rows of a snapshot that has the first ``chunks`` chunks of every part."""
+        return int(self.order.rows[chunks])
+
+
+# A window of snapshots one after another, for every model: the reference, also used for models that evolve weights.
 
 
 def add_gradients_window(
     run: SequenceSegment, spaces: Sequence[SnapshotView], full: int, rows: SurvivalRows, begin: State, *, late: bool
 ) -> tuple[Tensor, State]:
-    """Add the gradients of a window's loss to the parameters'; returns the loss and what the window leaves.
+    """Add the gradients of a window's loss to the parameters'; returns the loss and the states for the next window.
 
     Args:
-        run: the window, of own nodes by number.
-        spaces: (S,) the snapshots, oldest first; decayed ones in the order of survival.
-        full: how many of the newest ones are full.
-        rows: that order.
-        begin: the states that nodes start from, of the first rows in the order of survival; zero beyond.
-        late: whether nodes that the oldest snapshot lacks leave a state as well.
+        run: the window's segment, of own nodes by index.
+        spaces: (S,) views of the snapshots, oldest first; decayed ones in the order of survival.
+        full: number of full snapshots, the newest ones.
+        rows: the order of survival.
+        begin: initial states of the first rows in the order of survival; zero for the others.
+        late: whether to return states of nodes that the oldest snapshot lacks as well.
 
     Returns:
-        The loss, a scalar, and the state of each node after the first snapshot that it is in, in the order of
-        survival; both without history.
+        The loss, a scalar, and the state of each node after the first snapshot that contains it, in the order of
+        survival; both detached.
     """
     model, state, left = run.model, begin, list[State]()
     decayed, held, losses = len(spaces) - full, 0, list[Tensor]()
-    for place, space in enumerate(spaces):
-        is_whole, height = place >= decayed, space.num_rows
+    for position, space in enumerate(spaces):
+        is_whole, height = position >= decayed, space.num_rows
         if held < height:
             state = _grown(state, held, height, begin)
-        if place == decayed:
+        if position == decayed:
             state = _each(state, lambda x: x.index_select(0, rows.place))
-        t = run.snapshots[place]
+        t = run.snapshots[position]
         if t in run.at:
             h, state = run_awaiting(model.snapshot(space, space.inputs, state))
             of = rows.own[:height] if not is_whole else slice(0, run.own)
             losses.append(run.loss(model.readout(h[: run.own]).unsqueeze(0), range(t, t + 1), of))
         else:
             state = _passed(model, space, state)
-        if held < height and (late or place == 0):
+        if held < height and (late or position == 0):
             left.append(_each(state, itemgetter(rows.own[held:height] if is_whole else slice(held, height))).detach())
         held = height
     loss = torch.stack(losses).sum()
-    loss.backward()  # on every rank, with labels or without: backward exchanges rows
+    loss.backward()  # on every rank, with labels or without: the backward pass exchanges rows
     return loss.detach(), _joined(left)
 
 
 def _passed(model: DynamicModel, space: SnapshotView, state: State) -> State:
-    """The state after a snapshot at which no loss is taken: weights that look at no node need none."""
+    """The state after a snapshot without a loss: evolving weights that depend on no node need no spatial part."""
     if model.memory == "none":
         return state
     if model.memory != "weights":
@@ -76,7 +114,7 @@ def _passed(model: DynamicModel, space: SnapshotView, state: State) -> State:
 
 
 def _grown(state: State, held: int, height: int, begin: State) -> State:
-    """The first ``held`` rows, and those that enter now: as the window begins with them, or zero."""
+    """The first ``held`` rows, and the rows that enter now: with their initial state, or zero."""
     if not state.per_vertex:
         return state
     return State(
@@ -88,7 +126,7 @@ def _grown(state: State, held: int, height: int, begin: State) -> State:
 
 
 def with_late(x: Tensor, late: Tensor, height: int) -> Tensor:
-    """Rows, below them those that enter late, and zeros up to ``height``."""
+    """The rows ``x``, then those that enter late, then zeros up to ``height``."""
     parts = [part for part in (x, late) if len(part)]
     lacking = height - len(x) - len(late)
     if lacking:
@@ -97,7 +135,7 @@ def with_late(x: Tensor, late: Tensor, height: int) -> Tensor:
 
 
 def _joined(states: Sequence[State]) -> State:
-    """Rows of several states, one after another."""
+    """Concatenated rows of several states."""
     if not states[0].per_vertex or len(states) == 1:
         return states[0]
     layers = zip(*(state.layers for state in states), strict=True)
@@ -110,27 +148,27 @@ def _each(state: State, change: Callable[[Tensor], Tensor]) -> State:
     return State(tuple(tuple(change(x) for x in layer) for layer in state.layers))
 
 
-# Nothing moves but into another order: older snapshots of a window have a prefix of the nodes of newer ones.
+# Rows are only reordered: older snapshots of a window have a prefix of the nodes of newer ones.
 
 
 T = TypeVar("T")
 FEW_ROWS = 512
-WIDER = 4  # windows are short: what a piece keeps is little, and calls cost more
+WIDER = 4  # windows are short: a piece stores little, and calls dominate
 
 
 class WindowRedistribution:
-    """The seam (see :class:`dtdg_lab.engine.strategy.BlockRedistribution`) of a window, one snapshot a space.
+    """The redistribution (see :class:`dtdg_lab.engine.strategy.BlockRedistribution`) of a window, one snapshot a view.
 
-    Through time nodes run in the order in which they survive. Decayed snapshots have this order already; rows of
-    full ones are put into it, and back.
+    Nodes run through time in the order of survival. Decayed snapshots have this order already; rows of full ones are
+    permuted into it, and back.
 
     Args:
-        heights: (S,) rows of each snapshot, oldest first, never fewer in a newer one.
-        full: how many of the newest ones are full.
-        rows: the order.
-        device: where work is done, one piece after another.
+        heights: (S,) rows of each snapshot, oldest first, ascending.
+        full: number of full snapshots, the newest ones.
+        rows: the order of survival.
+        device: of the computation, which processes one piece after another.
         whole: rows of each snapshot of a whole window, oldest first: no piece has more rows x snapshots than its
-            largest, so that the short windows of a segment's start are not the peak.
+            largest, so that the short windows of a segment's start do not raise the peak.
     """
 
     def __init__(
@@ -139,12 +177,14 @@ class WindowRedistribution:
         self._heights, self._decayed = list(heights), len(heights) - full
         self._rows, self._device, self._whole = rows, device, list(whole)
 
-    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: AllToAllPhase) -> tuple[list[Tensor], list[T]]:
-        """What the work gives, full snapshots' rows in the order of survival."""
+    def to_vertices(
+        self, work: Callable[[int], tuple[Tensor, T]], phase: AllToAllPhase
+    ) -> tuple[list[Tensor], list[T]]:
+        """The results of ``work``, rows of full snapshots in the order of survival."""
 
-        def ordered(place: int) -> tuple[Tensor, T]:
-            rows, rest = work(place)
-            return rows if place < self._decayed else rows.index_select(0, self._rows.own), rest
+        def ordered(position: int) -> tuple[Tensor, T]:
+            rows, rest = work(position)
+            return rows if position < self._decayed else rows.index_select(0, self._rows.own), rest
 
         found = in_order(ordered, range(len(self._heights)), device=self._device, alone=True)
         return [rows for rows, _ in found], [rest for _, rest in found]
@@ -153,13 +193,13 @@ class WindowRedistribution:
         self,
         work: Callable[[slice], tuple[Tensor, T]],
         pieces: Sequence[slice],
-        leg: AllToAllPhase,
+        phase: AllToAllPhase,
         *,
         like: Tensor,
         height: int,
     ) -> tuple[list[Tensor], list[T]]:
-        """Each piece's rows are written into the snapshots that have them; full ones are put back into their order."""
-        out = [like.new_empty(rows, leg.width) for rows in self._heights]
+        """Each piece's rows are written into the snapshots that contain them; full ones are permuted back."""
+        out = [like.new_empty(rows, phase.width) for rows in self._heights]
 
         def write(rows: slice) -> T:
             found, rest = work(rows)
@@ -174,7 +214,7 @@ class WindowRedistribution:
     def pieces(self, rows: int, size: int) -> list[slice]:
         """Runs of at most ``WIDER`` times ``size`` nodes that are in the same snapshots.
 
-        The first few are one piece although some of them enter late: what calls cost is more than they do.
+        The first few are one piece although some of them enter late: the overhead of calls outweighs their work.
         """
         most = max(
             (min(stop - first, WIDER * size) * held for first, stop, held in _runs(self._whole, rows, size)),
@@ -188,7 +228,7 @@ class WindowRedistribution:
 
 
 def _runs(heights: Sequence[int], rows: int, size: int) -> list[tuple[int, int, int]]:
-    """Nodes in the same snapshots, from and to, and in how many; the first few together."""
+    """Runs of nodes in the same snapshots: start, stop and number of snapshots; the first few together."""
     if not heights:
         return []
     edges = sorted({0, rows, *(height for height in heights if height < rows)})
@@ -197,20 +237,20 @@ def _runs(heights: Sequence[int], rows: int, size: int) -> list[tuple[int, int, 
     return [(first, stop, sum(height > first for height in heights)) for first, stop in bounds]
 
 
-# One layer of a model over a window: nodes that enter late run through the snapshots that have them.
+# One layer of a model over a window: nodes that enter late run through the snapshots that contain them.
 
 
 @dataclass(slots=True)
 class Entering(BoundaryState):
-    """A layer's state where nodes enter a window: as the step before left it, or zero.
+    """A layer's state of nodes that enter a window: carried over from the previous step, or zero.
 
-    ``begin`` holds the rows of the first nodes; those beyond it start from zero.
+    ``begin`` contains the rows of the first nodes; the others start from zero.
     """
 
     model: DynamicModel | None = None
 
     def slice(self, rows: slice) -> State:
-        """The state of a piece, as far as ``begin`` has it; zeros that share their memory where it has none of it."""
+        """The state of a piece, as far as ``begin`` contains it; otherwise zeros that share memory."""
         held = self.begin.layers[0][0].shape[0]
         if rows.start < held:
             return self.begin.slice(slice(rows.start, min(rows.stop, held)))
@@ -220,21 +260,20 @@ class Entering(BoundaryState):
 
 
 class WindowLayer(Layer):
-    """As :class:`dtdg_lab.engine.backprop.time_blocks.Layer`, where older snapshots have the first rows of newer
-    ones.
+    """A :class:`dtdg_lab.engine.backprop.time_blocks.Layer` whose older snapshots have the first rows of newer ones.
 
-    A piece has the snapshots of its first node. Where some of its nodes enter later, rows that a snapshot lacks
-    are zeros in tensors of all of them, and in no computation.
+    A piece has the snapshots of its first node. If some of its nodes enter later, their missing rows are zeros in
+    the stacked tensors, and are excluded from all computations.
     """
 
-    alone = True  # measured: windows are short, and threads would wait for each other's calls more than they compute
+    alone = True  # measured: windows are short, and the overhead of threads exceeds their computation
 
     @torch.no_grad()
     def after_entering(self, *, late: bool) -> Tensors:
-        """The state of each node after the first snapshot that it is in; without history.
+        """The state of each node after the first snapshot that contains it; detached.
 
         Args:
-            late: of all nodes; else of those that the oldest snapshot has.
+            late: for all nodes; otherwise for those in the oldest snapshot.
         """
         found: list[Tensors] = []
         held, size = 0, WIDER * self._piece_rows()
@@ -248,25 +287,25 @@ class WindowLayer(Layer):
         return tuple(torch.cat(tensors) for tensors in zip(*found, strict=True))
 
     def _loss(self, h: Tensor, at: range, rows: slice) -> Tensor:
-        """Loss at all snapshots is that of the rows that each of them has."""
+        """The loss over the rows that each snapshot has."""
         if len(at) == 1:
             return super()._loss(h, at, rows)  # the newest, which has all of them
         run, z, first = self._run, self._run.model.readout(h), at.stop - len(h)
-        losses, place = [], 0
+        losses, position = [], 0
         for some, of in groupby(self._heights(len(h), rows)):
             steps = len(list(of))
-            snapshots = range(first + place, first + place + steps)
+            snapshots = range(first + position, first + position + steps)
             here = slice(rows.start, rows.start + some)
-            losses.append(run.loss(z[place : place + steps, :some], snapshots, here))
-            place += steps
+            losses.append(run.loss(z[position : position + steps, :some], snapshots, here))
+            position += steps
         return torch.stack(losses).sum()
 
     def _heights(self, snapshots: int, rows: slice) -> list[int]:
-        """How many of a piece's nodes each of the newest snapshots has, oldest first."""
+        """The number of a piece's nodes in each of the newest snapshots, oldest first."""
         return [min(len(part), rows.stop) - rows.start for part in self._parts[len(self._parts) - snapshots :]]
 
     def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
-        """A piece's rows in the snapshots that have any of them, (S', piece, C); zeros where one lacks some."""
+        """A piece's rows in the snapshots that have any of them, (S', piece, C); missing rows are zeros."""
         held = [part[rows] for part in parts if len(part) > rows.start]
         if len(held[0]) == rows.stop - rows.start:
             return torch.stack(held)
@@ -290,29 +329,29 @@ class WindowLayer(Layer):
         return torch.cat(found), state
 
     def _grown(self, state: State, held: int, height: int, begin: State) -> State:
-        """The first ``held`` rows, and those that enter now; only this layer's are asked for."""
+        """The first ``held`` rows, and the rows that enter now; for this layer only."""
         number = self._number
         pairs = zip(state.layers[number], begin.layers[number], strict=True)
         return state.with_layer(number, tuple(with_late(x[:held], of[held:height], height) for x, of in pairs))
 
 
-# A layer of a window whose snapshots exchange rows with other ranks while others of them are computed.
+# A layer of a window whose snapshots exchange rows with other ranks while others are computed.
 
 
 class OverlappedLayer(WindowLayer):
-    """As :class:`dtdg_lab.systems.decayed_windows.backprop.WindowLayer`; spaces suspend at a pull.
+    """A :class:`WindowLayer` whose views suspend at an exchange.
 
-    Collective, in forward and in backward.
+    Collective, in forward and backward.
 
     Args:
-        run: what is differentiated.
-        number: which layer.
-        block: the window; one snapshot a space.
+        run: the segment that is differentiated.
+        number: index of the layer.
+        block: the window; one snapshot per view.
         inputs: of each snapshot.
-        crossing: the state before it.
-        learning: whether backward will follow.
-        seam: what the spatial part gives.
-        pace: says whose turn it is.
+        crossing: the state before the window.
+        learning: whether a backward pass follows.
+        seam: widths of the spatial part's output.
+        pace: determines the order of snapshots.
 
     References: FlareDTDG section 3.4.
     """
@@ -344,7 +383,7 @@ class OverlappedLayer(WindowLayer):
         if self._learns:
             self._tasks = tasks
         return self._block.seam.to_vertices(
-            lambda place: (mixed[place], None), AllToAllPhase(self._number, False, self._width)
+            lambda position: (mixed[position], None), AllToAllPhase(self._number, False, self._width)
         )[0]
 
     def backward(self) -> list[Tensor]:
@@ -357,18 +396,18 @@ class OverlappedLayer(WindowLayer):
             self._learned.add(gradients)
         if self._number == 0:
             return []
-        leg = AllToAllPhase(self._number, True, self._run.model.width(self._number))
+        phase = AllToAllPhase(self._number, True, self._run.model.width(self._number))
 
-        def of_input(place: int) -> tuple[Tensor, None]:
-            gradient, x = of_inputs[place], self._inputs[place]
+        def of_input(position: int) -> tuple[Tensor, None]:
+            gradient, x = of_inputs[position], self._inputs[position]
             return x.new_zeros(x.shape) if gradient is None else gradient, None
 
-        return self._block.seam.to_vertices(of_input, leg)[0]
+        return self._block.seam.to_vertices(of_input, phase)[0]
 
 
-# A window of snapshots for models that remember something of each node: layer by layer, piece by piece.
+# A window of snapshots for models with a hidden state per node: layer by layer, piece by piece.
 #
-# Nodes that leave the window at the same snapshot run through the rest of it together: a trapezoid is a pile of
+# Nodes that leave the window at the same snapshot run through the rest of it together: a trapezoid is a stack of
 # rectangles, and each is computed as :mod:`dtdg_lab.engine.backprop.time_blocks` computes a block of time.
 
 
@@ -386,20 +425,20 @@ def add_gradients_window_blocks(
     leaves: bool = True,
     late: bool = False,
 ) -> tuple[Tensor, State | None]:
-    """Add the gradients of a window's loss to the parameters'; returns the loss and what the window leaves.
+    """Add the gradients of a window's loss to the parameters'; returns the loss and the states for the next window.
 
     Args:
-        run: the window; its sequence names own nodes in the order in which they run through time.
-        spaces: (S,) the snapshots, oldest first.
-        seam: between them and this order.
-        begin: the states that nodes start from, of the first rows in this order; zero beyond.
-        widths: of the seam, by layer.
-        make: makes a layer, given what :class:`dtdg_lab.systems.decayed_windows.backprop.WindowLayer` is.
-        leaves: whether what the window leaves is asked for.
-        late: whether nodes that the oldest snapshot lacks leave a state as well.
+        run: the window's segment; its sequence has own nodes in the order in which they run through time.
+        spaces: (S,) views of the snapshots, oldest first.
+        seam: redistribution between the views and this order.
+        begin: initial states of the first rows in this order; zero for the others.
+        widths: of the redistribution, by layer.
+        make: creates a layer from the arguments of :class:`WindowLayer`.
+        leaves: whether to return states for the next window.
+        late: whether to return states of nodes that the oldest snapshot lacks as well.
 
     Returns:
-        The loss, and the state of each node after the first snapshot that it is in.
+        The loss, and the state of each node after the first snapshot that contains it.
     """
     model = run.model
     stacks = [[space.layer(number) for space in spaces] for number in range(model.layers)]
@@ -421,16 +460,15 @@ def add_gradients_window_blocks(
     return loss, State(tuple(after)) if leaves else None
 
 
-# A rank's own nodes as a run over a window sees them: in the order in which it computes them.
+# The own nodes of a rank in a window, in the order in which they are computed.
 
 
 class WindowVertices:
-    """The sequence (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`) of a run whose spaces are made by its
-    layout.
+    """The sequence (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`) of a run; its strategy makes the views.
 
     Args:
-        of: has full snapshots.
-        vertices: (n,) numbers of the own nodes, in the run's order; None where they are all, in order.
+        of: the sequence of full snapshots.
+        vertices: (n,) indices of the own nodes, in the run's order; None for all nodes in order.
     """
 
     def __init__(self, of: DeviceSequence | HaloSequence, vertices: Tensor | None) -> None:
@@ -446,28 +484,28 @@ class WindowVertices:
         return self._of.stacks(snapshots, layer)
 
     def any_rank(self, flag: bool) -> bool:
-        """As the sequence says."""
+        """As in the wrapped sequence."""
         return self._of.any_rank(flag)
 
     def join(self, z: Tensor) -> Tensor:
-        """All nodes' rows, of own rows by number."""
+        """Rows of all nodes, from own rows by index."""
         return self._of.join(z)
 
     def has_turn(self, t: int) -> bool:
-        """As the sequence says."""
+        """As in the wrapped sequence."""
         return self._of.has_turn(t)
 
 
-# One step over a window of snapshots: which epoch's, and where its target lies.
+# One step over a window of snapshots.
 
 
 @dataclass(frozen=True, slots=True)
 class WindowWork(Step):
-    """A step whose batch is known when it is made: the window's shape may change before.
+    """A step whose batch is determined when it runs, since the window's shape may change before.
 
     Attributes:
-        epoch: whose shuffle of chunks rules.
-        segment: of the training split, which the window does not reach out of.
+        epoch: index of the epoch, which determines the shuffle of chunks.
+        segment: of the training split; the window does not extend beyond it.
         target: newest snapshot of the window.
         after: the target before it in this segment, or the snapshot before the segment.
         ends_segment: whether no later target of the segment follows.

@@ -1,4 +1,4 @@
-"""Chunks of each part's nodes, in which older snapshots are taken: made by name, timed, kept in the cache."""
+"""Chunks of each part's nodes, of which older snapshots keep a decreasing number: made by name, timed, cached."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from dtdg_lab.partition.metis import UnionGraph, cut_union, restricted, union_gr
 from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS
 
-# What chunks are like: how large, and how many edges they part.
+# Chunk statistics: sizes, and the edges that they cut.
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkFacts:
-    """Sizes and cut of the chunks of a graph.
+    """Sizes and edge cut of the chunks of a graph.
 
     Attributes:
         sizes: nodes of the smallest chunk, of the mean one, of the largest.
-        edges: within parts, over all snapshots; loops do not count.
-        cut_edges: those of them that join two chunks.
+        edges: number of edges within parts, over all snapshots, without self-loops.
+        cut_edges: number of these edges that join two chunks.
     """
 
     sizes: tuple[int, float, int]
@@ -49,7 +49,7 @@ class ChunkFacts:
 
     @property
     def cut_share(self) -> float:
-        """The share of edges within parts that join two chunks; 0 where there are none."""
+        """The share of edges within parts that join two chunks; 0 if there are none."""
         return self.cut_edges / self.edges if self.edges else 0.0
 
 
@@ -62,13 +62,13 @@ def chunk_facts(graph: DynamicGraph, partition: Partition, chunking: Chunking) -
         chunking: chunks of these parts.
 
     Raises:
-        PartitionError: they are of different nodes or parts.
+        PartitionError: graph, partition and chunking differ in nodes or parts.
     """
     fits = len(partition.owner) == len(chunking.chunk) == graph.num_nodes and partition.parts == chunking.parts
     if not fits:
         raise PartitionError(
-            f"a graph of {graph.num_nodes:,} nodes, {partition.parts} parts of {len(partition.owner):,} and "
-            f"{chunking!r}: they must be of the same nodes and parts."
+            f"a graph of {graph.num_nodes:,} nodes, {partition.parts} parts of {len(partition.owner):,} nodes and "
+            f"{chunking!r}: nodes and parts must be equal."
         )
     number = partition.owner.astype(np.int64) * chunking.chunks + chunking.chunk
     sizes = np.bincount(number, minlength=chunking.chunks * chunking.parts)
@@ -82,12 +82,12 @@ def chunk_facts(graph: DynamicGraph, partition: Partition, chunking: Chunking) -
 
 
 def told_chunks(chunker: str, chunking: Chunking, facts: ChunkFacts) -> dict[str, Any]:
-    """What an event says of the chunks of a run.
+    """The fields of an event that describe the chunks of a run.
 
     Args:
-        chunker: the one that was asked for.
-        chunking: what was made.
-        facts: what it is like.
+        chunker: the requested chunker.
+        chunking: the chunks.
+        facts: their statistics.
     """
     return {
         "chunker": chunker,
@@ -104,14 +104,14 @@ def told_chunks(chunker: str, chunking: Chunking, facts: ChunkFacts) -> dict[str
     }
 
 
-# Chunks in files.
+# Chunk files.
 
 
 FORMAT = "dtdg-lab chunks 1"
 
 
 def save_chunks(chunking: Chunking, file: Path) -> None:
-    """Write chunks into one file, whole or not at all; a file already there is replaced.
+    """Write chunks to a file atomically; an existing file is replaced.
 
     Raises:
         DataError: it cannot be written.
@@ -134,7 +134,7 @@ def save_chunks(chunking: Chunking, file: Path) -> None:
     except OSError as error:
         raise DataError(f"cannot write the chunks to {file}: {error.strerror or error}.") from error
     finally:
-        with contextlib.suppress(OSError):  # where it could not be made, there is none
+        with contextlib.suppress(OSError):  # it may not have been created
             draft.unlink()
 
 
@@ -142,57 +142,56 @@ def load_chunks(file: Path, nodes: int, *, chunks: int, parts: int) -> Chunking:
     """Read what :func:`save_chunks` wrote.
 
     Args:
-        file: it.
-        nodes: N that it must hold.
-        chunks: C that each part must have.
-        parts: P.
+        file: the path.
+        nodes: expected N.
+        chunks: expected C per part.
+        parts: expected P.
 
     Raises:
-        DataError: there is no such file, or it is damaged, or holds something else.
+        DataError: the file is missing, damaged, or of other chunks.
     """
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}  # reading checks each array's checksum
+            found = {name: arrays[name] for name in arrays.files}  # reading verifies each array's checksum
         if str(found["format"]) != FORMAT:
             raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")
         made = Chunking(
             found["chunk"], int(found["chunks"]), int(found["parts"]), str(found["made_by"]), float(found["seconds"])
         )
     except (*DAMAGE, PlanError) as error:
-        raise DataError(f"{file} holds no chunks, or damaged ones: {error}") from error
+        raise DataError(f"{file} is not a valid file of chunks: {error}") from error
     if (len(made.chunk), made.chunks, made.parts) != (nodes, chunks, parts):
-        raise DataError(f"{file} holds {made!r}, not {chunks} chunks in each of {parts} parts of {nodes:,} nodes.")
+        raise DataError(f"{file} contains {made!r}, not {chunks} chunks in each of {parts} parts of {nodes:,} nodes.")
     return made
 
 
-# raise it when a chunker gives other chunks, so that older ones are not taken from a cache
+# increase it when a chunker changes its output, so that older chunks are not taken from the cache
 CHUNKS_VERSION = 1
-IMBALANCE = 0.03  # of METIS: how far the heaviest chunk of a part may be above the mean
+IMBALANCE = 0.03  # of METIS: maximum relative excess of a part's heaviest chunk over the mean
 
 
 def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: int, *, seed: int) -> Chunking:
     """Divide the nodes of every part into chunks; a node keeps its chunk in all snapshots.
 
-    ``metis`` cuts each part's own share of the union graph where fewest snapshots hold the edges, into chunks of alike
-    weight (see :func:`dtdg_lab.partition.metis.vertex_weights`), in a child process. ``hash`` deals nodes by a mixed
-    number, ``load_aware`` by their in-degrees over all snapshots, heaviest first, turning round at each end. Where
-    METIS is missing or fails, chunks are those of ``hash``, and ``note`` says why.
-
-    Chunks are kept in the cache folder under the graph, the partition and what was asked for; several processes may ask
-    at once: the first makes them, the others wait and read. Chunks that stand in for others are not kept.
+    ``metis`` cuts each part's share of the union graph so that the cut edges occur in few snapshots, into chunks of
+    similar weight (see :func:`dtdg_lab.partition.metis.vertex_weights`), in a child process. ``hash`` assigns nodes by
+    a mixed index. ``load_aware`` assigns them by in-degree over all snapshots, heaviest first, in serpentine order. If
+    METIS is missing or fails, the chunks are those of ``hash``, and ``note`` gives the reason.
+    Chunks are cached by graph, partition and arguments. If several processes request them at once, the first makes
+    them and the others wait. Chunks of a fallback are not cached.
 
     Args:
         name: ``metis``, ``hash`` or ``load_aware``.
         graph: N nodes in T snapshots.
         partition: of these nodes into P parts.
-        chunks: C, of each part; at most the nodes of the smallest part.
-        seed: of the chunkers that draw lots.
+        chunks: C, per part; at most the nodes of the smallest part.
+        seed: for randomised chunkers.
 
     Returns:
-        The chunks; ``seconds`` is the time that making took, also where they come from the cache.
+        The chunks; ``seconds`` is the time of making them, also if they come from the cache.
 
     Raises:
-        UnknownNameError: there is no such chunker.
+        UnknownNameError: the chunker is unknown.
         PartitionError: a part has fewer nodes than chunks, or the partition is of another graph.
 
     References: FlareDTDG sections 3.2 and 3.3 (METIS on the union graph; parts first, then chunks within).
@@ -202,11 +201,11 @@ def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: in
     _check(graph, partition, chunks)
     file = _cache_file(name, graph, partition, chunks, seed)
     with one_at_a_time(file):
-        with contextlib.suppress(DataError):  # none yet, or damaged: made anew
+        with contextlib.suppress(DataError):  # not cached yet, or damaged: make them again
             return load_chunks(file, graph.num_nodes, chunks=chunks, parts=partition.parts)
         made = _made(name, graph, partition, chunks, seed)
         if not made.note:
-            with contextlib.suppress(DataError):  # a cache that cannot be written is no reason to fail
+            with contextlib.suppress(DataError):  # failing to write the cache is not an error
                 save_chunks(made, file)
     return made
 
@@ -214,17 +213,17 @@ def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: in
 def _check(graph: DynamicGraph, partition: Partition, chunks: int) -> None:
     if len(partition.owner) != graph.num_nodes:
         raise PartitionError(
-            f"the partition is of {len(partition.owner):,} nodes, and {graph.name!r} has {graph.num_nodes:,}. Make "
+            f"the partition has {len(partition.owner):,} nodes, and {graph.name!r} has {graph.num_nodes:,}. Make "
             "a partition of this graph."
         )
     if chunks < 1:
-        raise PartitionError(f"{chunks} chunks of each part: at least 1 is needed.")
+        raise PartitionError(f"{chunks} chunks per part: at least 1 is needed.")
     smallest = int(partition.counts.argmin())
     vertices = int(partition.counts[smallest])
     if chunks > vertices:
         raise PartitionError(
             f"{chunks:,} chunks of part {smallest}, which has {vertices:,} of the {graph.num_nodes:,} nodes of "
-            f"{graph.name!r}: every chunk holds at least one. Set chunks to {vertices:,} or fewer, or fewer parts."
+            f"{graph.name!r}: every chunk needs at least one. Set chunks to {vertices:,} or fewer, or use fewer parts."
         )
 
 
@@ -234,7 +233,7 @@ def _made(name: str, graph: DynamicGraph, partition: Partition, chunks: int, see
     try:
         chunk = CHUNKERS[name](graph, partition, chunks, seed)
     except (NotAvailableError, PartitionError) as error:
-        note = f"chunker {name} gave no chunks, so they were dealt by hash: {error}"
+        note = f"chunker {name} failed, so chunks were assigned by hash: {error}"
         made_by = f"hash (seed {seed}), in place of {name}"
         chunk = _by_hash(graph, partition, chunks, seed)
     return Chunking(chunk, chunks, partition.parts, made_by, time.perf_counter() - start, note)
@@ -269,7 +268,7 @@ def _by_load(graph: DynamicGraph, partition: Partition, chunks: int, seed: int) 
 def _part_by_part(
     partition: Partition, give: Callable[[int, NDArray[np.int64]], NDArray[np.int32]]
 ) -> NDArray[np.int32]:
-    """(N,) what ``give(part, its vertices)`` says of each node."""
+    """(N,) results of ``give(part, its nodes)`` for each node."""
     chunk = np.empty(len(partition.owner), np.int32)
     for part in range(partition.parts):
         own = partition.vertices(part)

@@ -16,8 +16,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine.backprop import evolving_weights as evolved
-from dtdg_lab.engine.backprop import time_blocks as blocks
+from dtdg_lab.engine.backprop import evolving_weights, time_blocks
 from dtdg_lab.engine.backprop.time_blocks import Here
 from dtdg_lab.engine.graph_view import AllHere, Apart, SnapshotView
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
@@ -39,21 +38,21 @@ from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_m
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 
-# A sampled part's snapshots as spaces, kept while windows slide over them: what two windows share is made once.
+# The snapshots of a sampled part, kept while windows slide over them: what two windows share is computed once.
 
 
 class SampledSequence(Apart):
-    """Snapshots of a sampled part as spaces (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`).
+    """Snapshots of a sampled part (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`).
 
-    A snapshot's edges are drawn when a window first has it, and let go when no later window has it. So are pulls of
-    its features, which no parameter changes: windows that overlap aggregate them once. Layer l of L, of h hops each,
-    sees the nodes within (L - l) h hops, the first rows of its input. Nothing is exchanged. Where nodes are
-    run through time, the first layer's spaces have as many rows as each snapshot needs, the others' equally many.
+    A snapshot's edges are drawn when a window first contains it, and discarded with the last such window. Aggregated
+    features, which depend on no parameter, are kept as well, so that overlapping windows compute them once. Layer l of
+    L, of h hops each, sees the nodes within (L - l) h hops, the first rows of its input. Nothing is exchanged. If nodes
+    run through time, the first layer's views have as many rows as each snapshot needs, the others' equally many.
 
     Args:
         graph: N nodes.
-        part: which of them are computed, and what is drawn for them.
-        settings: of the operators; they say where tensors live, and their type.
+        part: its nodes, and the settings of drawing.
+        settings: of the operators, including device and type of tensors.
     """
 
     where = "layout sampled_window, where each part computes its own rows"
@@ -69,10 +68,10 @@ class SampledSequence(Apart):
         self._spaces: dict[int, list[SnapshotView]] = {}
 
     def sample(self, needed: range) -> tuple[int, int]:
-        """Draw what is missing of some snapshots, and let go of all others.
+        """Draw the missing ones of some snapshots, and discard all others.
 
         Returns:
-            rows and edges of the snapshots, those of all layers, copies of neighbours among them.
+            Rows and edges of the snapshots over all layers, including copies of neighbours.
         """
         for t in [t for t in self._sampled if t not in needed]:
             del self._sampled[t]
@@ -84,16 +83,16 @@ class SampledSequence(Apart):
         return sum(len(of.vertices) for of in held), sum(of.num_edges for of in held)
 
     def bring(self, needed: range) -> None:
-        """Move what these snapshots need onto the device."""
+        """Copy these snapshots to the device."""
         for t in needed:
             self._of(t)
 
     def view(self, t: int) -> SnapshotView:
-        """Snapshot t as the first layer sees it."""
+        """Snapshot t as seen by the first layer."""
         return self._of(t)[0]
 
     def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
-        """Consecutive snapshots for one layer, each by itself: another window begins elsewhere."""
+        """Consecutive snapshots for one layer, not stacked: other windows start elsewhere."""
         return [self._of(t)[layer] for t in snapshots]
 
     def _of(self, t: int) -> list[SnapshotView]:
@@ -107,20 +106,20 @@ class SampledSequence(Apart):
     def _space(self, t: int, held: SampledSnapshot, layer: int) -> SnapshotView:
         source = LocalSource(lambda way: self._edges(t, held, layer), self.settings)
         operators, once = Operators(source, self.settings), range(t, t + 1)
-        if layer:  # only the first layer is fed features
+        if layer:  # only the first layer reads features
             unfed = torch.empty(held.rows(layer), 0, dtype=self.dtype, device=self.device)
             return SnapshotView(operators, once, unfed, AllHere(), num_nodes=self.own)
         features = torch.tensor(self._graph.features[t][held.vertices], device=self.device).to(self.dtype)
         return SnapshotView(operators, once, features, AllHere(), num_nodes=self.own, may_keep=lambda size: True)
 
     def _edges(self, t: int, held: SampledSnapshot, layer: int) -> PartEdges:
-        """Edges of the nodes that a layer sees; rows of those that need not be right after it are empty."""
+        """Edges of the nodes that a layer sees; rows that are not needed for its output are empty."""
         edges, rows = held.edges[layer], held.rows(layer)
         indptr = np.pad(edges.indptr, (0, rows + 1 - len(edges.indptr)), mode="edge")
         return PartEdges(indptr, edges.indices, edges.weights, rows, *self._degrees(t, held.vertices[:rows]))
 
     def _degrees(self, t: int, vertices: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """In-degrees and out-degrees of some nodes in the whole snapshot; not numbers where nobody asks for them."""
+        """In-degrees and out-degrees of some nodes in the whole snapshot; NaN if not needed."""
         snapshot = self._graph.snapshots[t]
         if snapshot.weights is None:
             into = (snapshot.indptr[vertices + 1] - snapshot.indptr[vertices]).astype(np.float64)
@@ -131,17 +130,17 @@ class SampledSequence(Apart):
         return into, np.broadcast_to(np.float64(np.nan), into.shape)
 
 
-# A window of a sampled part as one block of time, whose snapshots have each their own number of rows.
+# A window of a sampled part as one block of time, whose snapshots have different numbers of rows.
 
 
 T = TypeVar("T")
 
 
 class WindowTimeline:
-    """A window as one block of time, nothing of which moves (see :class:`dtdg_lab.engine.strategy.Timeline`).
+    """A window as one block of time without redistribution (see :class:`dtdg_lab.engine.strategy.Timeline`).
 
     Args:
-        run: of the window, on a :class:`SampledSequence`.
+        run: the window's segment, on a :class:`SampledSequence`.
     """
 
     def __init__(self, run: SequenceSegment) -> None:
@@ -151,22 +150,22 @@ class WindowTimeline:
         return 1
 
     def open(self, number: int, way: str) -> TimeBlock:
-        """All of it."""
+        """The whole window."""
         run = self._run
         stacks = [run.sequence.stacks(run.snapshots, layer) for layer in range(run.model.layers)]
         read = [spaces[0].num_rows for spaces in stacks[1:]]
         return TimeBlock(run.snapshots, stacks, [*read, run.own], _Uneven(stacks[0], device=run.sequence.device))
 
     def turn(self, number: int) -> None:
-        """Nobody asks."""
+        """Nothing to do."""
 
 
 class _Uneven(Here):
-    """Rows are already where they are wanted; the first layer's snapshots have each their own number of them.
+    """No redistribution; the first layer's snapshots have different numbers of rows.
 
     Args:
-        spaces: the snapshots as the first layer sees them, one each.
-        device: where work is done.
+        spaces: the snapshots as seen by the first layer, one each.
+        device: of the computation.
     """
 
     def __init__(self, spaces: Sequence[StackedView], *, device: str) -> None:
@@ -182,7 +181,7 @@ class _Uneven(Here):
         like: Tensor,
         height: int,
     ) -> tuple[list[Tensor], list[T]]:
-        """Gradients of the first layer's rows, where they belong; else as everywhere."""
+        """Gradients of the first layer's rows, written per snapshot; otherwise as in the base class."""
         if leg.layer > 0 or not leg.backward:
             return super().to_snapshots(work, pieces, leg, like=like, height=height)
         out = [like.new_zeros(rows, leg.width) for rows in self._heights]
@@ -196,33 +195,37 @@ class _Uneven(Here):
         return out, in_order(write, pieces, device=self._device)
 
 
-# Windows that slide over the training split, with sampled neighbours, on parts that are dealt anew in every epoch.
+# Sliding windows over the training split with sampled neighbours, on parts that are assigned again in every epoch.
 
 
 def _through_time(run: SequenceSegment) -> Tensor:
-    return blocks.add_gradients_blocks(run, WindowTimeline(run))
+    return time_blocks.add_gradients_blocks(run, WindowTimeline(run))
 
 
-# memory of a model -> how a window of it is differentiated
+# memory of a model -> function that differentiates a window of it
 _HOW: Mapping[str, Callable[[SequenceSegment], Tensor]] = MappingProxyType(
-    {"per_vertex": _through_time, "weights": evolved.add_gradients_evolved, "none": evolved.add_gradients_evolved}
+    {
+        "per_vertex": _through_time,
+        "weights": evolving_weights.add_gradients_evolved,
+        "none": evolving_weights.add_gradients_evolved,
+    }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SampledWindows:
-    """The windows of a run, how their neighbours are drawn, and for whom.
+    """The windows of a run, and how neighbours are sampled.
 
     Attributes:
         train: the labelled snapshots of the training split.
         length: W, the snapshots of a whole window.
-        fanout: the most in-neighbours drawn of a node for each layer.
+        fanout: maximum number of in-neighbours sampled per node and layer.
         seed: of the run.
-        partition: of the N nodes into P parts: the sizes of the parts that every epoch deals anew.
+        partition: of the N nodes into P parts; each epoch draws new parts of the same sizes.
         parts: those of this rank.
 
     Raises:
-        PlanError: no snapshot, or a length below 1.
+        PlanError: there are no snapshots, or the length is below 1.
         DataError: the window is longer than the training split.
     """
 
@@ -235,50 +238,50 @@ class SampledWindows:
 
     def __post_init__(self) -> None:
         if not self.train or self.length < 1:
-            raise PlanError(f"windows of {self.length} of {len(self.train)} snapshots: both must be at least 1.")
+            raise PlanError(f"length={self.length} with {len(self.train)} snapshots: both must be at least 1.")
         if self.length > len(self.train):
             raise DataError(
-                f"window={self.length} is beyond the training split's {len(self.train)} snapshots. Set a window of "
-                f"{len(self.train)} or fewer, or cut the data finer (cut=...)."
+                f"window={self.length} exceeds the training split of {len(self.train)} snapshots. Set a window of "
+                f"{len(self.train)} or fewer, or use more snapshots (cut=...)."
             )
 
     def of(self, number: int) -> range:
-        """The window of a step: it ends at the step's snapshot, and is shorter at the beginning of the sequence."""
+        """The window that ends at a step's snapshot; shorter at the beginning of the sequence."""
         target = self.train[number]
         return range(max(self.train.start, target - self.length + 1), target + 1)
 
     def dealt(self, epoch: int) -> Partition:
-        """Parts of an epoch: at random, as large as those of the partition; the same for every rank."""
+        """Random parts of an epoch, with the sizes of the partition; the same on every rank."""
         order = generator(self.seed, "dynagraph/deal", epoch).permutation(len(self.partition.owner))
         return Partition(self.partition.owner[order], self.partition.parts, data_hash=self.partition.data_hash)
 
 
 class SampledWindowStrategy(Strategy):
-    """One step for each labelled snapshot: a window ends there, starts from state zero, and has its loss there alone.
+    """One step per labelled snapshot: a window ends there, starts from a zero state, and has its loss there alone.
 
-    Each part trains its own nodes, all of them in every step, with copies of the neighbours drawn for them
-    (:func:`dtdg_lab.engine.minibatches.sampled_edges`), so that gradients alone are exchanged. What is drawn for a
-    node depends on epoch, snapshot and layer, not on parts: shares of all parts add up to what one part of all
-    nodes computes, on any number of ranks. Nodes are dealt to parts anew in every epoch, which counts as making
-    the batch of its first step, as drawing does.
+    Each part trains all of its own nodes in every step, with copies of their sampled neighbours
+    (:func:`dtdg_lab.engine.minibatches.sampled_edges`), so that only gradients are exchanged. The sample of a node
+    depends on epoch, snapshot and layer, not on parts: the gradients of all parts add up to those of a single part, on
+    any number of ranks. Nodes are assigned to parts again in every epoch; this counts as making the batch of its first
+    step, as sampling does.
 
     Args:
         model: any whose memory is ``per_vertex``, ``weights`` or ``none``.
         graph: N nodes.
-        task: what is predicted.
+        task: the training task.
         windows: of the run.
         settings: of the operators, the same for all parts.
-        counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
+        counts_group: whether this rank counts the group that all ranks compute together: true on one of them.
 
     Raises:
-        UnsupportedError: the task needs all nodes at once, or the model remembers what its part may not hold.
+        UnsupportedError: the task needs all nodes at once, or the model's state needs nodes outside the part.
 
     References: FlareDTDG sections 2.2 and 4.1, on DynaGraph (Guan et al. 2022): sliding windows of subgraph sequences,
     cached aggregations, random repartitioning in each epoch.
 
-    Differs from the paper: it is known to us by what others tell of it. That a window ends at every snapshot, in order
-    of time and shorter at the beginning (as many updates as hybrid batches have), that every node is a target, and
-    that the pulls of a layer share what is drawn are ours.
+    Differs from the paper: we know it from descriptions in other papers only. Ours are: windows end at every snapshot,
+    in order of time and shorter at the beginning (the same number of updates as with hybrid batches); every node is a
+    target; the operators of a layer share one sample.
     """
 
     def __init__(
@@ -294,12 +297,12 @@ class SampledWindowStrategy(Strategy):
         if not task.per_vertex:
             raise UnsupportedError(
                 f"task={task.name!r} on layout sampled_window: its loss needs all nodes at once, and each part "
-                "computes its own alone. Choose system='full-history' (halo_window), or another task."
+                "computes only its own. Choose system='full-history' (halo_window), or another task."
             )
         if model.memory not in _HOW:
             raise UnsupportedError(
-                f"a model that remembers {model.memory} on layout sampled_window, which carries {', '.join(_HOW)}: "
-                "a part has only what is sampled. Choose system='full-history' (halo_window), or another model."
+                f"a model with memory={model.memory!r} on layout sampled_window, which supports {', '.join(_HOW)}: "
+                "a part only has its sampled nodes. Choose system='full-history' (halo_window), or another model."
             )
         self._model, self._graph, self._task, self._windows = model, graph, task, windows
         self._settings, self._counts_group = settings, counts_group
@@ -308,19 +311,19 @@ class SampledWindowStrategy(Strategy):
         self._rows: list[tuple[Any, ...]] = []
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """A step for each labelled snapshot, in order of time; what is computed next is of this epoch."""
+        """A step per labelled snapshot, in order of time; later computations use the parts of this epoch."""
         self._epoch = epoch
         group = (0,) if self._counts_group else ()
         steps = range(len(self._windows.train))
         return tuple(Step(number, group, 1, len(self._windows.of(number))) for number in steps)
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
-        """Gradients of this rank's parts, one part after another, in a window of the epoch last asked for."""
+        """Gradients of this rank's parts, one part after another, in a window of the last started epoch."""
         started_s = time.perf_counter()
         if self._dealt != self._epoch:
             self._deal()
         window = self._windows.of(work.iteration)
-        # where nodes remember nothing, only the weights go through time, and they see no neighbours
+        # if the model has no state per node, only the weights evolve over time, and they see no neighbours
         needed = window if self._model.memory == "per_vertex" else window[-1:]
         counted = [sequence.sample(needed) for sequence in self._sequences]
         rows, edges = (sum(of) for of in zip(*counted, strict=True))
@@ -337,15 +340,15 @@ class SampledWindowStrategy(Strategy):
         return StepResult(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """``batches``: the windows computed since this was last asked.
+        """``batches``: the windows computed since the last call.
 
-        Rows count copies of neighbours, edges those drawn for all layers, and the seconds are of dealing and drawing.
+        Rows include copies of neighbours, edges are those of all layers, and seconds are for assigning and sampling.
         """
         taken, self._rows = self._rows, []
         return {"batches": taken}
 
     def _deal(self) -> None:
-        self._sequences.clear()  # first: there may be no room for both
+        self._sequences.clear()  # first, since memory may not suffice for both
         windows, model, epoch = self._windows, self._model, self._epoch
         drawing = Drawing(
             windows.train,

@@ -33,13 +33,13 @@ from dtdg_lab.systems.decayed_windows import backprop as trapezoid_plain
 from dtdg_lab.systems.decayed_windows.backprop import (
     WIDER,
     OverlappedLayer,
+    SurvivalRows,
     WindowLayer,
     WindowRedistribution,
     WindowVertices,
     WindowWork,
 )
 from dtdg_lab.systems.decayed_windows.chunks import chunking_event, shared_chunks
-from dtdg_lab.systems.decayed_windows.survival_rows import SurvivalRows
 from dtdg_lab.systems.decayed_windows.tuning import measure, tuned, window_event
 from dtdg_lab.systems.decayed_windows.window import (
     RowMemory,

@@ -17,33 +17,33 @@ from dtdg_lab.core.plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.snapshot import Snapshot
 
-# How many chunks of each part the decayed snapshots of a window have.
+# The number of chunks of each part in the decayed snapshots of a window.
 
 
 RULES = ("text", "ladder")
-_ROUNDING = 1e-9  # what a product of floats may miss a whole number by, and still be taken for it
+_ROUNDING = 1e-9  # tolerance within which a product of floats is taken for a whole number
 
 
 def decayed_counts(rule: str, *, chunks: int, alpha: float, decayed: int) -> tuple[int, ...]:
     """Chunks of each decayed snapshot, newest first; at least one, and never more than in a newer one.
 
-    ``text``: each has floor(beta times those of the one after it), from C on; beta is the m-th root of alpha, so that
-    the oldest has about alpha C. ``ladder``: geometric from ceil(alpha C) for the newest down to 1 for the oldest, each
-    rung rounded up; where one is decayed, it has ceil(alpha C).
+    ``text``: each snapshot has floor(beta times the chunks of the next newer one), starting from C; beta is the m-th
+    root of alpha, so that the oldest has about alpha C. ``ladder``: geometric from ceil(alpha C) for the newest to 1
+    for the oldest, each count rounded up; a single decayed snapshot has ceil(alpha C).
 
     Args:
         rule: ``text`` or ``ladder``.
-        chunks: C, of a part.
+        chunks: C, per part.
         alpha: above 0, at most 1.
-        decayed: m; none give an empty tuple.
+        decayed: m, number of decayed snapshots; 0 gives an empty tuple.
 
     Raises:
-        ConfigError: a value is not allowed.
+        ConfigError: a value is out of range.
 
-    References: FlareDTDG section 3.2 (``text``), and its released code (``ladder``, where it is ``auto:alpha``), which
-        also fits the savings of memory that the paper reports.
-    Differs from the released code: a rung that floats put less than 1e-9 above a whole number is that number. The
-        oldest snapshot of a ladder keeps one chunk whatever alpha is, so ``ladder`` with alpha = 1 is not full history.
+    References: FlareDTDG section 3.2 (``text``), and its released code (``ladder``, there ``auto:alpha``), which also
+        matches the memory savings reported in the paper.
+    Differs from the released code: a count that rounding errors put less than 1e-9 above a whole number is that number.
+        The oldest snapshot of a ladder keeps one chunk for any alpha, so ``ladder`` with alpha = 1 is not full history.
     """
     if rule not in RULES:
         raise ConfigError(f"decay={shortened(rule)}: {' and '.join(RULES)} are allowed.")
@@ -55,12 +55,12 @@ def decayed_counts(rule: str, *, chunks: int, alpha: float, decayed: int) -> tup
 
 
 def kept_share(counts: Sequence[int], *, chunks: int, full: int) -> float:
-    """Rows a window has of those it would have if every snapshot were full, where all chunks are alike; 0 to 1.
+    """Share of the rows of a window relative to one of full snapshots only, for chunks of equal size; 0 to 1.
 
     Args:
         counts: chunks of each decayed snapshot.
-        chunks: C, of a full one.
-        full: K, how many are full.
+        chunks: C, of a full snapshot.
+        full: K, number of full snapshots.
 
     Raises:
         ConfigError: there is no snapshot, or no chunk.
@@ -84,29 +84,29 @@ def _text(chunks: int, alpha: float, decayed: int) -> tuple[int, ...]:
 def _ladder(chunks: int, alpha: float, decayed: int) -> tuple[int, ...]:
     top = max(1, math.ceil(alpha * chunks - _ROUNDING))
     steps = max(1, decayed - 1)
-    return tuple(math.ceil(top ** (1 - place / steps) - _ROUNDING) for place in range(decayed))
+    return tuple(math.ceil(top ** (1 - position / steps) - _ROUNDING) for position in range(decayed))
 
 
-# Greedy choice of K and alpha: one step to the neighbouring setting of the lowest validation loss, within memory.
+# Greedy choice of K and alpha: step to the neighbouring setting of lowest validation loss within the memory budget.
 
 
 ALPHA_STEP = 0.1
-LEAST_ALPHA = 0.1  # that tuning goes down to: the paper's tuning begins there, and a step below it would leave none
-LEAST_GAIN = 1e-4  # relative: below it a neighbour is no better, only differently rounded
+LEAST_ALPHA = 0.1  # lower limit of tuning: the paper starts there, and a smaller alpha would keep nothing
+LEAST_GAIN = 1e-4  # relative: smaller differences are due to rounding
 _MOST_ALPHA = OPTIONS["alpha"].high or 1.0
-_DIGITS = 6  # steps of 0.1 that are added up would leave 0.30000000000000004
+_DIGITS = 6  # avoids 0.30000000000000004 after repeated steps of 0.1
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Setting:
-    """A point of the K x alpha map; of two, the smaller one has fewer full snapshots, then fewer chunks.
+    """A point of the K x alpha grid; ordered by full snapshots, then by alpha.
 
     Attributes:
         full_snapshots: K, 1 or more.
         alpha: in (0, 1].
 
     Raises:
-        PlanError: a number is out of its bounds.
+        PlanError: a number is out of range.
     """
 
     full_snapshots: int
@@ -121,14 +121,14 @@ class Setting:
 
 
 def neighbours(at: Setting, *, window: int) -> tuple[Setting, ...]:
-    """The settings one step away, smaller ones first: K-1, alpha-0.1, alpha+0.1, K+1, as far as they are allowed.
+    """The settings one step away, smaller ones first: K-1, alpha-0.1, alpha+0.1, K+1, within the allowed range.
 
-    K stays within 1 .. window, alpha within ``LEAST_ALPHA`` .. 1: a step that would lead beyond ends at the bound, and
-    from an alpha at or below the least one there is no step down. Where all snapshots are full (K = window), alpha says
-    nothing, and only K-1 is a neighbour.
+    K stays within 1 .. window, alpha within ``LEAST_ALPHA`` .. 1: steps end at these bounds, and there is no step down
+    from an alpha at or below the smallest. If all snapshots are full (K = window), alpha has no effect, and K-1 is the
+    only neighbour.
 
     Args:
-        at: the present setting; a K above ``window`` counts as ``window``.
+        at: the current setting; a K above ``window`` counts as ``window``.
         window: snapshots of a batch, W.
     """
     full, alpha = min(at.full_snapshots, window), at.alpha
@@ -144,13 +144,13 @@ def neighbours(at: Setting, *, window: int) -> tuple[Setting, ...]:
 def candidates(
     at: Setting, *, window: int, predicted: Callable[[Setting], float], most_bytes: float
 ) -> tuple[Setting, ...]:
-    """The neighbours worth asking about: those whose predicted peak is within the budget.
+    """The neighbours to evaluate: those whose predicted peak is within the budget.
 
-    Where the present setting is over the budget itself and no neighbour is within it, the one that needs least is the
-    only candidate, if it needs less than the present one: several decisions then lead back into the budget.
+    If the current setting and all neighbours exceed the budget, the neighbour that needs least is the only candidate,
+    provided that it needs less than the current setting: several decisions then lead back into the budget.
 
     Args:
-        at: the present setting.
+        at: the current setting.
         window: snapshots of a batch, W.
         predicted: setting -> peak bytes of a step on the largest rank.
         most_bytes: the budget.
@@ -164,24 +164,24 @@ def candidates(
 
 
 def next_setting(at: Setting, values: Mapping[Setting, float], *, must_leave: bool = False) -> Setting:
-    """The setting to go on with: the best candidate if it is better than the present one, else the present one.
+    """The next setting: the best candidate if it is better than the current setting, otherwise the current one.
 
     Args:
-        at: the present setting.
-        values: validation loss of the present setting and of its candidates; one that is not finite is never chosen.
-        must_leave: the present setting is over the budget: go to the best candidate whatever its loss.
+        at: the current setting.
+        values: validation loss of the current setting and of its candidates; one that is not finite is never chosen.
+        must_leave: the current setting exceeds the budget: take the best candidate whatever its loss.
 
     Returns:
         Of equally good candidates the smallest.
 
     Raises:
-        PlanError: there is no loss of the present setting.
+        PlanError: the loss of the current setting is missing.
 
     References: FlareDTDG section 3.5, which traverses "the steepest loss reduction direction".
-    Differs from the paper: it names no least gain and no rule for ties; ours are ``LEAST_GAIN`` and less work.
+    Differs from the paper: it specifies no minimum gain and no tie rule; ours are ``LEAST_GAIN`` and less work.
     """
     if at not in values:
-        raise PlanError(f"values has no loss of the present setting {at}: ask for it as for its neighbours.")
+        raise PlanError(f"values lacks the loss of the current setting {at}: evaluate it like its neighbours.")
     finite = [setting for setting in values if setting != at and math.isfinite(values[setting])]
     if not finite:
         return at
@@ -191,23 +191,23 @@ def next_setting(at: Setting, values: Mapping[Setting, float], *, must_leave: bo
     return best if must_leave or is_better else at
 
 
-# Edges of decayed snapshots: prefixes of one numbering, sliced from each other.
+# Edges of decayed snapshots: prefixes of one node order, sliced from each other.
 
 
 WAYS = ("in", "out")
-_NOT_HERE = np.iinfo(np.int32).max  # the number of a node that the order lacks: beyond every prefix
+_NOT_HERE = np.iinfo(np.int32).max  # index of a node that is not in the order: beyond every prefix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShrunkenEdges:
-    """The E edges among n nodes, each node with those that it pulls along; read-only.
+    """The E edges among n nodes, grouped by the aggregating node; read-only.
 
     Attributes:
-        indptr: (n + 1,) int64: node i pulls from ``indices[indptr[i]:indptr[i + 1]]``.
-        indices: (E,) int32, 0 to n - 1; a row's are in the order of the snapshot's row (``in``) or ascending (``out``).
-        weights: (E,) float32, or None where edges carry no weight.
-        degrees: (n,) float64: weighted degree along this way, of these edges alone.
-        other_degrees: (n,) float64: the same along the other way.
+        indptr: (n + 1,) int64: node i aggregates from ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: (E,) int32, 0 to n - 1; sorted as in the snapshot's row (``in``) or ascending (``out``).
+        weights: (E,) float32, or None for unweighted edges.
+        degrees: (n,) float64: weighted degree in this direction, of these edges alone.
+        other_degrees: (n,) float64: the same in the opposite direction.
     """
 
     indptr: NDArray[np.int64]
@@ -230,16 +230,16 @@ class ShrunkenEdges:
 class Shrinker:
     """Decayed snapshots as prefixes of an order of nodes.
 
-    All snapshots of an epoch share one numbering, so a prefix of a snapshot is cut out of a longer one by comparing
-    numbers: the first rows, and of their columns those below n. The longest prefix asked for is taken from the graph,
-    every later one from the prefix before it. A prefix longer than the one kept is taken from the graph again.
+    All snapshots of an epoch share one order, so a prefix is cut out of a longer one by comparing indices: the first
+    rows, and of their columns those below n. The first prefix of a snapshot is taken from the graph, each shorter one
+    from the prefix before it. A prefix longer than the stored one is taken from the graph again.
 
     Args:
         snapshots: of the same N nodes.
 
     References: FlareDTDG section 3.3.
-    Differs from the paper: numbers are given to a snapshot's edges when it is first asked for, and only to those of its
-    prefix, rather than to all edges of all snapshots before the epoch.
+    Differs from the paper: edges of a snapshot are renumbered when they are first needed, and only those of the
+    prefix, instead of all edges of all snapshots before the epoch.
     """
 
     def __init__(self, snapshots: Sequence[Snapshot]) -> None:
@@ -250,16 +250,16 @@ class Shrinker:
         self._kept: dict[tuple[int, str], ShrunkenEdges] = {}
 
     def renumber(self, order: SurvivalOrder) -> None:
-        """Take the order of an epoch; what was cut out under another one is let go.
+        """Set the order of an epoch; edges of the previous order are discarded.
 
         Raises:
-            PlanError: it names nodes that the snapshots lack.
+            PlanError: it contains nodes that the snapshots lack.
         """
         nodes = self._snapshots[0].num_nodes
         if len(order.vertices) and not (order.vertices.min() >= 0 and order.vertices.max() < nodes):
             raise PlanError(
-                f"the order holds nodes {order.vertices.min()} to {order.vertices.max()}; those of the snapshots "
-                f"are numbered 0 to {nodes - 1}."
+                f"the order contains nodes {order.vertices.min()} to {order.vertices.max()}; those of the snapshots "
+                f"are 0 to {nodes - 1}."
             )
         self._kept.clear()
         self._order = order
@@ -267,38 +267,43 @@ class Shrinker:
         self._number[order.vertices] = np.arange(len(order.vertices), dtype=np.int32)
         self._one_part = bool((order.parts == order.parts[:1]).all())
 
-    def edges(self, t: int, rows: int, way: str = "in") -> ShrunkenEdges:
+    def edges(self, t: int, rows: int, direction: str = "in") -> ShrunkenEdges:
         """The edges of snapshot t among the first ``rows`` nodes of the order, within one part each.
 
-        Costs O(edges of the prefix of t that was asked for before); the first time, O(edges into these nodes).
+        Costs O(edges of the stored prefix of t); the first time, O(edges into these nodes).
 
         Args:
-            t: number of a snapshot.
+            t: index of a snapshot.
             rows: n, 0 to all.
-            way: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
+            direction: ``in``: a node aggregates from its in-neighbours; ``out``: from its out-neighbours.
 
         Raises:
-            PlanError: no order was given, it has fewer nodes, or there is no such snapshot or way.
+            PlanError: no order was set, it has fewer nodes, or the snapshot or direction does not exist.
         """
         if self._order is None:
             raise PlanError("edges of a decayed snapshot need an order of nodes: call renumber first.")
-        if not 0 <= rows <= len(self._order.vertices) or not 0 <= t < len(self._snapshots) or way not in WAYS:
+        if not 0 <= rows <= len(self._order.vertices) or not 0 <= t < len(self._snapshots) or direction not in WAYS:
             raise PlanError(
-                f"edges {way!r} of the first {rows} nodes in snapshot {t}: the order has "
-                f"{len(self._order.vertices)}, there are {len(self._snapshots)} snapshots, and ways are 'in', 'out'."
+                f"edges {direction!r} of the first {rows} nodes in snapshot {t}: the order has "
+                f"{len(self._order.vertices)}, there are {len(self._snapshots)} snapshots, and the directions are "
+                "'in' and 'out'."
             )
-        kept = self._kept.get((t, way))
+        kept = self._kept.get((t, direction))
         if kept is not None and kept.rows == rows:
             return kept
         if kept is not None and kept.rows > rows:
             made = _sliced(kept, rows)
         else:
-            made = self._taken(self._snapshots[t], rows, self._order) if way == "in" else _turned(self.edges(t, rows))
-        self._kept[t, way] = made
+            made = (
+                self._taken(self._snapshots[t], rows, self._order)
+                if direction == "in"
+                else _turned(self.edges(t, rows))
+            )
+        self._kept[t, direction] = made
         return made
 
     def keep_only(self, snapshots: range) -> None:
-        """Let go of the prefixes of all other snapshots: those that a window has left."""
+        """Discard the prefixes of all other snapshots: those that have left the window."""
         for key in [key for key in self._kept if key[0] not in snapshots]:
             del self._kept[key]
 
@@ -310,7 +315,7 @@ class Shrinker:
         np.cumsum(snapshot.indptr[own + 1] - starts, out=bounds[1:])
         lengths = np.diff(bounds)
         at = np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], lengths)
-        numbers = self._number.take(snapshot.indices.take(at))  # take: several times as fast as square brackets
+        numbers = self._number.take(snapshot.indices.take(at))  # take is several times faster than indexing
         held = numbers < rows
         if not self._one_part:
             row_parts = np.repeat(order.parts[:rows], lengths)
@@ -331,7 +336,7 @@ def _sliced(edges: ShrunkenEdges, rows: int) -> ShrunkenEdges:
 
 
 def _turned(edges: ShrunkenEdges) -> ShrunkenEdges:
-    """The same edges along the other way."""
+    """The same edges in the opposite direction."""
     rows = np.repeat(np.arange(edges.rows, dtype=np.int32), np.diff(edges.indptr))
     order = np.argsort(edges.indices, kind="stable")  # stable: a row's columns ascend
     weights = None if edges.weights is None else edges.weights[order]
@@ -341,14 +346,14 @@ def _turned(edges: ShrunkenEdges) -> ShrunkenEdges:
 
 
 def _held_before(held: NDArray[np.bool_], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many are held before each of the bounds."""
+    """The number of selected elements before each of the bounds."""
     before = np.zeros(len(held) + 1, np.int64)
     np.cumsum(held, out=before[1:])
     return before[bounds]
 
 
 def _edges(indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float32] | None) -> ShrunkenEdges:
-    """Edges that nodes pull along, with the degrees that these alone give them."""
+    """The edges with the degrees that they alone give their nodes."""
     rows = len(indptr) - 1
     if weights is None:
         degrees = np.diff(indptr).astype(np.float64)
@@ -365,24 +370,25 @@ def _read_only(edges: ShrunkenEdges) -> ShrunkenEdges:
     return edges
 
 
-# Edges of a decayed snapshot as one makes them without an order for the epoch: cut out and relabelled every time.
+# Edges of a decayed snapshot without a shared order: cut out and relabelled every time.
 
 
 def naive_edges(
-    snapshot: Snapshot, vertices: NDArray[np.int64], parts: NDArray[np.int32], way: str = "in"
+    snapshot: Snapshot, vertices: NDArray[np.int64], parts: NDArray[np.int32], direction: str = "in"
 ) -> ShrunkenEdges:
     """The edges of a snapshot among some nodes, within one part each: the induced subgraph, relabelled.
 
-    Looks at every edge of the snapshot and sorts the ends that are left. What
-    :class:`dtdg_lab.systems.decayed_windows.window.Shrinker` is measured and tested against.
+    It reads every edge of the snapshot and sorts the end points that are left. It is the reference for measurements
+    and tests of :class:`Shrinker`.
 
     Args:
         snapshot: N nodes.
-        vertices: (n,) distinct ones, in the order in which they are numbered anew.
+        vertices: (n,) distinct ones, in the order in which they are renumbered.
         parts: (n,) the part of each.
-        way: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
+        direction: ``in``: a node aggregates from its in-neighbours; ``out``: from its out-neighbours.
 
     Returns:
+        The edges; a row's columns have the order of the shrinker's.
         The edges; a row's columns are ordered as those of the shrinker.
 
     References: the variant without shrinking of FlareDTDG section 4.3 (tables 9 and 10).
@@ -399,8 +405,8 @@ def naive_edges(
     number = np.empty(len(labels), np.int64)
     number[label[:rows]] = np.arange(rows)
     to, of = number[label[rows : rows + edges]], number[label[rows + edges :]]
-    pulling, pulled = (to, of) if way == "in" else (of, to)
-    order = np.lexsort((sources if way == "in" else pulled, pulling))
+    pulling, pulled = (to, of) if direction == "in" else (of, to)
+    order = np.lexsort((sources if direction == "in" else pulled, pulling))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(pulling, minlength=rows))]).astype(np.int64)
     return ShrunkenEdges(
         indptr,
@@ -411,25 +417,25 @@ def naive_edges(
     )
 
 
-# The shape of a window: how many snapshots are full, and how many chunks the decayed ones before them keep.
+# The shape of a window: the number of full snapshots, and the chunks kept by the decayed ones before them.
 
 
-WHOLE_CHUNKS = 1  # of parts whose snapshots are always full
+WHOLE_CHUNKS = 1  # per part, if all snapshots are full
 
 
 @dataclass(frozen=True, slots=True)
 class Trapezoid:
-    """What the batches of a run look like, near the start of a segment excepted.
+    """The shape of a run's batches, except near the start of a segment.
 
     Attributes:
         window: W snapshots.
         full: K of them, the newest, are full.
-        chunks: C of each part.
-        alpha: how far chunks fall.
-        decay: by which rule.
+        chunks: C per part.
+        alpha: target share of chunks.
+        decay: rule of the decay.
 
     Raises:
-        ConfigError: the numbers do not fit.
+        ConfigError: the numbers are inconsistent.
 
     References: FlareDTDG section 3.2.
     """
@@ -443,13 +449,13 @@ class Trapezoid:
     def __post_init__(self) -> None:
         if not 1 <= self.full <= self.window:
             raise ConfigError(
-                f"full_snapshots={self.full} of window={self.window}: from 1 to the whole window are allowed. Set "
+                f"full_snapshots={self.full} of window={self.window}: from 1 to the window's length are allowed. Set "
                 "fewer full snapshots, or a longer window."
             )
 
     @classmethod
     def of(cls, config: RunConfig, *, chunks: int = WHOLE_CHUNKS) -> Trapezoid:
-        """What a config asks for, of parts of ``chunks`` chunks each; without decayed snapshots there is one."""
+        """The shape that a config requests, for parts of ``chunks`` chunks; 1 chunk if no snapshot is decayed."""
         asked = config.options["batching"]
         window = asked["window"]
         if "alpha" not in asked:
@@ -462,23 +468,23 @@ class Trapezoid:
         return decayed_counts(self.decay, chunks=self.chunks, alpha=self.alpha, decayed=self.window - self.full)
 
 
-# Memory of a step over a window, as it follows from the window's shape and a few steps that were measured.
+# Memory of a step over a window, predicted from the window's shape and a few measured steps.
 
 
 @dataclass(frozen=True, slots=True)
 class RowMemory:
-    """Peak bytes of a step on the largest rank, of windows of some part sizes.
+    """Peak bytes of a step on the largest rank as a linear function of the window's rows.
 
-    ``base_bytes`` are there always, ``row_bytes`` for each row of each snapshot, and ``piece_bytes`` for each row and
-    snapshot of the largest piece: as many nodes as run through time at once, ``piece_rows`` at most.
+    The peak is ``base_bytes``, plus ``row_bytes`` per row of each snapshot, plus ``piece_bytes`` per row and snapshot
+    of the largest piece: the nodes that run through time at once, at most ``piece_rows``.
 
     Attributes:
-        base_bytes: as said.
-        row_bytes: as said.
-        piece_bytes: as said.
+        base_bytes: constant part.
+        row_bytes: per row and snapshot.
+        piece_bytes: per row and snapshot of the largest piece.
         nodes: own nodes of the largest rank.
-        chunks: C of each part.
-        piece_rows: as said.
+        chunks: C per part.
+        piece_rows: maximum number of nodes that run through time at once.
     """
 
     base_bytes: float
@@ -492,13 +498,13 @@ class RowMemory:
     def through(
         cls, steps: Sequence[tuple[Trapezoid, float]], *, nodes: int, chunks: int, piece_rows: int
     ) -> RowMemory:
-        """Fitted to the shapes and peak bytes of some steps, none of which takes more; what would be negative is 0.
+        """Fit to the shapes and peak bytes of some steps, as an upper bound of all of them, without negative terms.
 
         Args:
             steps: at least one.
             nodes: own nodes of the largest rank.
             chunks: C.
-            piece_rows: most nodes that run through time at once.
+            piece_rows: maximum number of nodes that run through time at once.
         """
         shapes = cls(0.0, 0.0, 0.0, nodes, chunks, piece_rows)
         sizes = np.array([[1.0, shapes.rows(shape), shapes.piece(shape)] for shape, _ in steps])
@@ -511,49 +517,49 @@ class RowMemory:
             del kept[int(np.argmin(found * scale))]
         numbers = np.zeros(3)
         numbers[kept] = np.maximum(found, 0.0)
-        short = max(1.0, float(np.max(peaks / (sizes @ numbers))))  # a budget is not to be exceeded
+        short = max(1.0, float(np.max(peaks / (sizes @ numbers))))  # predictions must not be below measurements
         base, row, piece = (float(number) * short for number in numbers)
         return cls(base, row, piece, nodes, chunks, piece_rows)
 
     def rows(self, shape: Trapezoid) -> float:
-        """Rows of all snapshots of a whole window; chunks are taken as alike."""
+        """Rows of all snapshots of a whole window, for chunks of equal size."""
         return self.nodes * (shape.full + sum(shape.counts) / self.chunks)
 
     def piece(self, shape: Trapezoid) -> float:
-        """Rows times snapshots of the largest piece: nodes that enter a window together run through the rest."""
+        """Rows times snapshots of the largest piece: nodes that enter a window together run through the rest of it."""
         heights = [self.nodes, *(self.nodes * count / self.chunks for count in shape.counts), 0.0]
         pieces = [
-            min(newer - older, self.piece_rows) * (shape.full + place)
-            for place, (newer, older) in enumerate(pairwise(heights))
+            min(newer - older, self.piece_rows) * (shape.full + position)
+            for position, (newer, older) in enumerate(pairwise(heights))
         ]
         return max(pieces)
 
     def peak_bytes(self, shape: Trapezoid) -> float:
-        """Estimated peak of a step of a whole window; shorter ones are cut so that they take no more."""
+        """Estimated peak of a step of a whole window; shorter windows are cut so that they need no more."""
         return self.base_bytes + self.row_bytes * self.rows(shape) + self.piece_bytes * self.piece(shape)
 
 
-# The steps of an epoch: the training split cut in two at random, the later part first, a window at each snapshot.
+# The steps of an epoch: the training split is cut at a random snapshot, the later segment first, a window per snapshot.
 
 
 def segments(train: range, *, seed: int, epoch: int) -> tuple[range, ...]:
-    """The training split, cut at a snapshot drawn anew each epoch; the later segment comes first.
+    """The training split, cut at a random snapshot in each epoch; the later segment comes first.
 
     Args:
         train: consecutive snapshots, at least one.
         seed: of the run.
-        epoch: whose cut is asked for.
+        epoch: index of the epoch.
 
     Returns:
-        ``[s, stop)`` and ``[start, s)``; all of it as one where s is the first.
+        ``[s, stop)`` and ``[start, s)``; a single segment if s is the first snapshot.
 
     Raises:
         PlanError: there is no snapshot, or they are not consecutive.
 
-    References: FlareDTDG section 3.5, algorithm 1. What the paper leaves open: s is drawn evenly.
+    References: FlareDTDG section 3.5, algorithm 1. Left open by the paper: s is uniformly distributed.
     """
     if not len(train) or train.step != 1:
-        raise PlanError(f"segments of {train}: at least one snapshot, one after another, is needed.")
+        raise PlanError(f"segments of {train}: a non-empty range of consecutive snapshots is needed.")
     cut = int(generator(seed, "batching/segments", epoch).integers(train.start, train.stop))
     return tuple(part for part in (range(cut, train.stop), range(train.start, cut)) if len(part))
 
@@ -567,24 +573,24 @@ def hybrid_batch(
     counts_newest_first: Sequence[int],
     after: int | None = None,
 ) -> HybridBatch:
-    """The window that ends at a target: as many snapshots as its segment has before it; decayed ones lack first.
+    """The window that ends at a target, cut at the start of its segment; decayed snapshots are cut first.
 
     Args:
-        segment: consecutive snapshots, among them the target.
+        segment: consecutive snapshots that contain the target.
         target: t.
         window: W, snapshots of a whole window.
         full_snapshots: K, 1 to W.
-        counts_newest_first: chunks of the decayed snapshots of a whole window, W - K of them, newest first.
-        after: target of the step before in this segment; t - 1 where not given. State goes on after t - 1 only.
+        counts_newest_first: chunks of the W - K decayed snapshots of a whole window, newest first.
+        after: target of the previous step in this segment; t - 1 by default. State is only carried over from t - 1.
 
     Raises:
-        PlanError: the target is in no such segment, or the numbers do not fit each other.
+        PlanError: the target is not in the segment, or the numbers are inconsistent.
     """
     if target not in segment:
         raise PlanError(f"target {target} is not in the segment of snapshots {segment.start} to {segment.stop - 1}.")
     if not 1 <= full_snapshots <= window:
         raise PlanError(
-            f"full_snapshots={full_snapshots} of window={window}: from 1 to the whole window are allowed. Set fewer "
+            f"full_snapshots={full_snapshots} of window={window}: from 1 to the window's length are allowed. Set fewer "
             "full snapshots, or a longer window."
         )
     if len(counts_newest_first) != window - full_snapshots:
@@ -609,19 +615,19 @@ def epoch_batches(
     counts_newest_first: Sequence[int],
     labelled: Collection[int] | None = None,
 ) -> tuple[HybridBatch, ...]:
-    """All steps of an epoch in order, where nothing changes between them.
+    """All steps of an epoch in order, for a constant shape.
 
     Args:
         train: consecutive snapshots.
         seed: of the run.
-        epoch: whose steps are asked for.
+        epoch: index of the epoch.
         window: W.
         full_snapshots: K, 1 to W.
         counts_newest_first: chunks of the W - K decayed snapshots, newest first.
-        labelled: the snapshots that have a step; all where None.
+        labelled: the snapshots that have a step; None for all.
 
     Raises:
-        PlanError: the numbers do not fit each other.
+        PlanError: the numbers are inconsistent.
     """
     batches = []
     for segment in segments(train, seed=seed, epoch=epoch):
@@ -643,47 +649,47 @@ def epoch_batches(
     return tuple(batches)
 
 
-# Which chunks survive longest in decayed snapshots: shuffled once an epoch, each part's on its own.
+# The chunks that survive longest in decayed snapshots: shuffled per part and epoch.
 
 
 def survival_order(
     owner: NDArray[np.int32], chunking: Chunking, parts: range, *, seed: int, epoch: int
 ) -> SurvivalOrder:
-    """The nodes of some parts, those of the chunks that survive longest first.
+    """The nodes of some parts, ordered by how long their chunks survive, the longest first.
 
-    A part's chunks are shuffled by a stream of its own: whichever other parts a rank has, the same survive.
+    A part's chunks are shuffled by its own random stream, independent of the other parts on the rank.
 
     Args:
         owner: (N,) the part of each node.
         chunking: of these nodes, in parts of this partition.
         parts: consecutive ones, such as those of a rank.
         seed: of the run.
-        epoch: whose order is asked for.
+        epoch: index of the epoch.
 
     Raises:
-        PlanError: the chunking is of other nodes, a part is none of its parts, or a chunk of one is empty.
+        PlanError: the chunking is of other nodes, a part does not exist, or a chunk of one is empty.
 
     References: FlareDTDG section 3.3 (steps 1 and 2 of figure 4).
-    Differs from the paper: each part has a shuffle of its own, so that its processes need not know of each other.
+    Differs from the paper: each part has a shuffle of its own, so that ranks need not exchange it.
     """
     if chunking.chunk.shape != owner.shape or not parts or parts.step != 1:
         raise PlanError(
-            f"{len(chunking.chunk)} nodes in chunks and {len(owner)} in parts, {len(parts)} of them asked for: the "
-            "same nodes and at least one part are needed."
+            f"{len(chunking.chunk)} nodes in chunks and {len(owner)} in parts, {len(parts)} parts given: the node "
+            "numbers must be equal, and at least one part is needed."
         )
     if parts.start < 0 or parts.stop > chunking.parts:
-        raise PlanError(f"parts {parts.start} to {parts.stop - 1}: they are numbered 0 to {chunking.parts - 1}.")
+        raise PlanError(f"parts {parts.start} to {parts.stop - 1}: valid parts are 0 to {chunking.parts - 1}.")
     chunks = chunking.chunks
-    place = np.empty((len(parts), chunks), np.int64)
-    for row, part in zip(place, parts, strict=True):
+    position = np.empty((len(parts), chunks), np.int64)
+    for row, part in zip(position, parts, strict=True):
         row[generator(seed, "batching/survival", epoch, part).permutation(chunks)] = np.arange(chunks)
     own = np.flatnonzero((owner >= parts.start) & (owner < parts.stop))
     seat = owner[own] - np.int32(parts.start)
-    key = place[seat, chunking.chunk[own]] * len(parts) + seat
+    key = position[seat, chunking.chunk[own]] * len(parts) + seat
     sizes = np.bincount(key, minlength=chunks * len(parts))
     if not sizes.all():
         first = int(np.flatnonzero(sizes == 0)[0]) % len(parts) + parts.start
-        raise PlanError(f"a chunk of part {first} holds no node: chunks of another partition? Make them of this one.")
+        raise PlanError(f"a chunk of part {first} has no nodes. Make the chunks from this partition.")
     order = np.argsort(key.astype(np.uint16) if len(sizes) <= 1 << 16 else key, kind="stable")  # 16 bits: radix sort
     rows = np.concatenate([[0], np.cumsum(sizes.reshape(chunks, len(parts)).sum(axis=1))])
     return SurvivalOrder(own[order], owner[own][order], rows)

@@ -11,7 +11,7 @@ from dtdg_lab.core.feature_store import CacheActions, CachePolicy
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.link_trace import LinkPattern
 
-# How a part's features come to its batches: on demand, ahead of time, or out of a cache that is rebuilt.
+# Settings of a pipeline: features on demand, ahead of time, or from a cache that is rebuilt.
 
 
 MODES = ("on_demand", "prefetch", "epoch_hot", "windows")
@@ -20,26 +20,25 @@ AHEAD_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeaturePath:
-    """Settings of a :class:`dtdg_lab.systems.feature_cache.pipeline.FeaturePipeline`; all of them may change between
-    two steps.
+    """Settings of a :class:`dtdg_lab.systems.feature_cache.pipeline.FeaturePipeline`, changeable between two steps.
 
     Attributes:
-        mode: ``on_demand``: sampled and fetched when asked for, no cache. ``prefetch``: sampled and fetched ahead, no
-            cache. ``epoch_hot``: ahead, with one cache for each epoch. ``windows``: ahead, with a cache that is
-            rebuilt after every window of steps.
-        policy: name of what decides, for the records; the mode's where it is empty.
-        window: W of mode ``windows``: of all windows, or of the first where a policy decides.
-        biased: part whose rows get 60 % of the cache; None, or a part's own number: all others get as much.
-        decides: whether the policy is asked for every window after the first.
-        capacity: most rows in the cache.
-        depth: Q, batches with their features that may wait for training.
-        ahead: steps past the window being built whose batches are sampled already, for policies that look ahead; they
-            reach over the end of an epoch.
-        ahead_bytes: sampled batches that are held; beyond it only their keys are kept and they are sampled again.
+        mode: ``on_demand``: sample and fetch when requested, no cache. ``prefetch``: sample and fetch ahead, no cache.
+            ``epoch_hot``: ahead, with one cache per epoch. ``windows``: ahead, with a cache that is rebuilt after every
+            window of steps.
+        policy: name of the policy, for the records; the mode's if empty.
+        window: W of mode ``windows``: of all windows, or of the first if a policy decides.
+        biased: part whose rows get 60 % of the cache; None, or a part's own index: equal shares.
+        decides: whether the policy decides every window after the first.
+        capacity: maximum number of rows in the cache.
+        depth: Q, maximum number of batches with features that wait for training.
+        ahead: steps beyond the window being built whose batches are sampled already, for policies that look ahead; they
+            may extend into the next epoch.
+        ahead_bytes: limit of stored sampled batches; beyond it only their keys are kept and they are sampled again.
 
     Raises:
-        ConfigError: a number is out of its range.
-        UnknownNameError: there is no such mode.
+        ConfigError: a number is out of range.
+        UnknownNameError: the mode is unknown.
     """
 
     mode: str
@@ -65,13 +64,13 @@ class FeaturePath:
 
     @staticmethod
     def of_policy(policy: str, *, window: int = 16, bias: int = -1, ahead: int = 0, **others: Any) -> FeaturePath:
-        """The path of a cache policy by its name in the catalogue.
+        """The settings of a cache policy by its name in the catalogue.
 
         Args:
-            policy: on_demand, prefetch, epoch_hot and fixed decide nothing; any other name is asked for each window.
+            policy: on_demand, prefetch, epoch_hot and fixed decide nothing; any other policy decides each window.
             window: W.
             bias: part preferred by ``fixed``; -1 for none.
-            ahead: as above; used by policies that are asked.
+            ahead: as above; used by policies that decide.
             **others: capacity, depth, ahead_bytes.
         """
         if policy in ("on_demand", "prefetch", "epoch_hot"):
@@ -90,7 +89,7 @@ class FeaturePath:
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether batches are prepared before they are asked for."""
+        """Whether batches are prepared before they are requested."""
         return self.mode != "on_demand"
 
     @property
@@ -99,7 +98,7 @@ class FeaturePath:
         return self.mode in ("epoch_hot", "windows")
 
     def same_windows(self, other: FeaturePath) -> bool:
-        """Whether a cache planned under one is also planned under the other."""
+        """Whether a cache planned with one of both settings is also valid with the other."""
 
         def plan(path: FeaturePath) -> tuple[object, ...]:
             return path.mode, path.policy, path.window, path.biased, path.decides, path.capacity
@@ -107,25 +106,25 @@ class FeaturePath:
         return plan(self) == plan(other)
 
 
-# The ways to come by remote features, by their names in the catalogue: what a pipeline does, and what decides.
+# Cache modes and policies by their names in the catalogue: settings of the pipeline, and the policy that decides.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathSettings:
-    """What a way is made of, for one part.
+    """Arguments of a cache mode, for one part.
 
     Attributes:
-        part: its number.
+        part: its index.
         parts: P, at least 2.
         window: W, or the first one.
-        bias: part that policy fixed prefers; -1 for none.
+        bias: part that policy ``fixed`` prefers; -1 for none.
         capacity: rows of the cache.
         depth: Q, batches with features that may wait.
-        epoch_steps: of an epoch.
+        epoch_steps: steps of an epoch.
         seed: of the run.
         policy_file: of a trained policy; empty for the shipped one.
-        costs: what steps of this run cost, as far as is known; called where a policy thinks by them.
-        links: how slow they will be, for a policy that knows it.
+        costs: costs of this run's steps, as far as known; called by policies that use a cost model.
+        links: state of the links over time, for a policy that knows it.
     """
 
     part: int
@@ -141,24 +140,24 @@ class PathSettings:
     links: LinkPattern
 
     def path(self, policy: str, ahead: int = 0) -> FeaturePath:
-        """The path of a policy."""
+        """The pipeline settings of a policy."""
         return FeaturePath.of_policy(
             policy, window=self.window, bias=self.bias, ahead=ahead, capacity=self.capacity, depth=self.depth
         )
 
 
-LONGEST = 32  # steps that a window planned live may last: what changes is seen before long
+LONGEST = 32  # limit of windows planned live, so that changes are noticed soon
 
 Way = tuple[FeaturePath, CachePolicy | None]
 
 
 def on_demand(of: PathSettings) -> Way:
-    """Sampled and fetched in the step that needs it."""
+    """Sample and fetch in the step that needs the batch."""
     return of.path("on_demand"), None
 
 
 def prefetch(of: PathSettings) -> Way:
-    """Sampled and fetched ahead."""
+    """Sample and fetch ahead."""
     return of.path("prefetch"), None
 
 
@@ -173,33 +172,33 @@ def fixed(of: PathSettings) -> Way:
 
 
 def threshold(of: PathSettings) -> Way:
-    """W by a rule."""
+    """W by a threshold rule."""
     from dtdg_lab.systems.feature_cache.policies.base import ThresholdWindow
 
     return of.path("threshold"), ThresholdWindow(CacheActions(of.parts), of.window)
 
 
 def random(of: PathSettings) -> Way:
-    """Any action."""
+    """A random action."""
     from dtdg_lab.systems.feature_cache.policies.base import RandomWindows
 
     return of.path("random"), RandomWindows(CacheActions(of.parts), seed=of.seed, part=of.part)
 
 
 def double_dqn(of: PathSettings) -> Way:
-    """What a trained network thinks best.
+    """The best action by a trained network.
 
     Raises:
-        ConfigError: there is no trained policy for so many parts, or the file is not one.
+        ConfigError: there is no trained policy for this number of parts, or the file is not a policy.
     """
     return _learned("double_dqn", of)
 
 
 def double_dqn_plus(of: PathSettings) -> Way:
-    """What a network thinks best that was rewarded by steps.
+    """The best action by a network trained with rewards per step.
 
     Raises:
-        ConfigError: there is no trained policy for so many parts, or the file is not one.
+        ConfigError: there is no trained policy for this number of parts, or the file is not a policy.
     """
     return _learned("double_dqn_plus", of)
 
@@ -211,14 +210,14 @@ def _learned(name: str, of: PathSettings) -> Way:
 
 
 def planner(of: PathSettings) -> Way:
-    """What is forecast to be cheapest."""
+    """The cheapest action by a forecast."""
     from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 
     return of.path("planner", ahead=2 * LONGEST), CachePlanner(CacheActions(of.parts), of.costs(), longest=LONGEST)
 
 
 def clairvoyant(of: PathSettings) -> Way:
-    """What is optimal in the cost model for the congestion to come."""
+    """The optimal action of the cost model for known future congestion."""
     from dtdg_lab.systems.feature_cache.policy_inputs import ForeseenWindows
 
     foreseen = ForeseenWindows(of.links, of.costs(), part=of.part, epoch_steps=of.epoch_steps)

@@ -1,4 +1,4 @@
-"""The feature path of a part: what samples, caches, fetches and hands over batches, ahead of training."""
+"""The feature pipeline of a part: it samples, caches, fetches and delivers batches ahead of training."""
 
 from __future__ import annotations
 
@@ -30,40 +30,40 @@ from dtdg_lab.systems.feature_cache.windows import (
     plan_window,
 )
 
-# What the feature path must know of a sampled batch.
+# What the pipeline needs of a sampled batch.
 
 
 class Sampled(Protocol):
-    """A batch whose neighbours are drawn and whose features are not there yet."""
+    """A batch with sampled neighbours and without features."""
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """(K,) distinct keys of the first layer's inputs, in the order in which their rows are wanted."""
+        """(K,) distinct keys of the first layer's inputs, in the order of the requested rows."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Bytes that holding the batch costs."""
+        """Memory of the batch in bytes."""
         ...
 
 
-# How a batch gets its features: own rows, rows of the cache, and the rest from their owners.
+# Features of a batch: own rows, cached rows, and the rest from their owners.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolveFacts:
-    """What resolving a batch took.
+    """Costs of resolving a batch.
 
     Attributes:
         step: of the batch.
-        window: number of the cache's window that served it; -1 without a cache.
-        hits: (P,) rows of each part that the cache held; 0 for the own part.
+        window: index of the cache's window; -1 without a cache.
+        hits: (P,) rows of each part that the cache contained; 0 for the own part.
         misses: (P,) rows that each part sent.
-        rpcs: requests made.
+        rpcs: number of requests.
         nbytes: of requests and replies.
-        resolve_s: seconds the resolver took.
-        wait_s: seconds that training stood still for the batch, without those for the first cache.
-        exposed_s: seconds that it stood still for the first cache.
+        resolve_s: seconds of the resolver.
+        wait_s: seconds that training waited for the batch, without those for the first cache.
+        exposed_s: seconds that it waited for the first cache.
     """
 
     step: int
@@ -78,7 +78,7 @@ class ResolveFacts:
 
     @property
     def remote(self) -> int:
-        """Remote rows that the batch asked for."""
+        """Number of remote rows of the batch."""
         return int(self.hits.sum() + self.misses.sum())
 
 
@@ -89,7 +89,7 @@ class Resolved:
     Attributes:
         sampled: the batch.
         rows: (K, F) float32, the rows of ``sampled.keys`` in their order.
-        facts: what it took.
+        facts: costs of resolving it.
     """
 
     sampled: Sampled
@@ -100,21 +100,21 @@ class Resolved:
 def resolve(
     step: int, sampled: Sampled, own: OwnRows, fetch: Fetch, *, cache: FeatureCache | None = None, window: int = -1
 ) -> tuple[Resolved, list[OwnerReply]]:
-    """The rows of a batch, bitwise the same whatever the cache holds.
+    """Collect the rows of a batch, bitwise the same for any cache.
 
     Args:
         step: of the batch.
         sampled: the batch.
         own: rows of its part.
-        fetch: asks other parts.
-        cache: of others' rows, if there is one.
-        window: its number.
+        fetch: requests rows from other parts.
+        cache: of remote rows, if there is one.
+        window: its index.
 
     Returns:
-        The batch with its rows, and what each owner sent.
+        The batch with its rows, and the reply of each owner.
 
     Raises:
-        RunFailedError: an owner did not answer, or sent other rows than asked for.
+        RunFailedError: an owner did not answer, or returned the wrong rows.
     """
     began, space = time.perf_counter(), own.space
     keys = sampled.keys
@@ -124,33 +124,31 @@ def resolve(
     missed = ~mine
     hits = np.zeros(space.parts, dtype=np.int64)
     if cache is not None and len(cache):
-        slots = cache.find(keys)  # own keys are never held
+        slots = cache.find(keys)  # own keys are never cached
         held = np.flatnonzero(slots >= 0)
         rows[held] = cache.rows[slots[held]]
         missed[held] = False
         hits = np.bincount(owners[held], minlength=space.parts)
     mine = np.flatnonzero(mine)
     rows[mine] = own.take(keys[mine])
-    places = np.flatnonzero(missed)
-    replies = fetch_into(rows, places, keys[places], owners[places], fetch)
-    misses = np.bincount(owners[places], minlength=space.parts)
+    indices = np.flatnonzero(missed)
+    replies = fetch_into(rows, indices, keys[indices], owners[indices], fetch)
+    misses = np.bincount(owners[indices], minlength=space.parts)
     nbytes = sum(reply.nbytes for reply in replies)
     facts = ResolveFacts(step, window, hits, misses, len(replies), nbytes, time.perf_counter() - began)
     return Resolved(sampled, rows, facts), replies
 
 
-# What the stages of a feature path note down: rows for the records, and facts to decide by.
+# Observations of the pipeline's stages: rows for the records, and measurements for policies.
 
 
 Row = tuple[Any, ...]
-MOST = 4096  # facts that are kept where nobody asks for them
+MOST = 4096  # measurements that are kept if no policy reads them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """What was counted since somebody asked last; see
-    :class:`dtdg_lab.systems.feature_cache.policy_inputs.Boundary`.
-    """
+    """Counts since the last call; see :class:`dtdg_lab.systems.feature_cache.policy_inputs.Boundary`."""
 
     served: int
     remote: NDArray[np.int64]
@@ -161,10 +159,10 @@ class Observed:
 
 
 class FeatureNotes:
-    """Notes of one part; any thread may write and read.
+    """Records of one part; thread-safe.
 
     Args:
-        part: its number.
+        part: its index.
         parts: P.
     """
 
@@ -176,7 +174,7 @@ class FeatureNotes:
         self._clear()
 
     def fetched(self, replies: Sequence[OwnerReply], purpose: str, step: int) -> None:
-        """RPCs were made; ``purpose`` is miss or bulk."""
+        """Record RPCs; ``purpose`` is miss or bulk."""
         with self._lock:
             for reply in replies:
                 rows = len(reply.rows)
@@ -184,7 +182,7 @@ class FeatureNotes:
                 self._fetches.append(FetchTime(reply.owner, purpose, rows, reply.nbytes, reply.rtt_s, step))
 
     def resolved(self, facts: ResolveFacts) -> None:
-        """A batch has its features."""
+        """Record that a batch has its features."""
         with self._lock:
             self._served += 1
             self._remote += facts.hits + facts.misses
@@ -192,7 +190,7 @@ class FeatureNotes:
             self._resolve_s += facts.resolve_s
 
     def handed(self, facts: ResolveFacts) -> None:
-        """A batch was handed to training."""
+        """Record that a batch was delivered to training."""
         row = (
             self._part,
             facts.window,
@@ -208,7 +206,7 @@ class FeatureNotes:
             self._rows["resolved"].append(row)
 
     def swapped(self, swap: Swap, exposed_s: float) -> None:
-        """A cache began to serve, for which training stood still so long."""
+        """Record that a cache came into use, and the seconds that training waited for it."""
         built, plan = swap.built, swap.built.plan
         row = (
             self._part,
@@ -231,12 +229,12 @@ class FeatureNotes:
             self._rows["windows"].append(row)
 
     def stepped(self, time: StepTime) -> None:
-        """A step of training ended."""
+        """Record that a training step ended."""
         with self._lock:
             self._stepped.append(time)
 
     def observed(self) -> Observed:
-        """What was counted since the last call."""
+        """Counts since the last call."""
         with self._lock:
             seen = Observed(
                 self._served, self._remote, self._hits, self._resolve_s, tuple(self._fetches), tuple(self._stepped)
@@ -247,7 +245,7 @@ class FeatureNotes:
         return seen
 
     def taken(self) -> dict[str, list[Row]]:
-        """Rows noted since the last call, of each table, without step and epoch."""
+        """New rows of each table, without the columns step and epoch."""
         with self._lock:
             rows, self._rows = self._rows, {table: [] for table in self._rows}
         return rows
@@ -257,50 +255,50 @@ class FeatureNotes:
         self._remote, self._hits = (np.zeros(self._parts, dtype=np.int64) for _ in range(2))
 
 
-# Batches sampled before they are needed: held while memory allows, else only their keys, and sampled again.
+# Batches sampled ahead: stored within a memory limit; beyond it only their keys are kept, and they are sampled again.
 
 
 class Halted(Exception):  # noqa: N818 - nothing went wrong
-    """Raised in a thread that waits for what will not come: it is to stop, or to do something else."""
+    """Raised in a thread that waits for something that will not come: it must stop or do something else."""
 
 
 class SampledAhead:
-    """The batches of a part from the next to be taken on, filled by one thread and read by others.
+    """The batches of a part from the next one on, filled by one thread and read by others.
 
     Args:
-        sample: draws the batch of a step; a pure function; one thread calls it at a time.
-        part: whose batches they are.
+        sample: draws the batch of a step; a pure function; called by one thread at a time.
+        part: the part that trains them.
         space: of all keys.
         first: step of the first batch.
-        moved: what threads wait on; told whenever something changed here.
+        moved: condition that threads wait for; notified of every change.
     """
 
     def __init__(
         self, sample: Callable[[int], Sampled], part: int, space: KeySpace, *, first: int, moved: threading.Condition
     ) -> None:
         self._sample, self._part, self._space, self._moved = sample, part, space, moved
-        self._floor = self._next = first  # the next batch to be taken; the next that was never sampled
+        self._floor = self._next = first  # the next batch to take; the next step that was never sampled
         self._remote: dict[int, NDArray[np.int64]] = {}
         self._held: dict[int, Sampled] = {}
         self._bytes = 0
-        self._one_samples = threading.Lock()  # not every sampler may be called by two threads at once
+        self._one_samples = threading.Lock()  # samplers need not be thread-safe
 
     @property
     def held_bytes(self) -> int:
-        """Of the batches that are held."""
+        """Bytes of the stored batches."""
         return self._bytes
 
     @property
     def until(self) -> int:
-        """The step before which everything was sampled."""
+        """The first step that is not sampled."""
         return self._next
 
     def job(self, until: int, near: int) -> int | None:
-        """The step whose batch should be sampled now; None if there is none. The caller holds the lock.
+        """The step to sample next; None if there is none. The caller holds the lock.
 
         Args:
-            until: steps before it are wanted.
-            near: of how many next steps the batches themselves are wanted, not only their keys.
+            until: steps before it are needed.
+            near: number of next steps whose batches are needed, not only their keys.
         """
         for step in range(self._floor, min(self._floor + near, self._next)):
             if step not in self._held:
@@ -308,12 +306,12 @@ class SampledAhead:
         return self._next if self._next < until else None
 
     def sample(self, step: int, limit: int, near: int) -> None:
-        """Sample a batch and keep it, or its keys alone.
+        """Sample a batch and store it, or only its keys.
 
         Args:
             step: of the batch.
-            limit: bytes of batches that may be held.
-            near: of how many next steps they are held in any case.
+            limit: maximum bytes of stored batches.
+            near: number of next steps whose batches are stored in any case.
         """
         with self._one_samples:
             batch = self._sample(step)
@@ -322,7 +320,7 @@ class SampledAhead:
             if step == self._next:
                 self._next += 1
             if step < self._floor:
-                return  # taken meanwhile by somebody who sampled it as well
+                return  # taken meanwhile by a thread that sampled it as well
             self._remote[step] = remote
             if step < self._floor + near or self._bytes + batch.nbytes <= limit:
                 self._held[step] = batch
@@ -330,7 +328,7 @@ class SampledAhead:
             self._moved.notify_all()
 
     def take(self, step: int, halted: Callable[[], bool]) -> Sampled:
-        """The batch of a step, when it is there; it and those before it are forgotten.
+        """Wait for the batch of a step, and remove it and those before it.
 
         Raises:
             Halted: it will not come.
@@ -343,7 +341,7 @@ class SampledAhead:
             return self._forget(step)
 
     def take_now(self, step: int) -> Sampled:
-        """The batch of a step, sampled by the caller if it is not there."""
+        """The batch of a step, sampled by the caller if necessary."""
         with self._moved:
             if step in self._held:
                 return self._forget(step)
@@ -357,7 +355,7 @@ class SampledAhead:
         return batch
 
     def asked(self, first: int, length: int, halted: Callable[[], bool]) -> list[NDArray[np.int64]]:
-        """Remote keys of some steps' batches, when all are there; without those that were taken before.
+        """Wait for the remote keys of some steps' batches; batches that were taken before are omitted.
 
         Raises:
             Halted: they will not come.
@@ -374,7 +372,7 @@ class SampledAhead:
         return found
 
     def listed(self, first: int) -> list[NDArray[np.int64]]:
-        """Remote keys of the batches from a step on that are there now."""
+        """Remote keys of the batches that are sampled, from a step on."""
         with self._moved:
             return [self._remote[step] for step in range(max(first, self._floor), self._next) if step in self._remote]
 
@@ -386,16 +384,16 @@ class SampledAhead:
         return batch
 
 
-# The threads of a feature path: one samples ahead, one builds caches, one resolves batches.
+# The threads of a pipeline: one samples ahead, one builds caches, one resolves batches.
 
 
 Found = TypeVar("Found")
-PROMPT_S = 0.1  # that threads have to end by themselves
+PROMPT_S = 0.1  # that threads have to exit by themselves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathJob:
-    """What a feature path is for; see :class:`dtdg_lab.systems.feature_cache.pipeline.FeaturePipeline`."""
+    """Constants of a pipeline; see :class:`FeaturePipeline`."""
 
     own: OwnRows
     sample: Callable[[int], Sampled]
@@ -405,7 +403,7 @@ class PathJob:
 
     @property
     def part(self) -> int:
-        """Whose batches they are."""
+        """The part that trains the batches."""
         return self.own.part
 
     @property
@@ -415,23 +413,23 @@ class PathJob:
 
 
 class Stages:
-    """All threads of a path from one start to its stop, and what they share.
+    """All threads of a pipeline between start and stop, and their shared state.
 
-    Everything shared is read and written under one lock, ``_moved``, for moments; sampling, fetching, copying and
-    deciding are done without it. Caches and batches never change, so whoever got one under the lock may use it after.
+    Shared state is only accessed under one lock, ``_moved``, for short times; sampling, fetching, copying and deciding
+    happen without it. Caches and batches are immutable, so they may be used after the lock is released.
 
     Args:
-        job: what to do.
-        path: settings at first.
-        first: step to begin at.
+        job: constants of the pipeline.
+        path: initial settings.
+        first: first step.
         epochs: lengths of epochs.
-        notes: where facts go.
+        notes: receives the records.
     """
 
     def __init__(self, job: PathJob, path: FeaturePath, first: int, epochs: Epochs, notes: FeatureNotes) -> None:
         self._job, self._path, self._epochs, self._notes = job, path, epochs, notes
         self._moved = threading.Condition()
-        self._position = self._wanted = first  # next to be resolved; next that training takes
+        self._position = self._wanted = first  # next step to resolve; next step of training
         self._due: int | None = None  # the step that the resolver waits for
         self._ready: dict[int, Resolved] = {}
         self._schedule = WindowSchedule(epochs)
@@ -445,12 +443,12 @@ class Stages:
         self._failure: RunFailedError | None = None
         self._threads: list[threading.Thread] = []
         self._fetchers: list[Fetcher] = []
-        self._own_fetcher: Fetcher | None = None  # of the thread that trains
+        self._own_fetcher: Fetcher | None = None  # of the training thread
         with self._moved:
             self._schedule.begin(first, path, first=True)
             self._run_threads()
 
-    # what the thread that trains calls
+    # called by the training thread
 
     def next(self, step: int) -> Resolved:
         """The batch of a step; see :meth:`FeaturePipeline.next`."""
@@ -458,9 +456,9 @@ class Stages:
         with self._moved:
             self._raise_if_over()
             if step != self._wanted:
-                raise PlanError(f"step {step} was asked for where {self._wanted} is next; call start({step}) before.")
+                raise PlanError(f"step {step} was requested, but {self._wanted} is next; call start({step}) before.")
             if self._epochs.stop is not None and step >= self._epochs.stop:
-                raise PlanError(f"step {step} was asked for, and the run was said to stop at {self._epochs.stop}.")
+                raise PlanError(f"step {step} was requested, but the run stops at {self._epochs.stop}.")
             self._asked_at = began
             while step not in self._ready and (self._path.runs_ahead or self._position != step):
                 self._raise_if_over()
@@ -479,7 +477,7 @@ class Stages:
         return replace(resolved, facts=facts)
 
     def apply_settings(self, path: FeaturePath) -> None:
-        """Other settings from the next step that is resolved."""
+        """Change the settings from the next resolved step on."""
         with self._moved:
             before, self._path = self._path, path
             self._waits_for_first &= path.caches
@@ -491,22 +489,22 @@ class Stages:
 
     @property
     def serving(self) -> FeatureCache | None:
-        """The cache that serves now."""
+        """The current cache."""
         serving = self._schedule.serving
         return None if serving is None else serving.cache
 
     @property
     def held_bytes(self) -> int:
-        """Of batches that are sampled and wait for their features."""
+        """Bytes of the sampled batches that wait for their features."""
         return self._ahead.held_bytes
 
     def check(self) -> None:
-        """Raise what went wrong in a thread."""
+        """Raise the exception of a failed thread."""
         if self._failure is not None:
             raise self._failure
 
     def stop(self, patience_s: float) -> None:
-        """Tell all threads to end, wait so long for them, and wake those that still ask an owner."""
+        """Stop all threads: wait up to this time, then interrupt those that wait for an owner."""
         with self._moved:
             self._stopping = True
             self._ready.clear()
@@ -548,10 +546,10 @@ class Stages:
         try:
             work()
         except Halted:
-            return  # told to end
+            return  # stopped
         except Exception as error:
             if self._stopping:
-                return  # its connection was closed under it
+                return  # its connection was closed by stop()
             failure = RunFailedError(f"the {name} of part {self._job.part}'s features failed: {error!r}")
             failure.__cause__ = error
             with self._moved:
@@ -599,9 +597,9 @@ class Stages:
                 try:
                     built, replies = self._build(order, builder, fetcher)
                 except Halted:
-                    continue  # something else is wanted by now, or the run ends before the window
+                    continue  # the request has changed, or the run ends before the window
                 self._notes.fetched(replies, "bulk", built.plan.first)
-                del replies  # their rows have been copied
+                del replies  # their rows are copied
                 with self._moved:
                     self._schedule.offer(order, built)
                     self._moved.notify_all()
@@ -620,9 +618,9 @@ class Stages:
                 self._ahead_of_decision(order, path, serving, unwanted)
             decision = self._job.decide(self._boundary(order, path, serving))
             if order.early and decision is None:
-                raise Halted  # what was decided before stays
+                raise Halted  # the previous decision is kept
         with self._moved:
-            # a window whose first steps have passed meanwhile looks at those that come
+            # a window whose first steps have passed meanwhile counts the following ones
             plan = plan_window(
                 order.number,
                 max(order.first, self._position),
@@ -642,9 +640,9 @@ class Stages:
     def _ahead_of_decision(
         self, order: Order, path: FeaturePath, serving: BuiltCache | None, unwanted: Callable[[], bool]
     ) -> None:
-        """Wait until as many batches are sampled as a window like the last one needs; no longer than it serves.
+        """Wait until enough batches are sampled for a window like the last one; at most until that window ends.
 
-        Of a longer window than the path looks ahead, only so many are sampled before it is decided.
+        For windows longer than the lookahead, only the lookahead is sampled before the decision.
         """
         if not path.ahead:
             return
@@ -695,10 +693,10 @@ class Stages:
             pending=previous if pending is None else pending.plan.nearest_action(job.part),
         )
 
-    # what they wait for; the lock is held
+    # conditions to wait for; the lock is held
 
     def _when(self, found: Callable[[], Found | None]) -> Found:
-        """What is found, when it is; not None."""
+        """Wait until ``found`` returns something other than None, and return it."""
         while True:
             if self._over():
                 raise Halted
@@ -713,7 +711,7 @@ class Stages:
     def _raise_if_over(self) -> None:
         self.check()
         if self._stopping:
-            raise RunFailedError(f"part {self._job.part}'s features were asked for while their path was closed.")
+            raise RunFailedError(f"the features of part {self._job.part} were requested while their pipeline closed.")
 
     def _until(self) -> int:
         """The step before which everything should be sampled."""
@@ -725,13 +723,13 @@ class Stages:
         return until if self._epochs.stop is None else min(until, self._epochs.stop)
 
     def _near(self) -> int:
-        """Of how many next steps the batches themselves should be there."""
+        """Number of next steps whose batches themselves should be stored."""
         if self._path.runs_ahead:
             return self._path.depth + 1
         return 0 if self._due is None else 1
 
     def _claimed(self) -> int | None:
-        """The next step to be resolved, which nobody else will resolve now."""
+        """The next step to resolve; no other thread will resolve it."""
         step = self._position
         at_end = self._epochs.stop is not None and step >= self._epochs.stop
         if not self._path.runs_ahead or at_end or step - self._wanted >= self._path.depth:
@@ -746,7 +744,7 @@ class Stages:
         return order
 
     def _turn(self, step: int) -> tuple[FeatureCache | None, int]:
-        """The cache that serves a step, and the number of its window."""
+        """The cache of a step, and the index of its window."""
         swap = self._schedule.turn(step, self._path)
         if swap is not None:
             exposed_s = 0.0
@@ -759,30 +757,30 @@ class Stages:
         return (None, -1) if serving is None else (serving.cache, serving.plan.number)
 
 
-PATIENCE_S = 0.5  # that close() waits for threads; one that is stuck even then is left to end by itself
+PATIENCE_S = 0.5  # that close() waits for threads; daemon threads that are still blocked then are abandoned
 
 
 class FeaturePipeline:
     """Batches with their features, in the order of steps; bitwise the same in every mode.
 
-    Threads of its own sample ahead, build caches and resolve batches; training takes them one by one and never waits
-    for a rebuild, but for that of the first cache.
+    Its threads sample ahead, build caches and resolve batches. Training takes them one by one and never waits for a
+    rebuild, except for the first cache.
 
     Args:
-        own: rows of the part, and of which part.
+        own: rows of the part, and its index.
         sample: draws the batch of a step; a pure function of it.
-        fetcher: opens what asks other parts, one for each thread; if it is closed while its thread waits for an
-            answer, the thread should be woken with an error.
+        fetcher: opens a client to other parts, one per thread; closing it must interrupt a thread that waits for a
+            reply with an error.
         path: the mode and its settings.
         epoch_steps: steps of an epoch.
-        decide: chooses a window where ``path.decides``; called in the builder's thread. Where ``boundary.early``, None
-            keeps to what was decided before.
-        watch: takes in the replies of a step's misses, and says whether links have changed, so that the window which
-            serves is to be reconsidered; called in the resolver's thread.
-        stop: the step after the run's last, where it is known; nothing is sampled beyond it.
+        decide: chooses a window if ``path.decides``; called in the builder's thread. If ``boundary.early``, None keeps
+            the previous decision.
+        watch: receives the replies of a step's misses, and returns whether links have changed, so that the current
+            window is reconsidered; called in the resolver's thread.
+        stop: the step after the run's last, if known; nothing is sampled beyond it.
 
     Raises:
-        ConfigError: a cache larger than memory, or a path that asks a policy where there is none.
+        ConfigError: the cache exceeds memory, or the settings need a policy and there is none.
 
     References: GreenDyGNN section V-A.
     """
@@ -808,85 +806,85 @@ class FeaturePipeline:
 
     @property
     def path(self) -> FeaturePath:
-        """The settings in force."""
+        """The current settings."""
         return self._path
 
     @property
     def serving(self) -> FeatureCache | None:
-        """The cache that serves now; None without one. It never changes, another takes its place."""
+        """The current cache; None without one. It is immutable, and replaced as a whole."""
         return None if self._stages is None else self._stages.serving
 
     @property
     def held_bytes(self) -> int:
-        """Of batches that are sampled and wait for their features."""
+        """Bytes of the sampled batches that wait for their features."""
         return 0 if self._stages is None else self._stages.held_bytes
 
     def start(self, step: int, *, epoch_first: int = 0) -> None:
-        """Begin at a step, or begin anew at another; a window begins there as well. Returns at once.
+        """Start, or restart, at a step; a window begins there. Returns at once.
 
-        Call it as well where what ``sample`` draws has changed: batches that were sampled before are forgotten.
+        Call it also if ``sample`` would draw differently: previously sampled batches are discarded.
 
         Args:
-            step: the first that will be asked for.
-            epoch_first: first step of some epoch, where epochs do not begin at multiples of their steps.
+            step: the first that will be requested.
+            epoch_first: first step of some epoch, if epochs do not begin at multiples of their length.
         """
         self.close()
         epochs = Epochs(self._epoch_steps, epoch_first % self._epoch_steps, self._stop)
         self._stages = Stages(self._job, self._path, step, epochs, self._notes)
 
     def next(self, step: int) -> Resolved:
-        """The batch of a step with its features; waits until it is there.
+        """The batch of a step with its features; waits until it is ready.
 
         Raises:
-            PlanError: it is not the step that comes next, or nothing was started.
-            RunFailedError: a thread failed; the message and the cause say how.
+            PlanError: it is not the next step, or the pipeline has not started.
+            RunFailedError: a thread failed; message and cause give the reason.
         """
         return self._running().next(step)
 
     def apply_settings(self, path: FeaturePath) -> None:
-        """Go on by other settings from the next step that is resolved; batches that are ready are handed over.
+        """Change the settings from the next resolved step on; batches that are ready are still delivered.
 
-        Where windows are planned otherwise than before, one begins at once, and the cache that serves goes on until
-        the new one is there.
+        If the plan of windows changes, a new one begins at once, and the current cache stays in use until the new one
+        is ready.
 
         Raises:
-            ConfigError: as of the constructor; nothing has changed then.
+            ConfigError: as in the constructor; nothing has changed then.
         """
         self._path = self._checked(path)
         if self._stages is not None:
             self._stages.apply_settings(path)
 
     def stepped(self, seconds: float, joules: float | None = None) -> None:
-        """Tell that a step of training ended, for policies."""
+        """Report the end of a training step, for policies."""
         self._notes.stepped(StepTime(seconds, joules))
 
     def taken(self) -> dict[str, list[Row]]:
-        """Rows of tables ``resolved``, ``fetches`` and ``windows`` since the last call, without step and epoch."""
+        """New rows of the tables ``resolved``, ``fetches`` and ``windows``, without the columns step and epoch."""
         return self._notes.taken()
 
     def check(self) -> None:
-        """Raise what went wrong in a thread.
+        """Raise the exception of a failed thread.
 
         Raises:
-            RunFailedError: as said.
+            RunFailedError: a thread has failed.
         """
         if self._stages is not None:
             self._stages.check()
 
     def close(self) -> None:
-        """Stop all threads, in less than a second; a second call does nothing."""
+        """Stop all threads within a second; further calls do nothing."""
         stages, self._stages = self._stages, None
         if stages is not None:
             stages.stop(PATIENCE_S)
 
     def _running(self) -> Stages:
         if self._stages is None:
-            raise PlanError("nothing was started: call start(step) with the step that comes next.")
+            raise PlanError("the pipeline has not started: call start(step) with the next step.")
         return self._stages
 
     def _checked(self, path: FeaturePath) -> FeaturePath:
         if path.decides and self._job.decide is None:
-            raise ConfigError(f"policy {path.policy!r} decides about windows, and nothing was given that does.")
+            raise ConfigError(f"policy {path.policy!r} decides about windows, but no decision function was given.")
         if path.caches:
             check_cache_memory(path.capacity, self._job.own.features * 4)
         return path

@@ -32,7 +32,7 @@ from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 from dtdg_lab.systems.feature_cache.store import KeySpace
 from dtdg_lab.systems.feature_cache.windows import Lookahead
 
-# What is known where a cache was swapped in and the next window is decided.
+# Observations at a swap of caches, when the next window is decided.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class FetchTime:
     """One RPC.
 
     Attributes:
-        owner: part that was asked.
-        purpose: ``miss`` for rows of a batch, ``bulk`` for those of a cache.
-        rows: asked for.
+        owner: the part that replied.
+        purpose: ``miss`` for rows of a batch, ``bulk`` for rows of a cache.
+        rows: number of rows.
         nbytes: of request and reply.
         rtt_s: seconds until the last byte.
-        step: of the batch, or the first of the cache's window.
+        step: of the batch, or the first step of the cache's window.
     """
 
     owner: int
@@ -58,7 +58,7 @@ class FetchTime:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """One step of training: its seconds, and its joules where they are known."""
+    """One step of training: its seconds, and its joules if known."""
 
     seconds: float
     joules: float | None
@@ -66,28 +66,28 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boundary:
-    """Facts at a swap; what is counted is counted since the swap before. P parts; vectors have a 0 for the own part.
+    """Observations at a swap, counted since the previous swap. P parts; vectors have a 0 for the own part.
 
     Attributes:
-        part: whose cache it is.
+        part: the part that owns the cache.
         parts: P.
-        number: of the window that is to be decided.
+        number: of the window to decide.
         step: its first step, if it is not late.
-        steps_left: of the epoch from there on.
-        previous: action that holds until then; the nearest one where the window is none of the actions'.
-        served: batches resolved.
-        remote: (P,) rows of each part that they asked for.
-        hits: (P,) of these, rows that the cache held.
-        resolve_s: seconds that resolving them took in all.
-        fetches: RPCs made, for batches and for caches.
-        rebuild_s: seconds that building the cache just swapped in took.
-        late_steps: by which its swap came late.
-        stepped: steps of training that ended.
-        lookahead: the batches from ``step`` on that are sampled already.
+        steps_left: steps of the epoch from there on.
+        previous: the action until then; the nearest one if the window is not an action's.
+        served: number of resolved batches.
+        remote: (P,) rows of each part that they needed.
+        hits: (P,) of these, rows that the cache contained.
+        resolve_s: total seconds of resolving them.
+        fetches: RPCs, for batches and for caches.
+        rebuild_s: seconds of building the cache just swapped in.
+        late_steps: delay of its swap in steps.
+        stepped: training steps that ended.
+        lookahead: the sampled batches from ``step`` on.
         now: the step that is resolved next.
-        early: whether a change of the links was found within the window that serves, which may be abandoned.
-        pending: action that was decided to follow it, or the nearest one; -1 where it is not early.
-        left: steps that it has left then.
+        early: whether links changed within the current window, which may be abandoned.
+        pending: the action decided for the window after it, or the nearest one; -1 if ``early`` is false.
+        left: remaining steps of the current window.
     """
 
     part: int
@@ -111,12 +111,12 @@ class Boundary:
     left: int = 0
 
 
-# What a step would take under every window and allocation: counted in the batches ahead, timed by recent fetches.
+# Predicted step time for every window and allocation: counted in the batches ahead, timed by recent fetches.
 
 
 LEAST_S = 1e-9
-RECENT = 60  # fetches of an owner that its rate is told by
-FEW = 8  # fetches since links changed that no line is put through yet
+RECENT = 60  # fetches of an owner that determine its line
+FEW = 8  # minimum number of fetches for a line after a change of links
 Seconds = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -134,17 +134,16 @@ class Forecast:
 class LiveForecast:
     """Seconds per step of each action, for one part.
 
-    A step takes as long as the longest of three things that go on beside each other: training, the fetch of what a
-    batch misses, and the rebuild, which has the window's steps for it. A rebuild costs training as long as initiating
-    a fetch, so that of windows that are as good the longest is the cheapest. Owners are asked at once, so that the
-    slowest decides.
+    A step takes the maximum of three concurrent times: training, the fetch of a batch's misses, and the rebuild, which
+    is spread over the window's steps. A rebuild delays training by the initiation of a fetch, so that of equally good
+    windows the longest is the cheapest. Owners are asked at once, so the slowest determines the time.
 
-    A fetch takes a line over its bytes, put through each owner's recent fetches: what its start has over the quickest
-    fetch ever is the delay in it, what its slope has over the least ever a throttled link. Links that are thought less
-    late than now are thought less throttled in proportion.
+    The time of a fetch is a linear function of its bytes, fitted to each owner's recent fetches. The excess of its
+    intercept over the fastest fetch so far is the delay; the excess of its slope over the smallest so far is
+    throttling. If a link is assumed less late than now, throttling is reduced in proportion.
 
     Args:
-        actions: what may be chosen.
+        actions: the possible actions.
         row_bytes: of a row of features.
 
     References: ours (see :class:`dtdg_lab.systems.feature_cache.policies.planner.CachePlanner`); GreenDyGNN equation
@@ -155,44 +154,44 @@ class LiveForecast:
         self._actions, self._row_bytes = actions, row_bytes
         others = actions.parts - 1
         self._recent: list[deque[tuple[int, float]]] = [deque(maxlen=RECENT) for _ in range(others)]
-        self._before: list[tuple[float, float] | None] = [None] * others  # lines of before links changed
-        self._quickest_s = np.full(others, np.inf)  # of each owner's fetches ever
-        self._least = np.full(others, np.inf)  # seconds a byte of each owner at its best
+        self._before: list[tuple[float, float] | None] = [None] * others  # lines from before links changed
+        self._quickest_s = np.full(others, np.inf)  # each owner's fastest fetch so far
+        self._least = np.full(others, np.inf)  # each owner's fewest seconds per byte so far
 
-    def hear(self, boundary: Boundary, known: Sequence[int] | None = None) -> None:
-        """Take in the fetches since the last boundary.
+    def observe(self, boundary: Boundary, known: Sequence[int] | None = None) -> None:
+        """Add the fetches since the last boundary.
 
         Args:
-            boundary: that has them.
-            known: of each owner, how many of the newest are of the links as they are now; all where None. Until there
-                are eight, the line of before is scaled to them.
+            boundary: contains them.
+            known: per owner, how many of the newest fetches are from the current state of the links; None for all.
+                Below eight, the previous line is scaled to them.
         """
         for of in boundary.fetches:
-            place = of.owner - (of.owner > boundary.part)
-            self._recent[place].append((of.nbytes, of.rtt_s))
-            self._quickest_s[place] = min(self._quickest_s[place], of.rtt_s)
-        for place, count in enumerate(known or ()):
-            recent = self._recent[place]
+            index = of.owner - (of.owner > boundary.part)
+            self._recent[index].append((of.nbytes, of.rtt_s))
+            self._quickest_s[index] = min(self._quickest_s[index], of.rtt_s)
+        for index, count in enumerate(known or ()):
+            recent = self._recent[index]
             if count < min(len(recent), FEW):
-                self._before[place] = self._before[place] or _line(recent)
+                self._before[index] = self._before[index] or _line(recent)
             while len(recent) > max(count, 1) and count < RECENT // 2:
                 recent.popleft()
             if len(recent) >= FEW:
-                self._before[place] = None
+                self._before[index] = None
 
     def clean_law(self) -> tuple[float, float] | None:
-        """Seconds of a fetch without bytes, and seconds a byte, at their best over owners; None before any."""
+        """Best seconds of a fetch without bytes, and seconds per byte, over all owners; None before any fetch."""
         if not np.isfinite(self._quickest_s).all() or not np.isfinite(self._least).all():
             return None
         return float(np.median(self._quickest_s)), float(np.median(self._least))
 
     def of(self, ahead: Lookahead, *, base_s: float, late_s: NDArray[np.float64]) -> Forecast | None:
-        """The forecast for the batches ahead; None while some owner has not been asked yet.
+        """The forecast for the batches ahead; None until every owner has replied.
 
         Args:
-            ahead: batches that are sampled.
-            base_s: seconds of a step for which nothing is waited.
-            late_s: (P - 1,) by which each owner's replies are thought to be late now.
+            ahead: sampled batches.
+            base_s: seconds of a step without waiting.
+            late_s: (P - 1,) estimated current delay of each owner's replies.
         """
         if not all(self._recent):
             return None
@@ -206,7 +205,7 @@ class LiveForecast:
                 counted.extend(self._count(ahead))
             now = late_s > 0
             share = np.clip(np.divide(delays_s, late_s, out=np.ones_like(late_s), where=now), 0.0, 1.0)
-            beyond_s = np.maximum(delays_s - late_s, 0.0)  # later than they are now
+            beyond_s = np.maximum(delays_s - late_s, 0.0)  # more than the current delay
             starts = self._quickest_s + np.where(now, share * more_s + beyond_s, delays_s)
             return starts, (self._least + np.where(now, share, 1.0) * throttled) * self._row_bytes
 
@@ -221,12 +220,12 @@ class LiveForecast:
         return Forecast(seconds, rebuilds)
 
     def _count(self, ahead: Lookahead) -> list[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
-        """Of each action: rows a step misses of each owner, rows its rebuild fetches, and its window."""
+        """Per action: rows that a step misses of each owner, rows that its rebuild fetches, and its window."""
         found: list[tuple[NDArray[np.float64], NDArray[np.float64], int]] = []
         for action in range(len(self._actions)):
             window = self._actions.window(action)
             if window > ahead.steps and action % len(WINDOWS) and WINDOWS[action % len(WINDOWS) - 1] >= ahead.steps:
-                missed, fetched, _ = found[-1]  # no more batches are known than for the window before
+                missed, fetched, _ = found[-1]  # no more batches are known than for the previous window
             else:
                 outlook = ahead.outlook(window, self._actions.shares(action))
                 missed, fetched = outlook.missed, outlook.fetched
@@ -235,12 +234,12 @@ class LiveForecast:
 
 
 def _line(recent: deque[tuple[int, float]], before: tuple[float, float] | None = None) -> tuple[float, float]:
-    """Seconds of an owner's fetch without bytes, and seconds a byte; a line of before, scaled, where they are few."""
+    """Seconds of an owner's fetch without bytes, and per byte; the previous line, scaled, if there are few fetches."""
     sizes, times = (np.array(of, dtype=np.float64) for of in zip(*recent, strict=True))
     if before is not None and len(sizes) < FEW:
         scale = float(np.median(times / np.maximum(before[0] + before[1] * sizes, LEAST_S)))
         return scale * before[0], scale * before[1]
-    if np.ptp(sizes) == 0:  # nothing tells them apart: what it takes is its start
+    if np.ptp(sizes) == 0:  # a line is not identifiable: all time is the intercept
         return float(np.median(times)), 0.0
     return relative_line(sizes, times)
 
@@ -257,32 +256,32 @@ def _step_s(
 
 
 def _slowest_s(rows: NDArray[np.float64], starts: NDArray[np.float64], per_row: NDArray[np.float64]) -> float:
-    """Seconds until the slowest owner has sent rows (P - 1,); of one of whom few are missed, most steps ask nothing."""
+    """Seconds until the slowest owner has sent rows (P - 1,), with few rows as a probability of any request."""
     return float(np.max(starts * -np.expm1(-rows) + per_row * rows))
 
 
-# What decides about a part's cache while it trains: what a policy sees is made here of what was measured.
+# Live decisions about a part's cache: the policy's view is made here from measurements.
 
 
-WARM_EPOCHS = 2  # GreenDyGNN section V-B: whose steps and fetches are those of clean links
-CHANGE = 0.05  # lambda: what changing the allocation costs of a reward; the paper's value is lost
-CACHE_CONTROL_LEAST_S = 1e-6  # of a fetch or a step, so that ratios stay numbers
+WARM_EPOCHS = 2  # GreenDyGNN section V-B: their steps and fetches are assumed to be on clean links
+CHANGE = 0.05  # lambda: penalty of changing the allocation; the paper's value is unreadable in our copy
+CACHE_CONTROL_LEAST_S = 1e-6  # minimum of a fetch or a step, so that ratios stay finite
 
 
 class CacheControl:
-    """Asks a policy at every boundary, and notes what it saw, chose and earned.
+    """Calls a policy at every boundary, and records observations, decisions and rewards.
 
     The builder's thread calls :meth:`decide`; any thread may change :attr:`policy`.
 
     Args:
-        part: whose cache it is.
+        part: the part that owns the cache.
         parts: P, at least 2.
         epoch_steps: steps of an epoch.
         row_bytes: of a row of features.
-        estimator: of delays, owner by owner.
+        estimator: of delays, per owner.
 
     Attributes:
-        policy: what is asked; None while nothing decides.
+        policy: the current policy; None for no decisions.
 
     References: GreenDyGNN section V-B and algorithm 2.
     """
@@ -302,37 +301,37 @@ class CacheControl:
 
     @property
     def probed(self) -> bool:
-        """Whether it is known what a fetch takes that no link slows."""
+        """Whether the time of a fetch on a clean link is known."""
         return self._estimator.probe is not None
 
     def probe(self, law: RpcModel) -> None:
-        """Compare fetches with this law of one that no link slows."""
+        """Set the time of a fetch on a clean link, to compare fetches with."""
         with self._lock:
             self._estimator.probe = law
 
     def watch(self, replies: Sequence[OwnerReply], step: int) -> bool:
-        """Take in the fetches of a step's misses; whether the window that serves is to be reconsidered.
+        """Add the fetches of a step's misses; return whether to reconsider the current window.
 
-        So it is where a change of a link is found, and again a few steps later, when more fetches have met it.
+        True when a link's change is detected, and again a few steps later, when more fetches have been measured.
         """
         with self._lock:
             self._watches = True
-            found = self._apply_control([(of, step) for of in replies], step)
+            found = self._add_fetches([(of, step) for of in replies], step)
             again = 0 <= self._look_again <= step
             self._look_again = -1 if again else self._look_again
             return (found or again) and isinstance(self.policy, CachePlanner)
 
     def decide(self, boundary: Boundary) -> CacheDecision | None:
-        """The action of the window that comes after the one that begins now.
+        """The action of the window after the one that begins now.
 
-        Where the boundary is early, None keeps to what was decided before.
+        At an early boundary, None keeps the previous decision.
 
         Raises:
-            PlanError: nothing was set that decides.
+            PlanError: there is no policy.
         """
         policy = self.policy
         if policy is None:
-            raise PlanError("a window is to be decided, and no policy was set.")
+            raise PlanError("a window is to be decided, but no policy was set.")
         delays_s = self._delays(boundary)
         step_s, step_j = self._steps(boundary)
         view = self._view(boundary, delays_s, step_s, step_j)
@@ -346,37 +345,37 @@ class CacheControl:
         thought = [] if view.forecast is None else (view.forecast(delays_s) * 1e3).tolist()
         covered = 0 if view.forecast is None else boundary.lookahead.steps
         if self._last is not None and self._last.policy != decision.policy:
-            self._last = None  # what it earned is not this one's
+            self._last = None  # the reward of an abandoned decision is not recorded
         self._note(boundary, view, decision, self._reward(step_s, step_j), thought=thought, covered=covered)
         self._last, self._was_biased = decision, self._actions.biased(boundary.previous)
         return decision
 
     def clean_law(self) -> tuple[float, float] | None:
-        """Seconds of a fetch over clean links, and seconds a byte, as far as fetches have told; else None."""
+        """Seconds of a fetch on clean links, and seconds per byte, from measured fetches; None if unknown."""
         return self._forecast.clean_law()
 
     def state_dict(self) -> dict[str, Any]:
-        """What clean links and steps were found to be, as plain lists and numbers."""
+        """The times of clean links and steps, as plain lists and numbers."""
         clean = [float(np.median(of)) if of else None for of in (self._clean_s, self._clean_j)]
         return {"estimator": self._estimator.state_dict(), "clean": clean}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
         self._estimator.load_state_dict(data["estimator"])
         self._clean_s, self._clean_j = ([] if of is None else [float(of)] for of in data["clean"])
 
     def taken(self) -> list[tuple[Any, ...]]:
-        """Rows of ``cache_decisions`` since the last call, without step and epoch."""
+        """New rows of ``cache_decisions``, without the columns step and epoch."""
         with self._lock:
             taken, self._rows = self._rows, []
         return taken
 
-    # what was measured
+    # measurements
 
-    def _apply_control(self, fetches: Sequence[tuple[OwnerReply | FetchTime, int]], now: int) -> bool:
-        """Take in fetches and the steps that they were for; whether a change is found at step ``now``.
+    def _add_fetches(self, fetches: Sequence[tuple[OwnerReply | FetchTime, int]], now: int) -> bool:
+        """Add fetches with the steps that they were for; return whether a change is detected at step ``now``.
 
-        The lock is held. A change is counted, and is looked at again a few steps later.
+        The lock is held. A change is counted, and checked again a few steps later.
         """
         found = [
             self._estimator.add(
@@ -393,13 +392,13 @@ class CacheControl:
     def _delays(self, boundary: Boundary) -> NDArray[np.float64]:
         with self._lock:
             unheard = [(of, of.step) for of in boundary.fetches if of.purpose == "bulk" or not self._watches]
-            self._apply_control(unheard, boundary.now)
-            known = [self._estimator.known(place) for place in range(len(self._others))]
-            self._forecast.hear(boundary, known)
+            self._add_fetches(unheard, boundary.now)
+            known = [self._estimator.known(index) for index in range(len(self._others))]
+            self._forecast.observe(boundary, known)
             return self._estimator.delays_s()
 
     def _steps(self, boundary: Boundary) -> tuple[float, float | None]:
-        """Medians of seconds and joules of the steps since the last boundary; of all clean ones where there is none."""
+        """Medians of seconds and joules of the steps since the last boundary; of all clean steps if there is none."""
         warm = boundary.step < WARM_EPOCHS * self._epoch_steps
         seconds = [of.seconds for of in boundary.stepped]
         joules = [of.joules for of in boundary.stepped if of.joules is not None]
@@ -433,7 +432,7 @@ class CacheControl:
         forecast = rebuilds = None
         if isinstance(self.policy, CachePlanner) and boundary.lookahead.steps:
             if self.policy.base_s is not None:
-                base_s = min(base_s, self.policy.base_s)  # steps of a warm-up over slow links waited, too
+                base_s = min(base_s, self.policy.base_s)  # a warm-up over slow links contains waiting as well
             forecast = self._forecast.of(boundary.lookahead, base_s=base_s, late_s=delays_s)
             rebuilds = None if forecast is None else forecast.rebuilds
         return CacheView(
@@ -454,12 +453,13 @@ class CacheControl:
         with self._lock:
             return sum(now - step <= CHANGES_WITHIN for step in self._changes)
 
-    # what is noted
+    # records
 
     def _reward(self, step_s: float, step_j: float | None) -> float | None:
-        """Of the decision before this one: see equation 5; the reference is a step where nothing was late.
+        """Reward of the previous decision by equation 5, relative to a step without delays.
 
-        Differs from the paper: its reference is a policy's step under the same congestion, which nobody measures live.
+        Differs from the paper: its reference is a policy's step under the same congestion, which cannot be measured
+        live.
         """
         if self._last is None or not self._clean_s:
             return None
@@ -478,7 +478,7 @@ class CacheControl:
         thought: list[float],
         covered: int,
     ) -> None:
-        place = self._actions.biased(decision.action)
+        index = self._actions.biased(decision.action)
         row = (
             self._part,
             decision.policy,
@@ -486,7 +486,7 @@ class CacheControl:
             list(decision.values),
             decision.action,
             self._actions.window(decision.action),
-            -1 if place is None else self._others[place],
+            -1 if index is None else self._others[index],
             decision.epsilon,
             decision.greedy,
             reward,
@@ -499,22 +499,22 @@ class CacheControl:
             self._rows.append(row)
 
 
-# A policy that knows how slow the links will be, and plans a stretch of steps at a time.
+# A policy that knows the future state of the links, and plans a stretch of steps at a time.
 
 
-STRETCH = 8 * WINDOWS[-1]  # steps of a plan, of which the first half is followed
+STRETCH = 8 * WINDOWS[-1]  # steps of a plan, of which the first half is used
 
 
 class ForeseenWindows:
-    """The windows and allocations that are optimal in the cost model, for congestion known beforehand.
+    """The windows and allocations that are optimal in the cost model, for known future congestion.
 
-    A stretch of steps is planned where the one before is half over, in the thread that asks: what the last windows of
-    a plan are thought to be worth is not followed.
+    The next stretch of steps is planned when half of the previous one is over, in the calling thread: the last windows
+    of a plan are unreliable and not used.
 
     Args:
-        pattern: how slow the links will be.
+        pattern: state of the links over time.
         costs: of a step.
-        part: whose cache it is.
+        part: the part that owns the cache.
         epoch_steps: of an epoch.
 
     References: ours; see :func:`dtdg_lab.systems.feature_cache.policies.clairvoyant.best_plan`, which is exact over a
@@ -529,39 +529,39 @@ class ForeseenWindows:
         self._plan: Clairvoyant | None = None
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """The action of the plan."""
+        """The planned action."""
         if self._plan is None or not 0 <= view.step - self._first < STRETCH // 2:
             self._first = view.step
             states = [
-                self._pattern.at(epoch, place / self._epoch_steps)
-                for epoch, place in (divmod(step, self._epoch_steps) for step in range(view.step, view.step + STRETCH))
+                self._pattern.at(epoch, index / self._epoch_steps)
+                for epoch, index in (divmod(step, self._epoch_steps) for step in range(view.step, view.step + STRETCH))
             ]
             trace = trace_of_links(states, self._part)
             self._plan = clairvoyant_of(trace, self._costs, epoch_steps=self._epoch_steps)
         return self._plan.decide(replace(view, step=view.step - self._first))
 
 
-# What steps of a run cost, as far as it can be counted and timed before it begins.
+# Costs of a run's steps, as far as they can be counted and timed before it begins.
 
 
-REPEATS, RUN_COSTS_FEW, MANY = 5, 1, 2000  # fetches of so many rows
+REPEATS, RUN_COSTS_FEW, MANY = 5, 1, 2000  # repetitions, and the smaller and larger number of rows
 LEAST = 1e-3
-LOGS = 20.0  # a search may try any number: powers of e up to here stay finite, and are as good as 0 or infinity
+LOGS = 20.0  # bound of logarithms in the search: exponentials stay finite, and beyond it are effectively 0 or infinity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What was measured of a run.
+    """Measurements of a run.
 
     Attributes:
-        name: of the data.
-        part: whose cache it is.
+        name: of the dataset.
+        part: the part that owns the cache.
         space: of all keys.
         capacity: rows of the cache.
         row_bytes: of a row.
-        base_s: seconds of a step whose features are here.
-        rpc: law of a fetch over clean links.
-        busy_w, stall_w: watts of a part while it computes, and while it waits.
+        base_s: seconds of a step whose features are local.
+        rpc: time of a fetch on clean links.
+        busy_w, stall_w: watts of a part while computing, and while waiting.
     """
 
     name: str
@@ -584,9 +584,9 @@ def timed_fetches(
     note: Callable[[OwnerReply], None],
     loopback: bool = False,
 ) -> RpcModel:
-    """The law of a fetch, by medians of a few small and a few larger ones of each other part, told to ``note``.
+    """The time model of a fetch, from medians of a few small and large ones of each other part; passed to ``note``.
 
-    With ``loopback`` the part's own rows are asked for instead: what a fetch takes that no link slows.
+    With ``loopback`` the part's own rows are requested instead: the time of a fetch without a slow link.
     """
     times: dict[int, list[float]] = {RUN_COSTS_FEW: [], MANY: []}
     sizes: dict[int, list[int]] = {RUN_COSTS_FEW: [], MANY: []}
@@ -608,14 +608,14 @@ def timed_fetches(
 
 
 def run_costs(of: RunFacts, asked: Sequence[NDArray[np.int64]]) -> CacheCosts:
-    """Constants of a part's steps, from what its first batches ask for.
+    """Constants of a part's steps, from the keys of its first batches.
 
-    Hit rates and rows of a rebuild are counted for every window, and the laws of :class:`CacheCosts` put through them.
-    Training, fetching and rebuilding go on beside each other: the longest decides. A rebuild is taken to cost training
-    as long as initiating a fetch, so that of windows that are as good the longest is the cheapest.
+    Hit rates and rows of a rebuild are counted for every window, and the functions of :class:`CacheCosts` are fitted to
+    them. Training, fetching and rebuilding are concurrent: the longest determines the time. A rebuild delays training
+    by the initiation of a fetch, so that of equally good windows the longest is the cheapest.
 
     Args:
-        of: what was measured.
+        of: measurements of the run.
         asked: remote keys of the batches, distinct within each.
     """
     others = of.space.parts - 1
@@ -656,7 +656,7 @@ def run_costs(of: RunFacts, asked: Sequence[NDArray[np.int64]]) -> CacheCosts:
 
 
 def _hit_law(windows: NDArray[np.int64], hits: NDArray[np.float64]) -> tuple[float, float, float, float]:
-    """h_max, h_min, W_half and gamma of a logistic decay through counted hit rates."""
+    """h_max, h_min, W_half and gamma of a logistic decay fitted to counted hit rates."""
     most, least = (float(np.clip(of, 0.0, 1.0)) for of in (hits[0], hits[-1]))
     if most - least < LEAST:
         return most, min(most, least), 16.0, 1.0

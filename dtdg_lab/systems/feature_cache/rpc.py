@@ -7,6 +7,7 @@ import json
 import math
 import mmap
 import os
+import secrets
 import select
 import struct
 import subprocess
@@ -17,7 +18,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,33 +26,74 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.core.feature_store import LinkState, OwnerReply
 
-# What servers of features and those who ask them say to each other: a fixed head, then an array as it lies in memory.
+if TYPE_CHECKING:
+    from dtdg_lab.distributed.group import Group
+
+# Where each part's features are served, and the token that grants access, known to all ranks.
+
+
+MOST_BYTES = 120  # of an address
+TOKEN_BYTES = 32
+
+
+def agree_token(group: Group) -> bytes:
+    """A fresh secret of 32 bytes, the same on all ranks; collective."""
+    return bytes.fromhex(group.broadcast_text(secrets.token_hex(TOKEN_BYTES)))
+
+
+def exchange_addresses(group: Group, own: Mapping[int, str], *, parts: int, device: str = "cpu") -> dict[int, str]:
+    """All parts' addresses, by part in ascending order; collective.
+
+    Args:
+        group: the ranks.
+        own: address of each part that this rank serves.
+        parts: P, of all ranks together.
+        device: for the tensors that are sent.
+
+    Raises:
+        PlanError: on all ranks, if a part is served by no rank or by several, or an address is too long.
+    """
+    import torch  # not needed by the processes that serve features
+
+    table = torch.zeros(parts, 1 + MOST_BYTES, dtype=torch.int64, device=device)
+    sendable = [(part, address.encode()) for part, address in own.items() if len(address.encode()) <= MOST_BYTES]
+    for index, (part, letters) in enumerate(sendable[:parts]):
+        table[index, 0] = part + 1
+        table[index, 1 : 1 + len(letters)] = torch.tensor(list(letters), dtype=torch.int64, device=device)
+    rows = [row for row in group.gather_rows(table, [parts] * group.size).cpu().tolist() if row[0]]
+    served = sorted(row[0] - 1 for row in rows)
+    if served != list(range(parts)):
+        raise PlanError(
+            f"part(s) {served} have feature servers with addresses of at most {MOST_BYTES} bytes: each of the {parts} "
+            "parts needs exactly one."
+        )
+    return {row[0] - 1: bytes(byte for byte in row[1:] if byte).decode() for row in sorted(rows)}
+
+
+# Messages between feature servers and clients: a fixed header, then an array as raw bytes.
 #
-# A request is two frames, a head and the keys (k,) int64; a reply is a head and rows (k, F) float32, or a head and
-# the
-# text of a refusal. Nothing is unpickled: what comes is measured against its head before it is read as numbers. Who
-# may
-# speak at all is decided before, where the connection is made (see
-# :mod:`dtdg_lab.systems.feature_cache.server_process`).
+# A request is two frames, a header and the keys (k,) int64; a reply is a header and rows (k, F) float32, or a header
+# and the text of a refusal. Nothing is unpickled: contents are checked against the header before they are read as
+# numbers. Access is checked when a connection is made (see :mod:`dtdg_lab.systems.feature_cache.server_process`).
 
 
-USER = b"dtdg-lab"  # name under which a run's token is given
-ROWS, REFUSED, COMING = 1, 2, 3  # kinds of replies: what was asked for, why it is not given, a sign of life
-MOST_TOLD = 300  # letters of a refusal
+USER = b"dtdg-lab"  # user name that goes with a run's token
+ROWS, REFUSED, COMING = 1, 2, 3  # kinds of replies: rows, refusal, keep-alive
+MOST_TEXT = 300  # characters of a refusal
 
 _MAGIC = b"DTf1"
-_REQUEST = struct.Struct("<4sIQdQ")  # magic, part that asks, number, seconds it waits, keys
+_REQUEST = struct.Struct("<4sIQdQ")  # magic, requesting part, request number, timeout in seconds, keys
 _REPLY = struct.Struct("<4sIQQQ")  # magic, kind, number of the request, rows, floats of each
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureRequest:
-    """A request as it came.
+    """A received request.
 
     Attributes:
-        requester: part that asks.
-        number: of the request, the asker's own count.
-        timeout_s: seconds of silence after which it gives up.
+        requester: the requesting part.
+        number: of the request, counted by the requester.
+        timeout_s: seconds of silence after which the requester gives up.
         keys: (k,) int64.
         nbytes: of its frames.
     """
@@ -65,13 +107,13 @@ class FeatureRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply as it came.
+    """A received reply.
 
     Attributes:
         kind: ``ROWS``, ``REFUSED`` or ``COMING``.
         number: of the request.
-        rows: (k, F) float32, not to be written to; (0, 0) unless of the kind ``ROWS``.
-        told: why it is refused.
+        rows: (k, F) float32, read-only; (0, 0) unless the kind is ``ROWS``.
+        described: reason of a refusal.
         nbytes: of its frames.
     """
 
@@ -88,7 +130,7 @@ def request_frames(requester: int, number: int, timeout_s: float, keys: NDArray[
 
 
 def read_request(frames: list[Any]) -> FeatureRequest | None:
-    """What was asked; None if that cannot be told.
+    """Parse a request; None if it is malformed.
 
     Args:
         frames: buffers, without the sender's routing frame.
@@ -108,25 +150,25 @@ def rows_frames(number: int, rows: NDArray[np.float32]) -> list[Any]:
 
 
 def refusal_frames(number: int, described: str) -> list[Any]:
-    """The frames of a reply that says why there are no rows."""
-    return [_REPLY.pack(_MAGIC, REFUSED, number, 0, 0), described[:MOST_TOLD].encode()]
+    """The frames of a reply that gives the reason of a refusal."""
+    return [_REPLY.pack(_MAGIC, REFUSED, number, 0, 0), described[:MOST_TEXT].encode()]
 
 
 def coming_frames(number: int) -> list[Any]:
-    """The frames of a sign of life: the reply is on its slow way."""
+    """The frames of a keep-alive: the reply is delayed by a slow link."""
     return [_REPLY.pack(_MAGIC, COMING, number, 0, 0), b""]
 
 
 def rows_nbytes(rows: int, features: int) -> int:
-    """Bytes of the frames of a reply with so many rows."""
+    """Bytes of the frames of a reply with this number of rows."""
     return _REPLY.size + 4 * rows * features
 
 
 def read_reply(frames: list[Any]) -> Reply | None:
-    """What was answered; None if that cannot be told.
+    """Parse a reply; None if it is malformed.
 
     Args:
-        frames: buffers; the rows stay where they are.
+        frames: buffers; the rows are not copied.
     """
     if len(frames) != 2 or len(frames[0]) != _REPLY.size:
         return None
@@ -144,42 +186,42 @@ def read_reply(frames: list[Any]) -> Reply | None:
 
 
 def _aligned(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, copied if it begins where no number may: small frames lie anywhere in what was received."""
+    """The array, copied if it is not aligned: small frames can start at any byte of the received buffer."""
     return array if array.flags.aligned else array.copy()
 
 
-# Asks other parts' servers for rows of features, all owners at once.
+# Requests rows of features from other parts' servers, from all owners at once.
 
 
-POLL_MS = 50  # how often who waits looks whether it was closed meanwhile
-SOCKETS_EACH = 3  # of an owner: its own, and both ends of what watches it
-FILES, FILES_EACH = 5, 4  # that a client keeps open, and for each owner that it asks
-NEXT = "Resume the run from its last checkpoint; see the log of that rank for why."
+POLL_MS = 50  # interval at which a waiting client checks whether it was closed
+SOCKETS_EACH = 3  # per owner: its own, and both ends of its monitor
+FILES, FILES_EACH = 5, 4  # that a client keeps open, in total and per owner
+NEXT = "Resume the run from its last checkpoint; see that rank's log for the cause."
 
 
 @dataclass(slots=True)
 class _Asked:
-    """An owner that has not answered yet."""
+    """A pending request to an owner."""
 
     keys: int
     begin_s: float
-    heard_s: float  # when it last gave a sign of life
+    last_message_s: float  # time of its last message
     sent: int
 
 
 class FeatureClient:
     """One connection to each owner, for one thread at a time; any thread may close it.
 
-    Bytes are those of requests and replies, without what TCP and ZeroMQ put around them. Rows that were received are
-    not copied, and must not be written to.
+    Byte counts are those of requests and replies, without the overhead of TCP and ZeroMQ. Received rows are not copied
+    and are read-only.
 
     Args:
-        part: the one that asks.
-        addresses: of each part's server; the own part may be among them and is never asked.
+        part: the requesting part.
+        addresses: of each part's server; an address of the own part is ignored.
         token: of the run.
         features: F, floats in a row.
-        timeout_s: seconds without a sign of life after which an owner is given up.
-        parts_per_rank: consecutive parts that a rank serves, for messages.
+        timeout_s: seconds without a message after which an owner is considered failed.
+        parts_per_rank: consecutive parts per rank, for messages.
 
     Attributes:
         rpcs: requests that were answered with rows.
@@ -188,7 +230,7 @@ class FeatureClient:
 
     Raises:
         NotAvailableError: pyzmq is not installed, or no more connections can be opened.
-        PlanError: a time-out or a number of features that is not above 0.
+        PlanError: timeout or number of features is not above 0.
     """
 
     def __init__(
@@ -208,7 +250,7 @@ class FeatureClient:
         self._features, self._timeout_s, self._per_rank = features, timeout_s, parts_per_rank
         self._number = 0
         self._closed, self._busy = threading.Event(), threading.Lock()
-        self._gone: dict[int, str] = {}  # owners whose connection ended, and how
+        self._gone: dict[int, str] = {}  # owners whose connection ended -> how
         self._context = zmq.Context()
         self._sockets: dict[int, Any] = {}
         self._monitors: dict[int, Any] = {}
@@ -232,14 +274,14 @@ class FeatureClient:
         self.close()
 
     def fetch(self, wanted: Mapping[int, NDArray[np.int64]]) -> dict[int, OwnerReply]:
-        """Ask all owners at once, and return when the last has answered: one RPC for each.
+        """Request rows from all owners at once, one RPC each, and return when all have replied.
 
         Args:
-            wanted: of each owner asked, the keys of its rows (k,), at least one.
+            wanted: owner -> keys of the requested rows (k,), at least one.
 
         Raises:
-            PlanError: no keys are given, or an owner that has no address.
-            RunFailedError: an owner gave no sign of life in time, has gone or refused, or this client was closed.
+            PlanError: no keys are given, or an owner has no address.
+            RunFailedError: an owner timed out, exited or refused, or this client was closed.
         """
         with self._busy:
             self._check(wanted)
@@ -253,13 +295,13 @@ class FeatureClient:
                 for owner, socket in self._sockets.items():
                     if socket in events:
                         self._take(owner, asked, replies)
-                self._apply_control(events)
+                self._note_ended_connections(events)
                 self._give_up_gone(asked)
                 self._give_up_silent(asked)
             return {owner: replies[owner] for owner in wanted}
 
     def close(self) -> None:
-        """Leave; who waits for an answer is woken with an error. A second call does nothing."""
+        """Close the connections; a thread that waits for a reply gets an error. Further calls do nothing."""
         self._closed.set()
         with self._busy:
             for monitor in self._monitors.values():
@@ -275,7 +317,7 @@ class FeatureClient:
         socket = self._context.socket(zmq.DEALER)
         socket.linger = 0
         socket.plain_username, socket.plain_password = USER, token.hex().encode()
-        socket.reconnect_ivl = -1  # who listens there after an owner has died is not to be told the token
+        socket.reconnect_ivl = -1  # after an owner's death another process may listen there: do not send the token
         ends = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
         monitor = socket.get_monitor_socket(ends | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
         socket.connect(address)
@@ -285,12 +327,14 @@ class FeatureClient:
 
     def _check(self, wanted: Mapping[int, NDArray[np.int64]]) -> None:
         if self._closed.is_set():
-            raise RunFailedError(f"the features' connections of part {self.part} are closed.")
+            raise RunFailedError(f"the feature connections of part {self.part} are closed.")
         for owner, keys in wanted.items():
             if owner not in self._sockets:
-                raise PlanError(f"part {self.part} cannot ask part {owner}: it knows {sorted(self._sockets)}.")
+                raise PlanError(
+                    f"part {self.part} cannot request from part {owner}: known are {sorted(self._sockets)}."
+                )
             if not len(keys):
-                raise PlanError(f"part {self.part} asks part {owner} for 0 rows: ask only who has something.")
+                raise PlanError(f"part {self.part} requests 0 rows from part {owner}: omit owners without keys.")
 
     def _ask(self, owner: int, keys: NDArray[np.int64]) -> _Asked:
         zmq = import_zmq()
@@ -300,23 +344,23 @@ class FeatureClient:
         try:
             self._sockets[owner].send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again:
-            self._apply_control(dict(self._poller.poll(0)))
-            how = self._gone.get(owner, "takes no more requests")
+            self._note_ended_connections(dict(self._poller.poll(0)))
+            how = self._gone.get(owner, "accepts no more requests")
             raise RunFailedError(f"{self._named(owner)} {how}. {NEXT}") from None
         return asked
 
     def _take(self, owner: int, asked: dict[int, _Asked], replies: dict[int, OwnerReply]) -> None:
-        """Receive what an owner sent, its frames left where they are."""
+        """Receive a message of an owner without copying its frames."""
         frames = self._sockets[owner].recv_multipart(copy=False)
         now_s, waited = time.perf_counter(), asked.get(owner)
         reply = read_reply([frame.buffer for frame in frames])
         if waited is None or (reply is not None and reply.number != self._number):
-            return  # to an earlier request, which was given up
-        waited.heard_s = now_s
+            return  # reply to an earlier request that timed out
+        waited.last_message_s = now_s
         if reply is None or not self._fits(reply, waited.keys):
             raise RunFailedError(
-                f"{self._named(owner)} sent something else than the {waited.keys:,} rows of {self._features} floats "
-                f"asked for. All ranks must run one version of this package, on the same data. {NEXT}"
+                f"{self._named(owner)} did not send the {waited.keys:,} rows of {self._features} floats that were "
+                f"requested. All ranks must run one version of this package, on the same data. {NEXT}"
             )
         if reply.kind == REFUSED:
             after_s = now_s - waited.begin_s
@@ -332,8 +376,8 @@ class FeatureClient:
     def _fits(self, reply: Reply, keys: int) -> bool:
         return reply.kind in (REFUSED, COMING) or reply.rows.shape == (keys, self._features)
 
-    def _apply_control(self, events: Mapping[Any, int]) -> None:
-        """Find whose connection has ended, which is known at once where the network tells."""
+    def _note_ended_connections(self, events: Mapping[Any, int]) -> None:
+        """Find connections that have ended; the network reports this at once in most cases."""
         from zmq.utils.monitor import parse_monitor_message
 
         for owner, monitor in self._monitors.items():
@@ -343,28 +387,28 @@ class FeatureClient:
 
     def _give_up_gone(self, asked: dict[int, _Asked]) -> None:
         for owner, waited in asked.items():
-            # what it sent before it went may still lie here
+            # messages sent before the end may still be in the queue
             if owner in self._gone and not self._sockets[owner].poll(0):
                 after_s = time.perf_counter() - waited.begin_s
                 raise RunFailedError(
-                    f"{self._named(owner)} {self._gone[owner]}, {after_s:.1f} s after it was asked for "
+                    f"{self._named(owner)} {self._gone[owner]}, {after_s:.1f} s after the request for "
                     f"{waited.keys:,} row(s). {NEXT}"
                 )
 
     def _give_up_silent(self, asked: dict[int, _Asked]) -> None:
         if self._closed.is_set():
-            raise RunFailedError(f"part {self.part} was closed while it asked part(s) {sorted(asked)}.")
+            raise RunFailedError(f"part {self.part} was closed during requests to part(s) {sorted(asked)}.")
         now_s = time.perf_counter()
         for owner, waited in asked.items():
-            if now_s - waited.heard_s > self._timeout_s and not self._sockets[owner].poll(0):
+            if now_s - waited.last_message_s > self._timeout_s and not self._sockets[owner].poll(0):
                 raise RunFailedError(
-                    f"{self._named(owner)} gave no sign of life for {now_s - waited.heard_s:.1f} s after it was asked "
-                    f"for {waited.keys:,} row(s): its process stands still or cannot be reached. {NEXT} A larger "
-                    "fetch_timeout_s waits longer."
+                    f"{self._named(owner)} was silent for {now_s - waited.last_message_s:.1f} s after the request for "
+                    f"{waited.keys:,} row(s): its process hangs or is unreachable. {NEXT} A larger fetch_timeout_s "
+                    "waits longer."
                 )
 
     def _patience_ms(self, asked: dict[int, _Asked]) -> int:
-        left_s = min(waited.heard_s for waited in asked.values()) + self._timeout_s - time.perf_counter()
+        left_s = min(waited.last_message_s for waited in asked.values()) + self._timeout_s - time.perf_counter()
         return max(1, min(POLL_MS, int(1e3 * left_s) + 1))
 
     def _named(self, owner: int) -> str:
@@ -374,8 +418,8 @@ class FeatureClient:
 def _ended(event: int) -> str:
     zmq = import_zmq()
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-        return "does not take this run's token"
-    return "has ended: its connection was closed"
+        return "does not accept this run's token"
+    return "has exited: its connection was closed"
 
 
 def import_zmq() -> Any:
@@ -388,26 +432,26 @@ def import_zmq() -> Any:
         import zmq
     except ImportError as error:
         raise NotAvailableError(
-            f"features are served through pyzmq, which cannot be imported: {error}. Install it: pip install pyzmq."
+            f"serving features needs pyzmq, which cannot be imported: {error}. Install it: pip install pyzmq."
         ) from error
     return zmq
 
 
-# Arrays in files that two processes map, so that neither sends them to the other.
+# Arrays in memory-mapped files, shared by two processes without copying.
 
 
 def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
-    """Put an array where a child finds it: where its file is, if it is the map of one, else in a file in memory.
+    """Put an array where a child process can map it: its own file if it is a whole memory map, else a file in memory.
 
     Args:
         array: of any shape and a plain type.
-        files: closes the file in memory, which lives on while a process maps it.
+        files: closes the file in memory, which exists as long as a process maps it.
 
     Returns:
-        For :func:`opened`, as JSON: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to inherit.
+        JSON for :func:`opened`: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to inherit.
     """
     described: dict[str, Any] = {"shape": array.shape, "dtype": array.dtype.str}
-    # a view into a map keeps the map's own offset: only the whole map is where it says
+    # a view of a map has the map's offset: only the whole map lies at that offset
     if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.flags.c_contiguous:
         path, offset, mode = (getattr(array, name) for name in ("filename", "offset", "mode"))
         if path is not None and mode in ("r", "r+"):
@@ -423,10 +467,10 @@ def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
 
 
 def opened(described: dict[str, Any]) -> NDArray[Any]:
-    """The array that :func:`placed` told of, mapped to be read; a descriptor is closed.
+    """The array described by :func:`placed`, mapped read-only; a descriptor is closed.
 
     Raises:
-        OSError: the file is not there.
+        OSError: the file does not exist.
         ValueError: it is shorter than the array.
     """
     shape, dtype = tuple(described["shape"]), np.dtype(described["dtype"])
@@ -438,41 +482,40 @@ def opened(described: dict[str, Any]) -> NDArray[Any]:
             return np.empty(shape, dtype)
         content = mmap.mmap(described["fd"], count * dtype.itemsize, prot=mmap.PROT_READ)
     finally:
-        os.close(described["fd"])  # a map holds its own
+        os.close(described["fd"])  # the map holds its own descriptor
     return np.frombuffer(content, dtype).reshape(shape)
 
 
-# Serves the features of one rank's parts to the other parts, from a process of its own.
+# Serves the features of one rank's parts to the other parts, from a separate process.
 
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-GRACE_S = 0.3  # for a process that is asked to end, before it is killed
+GRACE_S = 0.3  # between asking a process to exit and killing it
 
 
 class FeatureServer:
-    """One child process with a socket for each part; it ends with the process that started it.
+    """One child process with a socket per part; it exits with the process that started it.
 
-    Features lie in files that the child maps: those of a ``np.memmap`` where they are, others in a copy in memory,
-    made once. A second copy in the child's own memory is never made.
+    Features are in files that the child maps: the file of a ``np.memmap``, otherwise a copy in memory, made once. The
+    child makes no further copy.
 
     Args:
-        rows: of each part served, its rows (K, F) float32; F is the same in all.
-        keys: of each part, the keys of its rows (K,) int64, ascending.
-        token: of the run; who does not know it cannot connect. See
-        :func:`dtdg_lab.systems.feature_cache.addresses.agree_token`.
-        host: address of this machine to listen at. Elsewhere than on loopback, features and token cross the network
-            as readable as gradients do.
+        rows: part -> its rows (K, F) float32; F is the same for all.
+        keys: part -> the keys of its rows (K,) int64, ascending.
+        token: of the run; connections without it are rejected. See :func:`agree_token`.
+        host: address of this machine to listen on. Except on loopback, features and token cross the network
+            unencrypted, like gradients.
         timeout_s: seconds the child may take to start.
-        orders_s: seconds it may take to answer an order; None: as many.
+        orders_s: seconds it may take to reply to a command; None: the same.
 
     Attributes:
-        addresses: of each part, for :class:`dtdg_lab.systems.feature_cache.rpc.FeatureClient`.
+        addresses: of each part, for :class:`FeatureClient`.
         pid: of the process.
 
     Raises:
         NotAvailableError: pyzmq is missing, or the process cannot be started.
-        PlanError: rows and keys do not fit.
-        RunFailedError: the process could not listen, or did not begin in time.
+        PlanError: rows and keys are inconsistent.
+        RunFailedError: the process could not listen, or did not start in time.
     """
 
     def __init__(
@@ -492,7 +535,7 @@ class FeatureServer:
         self._answered = b""
         with contextlib.ExitStack() as files:
             described = {part: {"rows": placed(rows[part], files), "keys": placed(keys[part], files)} for part in rows}
-            self._said = tempfile.TemporaryFile()  # noqa: SIM115 (close closes it)
+            self._output = tempfile.TemporaryFile()  # noqa: SIM115 (close closes it)
             self._start([array["fd"] for arrays in described.values() for array in arrays.values() if "fd" in array])
         try:
             began = self._order({"host": host, "token": token.hex(), "parts": described})
@@ -510,11 +553,11 @@ class FeatureServer:
         self.close()
 
     def set_links(self, links: LinkState) -> None:
-        """Make replies of these parts as slow as their rows of ``links`` say; it holds when this returns.
+        """Delay replies of these parts according to their rows of ``links``; in effect when this returns.
 
         Raises:
             PlanError: the links are of fewer parts.
-            RunFailedError: the process has ended or does not answer.
+            RunFailedError: the process has exited or does not respond.
         """
         if links.parts <= max(self._parts):
             raise PlanError(f"links of {links.parts} parts: this server serves part(s) {sorted(self._parts)}.")
@@ -528,47 +571,47 @@ class FeatureServer:
         self._order({"do": "links", "rows": rows})
 
     def served(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Requests answered with rows so far, and bytes of both, by (owner, requester).
+        """Requests answered with rows so far, and the bytes of both, by (owner, requester).
 
         Raises:
-            RunFailedError: the process has ended or does not answer.
+            RunFailedError: the process has exited or does not respond.
         """
         counts = self._order({"do": "served"})["served"]
         return {(owner, requester): (rpcs, nbytes) for owner, requester, rpcs, nbytes in counts}
 
     def dropped(self) -> int:
-        """Messages that were no requests, and connections without the token, so far.
+        """Malformed messages and rejected connections so far.
 
         Raises:
-            RunFailedError: the process has ended or does not answer.
+            RunFailedError: the process has exited or does not respond.
         """
         return int(self._order({"do": "served"})["dropped"])
 
     def check(self) -> None:
-        """Raise if the process has ended; it costs microseconds.
+        """Raise if the process has exited; takes microseconds.
 
         Raises:
-            RunFailedError: it has.
+            RunFailedError: it has exited.
         """
         if not self._closed and self._child.poll() is not None:
             raise self._ended()
 
     def close(self) -> None:
-        """End the process, whatever it is doing, in less than a second; a second call does nothing."""
+        """End the process, whatever it is doing, within a second; further calls do nothing."""
         if self._closed:
             return
         self._closed = True
         assert self._child.stdin and self._child.stdout
         with contextlib.suppress(BrokenPipeError):
-            self._child.stdin.close()  # the end of orders
+            self._child.stdin.close()  # ends the commands
         try:
             self._child.wait(GRACE_S)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
-        with self._turn:  # who waits for an answer has now met the end of answers
+        with self._turn:  # a thread that waits for a reply has failed by now
             self._child.stdout.close()
-            self._said.close()
+            self._output.close()
 
     def _start(self, fds: list[int]) -> None:
         try:
@@ -576,20 +619,20 @@ class FeatureServer:
                 [sys.executable, "-P", "-m", "dtdg_lab.systems.feature_cache.server_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._said,
+                stderr=self._output,
                 bufsize=0,
                 env=_environment(),
                 pass_fds=fds,
             )
         except OSError as error:
-            self._said.close()
+            self._output.close()
             raise NotAvailableError(
                 f"the process that serves features could not be started: {error}. Free memory or processes, or run "
                 "with fewer ranks on this machine."
             ) from error
 
     def _order(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Give an order and wait for its answer."""
+        """Send a command and wait for its reply."""
         with self._turn:
             if self._closed:
                 raise self._ended()
@@ -605,7 +648,7 @@ class FeatureServer:
 
     def _write(self, content: bytes, deadline_s: float) -> None:
         assert self._child.stdin
-        while content:  # a pipe that is ready takes so many bytes without waiting
+        while content:  # a ready pipe accepts this number of bytes without blocking
             self._await(self._child.stdin, select.POLLOUT, deadline_s)
             content = content[self._child.stdin.write(content[: select.PIPE_BUF]) or 0 :]
 
@@ -614,41 +657,41 @@ class FeatureServer:
         while b"\n" not in self._answered:
             self._await(self._child.stdout, select.POLLIN, deadline_s)
             if not (content := os.read(self._child.stdout.fileno(), 1 << 16)):
-                raise EOFError("the end of its answers")
+                raise EOFError("the end of its replies")
             self._answered += content
         line, self._answered = self._answered.split(b"\n", 1)
         return line
 
     def _await(self, pipe: IO[bytes], event: int, deadline_s: float) -> None:
-        poll = select.poll()  # select refuses files numbered 1024 and above
+        poll = select.poll()  # select does not support descriptors from 1024 on
         poll.register(pipe, event)
         if not poll.poll(max(0.0, 1e3 * (deadline_s - time.monotonic()))):
             raise RunFailedError(
-                f"the server of the features of part(s) {sorted(self._parts)} (process {self._child.pid}) has not "
-                f"answered for {self._timeout_s:.1f} s: it stands still. Resume the run from its last checkpoint. A "
+                f"the feature server of part(s) {sorted(self._parts)} (process {self._child.pid}) has not "
+                f"replied for {self._timeout_s:.1f} s: it hangs. Resume the run from its last checkpoint. A "
                 "larger fetch_timeout_s waits longer."
             )
 
     def _ended(self) -> RunFailedError:
-        """Why the process takes no orders."""
+        """The reason why the process accepts no commands."""
         if self._closed:
-            return RunFailedError(f"the server of the features of part(s) {sorted(self._parts)} was closed.")
+            return RunFailedError(f"the feature server of part(s) {sorted(self._parts)} was closed.")
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(1.0)
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
-        said = f" It said: {lines[-1][:300]}" if lines else ""
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        output = f" Its last output: {lines[-1][:300]}" if lines else ""
         status = self._child.returncode
-        why = " The system does this where memory runs out." if status == -9 else ""
+        why = " The system does this if memory runs out." if status == -9 else ""
         return RunFailedError(
-            f"the server of the features of part(s) {sorted(self._parts)} ended with status {status}.{why}{said} "
+            f"the feature server of part(s) {sorted(self._parts)} exited with status {status}.{why}{output} "
             "Resume the run from its last checkpoint."
         )
 
 
 def _check(rows: Mapping[int, NDArray[np.float32]], keys: Mapping[int, NDArray[np.int64]]) -> None:
     if not rows or set(rows) != set(keys):
-        raise PlanError(f"rows of parts {sorted(rows)} and keys of parts {sorted(keys)}: the same, at least one.")
+        raise PlanError(f"rows of parts {sorted(rows)} and keys of parts {sorted(keys)}: give both for each part.")
     for part, given in rows.items():
         names = keys[part]
         if given.ndim != 2 or given.dtype != np.float32 or names.shape != given.shape[:1] or names.dtype != np.int64:
@@ -657,13 +700,13 @@ def _check(rows: Mapping[int, NDArray[np.float32]], keys: Mapping[int, NDArray[n
                 "and (K,) int64 are needed."
             )
         if (names[1:] <= names[:-1]).any():
-            raise PlanError(f"part {part}: keys must ascend, each once. Sort rows and keys together.")
+            raise PlanError(f"part {part}: keys must ascend and be distinct. Sort rows and keys together.")
     if len({given.shape[1] for given in rows.values()}) != 1:
-        raise PlanError(f"rows of {[given.shape[1] for given in rows.values()]} floats: one width for all parts.")
+        raise PlanError(f"rows of {[given.shape[1] for given in rows.values()]} floats: all parts need the same width.")
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, with this very package where the child looks for it, and no thread pools."""
+    """This process's environment, such that the child imports this very package and starts no thread pools."""
     root = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, **_ONE_THREAD, "PYTHONPATH": path}

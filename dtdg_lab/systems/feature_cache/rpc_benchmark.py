@@ -1,22 +1,20 @@
-"""Round trips of this machine's own feature RPC, for calibration and for initiation against payload."""
+"""Round trips of this machine's own feature RPC, for calibration: initiation against payload."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.core.rng import generator
-from dtdg_lab.systems.feature_cache.addresses import TOKEN_BYTES
-from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.rpc import TOKEN_BYTES, FeatureClient, FeatureServer
 
-WARM_UP = 3  # round trips that nobody writes down: connections, and memory touched for the first time
+WARM_UP = 3  # discarded round trips: connections, and memory touched for the first time
 
 
 def measure(
@@ -31,31 +29,31 @@ def measure(
     seed: int = 0,
     timeout_s: float = 30.0,
 ) -> list[dict[str, Any]]:
-    """Part 0 asks the others for rows, each by itself and all at once; each has a process, as where parts have ranks.
+    """Part 0 requests rows from the others, one at a time and all at once; each part has a process.
 
     Args:
-        rows: numbers of rows to ask for; each owner has twice the most of them, random floats.
+        rows: numbers of rows to request; each owner has twice the largest number, random floats.
         features: F, floats in a row.
-        repeats: round trips of each number and owner, by itself and at once.
+        repeats: round trips of each number and owner, one at a time and at once.
         parts: P, at least 2.
-        links: what slows replies of part o to part 0 at ``[o, 0]``; None for nothing.
-        condition: told in each row.
-        dataset: told in each row.
-        seed: of the floats, and of what is asked for.
+        links: the link of part o's replies to part 0 at ``[o, 0]``; None for no emulation.
+        condition: written to each row.
+        dataset: written to each row.
+        seed: of the floats and the requested rows.
         timeout_s: seconds of silence that end the measurement.
 
     Returns:
-        Rows with dataset, condition, concurrent (1: all owners were asked at once), requester, owner, rows, rtt_s and
-        feat_dim (floats in a row): the columns of the campaign that the simulator's constants come from.
+        Rows with dataset, condition, concurrent (1: all owners were requested at once), requester, owner, rows, rtt_s
+        and feat_dim (floats in a row): the columns of the campaign that the simulator's constants come from.
 
     Raises:
         PlanError: fewer than two parts, or no numbers of rows.
-        RunFailedError: a server ended or did not answer.
+        RunFailedError: a server exited or did not reply.
     """
     if parts < 2 or not rows or min(rows) < 1 or features < 1 or repeats < 1:
         raise PlanError(
-            f"rows={list(rows)}, features={features}, repeats={repeats}, parts={parts}: numbers of rows from 1, a "
-            "feature, a repeat and two parts are the least."
+            f"rows={list(rows)}, features={features}, repeats={repeats}, parts={parts}: positive numbers of rows, at "
+            "least one feature, one repeat and two parts are needed."
         )
     token, random = secrets.token_bytes(TOKEN_BYTES), generator(seed, "feature probe")
     keys = np.arange(2 * max(rows), dtype=np.int64)
@@ -71,10 +69,10 @@ def measure(
         asked = [(1, list(addresses)), *((0, [owner]) for owner in addresses)]
         measured: list[dict[str, Any]] = []
         for repeat in range(-WARM_UP, repeats):
-            # numbers and owners take turns, so that what the machine does meanwhile falls on all alike
+            # numbers and owners alternate, so that disturbances by other processes affect all of them
             for count in rows:
                 for concurrent, owners in asked:
-                    replies = client.fetch(_wanted(owners, keys, count, random))
+                    replies = client.fetch({owner: random.choice(keys, count, replace=False) for owner in owners})
                     measured += [
                         {
                             "dataset": dataset,
@@ -90,9 +88,3 @@ def measure(
                         if repeat >= 0
                     ]
     return measured
-
-
-def _wanted(
-    owners: Sequence[int], keys: NDArray[np.int64], count: int, random: np.random.Generator
-) -> Mapping[int, NDArray[np.int64]]:
-    return {owner: random.choice(keys, count, replace=False) for owner in owners}

@@ -1,4 +1,4 @@
-"""The process that serves one rank's features: an event loop without torch, and the pacing of slow links."""
+"""The process that serves one rank's features: an event loop without torch, and the emulation of slow links."""
 
 from __future__ import annotations
 
@@ -19,62 +19,62 @@ import zmq
 import zmq.asyncio
 from numpy.typing import NDArray
 
-from dtdg_lab.systems.feature_cache import rpc as frames
+from dtdg_lab.systems.feature_cache import rpc
 from dtdg_lab.systems.feature_cache.rpc import USER, opened
 
-# When a reply has passed a slow link, which sends one after another at its rate, each late by a delay.
+# Emulation of a slow link, which sends replies one after another at its rate, each with a delay.
 
 
 @dataclass(slots=True, eq=False)
 class ReplyOnLink:
-    """A reply that is on its way."""
+    """A reply in transit."""
 
-    left_s: float  # when its last byte has been put on the link
+    left_s: float  # time at which its last byte is on the link
     done: asyncio.Future[None]
     timer: asyncio.TimerHandle | None = None
 
 
 class LinkPace:
-    """One link from an owner to a requester, in an event loop; others are not held up by it.
+    """One link from an owner to a requester, in an event loop; it does not block others.
 
-    A reply of b bytes leaves once those before it have left, takes b / rate to leave, and arrives a delay later. Where
-    the link changes meanwhile, what has not left goes on at the new rate and with the new delay.
+    A reply of b bytes leaves after those before it, takes b / rate to leave, and arrives after the delay. If the link
+    changes meanwhile, the bytes that have not left continue at the new rate and with the new delay.
     """
 
     def __init__(self) -> None:
         self._delay_s, self._bytes_per_s, self._free_s = 0.0, math.inf, 0.0
-        self._under_way: set[ReplyOnLink] = set()
+        self._in_transit: set[ReplyOnLink] = set()
 
     def change(self, delay_s: float, bytes_per_s: float) -> None:
-        """What holds from now on: seconds, and bytes a second, infinite where nothing limits them."""
+        """Set the delay in seconds, and the rate in bytes per second, infinite for no limit."""
         loop = asyncio.get_running_loop()
         now_s, scale = loop.time(), 0.0
         if math.isfinite(bytes_per_s) and math.isfinite(self._bytes_per_s):
             scale = self._bytes_per_s / bytes_per_s
         self._delay_s, self._bytes_per_s = delay_s, bytes_per_s
         self._free_s = now_s + scale * max(0.0, self._free_s - now_s)
-        for reply in self._under_way:
+        for reply in self._in_transit:
             if reply.left_s > now_s:
                 reply.left_s = now_s + scale * (reply.left_s - now_s)
                 self._arrive(reply, reply.left_s + delay_s)
 
     def start(self, nbytes: int) -> ReplyOnLink | None:
-        """Put a reply of so many bytes, ready now, on the link; None if nothing slows it."""
-        if not self._delay_s and math.isinf(self._bytes_per_s) and not self._under_way:
+        """Put a reply that is ready now on the link; None if the link does not slow it down."""
+        if not self._delay_s and math.isinf(self._bytes_per_s) and not self._in_transit:
             return None
         loop = asyncio.get_running_loop()
         self._free_s = max(self._free_s, loop.time()) + nbytes / self._bytes_per_s
         reply = ReplyOnLink(self._free_s, loop.create_future())
-        self._under_way.add(reply)
+        self._in_transit.add(reply)
         self._arrive(reply, self._free_s + self._delay_s)
         return reply
 
     async def finish(self, reply: ReplyOnLink, within_s: float | None = None) -> bool:
-        """Wait, at most ``within_s`` seconds, until a reply has arrived, and say whether it has."""
+        """Wait, at most ``within_s`` seconds, until a reply has arrived; return whether it has."""
         await asyncio.wait([reply.done], timeout=within_s)
         if not reply.done.done():
             return False
-        self._under_way.discard(reply)
+        self._in_transit.discard(reply)
         return True
 
     def _arrive(self, reply: ReplyOnLink, due_s: float) -> None:
@@ -91,23 +91,23 @@ def _set(done: asyncio.Future[None]) -> None:
 # One part's features, served to the other parts in an event loop.
 
 
-GATHER_BYTES = 2 << 20  # of rows that are copied before other requests have their turn
+GATHER_BYTES = 2 << 20  # of rows that are copied before other requests get a turn
 MOST_REQUESTER = 1 << 16
 LEAST_BEAT_S = 0.02
-BEATS = 3  # signs of life that a slow reply gives within the time that its asker waits
+BEATS = 3  # keep-alives that a slow reply sends within the requester's timeout
 
 
 class PartServing:
-    """Answers requests for one part's rows, each in a task of its own.
+    """Answers requests for one part's rows, each in its own task.
 
     Args:
         rows: (K, F) float32.
         keys: (K,) int64 of the rows, ascending.
-        socket: a ROUTER of ``zmq.asyncio`` that is bound.
+        socket: a bound ROUTER of ``zmq.asyncio``.
 
     Attributes:
-        served: of each part that asked, the number of its requests answered with rows, and their bytes.
-        dropped: messages that were no requests.
+        served: requesting part -> the number of its requests answered with rows, and their bytes.
+        dropped: malformed messages.
     """
 
     def __init__(self, rows: NDArray[np.float32], keys: NDArray[np.int64], socket: Any) -> None:
@@ -118,14 +118,14 @@ class PartServing:
         self.dropped = 0
 
     def set_link(self, requester: int, delay_s: float, bytes_per_s: float) -> None:
-        """What replies to this part meet from now on."""
+        """Set the link for later replies to this part."""
         self._links[requester].change(delay_s, bytes_per_s)
 
     async def serve(self) -> None:
-        """Answer until cancelled."""
+        """Serve until cancelled."""
         while True:
             sender, *content = await self._socket.recv_multipart(copy=False)
-            request = frames.read_request([frame.buffer for frame in content])
+            request = rpc.read_request([frame.buffer for frame in content])
             if request is None or request.requester >= MOST_REQUESTER:
                 self.dropped += 1
                 continue
@@ -136,102 +136,98 @@ class PartServing:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # what one request meets must not end the others, nor stay unsaid
+            # an exception in one request must not stop the others, but is reported
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a request could not be answered", "exception": task.exception(), "task": task}
             )
 
-    async def _answer(self, sender: bytes, request: frames.FeatureRequest) -> None:
-        places = self._places(request.keys)
-        if isinstance(places, str):
-            await self._socket.send_multipart([sender, *frames.refusal_frames(request.number, places)])
+    async def _answer(self, sender: bytes, request: rpc.FeatureRequest) -> None:
+        indices = self._indices(request.keys)
+        if isinstance(indices, str):
+            await self._socket.send_multipart([sender, *rpc.refusal_frames(request.number, indices)])
             return
-        rows = await self._gathered(places)
-        nbytes = frames.rows_nbytes(*rows.shape)
+        rows = await self._gathered(indices)
+        nbytes = rpc.rows_nbytes(*rows.shape)
         await self._pass_link(sender, request, nbytes)
         count, total = self.served.get(request.requester, (0, 0))
-        # counted before it is sent: who has the rows finds them counted
+        # counted before sending: a requester that has the rows finds them counted
         self.served[request.requester] = count + 1, total + request.nbytes + nbytes
-        await self._socket.send_multipart([sender, *frames.rows_frames(request.number, rows)], copy=False)
+        await self._socket.send_multipart([sender, *rpc.rows_frames(request.number, rows)], copy=False)
 
-    def _places(self, keys: NDArray[np.int64]) -> NDArray[np.int64] | str:
-        """Where the keys' rows are (k,), or why there are none."""
+    def _indices(self, keys: NDArray[np.int64]) -> NDArray[np.int64] | str:
+        """Row indices of the keys (k,), or the reason of a refusal."""
         if not len(keys):
-            return "it was asked for 0 rows: ask only who has something."
+            return "a request for 0 rows: omit owners without keys."
         if len(keys) > len(self._keys):
-            return f"it was asked for {len(keys):,} rows and has {len(self._keys):,}: ask for each once."
-        places = np.searchsorted(self._keys, keys)
-        np.minimum(places, len(self._keys) - 1, out=places)
-        unknown = np.flatnonzero(self._keys[places] != keys)
+            return f"a request for {len(keys):,} rows of {len(self._keys):,}: request each row once."
+        indices = np.searchsorted(self._keys, keys)
+        np.minimum(indices, len(self._keys) - 1, out=indices)
+        unknown = np.flatnonzero(self._keys[indices] != keys)
         if len(unknown):
             first = ", ".join(map(str, keys[unknown[:3]].tolist()))
             return (
-                f"it has no row of {len(unknown):,} key(s) of {len(keys):,}, the first of them {first}. Keys, and who "
-                "owns them, must be the same on all ranks."
+                f"it has no row for {len(unknown):,} of {len(keys):,} key(s), the first of them {first}. Keys and "
+                "their owners must be the same on all ranks."
             )
-        return places
+        return indices
 
-    async def _gathered(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The rows (k, F), a piece at a time."""
+    async def _gathered(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The rows (k, F), copied in pieces."""
         width = self._rows.shape[1]
-        rows = np.empty((len(places), width), dtype=np.float32)
+        rows = np.empty((len(indices), width), dtype=np.float32)
         piece = max(1, GATHER_BYTES // (4 * width))
-        for begin in range(0, len(places), piece):
+        for begin in range(0, len(indices), piece):
             end = begin + piece
-            # places are known to be there; any other mode than "raise" writes to ``out`` directly
-            np.take(self._rows, places[begin:end], axis=0, out=rows[begin:end], mode="clip")
-            if end < len(places):
+            # the indices are valid; any mode other than "raise" writes to ``out`` directly
+            np.take(self._rows, indices[begin:end], axis=0, out=rows[begin:end], mode="clip")
+            if end < len(indices):
                 await asyncio.sleep(0)
         return rows
 
-    async def _pass_link(self, sender: bytes, request: frames.FeatureRequest, nbytes: int) -> None:
-        """Wait as long as the link takes, and let who waits know that the rows are coming."""
+    async def _pass_link(self, sender: bytes, request: rpc.FeatureRequest, nbytes: int) -> None:
+        """Wait as long as the link takes, and send keep-alives to the requester."""
         link = self._links[request.requester]
         reply = link.start(nbytes)
         if reply is None:
             return
         within_s = max(LEAST_BEAT_S, request.timeout_s / BEATS)
         while not await link.finish(reply, within_s=within_s):
-            await self._socket.send_multipart([sender, *frames.coming_frames(request.number)])
+            await self._socket.send_multipart([sender, *rpc.coming_frames(request.number)])
 
 
 def rate_of(given: float | None) -> float:
-    """Bytes a second, as told in JSON, which knows no infinity."""
+    """Bytes per second from JSON, which has no infinity."""
     return math.inf if given is None else float(given)
 
 
 # The process that serves the features of one rank's parts: an event loop, without torch.
 #
-# Started by :class:`dtdg_lab.systems.feature_cache.rpc.FeatureServer`, which speaks to it in lines of JSON: what to
-# serve
-# comes
-# first on standard input, then orders, each answered by a line on standard output. It ends when the orders end, which
-# they do when the process that gives them ends, however that is.
+# Started by :class:`dtdg_lab.systems.feature_cache.rpc.FeatureServer`, which sends lines of JSON: the configuration
+# first on standard input, then commands, each answered by a line on standard output. It exits when its input ends,
+# which also happens if the parent process dies.
 #
-# Why ZeroMQ: it is installed wherever Jupyter is, knows asyncio, sends an array without copying it, and finds out
-# itself
-# that a peer has gone; ``torch.distributed.rpc`` is in maintenance mode by its own documentation, and would bring
-# torch
+# Why ZeroMQ: it is installed wherever Jupyter is, supports asyncio, sends an array without copying it, and detects
+# closed connections; ``torch.distributed.rpc`` is in maintenance mode by its own documentation, and would load torch
 # into this process. Why a token and not CurveZMQ: encrypting a reply of 16 MB took five times as long as sending it
-# (29 ms against 6 ms on loopback), and features travel beside gradients that nobody encrypts. The token is asked for
-# where a connection is made (ZeroMQ's PLAIN): nobody without it gets as far as sending a message.
+# (29 ms against 6 ms on loopback), and gradients are sent unencrypted as well. The token is checked when a connection
+# is made (ZeroMQ's PLAIN): without it no message can be sent.
 
 
-LOOK_S = 0.5  # another child of the giver's may hold the orders' other end open: look for the giver itself so often
-MOST_LINE = 1 << 24  # bytes of an order
+LOOK_S = 0.5  # another child may hold the input pipe open, so check at this interval whether the parent is alive
+MOST_LINE = 1 << 24  # bytes of a command
 MOST_HEAD = 1 << 16  # bytes of a message besides its keys
 
 
 class Serving:
-    """The sockets of all parts, and who may connect to them.
+    """The sockets of all parts, and their access control.
 
     Args:
-        given: ``host``, ``token`` in hexadecimal, and ``parts``: of each number its ``rows`` and ``keys``.
+        given: ``host``, ``token`` in hexadecimal, and ``parts``: number -> its ``rows`` and ``keys``.
 
     Attributes:
-        parts: what serves each.
-        addresses: of each.
-        refused: connections that did not give the token.
+        parts: the server of each part.
+        addresses: of each part.
+        refused: connections rejected for lack of the token.
     """
 
     def __init__(self, given: dict[str, Any]) -> None:
@@ -240,45 +236,45 @@ class Serving:
         self.refused = 0
         self.parts: dict[int, PartServing] = {}
         self.addresses: dict[int, str] = {}
-        self._door = self._context.socket(zmq.REP)
-        self._door.bind("inproc://zeromq.zap.01")  # where ZeroMQ asks who may connect
+        self._authentication = self._context.socket(zmq.REP)
+        self._authentication.bind("inproc://zeromq.zap.01")  # ZeroMQ sends authentication requests here
         for number, arrays in given["parts"].items():
             rows, keys = opened(arrays["rows"]), opened(arrays["keys"])
             socket = self._context.socket(zmq.ROUTER)
             socket.linger = 0
             socket.plain_server, socket.zap_domain = True, b"features"
-            socket.maxmsgsize = MOST_HEAD + 16 * len(keys)  # who announces more is disconnected, and nothing is kept
+            socket.maxmsgsize = MOST_HEAD + 16 * len(keys)  # a peer that announces more is disconnected
             port = socket.bind_to_random_port(f"tcp://{given['host']}")
             self.parts[int(number)] = PartServing(rows, keys, socket)
             self.addresses[int(number)] = f"tcp://{given['host']}:{port}"
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        await asyncio.gather(self._keep_door(), *(part.serve() for part in self.parts.values()))
+        await asyncio.gather(self._authenticate(), *(part.serve() for part in self.parts.values()))
 
-    async def _keep_door(self) -> None:
-        """Let in who knows the token. RFC 27: version, request, domain, address, identity, mechanism, name, token."""
+    async def _authenticate(self) -> None:
+        """Authenticate by token. RFC 27: version, request, domain, address, identity, mechanism, name, token."""
         while True:
-            asked = await self._door.recv_multipart()
-            let_in = len(asked) == 8 and asked[5] == b"PLAIN" and asked[6] == USER
-            let_in = let_in and hmac.compare_digest(asked[7], self._token)
-            self.refused += not let_in
-            status = (b"200", b"OK") if let_in else (b"400", b"no token of this run")
-            await self._door.send_multipart([b"1.0", asked[1], *status, b"", b""])
+            asked = await self._authentication.recv_multipart()
+            accepted = len(asked) == 8 and asked[5] == b"PLAIN" and asked[6] == USER
+            accepted = accepted and hmac.compare_digest(asked[7], self._token)
+            self.refused += not accepted
+            status = (b"200", b"OK") if accepted else (b"400", b"no token of this run")
+            await self._authentication.send_multipart([b"1.0", asked[1], *status, b"", b""])
 
     def close(self) -> None:
-        """Leave at once."""
+        """Close all sockets without delay."""
         self._context.destroy(linger=0)
 
 
 class Orders:
-    """What the giver orders, and what it is answered."""
+    """Executes the commands of the parent."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
 
     def follow(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Do one order, ``links`` or ``served``, and tell."""
+        """Execute one command, ``links`` or ``served``, and return its reply."""
         if order["do"] == "links":
             for number, row in order["rows"].items():
                 for requester, (delay_s, rate) in enumerate(zip(row["delay_s"], row["bytes_per_s"], strict=True)):
@@ -292,19 +288,19 @@ class Orders:
             ]
             dropped = self._serving.refused + sum(part.dropped for part in self._serving.parts.values())
             return {"served": counts, "dropped": dropped}
-        return {"failed": f"unknown order {order['do']!r}"}
+        return {"failed": f"unknown command {order['do']!r}"}
 
 
 def report(answer: dict[str, Any]) -> None:
-    """A line to the giver."""
+    """Send a line to the parent."""
     content = json.dumps(answer).encode() + b"\n"
     while content:
         content = content[os.write(1, content) :]
 
 
 async def main() -> None:
-    """Serve what the first line says until the orders end."""
-    giver = os.getppid()
+    """Serve what the first line specifies until the commands end."""
+    parent = os.getppid()
     loop = asyncio.get_running_loop()
     orders = asyncio.StreamReader(limit=MOST_LINE)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), os.fdopen(0, "rb", 0))
@@ -313,14 +309,14 @@ async def main() -> None:
     except Exception as error:
         report({"failed": f"{type(error).__name__}: {error}"})
         raise
-    work = [loop.create_task(task) for task in (serving.run(), _follow(orders, Orders(serving)), _watch(giver))]
+    work = [loop.create_task(task) for task in (serving.run(), _follow(orders, Orders(serving)), _watch(parent))]
     report({"addresses": serving.addresses})
     done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
     for task in work:
         task.cancel()
     serving.close()
     for task in done:
-        task.result()  # raises what ended it
+        task.result()  # raises the exception that ended it
 
 
 async def _follow(orders: asyncio.StreamReader, followed: Orders) -> None:
@@ -332,17 +328,17 @@ async def _follow(orders: asyncio.StreamReader, followed: Orders) -> None:
         report(answer)
 
 
-async def _watch(giver: int) -> None:
-    while os.getppid() == giver:
+async def _watch(parent: int) -> None:
+    while os.getppid() == parent:
         await asyncio.sleep(LOOK_S)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted giver ends this process itself
-    # select takes a time-out in microseconds, where epoll rounds up to milliseconds: delays of 5 ms are to be 5 ms
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted parent ends this process itself
+    # select takes microseconds, where epoll rounds timeouts up to milliseconds: delays of 5 ms must stay 5 ms
     with (
         contextlib.suppress(BrokenPipeError),
         asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner,
     ):
         runner.run(main())
-    os._exit(0)  # nothing is left to wait for
+    os._exit(0)  # nothing to wait for

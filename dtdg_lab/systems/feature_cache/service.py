@@ -17,11 +17,10 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.sampled_blocks import BatchSampler, SampledBatch
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import stored_once
-from dtdg_lab.systems.feature_cache.addresses import exchange_addresses
 from dtdg_lab.systems.feature_cache.modes import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, Resolved
 from dtdg_lab.systems.feature_cache.policy_inputs import CacheControl
-from dtdg_lab.systems.feature_cache.rpc import FILES, FILES_EACH, FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.rpc import FILES, FILES_EACH, FeatureClient, FeatureServer, exchange_addresses
 from dtdg_lab.systems.feature_cache.store import KeySpace, OwnRows
 
 # What serves the features of a rank's parts to the others, and asks theirs.

@@ -20,8 +20,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
-from dtdg_lab.systems.feature_cache.addresses import agree_token
 from dtdg_lab.systems.feature_cache.controller import FeatureController, MiniBatches, neighbour_sampler, remote_part
+from dtdg_lab.systems.feature_cache.rpc import agree_token
 from dtdg_lab.systems.feature_cache.service import FeatureService, RemotePart, host_towards
 from dtdg_lab.systems.feature_cache.store import check_cache_memory
 from dtdg_lab.tasks.base import Task

@@ -1,4 +1,4 @@
-"""Cache windows: their schedule, the keys ahead, and the builder that prefetches the next cache."""
+"""Cache windows: their schedule, lookahead, and the builder that prefetches the next cache."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from dtdg_lab.systems.feature_cache.store import (
     key_counts,
 )
 
-# A window of the cache: how long it is, and who gets how much.
+# A window of the cache: its length, and the shares of the other parts.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowPlan:
-    """A window and who gets how much of its cache.
+    """A window and the shares of its cache.
 
     Attributes:
         number: of the window, from 0.
         first: its first step.
-        length: W, steps whose batches are looked at.
+        length: W, number of steps whose batches are counted.
         shares: (P - 1,) of the cache for each other part, ascending.
         capacity: rows.
-        policy: what decided.
-        action: see :class:`dtdg_lab.core.feature_store.CacheActions`; -1 where it is none of them.
-        biased: part that is preferred; -1 for none.
+        policy: name of the policy that decided.
+        action: see :class:`dtdg_lab.core.feature_store.CacheActions`; -1 if it is none of them.
+        biased: preferred part; -1 for none.
     """
 
     number: int
@@ -50,21 +50,21 @@ class WindowPlan:
     biased: int = -1
 
     def nearest_action(self, part: int) -> int:
-        """Its action, or the nearest one, of the part whose cache it is."""
+        """Its action, or the nearest one, for the part that owns the cache."""
         if self.action >= 0:
             return self.action
-        place = None if self.biased < 0 else self.biased - (self.biased > part)
-        return nearest_action(self.length, place, len(self.shares) + 1)
+        position = None if self.biased < 0 else self.biased - (self.biased > part)
+        return nearest_action(self.length, position, len(self.shares) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """Where epochs begin, and where the run ends.
+    """Boundaries of epochs, and the end of the run.
 
     Attributes:
         steps: of an epoch.
-        first: first step of one of them.
-        stop: step that will never be asked for; None: no end is known.
+        first: first step of some epoch.
+        stop: first step after the run; None if unknown.
     """
 
     steps: int
@@ -72,35 +72,35 @@ class Epochs:
     stop: int | None = None
 
     def left(self, step: int) -> int:
-        """Steps of the epoch from a step on."""
+        """Number of steps of the epoch from a step on."""
         return self.steps - (step - self.first) % self.steps
 
     def most(self, step: int, length: int) -> int:
-        """A length, cut where the run ends."""
+        """A length, limited by the end of the run."""
         return length if self.stop is None else min(length, self.stop - step)
 
 
 def plan_window(
     number: int, first: int, path: FeaturePath, *, part: int, parts: int, epochs: Epochs, decision: CacheDecision | None
 ) -> WindowPlan:
-    """The plan of a window as its path has it, or as a policy decided.
+    """The plan of a window by the settings, or by a policy's decision.
 
     Args:
         number: of the window.
         first: its first step.
-        path: what holds where nothing is decided.
-        part: whose cache it is.
+        path: settings used without a decision.
+        part: the part that owns the cache.
         parts: P.
-        epochs: lengths of epochs; mode ``epoch_hot`` lasts to the end of one.
-        decision: the policy's.
+        epochs: lengths of epochs; in mode ``epoch_hot`` a window lasts to the end of an epoch.
+        decision: of the policy.
 
     Raises:
-        PlanError: there is no such action.
+        PlanError: the action does not exist.
     """
     others = [other for other in range(parts) if other != part]
     if decision is not None and others:
         actions = CacheActions(parts)
-        place = actions.biased(decision.action)
+        position = actions.biased(decision.action)
         return WindowPlan(
             number=number,
             first=first,
@@ -109,7 +109,7 @@ def plan_window(
             capacity=path.capacity,
             policy=decision.policy,
             action=decision.action,
-            biased=-1 if place is None else others[place],
+            biased=-1 if position is None else others[position],
         )
     length = epochs.left(first) if path.mode == "epoch_hot" else path.window
     biased = others.index(path.biased) if path.mode == "windows" and path.biased in others else None
@@ -130,25 +130,25 @@ def plan_window(
     )
 
 
-def nearest_action(window: int, place: int | None, parts: int) -> int:
-    """The action of the allocation whose window comes nearest by ratio; ``place`` as in :class:`CacheActions`."""
-    return CacheActions(parts).action(min(WINDOWS, key=lambda known: abs(math.log(known / window))), place)
+def nearest_action(window: int, position: int | None, parts: int) -> int:
+    """The action of the allocation whose window is nearest by ratio; ``position`` as in :class:`CacheActions`."""
+    return CacheActions(parts).action(min(WINDOWS, key=lambda known: abs(math.log(known / window))), position)
 
 
-# How a cache is made: counted, chosen, copied from the one that serves, and the rest fetched in bulk.
+# Building a cache: count, select, copy from the current cache, and fetch the rest in bulk.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltCache:
-    """A cache that is ready.
+    """A finished cache.
 
     Attributes:
-        plan: what it was built for.
+        plan: its window.
         cache: the rows.
-        copied: rows taken over from the cache that served.
+        copied: rows copied from the previous cache.
         fetched: rows fetched.
-        by_owner: (P,) rows held of each part.
-        rebuild_s: seconds it took, without waiting for batches to be sampled.
+        by_owner: (P,) rows of each part.
+        rebuild_s: seconds of building, without waiting for sampled batches.
     """
 
     plan: WindowPlan
@@ -163,7 +163,7 @@ class CacheBuilder:
     """Builds the caches of a part.
 
     Args:
-        part: its number.
+        part: its index.
         space: of all keys.
         features: F.
 
@@ -176,16 +176,16 @@ class CacheBuilder:
     def build(
         self, plan: WindowPlan, asked: Sequence[NDArray[np.int64]], fetch: Fetch, serving: FeatureCache | None = None
     ) -> tuple[BuiltCache, list[OwnerReply]]:
-        """The cache of a window, and what each owner sent for it.
+        """Build the cache of a window; also returns the replies of the owners.
 
         Args:
             plan: the window.
             asked: remote keys of each of its batches, distinct within a batch.
-            fetch: asks other parts: once for all, one RPC for each.
-            serving: the cache whose rows may be taken over.
+            fetch: requests rows from other parts: one RPC each, all at once.
+            serving: the current cache, whose rows may be copied.
 
         Raises:
-            RunFailedError: an owner did not answer, or sent other rows than asked for.
+            RunFailedError: an owner did not answer, or returned the wrong rows.
         """
         began = time.perf_counter()
         keys, counts = key_counts(asked, self._space.size)
@@ -195,35 +195,35 @@ class CacheBuilder:
         keys, owners = keys[hot], owners[hot]
         if serving is not None and len(serving):
             slots = serving.find(keys)
-            rows = serving.rows[np.maximum(slots, 0)]  # in one pass; rows that are not held are overwritten below
-            places = np.flatnonzero(slots < 0)
+            rows = serving.rows[np.maximum(slots, 0)]  # in one pass; rows that are missing are overwritten below
+            indices = np.flatnonzero(slots < 0)
         else:
-            rows, places = np.empty((len(keys), self._features), dtype=np.float32), np.arange(len(keys))
-        replies = fetch_into(rows, places, keys[places], owners[places], fetch)
+            rows, indices = np.empty((len(keys), self._features), dtype=np.float32), np.arange(len(keys))
+        replies = fetch_into(rows, indices, keys[indices], owners[indices], fetch)
         built = BuiltCache(
             plan=plan,
             cache=FeatureCache(keys, rows, size=self._space.size),
-            copied=len(keys) - len(places),
-            fetched=len(places),
+            copied=len(keys) - len(indices),
+            fetched=len(indices),
             by_owner=np.bincount(owners, minlength=self._space.parts),
             rebuild_s=time.perf_counter() - began,
         )
         return built, replies
 
 
-# What the next batches will ask for, and what a cache of any window and allocation would leave to fetch.
+# Remote keys of the next batches, and the misses that a cache of any window and allocation would leave.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outlook:
-    """What a window and an allocation would come to; vectors have a place for each of the P - 1 other parts.
+    """Predicted counts of a window and an allocation; vectors have an element for each of the P - 1 other parts.
 
     Attributes:
-        steps: that were counted: those of the window, or fewer where not all are sampled yet.
-        asked: rows that a step asks of each part, on average.
-        missed: of these, rows that the cache would not hold.
+        steps: counted steps: those of the window, or fewer if not all are sampled yet.
+        asked: rows per step requested from each part, on average.
+        missed: of these, rows that the cache would not contain.
         fetched: rows that the rebuild would fetch.
-        copied: rows that it would take over from the cache that serves.
+        copied: rows that it would copy from the current cache.
     """
 
     steps: int
@@ -235,7 +235,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counted:
-    """Distinct keys (U,) of some batches: how often asked for, whose, the hottest first, and which are not held."""
+    """Distinct keys (U,) of some batches: counts, owners, the hottest first, and which are not in the cache."""
 
     counts: NDArray[np.int64]
     owners: NDArray[np.integer]
@@ -244,15 +244,15 @@ class _Counted:
 
 
 class Lookahead:
-    """Batches that are sampled already, counted when somebody asks.
+    """Batches that are sampled already, counted on demand.
 
     Args:
         first: step of the first of them.
         asked: remote keys of each, distinct within a batch.
         space: of all keys.
-        part: whose batches they are.
+        part: the part that trains them.
         capacity: rows of the cache.
-        serving: the cache that serves now.
+        serving: the current cache.
     """
 
     def __init__(
@@ -272,13 +272,13 @@ class Lookahead:
 
     @property
     def steps(self) -> int:
-        """How many batches are sampled already; a longer window is judged by these alone."""
+        """Number of sampled batches; a longer window is evaluated on these only."""
         return len(self._asked)
 
     def outlook(self, window: int, shares: NDArray[np.float64]) -> Outlook:
-        """What would come of W steps from ``first`` with shares (P - 1,) of the cache.
+        """Predicted counts of W steps from ``first`` with shares (P - 1,) of the cache.
 
-        With no batch sampled yet, everything is 0.
+        All are 0 if no batch is sampled yet.
         """
         steps = min(window, self.steps)
         asked = steps, np.asarray(shares, dtype=np.float64).tobytes()
@@ -307,19 +307,19 @@ class Lookahead:
         return _Counted(counts, owners - (owners > self._part), hottest_first(counts), new)
 
 
-# Which cache serves which step, and which is to be built next. No threads here: the caller holds a lock.
+# The cache of each step, and the next cache to build. Not thread-safe: the caller holds a lock.
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A cache to be built.
+    """A request to build a cache.
 
     Attributes:
         number: of its window.
-        first: step from which it should serve.
-        decided: whether the policy is asked; it is not for the first window of a run.
-        plans: how often the path had changed; what was ordered before a change is of no use after it.
-        early: whether links have changed, so that the window which serves may be abandoned for it.
+        first: first step of the window.
+        decided: whether the policy decides; it does not for the first window of a run.
+        plans: version of the settings; requests of an older version are dropped.
+        early: whether links have changed, so that the current window may be abandoned.
         serving: number of the window that may be abandoned.
     """
 
@@ -333,12 +333,12 @@ class Order:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Swap:
-    """A cache that began to serve.
+    """A cache that came into use.
 
     Attributes:
-        built: the cache and its facts.
-        due: step from which it should have served.
-        late_steps: by which it came late.
+        built: the cache and its metadata.
+        due: step at which it should have come into use.
+        late_steps: delay in steps.
     """
 
     built: BuiltCache
@@ -349,17 +349,17 @@ class Swap:
 class WindowSchedule:
     """The windows of one part's cache.
 
-    The cache of the next window is ordered where one is swapped in, and swapped in where the window that serves ends;
-    if it is not ready then, the old one serves on. A window lasts W steps from its swap; with one cache for each
+    The cache of the next window is requested when a cache is swapped in, and swapped in at the end of the current
+    window. If it is not ready then, the old one stays in use. A window lasts W steps from its swap; with one cache per
     epoch, to the epoch's end.
 
     Args:
         epochs: lengths of epochs.
 
     Attributes:
-        serving: the cache that serves; None without one.
-        order: what is to be built; None while nothing is, or a builder is at it.
-        ends: step from which the next cache should serve.
+        serving: the current cache; None without one.
+        order: the request to build; None if there is none, or a builder processes it.
+        ends: step at which the next cache should come into use.
 
     References: GreenDyGNN section V-A, stage 2, and algorithm 2.
     Differs from the paper: the thread that reads the cache swaps it, since batches are resolved ahead of training.
@@ -373,12 +373,12 @@ class WindowSchedule:
         self.ends = 0
 
     def begin(self, step: int, path: FeaturePath, *, first: bool) -> None:
-        """Plan anew from a step on; what serves goes on until the new cache is there.
+        """Plan again from a step on; the current cache stays in use until the new one is ready.
 
         Args:
-            step: the next to be resolved.
-            path: how to plan.
-            first: whether a run begins: nothing is known to decide by.
+            step: the next one to resolve.
+            path: settings of planning.
+            first: whether a run begins, so that there are no observations to decide by.
         """
         self._plans += 1
         self._pending = self.order = None
@@ -388,16 +388,16 @@ class WindowSchedule:
         self._ask(step, decided=path.decides and not first)
 
     def current(self, order: Order) -> bool:
-        """Whether what was ordered is still wanted."""
+        """Whether a request is still valid."""
         if order.early and (self.serving is None or self.serving.plan.number != order.serving):
             return False
         return order.plans == self._plans
 
     def reconsider(self, step: int) -> None:
-        """Order a cache to take the place of the next window's, from a step on, where links have changed.
+        """After a change of links, request a cache that replaces the next window's, from a step on.
 
-        Nothing is ordered where the next window is not decided yet, or begins within two steps anyway. The policy may
-        keep to what it had decided.
+        Does nothing if the next window is not decided yet, or begins within two steps. The policy may keep its
+        decision.
         """
         if self.serving is None or self.order is not None or self.ends - step < 2:
             return
@@ -407,11 +407,11 @@ class WindowSchedule:
 
     @property
     def pending(self) -> BuiltCache | None:
-        """The next window's cache, where it is built."""
+        """The next window's cache, if it is built."""
         return self._pending
 
     def offer(self, order: Order, built: BuiltCache) -> None:
-        """A cache is ready; dropped if it is no longer wanted. An early one is due at once."""
+        """Add a finished cache; it is dropped if its request is no longer valid. An early one is due at once."""
         if self.current(order):
             self._pending = built
             if order.early:
@@ -419,11 +419,11 @@ class WindowSchedule:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a cache, serving or about to."""
+        """Whether there is a cache, in use or about to be."""
         return self.serving is not None or self._pending is not None
 
     def turn(self, step: int, path: FeaturePath) -> Swap | None:
-        """Swap, if a cache is ready and due at a step that is now to be resolved."""
+        """Swap caches if one is ready and due at the step that is resolved next."""
         if self._pending is None or step < self.ends:
             return None
         built, self._pending = self._pending, None

@@ -16,12 +16,12 @@ from dtdg_lab.core.errors import ConfigError, PlanError, shortened
 from dtdg_lab.core.plans import BatchSize, TargetBatch
 from dtdg_lab.core.rng import generator
 
-# Sizes of hybrid batches, as they are given and as numbers of snapshots and targets.
+# Sizes of hybrid batches, as given and as numbers of snapshots and targets.
 
 
 Grid = tuple[tuple[float, float], ...]
 
-_ROUNDING = 1e-9  # what a share of a whole may miss a whole number by, and still be taken for it
+_ROUNDING = 1e-9  # tolerance within which a share of a whole is taken for a whole number
 _COUNTED: Mapping[str, str] = MappingProxyType(
     {
         "batch_snapshots": "snapshots of the training split",
@@ -33,26 +33,26 @@ _COUNTED: Mapping[str, str] = MappingProxyType(
 
 
 def resolved(value: float, whole: int, name: str) -> int:
-    """What is given as a share or as a whole number, as a number of items.
+    """Convert a share or a whole number to a number of items.
 
     Args:
         value: a share up to 1 (1 is all; rounded up, so that it is at least one item), or a whole number above 1.
-        whole: how many items there are, at least 1.
+        whole: total number of items, at least 1.
         name: of the option, for messages.
 
     Returns:
         1 to ``whole``.
 
     Raises:
-        ConfigError: the value is no such number or is above the whole, or there is no item.
+        ConfigError: the value is invalid or above the whole, or there are no items.
     """
     items = _COUNTED.get(name, "items")
     given = f"{name}={shortened(value)} of {whole} {items}"
     if whole < 1:
-        raise ConfigError(f"{given}: there is none to take. Set fewer parts, or choose other data.")
+        raise ConfigError(f"{given}: there are no items. Set fewer parts, or choose other data.")
     if not math.isfinite(value) or value <= 0 or value > whole or (value > 1 and value != int(value)):
         counts = f" or a whole number from 2 to {whole}" if whole > 1 else ""
-        raise ConfigError(f"{given}: a share above 0 up to 1 (1 is all, a small one is one){counts} is allowed.")
+        raise ConfigError(f"{given}: a share above 0 and up to 1 (1 is all){counts} is allowed.")
     return int(value) if value > 1 else max(1, math.ceil(value * whole - _ROUNDING))
 
 
@@ -71,27 +71,27 @@ def batch_size(
         batch_vertices: share or number of targets.
         snapshots: T of the training split.
         candidates: the part's nodes that may be targets.
-        named: the options that gave the two, for messages: ``("snapshot_sizes", "vertex_sizes")`` where a grid did.
+        named: the options that the two come from, for messages: ``("snapshot_sizes", "vertex_sizes")`` for a grid.
 
     Raises:
-        ConfigError: one of them is not allowed, such as more snapshots than there are.
+        ConfigError: one of them is not allowed, for example more snapshots than there are.
     """
     return BatchSize(resolved(batch_snapshots, snapshots, named[0]), resolved(batch_vertices, candidates, named[1]))
 
 
 def grid(snapshot_sizes: str, vertex_sizes: str) -> Grid:
-    """The sizes an adjuster chooses from: each number of snapshots with each number of targets.
+    """The sizes that a batch-size controller chooses from: each number of snapshots with each number of targets.
 
     Args:
         snapshot_sizes: shares or whole numbers, such as ``"0.1 0.2 0.3"``; spaces or commas between them.
         vertex_sizes: those of targets.
 
     Returns:
-        (batch_snapshots, batch_vertices) of each action; action = place of the first times number of node sizes +
-        place of the second.
+        (batch_snapshots, batch_vertices) of each action. The action's index is the index in ``snapshot_sizes`` times
+        the number of vertex sizes, plus the index in ``vertex_sizes``.
 
     Raises:
-        ConfigError: a list is empty, names a size twice, or holds what is no size.
+        ConfigError: a list is empty, repeats a size, or contains an invalid size.
 
     References: DynaHB section 5.1 (definition 5).
     """
@@ -100,14 +100,14 @@ def grid(snapshot_sizes: str, vertex_sizes: str) -> Grid:
 
 
 def adjustable(sizes: Grid) -> Grid:
-    """The same sizes, where there is something to choose from.
+    """Check that a grid has more than one size, and return it.
 
     Raises:
-        ConfigError: there is one only.
+        ConfigError: there is only one.
     """
     if len(sizes) < 2:
         raise ConfigError(
-            f"an adjuster with one action, {shortened(sizes)}, has nothing to choose. Give more snapshot_sizes or "
+            f"a batch-size controller with one action, {shortened(sizes)}, has no choice. Give more snapshot_sizes or "
             "vertex_sizes, or set adjuster='none'."
         )
     return sizes
@@ -116,7 +116,7 @@ def adjustable(sizes: Grid) -> Grid:
 def nearest(sizes: Grid, batch_snapshots: float, batch_vertices: float) -> int:
     """The action whose sizes are nearest by ratio to the given ones; the first of equally near ones.
 
-    Shares and whole numbers are compared as they are given: a run should give both in the same way.
+    Shares and whole numbers are compared as given: a run should use the same kind for both.
 
     Args:
         sizes: at least one.
@@ -140,21 +140,21 @@ def nearest(sizes: Grid, batch_snapshots: float, batch_vertices: float) -> int:
 
 def _sizes(name: str, text: str) -> tuple[float, ...]:
     """The numbers of a list, in its order."""
-    words = text.replace(",", " ").split()
-    if not words:
-        raise ConfigError(f"{name}={shortened(text)} names no size. {_example(name)}")
+    items = text.replace(",", " ").split()
+    if not items:
+        raise ConfigError(f"{name}={shortened(text)} contains no size. {_example(name)}")
     try:
-        sizes = tuple(float(word) for word in words)
+        sizes = tuple(float(item) for item in items)
     except ValueError as error:
         raise ConfigError(f"{name}={shortened(text)}: {error}. {_example(name)}") from error
     for size in sizes:
         if not math.isfinite(size) or size <= 0 or (size > 1 and size != int(size)):
             raise ConfigError(
-                f"{name}={shortened(text)}: {size} is no size. Shares above 0 up to 1 (1 is all) and whole numbers "
-                f"above 1 are allowed. {_example(name)}"
+                f"{name}={shortened(text)}: {size} is not a size. Shares above 0 and up to 1 (1 is all) and whole "
+                f"numbers above 1 are allowed. {_example(name)}"
             )
     if len(set(sizes)) < len(sizes):
-        raise ConfigError(f"{name}={shortened(text)} names a size twice: name each once.")
+        raise ConfigError(f"{name}={shortened(text)} repeats a size: list each once.")
     return sizes
 
 
@@ -162,10 +162,10 @@ def _example(name: str) -> str:
     return f"Give some, such as {name}={'0.1 0.2 0.3' if name == 'snapshot_sizes' else '0.01 0.05 0.1'!r}."
 
 
-# A part's nodes by load, in groups from which a batch takes the same number each.
+# A part's nodes by load, in groups from which a batch takes equal numbers of targets.
 
 
-SHARES = 60  # runs of the load order in which a batch's targets are counted, to be shown
+SHARES = 60  # bins of the load order in which a batch's targets are counted, for display
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,12 +173,12 @@ class LoadGroups:
     """The c candidates of a part, heaviest first, to be cut into runs of equal length.
 
     Attributes:
-        order: (c,) int64, places of the candidates among the part's own nodes, heaviest first.
-        groups: N_bg, the most groups they are cut into, at least 1.
-        candidates: (c,) int64, the same places, ascending.
+        order: (c,) int64, indices of the candidates among the part's own nodes, heaviest first.
+        groups: N_bg, the maximum number of groups, at least 1.
+        candidates: (c,) int64, the same indices, ascending.
 
     Raises:
-        PlanError: there is no candidate or no group, or a place is negative or given twice.
+        PlanError: there is no candidate or no group, or an index is negative or repeated.
 
     References: DynaHB section 4.2 (balanced groups).
     """
@@ -200,7 +200,7 @@ class LoadGroups:
         order = given.astype(np.int64)
         candidates = np.sort(order)
         if candidates[0] < 0 or (np.diff(candidates) < 1).any():
-            raise PlanError("candidates by load must be places from 0 on, each of them once.")
+            raise PlanError("candidates by load must be distinct indices of at least 0.")
         rank = np.full(candidates[-1] + 1, -1)
         rank[order] = np.arange(len(order))
         for name, own in (("order", order), ("candidates", candidates), ("_rank", rank)):
@@ -212,7 +212,7 @@ class LoadGroups:
         return len(self.order)
 
     def bounds(self, vertices: int) -> NDArray[np.int64]:
-        """Where the groups for batches of some targets begin and end in ``order``, (min(groups, nodes) + 1,).
+        """Boundaries of the groups in ``order`` for batches of some targets, (min(groups, nodes) + 1,).
 
         Group k is ``order[bounds[k]:bounds[k + 1]]``; groups differ by at most one candidate.
 
@@ -220,49 +220,49 @@ class LoadGroups:
             vertices: N_V, 1 to c.
 
         Raises:
-            PlanError: there are not as many candidates.
+            PlanError: there are fewer candidates.
         """
         if not 1 <= vertices <= len(self):
-            raise PlanError(f"{vertices} targets of {len(self)} candidates: from 1 to all of them are allowed.")
+            raise PlanError(f"{vertices} targets of {len(self)} candidates: 1 to {len(self)} are allowed.")
         count = min(self.groups, vertices)
         return -(-np.arange(count + 1) * len(self) // count)
 
     def sixtieths(self, targets: NDArray[np.int64]) -> list[int]:
-        """How many of some targets are in each sixtieth of the candidates, heaviest first: 60 numbers.
+        """The number of targets in each sixtieth of the candidates, heaviest first: 60 numbers.
 
         Args:
-            targets: (N_V,) places, each a candidate's.
+            targets: (N_V,) indices of candidates.
         """
         return np.bincount(self._rank[targets] * SHARES // len(self), minlength=SHARES).tolist()
 
 
 def load_groups(loads: NDArray[np.floating], candidates: NDArray[np.integer], groups: int) -> LoadGroups:
-    """Candidates sorted by load, heaviest first; ties go to the lower place.
+    """Candidates sorted by load, heaviest first; ties go to the lower index.
 
     Args:
-        loads: (n,) of all own nodes of the part (partition room, ``vertex_loads``).
-        candidates: (c,) places of those that may be targets, each once.
-        groups: N_bg, the most groups they are cut into.
+        loads: (n,) of all own nodes of the part (:func:`dtdg_lab.partition.simple.vertex_loads`).
+        candidates: (c,) distinct indices of the nodes that may be targets.
+        groups: N_bg, the maximum number of groups.
 
     Raises:
-        PlanError: there is no candidate or no group, or a candidate is no own node.
+        PlanError: there is no candidate or no group, or a candidate is not an own node.
     """
-    places = np.sort(np.asarray(candidates))
-    if len(places) and not 0 <= places[0] <= places[-1] < len(loads):
-        raise PlanError(f"candidates from {places[0]} to {places[-1]} of a part of {len(loads)} nodes.")
-    return LoadGroups(places[np.argsort(-loads[places], kind="stable")] if len(places) else places, groups)
+    indices = np.sort(np.asarray(candidates))
+    if len(indices) and not 0 <= indices[0] <= indices[-1] < len(loads):
+        raise PlanError(f"candidates from {indices[0]} to {indices[-1]} of a part of {len(loads)} nodes.")
+    return LoadGroups(indices[np.argsort(-loads[indices], kind="stable")] if len(indices) else indices, groups)
 
 
-# Batches that were built ahead, kept by size within a number and within bytes.
+# Prebuilt batches, kept by size within limits of number and of bytes.
 
 
 B = TypeVar("B")
 GIB = 1 << 30
-FEW = 10  # distinct batches of a size; below, training sees the same ones over and over
+FEW = 10  # distinct batches of a size; below this, training repeats the same ones
 
 
 class ReservoirLevel(NamedTuple):
-    """What is held of one batch size: batches, the most there may be, bytes, batches with different content."""
+    """Contents of one batch size: batches, capacity, bytes, batches with different content."""
 
     held: int
     capacity: int
@@ -271,14 +271,15 @@ class ReservoirLevel(NamedTuple):
 
 
 class Reservoir(Generic[B]):
-    """The batches of one part, by action and number; any thread may put and take.
+    """The batches of one part, by action and index; all methods are thread-safe.
 
-    A batch that is taken is held on, to be taken again, until it is dropped. An action's first batch that does not fit
-    its bytes closes it until one is dropped, so that with one generator an action it holds numbers that follow another.
+    A batch that is taken stays in the reservoir, to be taken again, until it is dropped. The first batch of an action
+    that exceeds its bytes closes the action until a batch is dropped. So with one generator per action the reservoir
+    holds consecutive indices.
 
     Args:
-        capacities: of each action, the most batches; at least 1 each.
-        limit_bytes: of all together; every action has the same share.
+        capacities: maximum number of batches of each action, at least 1 each.
+        limit_bytes: limit of all batches together; actions get equal shares.
 
     Raises:
         PlanError: there is no action, or a number is below 1.
@@ -299,17 +300,17 @@ class Reservoir(Generic[B]):
         self.clear()
 
     def put(self, action: int, index: int, batch: B, nbytes: int, content: object = None) -> bool:
-        """Keep a batch, unless its action is full; one whose number is held already is not kept twice.
+        """Store a batch, unless its action is full; a batch whose index is present is not stored twice.
 
         Args:
-            action: number of its size.
-            index: its number.
-            batch: it.
-            nbytes: that it takes.
-            content: hashable; batches of the same content count as one. None: its number.
+            action: index of its size.
+            index: its index.
+            batch: the batch.
+            nbytes: bytes that it takes.
+            content: hashable; batches of the same content count as one. None: its index.
 
         Returns:
-            whether a batch of this number is held now.
+            Whether a batch of this index is in the reservoir now.
         """
         with self._lock:
             held = self._held[action]
@@ -327,15 +328,15 @@ class Reservoir(Generic[B]):
             return True
 
     def take(self, action: int, u: float, v: float) -> tuple[int, B] | None:
-        """One of an action's batches, with probability held / capacity; it is held on.
+        """One of an action's batches, with probability fill level / capacity; it stays in the reservoir.
 
         Args:
-            action: number of its size.
-            u: uniform in [0, 1): a batch is taken where it is below held / capacity.
-            v: uniform in [0, 1): which one.
+            action: index of its size.
+            u: uniform in [0, 1): a batch is taken if it is below fill level / capacity.
+            v: uniform in [0, 1): selects the batch.
 
         Returns:
-            number and batch; None where none is taken.
+            Index and batch; None if none is taken.
 
         References: DynaHB section 5.2, equation 4.
         """
@@ -347,7 +348,7 @@ class Reservoir(Generic[B]):
             return index, self._held[action][index][0]
 
     def drop(self, action: int, index: int) -> None:
-        """Hold a batch no longer, so that there is room for another; one that is not held is no matter."""
+        """Remove a batch to free its space; does nothing if it is not present."""
         with self._lock:
             batch = self._held[action].pop(index, None)
             if batch is None:
@@ -358,18 +359,18 @@ class Reservoir(Generic[B]):
             self._closed[action] = False
 
     def get(self, action: int, index: int) -> B | None:
-        """The batch of a number, as a replay asks for it; None where it is not held."""
+        """The batch of an index, as a replay requests it; None if it is not present."""
         with self._lock:
             found = self._held[action].get(index)
             return None if found is None else found[0]
 
     def wants(self, action: int) -> bool:
-        """Whether another batch of this action would be looked at: it is not full, of batches or of bytes."""
+        """Whether the action has room for another batch, in number and in bytes."""
         with self._lock:
             return not self._full(action)
 
     def levels(self) -> list[ReservoirLevel]:
-        """What is held of each action."""
+        """The contents of each action."""
         with self._lock:
             return [
                 ReservoirLevel(len(order), capacity, nbytes, len(set(contents.values())))
@@ -379,7 +380,7 @@ class Reservoir(Generic[B]):
             ]
 
     def clear(self) -> None:
-        """Hold nothing, and be open to every action again."""
+        """Remove all batches and reopen every action."""
         actions = range(len(self.capacities))
         with self._lock:
             self._held: list[dict[int, tuple[B, int]]] = [{} for _ in actions]
@@ -393,22 +394,22 @@ class Reservoir(Generic[B]):
 
 
 def capacity(size: BatchSize, *, snapshots: int, vertices: int, actions: int) -> int:
-    """The most batches of a size: as many as would cover the part, shared by all sizes; at least 1.
+    """Capacity of a size: the number of batches that would cover the part, shared by all sizes; at least 1.
 
     Args:
         size: N_S and N_V.
         snapshots: T of the training split.
-        vertices: of the part that may be targets.
-        actions: N_A, sizes to choose from.
+        vertices: number of the part's nodes that may be targets.
+        actions: N_A, number of sizes.
 
     References: DynaHB section 5.2, equation 4; algorithm 3, line 2.
-    Differs from the paper: nodes are the part's, since each part has a reservoir; at least one batch.
+    Differs from the paper: nodes are the part's, since each part has its own reservoir; at least one batch.
     """
     return max(1, vertices * snapshots // (size.targets * actions))
 
 
 def check_fits(batch_bytes: Sequence[int], limit_bytes: int, sizes: Sequence[BatchSize]) -> None:
-    """Refuse a reservoir that cannot hold one batch of each size.
+    """Reject a reservoir that cannot hold one batch of each size.
 
     Args:
         batch_bytes: of one batch of each action.
@@ -431,7 +432,7 @@ def check_fits(batch_bytes: Sequence[int], limit_bytes: int, sizes: Sequence[Bat
     )
 
 
-# Hybrid batches drawn so that seed, part, size and number alone decide which snapshots and targets they have.
+# Hybrid batches drawn so that their snapshots and targets depend on seed, part, size and index alone.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -440,12 +441,12 @@ class TargetSampler:
 
     Attributes:
         seed: of the run.
-        part: number of the part.
+        part: index of the part.
         groups: its candidates by load.
         snapshots: the training split, T consecutive snapshots.
 
     Raises:
-        PlanError: there is no snapshot, or they do not follow each other.
+        PlanError: there is no snapshot, or they are not consecutive.
 
     References: DynaHB section 4.2 (group sampler) and section 5.1 (definition 3).
     """
@@ -457,37 +458,37 @@ class TargetSampler:
 
     def __post_init__(self) -> None:
         if not len(self.snapshots) or self.snapshots.step != 1:
-            raise PlanError(f"batches of snapshots {self.snapshots}: at least one, and consecutive ones, are needed.")
+            raise PlanError(f"batches of snapshots {self.snapshots}: a non-empty range of consecutive ones is needed.")
 
     def batch(self, size: BatchSize, action: int, index: int) -> TargetBatch:
-        """One hybrid batch: N_S consecutive snapshots from anywhere, and N_V targets, as many of each load group.
+        """One hybrid batch: N_S consecutive snapshots at a random position, and N_V targets, evenly from load groups.
 
-        There are min(N_bg, N_V) groups. Where they do not divide N_V, the groups that give one more are evenly spread
-        over the load order and begin anywhere in it, so that no load is preferred in the long run. The action is noted
-        and decides nothing: two actions of one size have the same batches.
+        There are min(N_bg, N_V) groups. If they do not divide N_V, the groups that give one more are evenly spaced in
+        the load order from a random start, so that no load is preferred in the long run. The action is only recorded:
+        two actions of one size have the same batches.
 
         Args:
             size: N_S, at most T, and N_V, at most the candidates.
-            action: number of the size.
-            index: number of the batch, from 0 on.
+            action: index of the size.
+            index: index of the batch, from 0 on.
 
         Raises:
-            PlanError: the size does not fit.
+            PlanError: the size exceeds the snapshots or the candidates.
 
-        Differs from the paper: it does not say what happens where N_bg does not divide N_V, and its range of first
-        snapshots, [0, T - N_S - 1], leaves the newest snapshot out; [0, T - N_S] does not.
+        Differs from the paper: it does not specify the case where N_bg does not divide N_V. Its range of first
+        snapshots, [0, T - N_S - 1], omits the newest snapshot; [0, T - N_S] does not.
         """
         stream = generator(self.seed, "hybrid/batch", self.part, size.snapshots, size.vertices, index)
         snapshots = self._window(size.snapshots, stream)
         return TargetBatch(self.part, action, index, snapshots, self._targets(size.vertices, stream))
 
     def snapshot_batch(self, size: BatchSize, index: int, action: int = 0) -> TargetBatch:
-        """One snapshot batch: as many consecutive snapshots, with all candidates as targets.
+        """One snapshot batch: the same number of consecutive snapshots, with all candidates as targets.
 
         Args:
-            size: N_S, at most T; its number of targets is not read.
-            index: number of the batch, such as the step it stands in at.
-            action: number of the size it stands in for.
+            size: N_S, at most T; its number of targets is ignored.
+            index: index of the batch, such as the step that it replaces a hybrid batch in.
+            action: index of the size that it replaces.
 
         Raises:
             PlanError: there are fewer snapshots.
@@ -500,22 +501,24 @@ class TargetSampler:
     def _window(self, length: int, stream: np.random.Generator) -> range:
         whole = len(self.snapshots)
         if length > whole:
-            raise PlanError(f"a batch of {length} snapshots of a training split of {whole}: at most all are allowed.")
+            raise PlanError(f"a batch of {length} snapshots from a training split of {whole}: at most {whole} fit.")
         first = int(stream.integers(whole - length + 1))
         return self.snapshots[first : first + length]
 
     def _targets(self, vertices: int, stream: np.random.Generator) -> NDArray[np.int64]:
-        """Places of N_V candidates, ascending, each once."""
+        """Indices of N_V distinct candidates, ascending."""
         bounds = self.groups.bounds(vertices)
         chosen = []
         for start, length, count in zip(bounds[:-1], np.diff(bounds), _counts(vertices, bounds, stream), strict=True):
-            places = stream.choice(length, count, replace=False, shuffle=False) if count < length else np.arange(length)
-            chosen.append(start + places)
+            indices = (
+                stream.choice(length, count, replace=False, shuffle=False) if count < length else np.arange(length)
+            )
+            chosen.append(start + indices)
         return np.sort(self.groups.order[np.concatenate(chosen)])
 
 
 def _counts(vertices: int, bounds: NDArray[np.int64], stream: np.random.Generator) -> NDArray[np.int64]:
-    """Targets of each group: N_V / groups, and one more in some that can give it, so that the sum is N_V."""
+    """Targets of each group: N_V / groups, plus one in some groups, so that the sum is N_V."""
     lengths = np.diff(bounds)
     each, more = divmod(vertices, len(lengths))
     counts = np.full(len(lengths), each)

@@ -1,4 +1,4 @@
-"""Batch-size controllers: rewards, the law of progress, a manual plan, and a simulator to compare them in."""
+"""Batch-size controllers: rewards, the progress law, a fixed plan, and a simulator to compare them in."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import rng as streams
+from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError, shortened
 from dtdg_lab.rl.dqn import DQN, Agent, Bandit, Choice, Fixed, UniformAgent, checked_action, checked_choices
 
-# A law of progress and of time against the size of batches: the size of most progress per second is chosen.
+# A model of progress and time as functions of batch size: the size with the most progress per second is chosen.
 
 
-FORGET = 0.98  # a window counts half after 34 decisions
-OWN = 2.0  # windows of its own after which a size's mean counts as much as the law
-NOISE_SCALES, AROUND = 15, 30.0  # noise scales tried, and how far beyond the smallest and largest batch
-SNAPSHOT_POWERS = (0.0, 0.5, 1.0)  # of N_S: how much longer rollouts teach beyond their share of targets
-WIDTH = 1.0  # standard errors by which a size may be better than thought
-SURE = 0.1  # least relative error of a window that the law is believed to have
+FORGET = 0.98  # a window's weight halves after 34 decisions
+OWN = 2.0  # number of own windows after which a size's mean has the same weight as the model
+NOISE_SCALES, AROUND = 15, 30.0  # noise scales tried, and how far they extend beyond the smallest and largest batch
+SNAPSHOT_POWERS = (0.0, 0.5, 1.0)  # of N_S: additional benefit of longer rollouts beyond their share of targets
+WIDTH = 1.0  # standard errors added to an estimate, for exploration
+SURE = 0.1  # lower limit of the assumed relative error of a window
 
 Array = NDArray[np.float64]
 
 
 class ProgressLaw:
-    """Fits progress per step and seconds per step against size, and takes the size with the best quotient.
+    """Fits progress per step and seconds per step against size, and chooses the size with the best quotient.
 
-    Progress of a step on b = N_S N_V targets is g N_S^p b / (b + B), with the noise scale B and the power p among a
-    few values. Each pair (B, p) is fitted by discounted least squares over all windows and weighted by its likelihood;
-    their mean is the law. A size with n windows of its own takes its own mean with weight n / (n + 2), so that sizes
-    the law is wrong about are still found out. Seconds of a step are fitted by c_0 + c_1 N_S + c_2 b, none negative;
-    a size that was timed has its own mean. A standard error of a size's own mean is added before the best is taken, so
-    that what was hardly tried is tried again. The first two choices are the largest and the smallest batch. It draws
-    nothing: the same rewards and seconds give the same choices. Old windows fade, so that a noise scale that rises, or
-    steps that become slower, are followed.
+    Progress of a step on b = N_S N_V targets is g N_S^p b / (b + B), with the noise scale B and the power p from a few
+    values. Each pair (B, p) is fitted by discounted least squares over all windows and weighted by its likelihood; the
+    model is their mean. A size with n windows of its own uses its own mean with weight n / (n + 2), so that errors of
+    the model are discovered. Seconds of a step are fitted by c_0 + c_1 N_S + c_2 b, none negative; a size that was
+    timed has its own mean. A standard error of a size's own mean is added before the best is chosen, so that rarely
+    tried sizes are tried again. The first two choices are the largest and the smallest batch. It is deterministic: the
+    same rewards and seconds give the same choices. Old windows are discounted, so that it follows a rising noise scale
+    and slower steps.
 
     Args:
         sizes: (N_S, N_V) of each of A >= 2 actions, as numbers or as shares.
-        forget: weight that a window keeps from one decision to the next, in (0, 1].
+        forget: factor by which a window's weight decreases with each decision, in (0, 1].
 
     Raises:
-        ConfigError: there is nothing to choose from, or a size is not above 0.
+        ConfigError: there is only one size, or a size is not above 0.
 
     References: McCandlish, Kaplan, Amodei 2018, section 2 (noise scale); Garivier, Moulines 2011 (discounting).
     Differs from the paper: DynaHB has a DQN; this is ours.
@@ -74,12 +74,12 @@ class ProgressLaw:
         self._squares = 0.0
 
     def timed(self, action: int, step_s: float) -> None:
-        """Note what a step of this size took in the window that :meth:`learn` is called for next."""
+        """Record the seconds of a step of this size in the window of the next call of :meth:`learn`."""
         self._step_s = step_s
         checked_action(action, self.choices)
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Add a window: ``reward`` is progress per second; with the noted seconds it is progress per step."""
+        """Add a window: ``reward`` is progress per second; with the recorded seconds it gives progress per step."""
         checked_action(action, self.choices)
         gain = reward * self._step_s
         self._counts *= self._forget
@@ -91,7 +91,7 @@ class ProgressLaw:
         self._seconds[action] += self._step_s
 
     def choose(self, state: float) -> Choice:
-        """The size that may make the most progress per second, whatever the state; ties go to the lower action."""
+        """The size that may make the most progress per second in any state; ties go to the lower action."""
         values, more = self._rates() if self._counts.any() else (None, None)
         described: tuple[float | None, ...] = (None,) * self.choices if values is None else tuple(values.tolist())
         for probe in (int(self._targets.argmax()), int(self._targets.argmin())):
@@ -102,7 +102,7 @@ class ProgressLaw:
         return Choice(action, described, 0.0, action == int(values.argmax()))
 
     def _rates(self) -> tuple[Array, Array]:
-        """Progress per second of each size, and how much more it might be; at least one window was learned."""
+        """Progress per second of each size, and its uncertainty; at least one window was learned."""
         total = self._counts.sum()
         square = (self._shapes**2 @ self._counts).clip(min=np.finfo(float).tiny)
         crossed = self._shapes @ self._gains
@@ -134,7 +134,7 @@ class ProgressLaw:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Faded ``counts`` of windows, sums of ``gains`` and of ``seconds`` of a step by action, and ``squares``."""
+        """Discounted ``counts`` of windows, sums of ``gains`` and step ``seconds`` by action, and ``squares``."""
         return {
             "counts": self._counts.tolist(),
             "gains": self._gains.tolist(),
@@ -143,45 +143,45 @@ class ProgressLaw:
         }
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
         self._counts, self._gains, self._seconds = (np.array(data[of]) for of in ("counts", "gains", "seconds"))
         self._squares = float(data["squares"])
 
 
-# What a choice of batch size was worth: did steps get shorter, and did the loss fall faster?
+# Rewards of a choice of batch size: shorter steps, and a faster decrease of the loss.
 
 
-MOST = 1.0  # of either term
+MOST = 1.0  # limit of either term
 REWARDS = ("paper", "progress")
 LARGEST = 1e300  # rate, in 1/s
-FADE = 0.97  # of the best rate of progress, from one decision to the next
+FADE = 0.97  # factor of the best rate of progress per decision
 
 
 def time_reward(last_s: float, now_s: float) -> float:
-    """How much shorter a step became, as a share of the last one: (t_l - t_c) / t_l, within [-1, 1].
+    """Relative reduction of the seconds of a step: (t_l - t_c) / t_l, within [-1, 1].
 
     Args:
         last_s: seconds of a step under the last choice.
-        now_s: seconds of a step under the present one.
+        now_s: seconds of a step under the current choice.
 
     Returns:
-        Half the time earns 0.5, twice the time or more costs 1; from a last time of 0 every rise costs 1.
+        0.5 for half the time, -1 for twice the time or more; if the last time is 0, any increase gives -1.
     """
     return _share(last_s - now_s, last_s)
 
 
 def loss_reward(last_reduction: float | None, now_reduction: float | None) -> float:
-    """How much faster the loss fell: (d_c - d_l) / |d_c|, within [-1, 1].
+    """Relative gain in the decrease of the loss: (d_c - d_l) / |d_c|, within [-1, 1].
 
     Args:
-        last_reduction: by how much the loss fell under the last choice; negative where it rose, None where unknown.
-        now_reduction: by how much it fell under the present one.
+        last_reduction: decrease of the loss under the last choice; negative if it rose, None if unknown.
+        now_reduction: decrease under the current choice.
 
     Returns:
-        0 where either is unknown or both are the same; where ``now_reduction`` is 0, the sign of the difference, which
-        is the limit.
+        0 if either is unknown or both are equal; if ``now_reduction`` is 0, the sign of the difference, which is the
+        limit.
 
-    Differs from the paper: its denominator is signed, which would reward a loss that rises more than it rose before.
+    Differs from the paper: its denominator is signed, which would reward an increase that is faster than before.
     """
     if last_reduction is None or now_reduction is None:
         return 0.0
@@ -193,22 +193,22 @@ def reward(last_s: float, now_s: float, last_reduction: float | None, now_reduct
 
     Args:
         last_s: seconds of a step under the last choice.
-        now_s: seconds of a step under the present one.
-        last_reduction: by how much the loss fell under the last choice, None where unknown.
-        now_reduction: by how much it fell under the present one, None where unknown.
+        now_s: seconds of a step under the current choice.
+        last_reduction: decrease of the loss under the last choice, None if unknown.
+        now_reduction: decrease under the current choice, None if unknown.
 
     References: DynaHB definition 6, equation 3.
-    Differs from the paper: each term is bounded to [-1, 1], since both are quotients of measurements that may be next
-    to nothing; division by zero and the sign of a negative reduction are as the two terms say.
+    Differs from the paper: each term is bounded to [-1, 1], since both are quotients of measurements that may be nearly
+    0; see the two terms for division by zero and the sign of a negative decrease.
     """
     return time_reward(last_s, now_s) + loss_reward(last_reduction, now_reduction)
 
 
 def checked_reward(name: str) -> str:
-    """The name of a reward.
+    """Check the name of a reward, and return it.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: the reward is unknown.
     """
     if name not in REWARDS:
         raise ConfigError(f"reward={shortened(name)}: {' or '.join(REWARDS)} are allowed.")
@@ -216,20 +216,19 @@ def checked_reward(name: str) -> str:
 
 
 def progress_reward(loss: float, last_loss: float, seconds: float, best: float) -> tuple[float, float]:
-    """Progress per second against its own best, within [-1, 1], and the best from here on.
+    """Progress per second relative to its best, within [-1, 1], and the updated best.
 
-    Progress is the fall of the loss as a share of the last one. A size is rewarded for what it achieves, not for being
-    better than the size before. The best rate so far fades by 3 % with every decision, since losses fall more slowly
-    later on.
+    Progress is the relative decrease of the loss. A size is rewarded for its progress, not for being better than the
+    size before. The best rate so far is reduced by 3 % with every decision, since losses fall more slowly later on.
 
     Args:
         loss: at the end of the window.
         last_loss: at its beginning.
         seconds: of its steps.
-        best: the largest rate so far, up or down, in 1/s; 0 at first.
+        best: the largest absolute rate so far, in 1/s; 0 at first.
 
     Returns:
-        The reward, 0 where the last loss or the seconds are 0; and the best rate, this window's included.
+        The reward, 0 if the last loss or the seconds are 0; and the best rate, including this window.
     """
     whole = abs(last_loss) * seconds
     rate = (last_loss - loss) / whole if 0 < whole < math.inf else 0.0  # of nothing there is no share
@@ -239,14 +238,14 @@ def progress_reward(loss: float, last_loss: float, seconds: float, best: float) 
 
 
 def _share(gain: float, whole: float) -> float:
-    """Gain over |whole|, bounded; over nothing it is the sign of the gain."""
+    """Gain over |whole|, bounded; the sign of the gain if the whole is 0."""
     most = MOST * abs(whole)
     if abs(gain) >= most:  # no division: the quotient of tiny numbers may overflow
         return 0.0 if gain == 0 else MOST if gain > 0 else -MOST
     return gain / abs(whole)
 
 
-# The adjuster of batch sizes: watches steps, rewards the last choice by them, and makes the next.
+# The batch-size controller: observes steps, rewards the last choice, and makes the next.
 
 
 POLICIES = ("none", "random", "bandit", "dqn", "law")
@@ -254,14 +253,14 @@ POLICIES = ("none", "random", "bandit", "dqn", "law")
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
-    """One choice of a batch size, and what was seen since the one before.
+    """One choice of a batch size, and the observations since the one before.
 
     Attributes:
-        policy: what decided, one of ``POLICIES``.
-        state: ``loss_reduction`` (the loss of the window before less this one's, None where either is unknown),
-            ``epsilon``, ``greedy``, ``loss`` (mean of the window, None where none was heard), ``step_s`` (mean seconds
-            of its steps) and ``steps``.
-        values: what each action was thought to be worth, None where unknown.
+        policy: name of the controller, one of ``POLICIES``.
+        state: ``loss_reduction`` (the loss of the window before minus this one's, None if either is unknown),
+            ``epsilon``, ``greedy``, ``loss`` (mean of the window, None if there was none), ``step_s`` (mean seconds of
+            its steps) and ``steps``.
+        values: estimated value of each action, None if unknown.
         action: the size from here on.
         reward: of the *last* action, None at the first decision.
     """
@@ -279,30 +278,30 @@ class BatchDecision:
 
 
 class BatchAdjuster:
-    """Windows of steps under one size each: at the end of a window, the agent learns what it was worth and chooses.
+    """Windows of steps of one size each: at the end of a window the agent learns its reward and chooses the next size.
 
-    The state shown to the agent is the loss reduction, 0 where it is unknown. A window's loss is the mean over its
-    steps, its time the mean of their seconds.
+    The agent's state is the decrease of the loss, 0 if unknown. A window's loss is the mean over its steps, its time
+    the mean of their seconds.
 
     Args:
-        agent: what chooses.
+        agent: makes the choices.
         policy: its name in the catalogue.
         choices: number of sizes.
-        initial: the size that steps have until the first decision.
-        reward: what a size earns, ``paper`` or ``progress``; a :class:`ProgressLaw` earns progress always.
+        initial: index of the size until the first decision.
+        reward: ``paper`` or ``progress``; a :class:`ProgressLaw` always uses progress.
 
     Raises:
-        ConfigError: the agent has another number of actions, or there is no such reward.
-        PlanError: there is no size of the number ``initial``.
+        ConfigError: the agent has a different number of actions, or the reward is unknown.
+        PlanError: ``initial`` is not the index of a size.
 
     References: DynaHB section 5.1 (definitions 4 to 6) and algorithm 2, lines 12 and 13.
-    Differs from the paper: a decision looks at a window of steps, not at one, because losses of single batches scatter
-    far more than they fall from one step to the next.
+    Differs from the paper: a decision uses a window of steps instead of one, because losses of single batches vary far
+    more than they decrease from one step to the next.
     """
 
     def __init__(self, agent: Agent, policy: str, choices: int, initial: int, reward: str = "paper") -> None:
         if agent.choices != choices:
-            raise ConfigError(f"an agent of {agent.choices} actions for {choices} sizes: make it for as many.")
+            raise ConfigError(f"an agent of {agent.choices} actions for {choices} sizes: the numbers must be equal.")
         self._agent, self.policy, self.choices = agent, policy, choices
         self._choice = checked_action(initial, choices)
         self._pending: tuple[float, int] | None = None
@@ -314,38 +313,38 @@ class BatchAdjuster:
         self._clear_window()
 
     def rewarded_by(self, reward: str) -> None:
-        """Reward later windows so.
+        """Set the reward of later windows.
 
         Raises:
-            ConfigError: there is no such reward.
+            ConfigError: the reward is unknown.
         """
         self._progress = checked_reward(reward) == "progress" or isinstance(self._agent, ProgressLaw)
 
     @property
     def choice(self) -> int:
-        """The size asked for at present."""
+        """Index of the current size."""
         return self._choice
 
     @property
     def steps(self) -> int:
-        """Steps seen since the last decision."""
+        """Steps observed since the last decision."""
         return self._steps
 
     def is_due(self, every: int) -> bool:
-        """Whether ``every`` steps were seen since the last decision."""
+        """Whether ``every`` steps were observed since the last decision."""
         return self._steps >= every
 
     def observe(self, loss: float | None, seconds: float, action: int | None = None) -> None:
-        """Take in one step.
+        """Record one step.
 
         Args:
-            loss: of its batch; None where it had no labels, or where the validation split's is given to :meth:`decide`.
-            seconds: the step took.
-            action: the size it had, where ranks follow a choice later than it is made: a step of another size than the
-                present choice is left out. None: the present one.
+            loss: of its batch; None if it had no labels, or if the validation loss is passed to :meth:`decide`.
+            seconds: duration of the step.
+            action: its size, if ranks follow a choice with a delay: a step of another size than the current choice is
+                ignored. None: the current one.
 
         Raises:
-            NotFiniteError: the loss is not a number.
+            NotFiniteError: the loss is not finite.
             PlanError: the seconds are negative or not finite.
         """
         if action is not None and action != self._choice:
@@ -359,20 +358,20 @@ class BatchAdjuster:
         self._steps += 1
 
     def decide(self, loss: float | None = None) -> BatchDecision:
-        """End the window: learn from it what the last choice was worth, and choose anew.
+        """End the window: learn the reward of the last choice, and make the next.
 
         Args:
-            loss: what counts as the window's loss instead of the mean of its steps, such as the validation split's.
+            loss: replaces the mean loss of the window's steps, for example the validation loss.
 
         Returns:
-            What was seen, learned and chosen; :attr:`choice` is the new size.
+            The observations, the reward and the choice; :attr:`choice` is the new size.
 
         Raises:
-            NotFiniteError: the loss is not a number.
-            PlanError: no step was seen since the last decision.
+            NotFiniteError: the loss is not finite.
+            PlanError: no step was observed since the last decision.
         """
         if not self._steps:
-            raise PlanError("decide() without a step since the last decision: observe() at least one first.")
+            raise PlanError("decide() without a step since the last decision: call observe() at least once first.")
         step_s = self._seconds / self._steps
         now = _finite(loss) if loss is not None else self._losses / self._loss_count if self._loss_count else None
         reduction = None if now is None or self._last_loss is None else self._last_loss - now
@@ -398,7 +397,7 @@ class BatchAdjuster:
         return BatchDecision(self.policy, seen, list(chosen.values), chosen.action, earned)
 
     def _earned(self, now: float | None, step_s: float, reduction: float | None) -> float | None:
-        """What the window earned; None where that is not known."""
+        """The reward of the window; None if unknown."""
         if not self._progress:
             return None if self._last_s is None else reward(self._last_s, step_s, self._last_reduction, reduction)
         if now is None or self._last_loss is None:
@@ -407,17 +406,17 @@ class BatchAdjuster:
         return earned
 
     def follow(self, action: int) -> None:
-        """Go on with a size that somebody else chose: the present window is dropped, and nothing is learned of it.
+        """Continue with a size chosen elsewhere: the current window is dropped without learning from it.
 
         Raises:
-            PlanError: there is no size of that number.
+            PlanError: the size does not exist.
         """
         self._choice = checked_action(action, self.choices)
         self._pending = None
         self._clear_window()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that later decisions depend on, the window under way included, as plain lists and numbers."""
+        """Everything that later decisions depend on, including the current window, as plain lists and numbers."""
         return {
             "policy": self.policy,
             "choices": self.choices,
@@ -429,15 +428,15 @@ class BatchAdjuster:
         }
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave.
+        """Restore what :meth:`state_dict` returned.
 
         Raises:
-            ConfigError: it is another policy's, or of another number of sizes.
+            ConfigError: it is from another controller, or from another number of sizes.
         """
         if (data["policy"], data["choices"]) != (self.policy, self.choices):
             raise ConfigError(
-                f"a {data['policy']} adjuster of {data['choices']} sizes was stored, and this is a {self.policy} one "
-                f"of {self.choices}: make it as it was, or start this one without what was stored."
+                f"the stored state is of a {data['policy']} controller of {data['choices']} sizes, and this is a "
+                f"{self.policy} controller of {self.choices}: use the same settings, or start without the stored state."
             )
         self._choice = checked_action(int(data["choice"]), self.choices)
         pending = data["pending"]
@@ -463,24 +462,24 @@ def make_adjuster(
     reward: str = "paper",
     sizes: Sequence[tuple[float, float]] | None = None,
 ) -> BatchAdjuster:
-    """An adjuster by its name in the catalogue.
+    """A batch-size controller by its name in the catalogue.
 
     Args:
         name: one of ``POLICIES``.
         choices: number of sizes to choose from, 2 or more; 1 or more for ``none``.
-        initial: the size until the first decision, and always for ``none``.
-        seed: of the agent's draws.
-        discount: gamma of the DQN, as the rest are its own.
-        epsilon_decay: factor by which its share of random choices falls with every decision.
-        epsilon_min: where that share stays.
+        initial: index of the size until the first decision; ``none`` always keeps it.
+        seed: of the agent's random numbers.
+        discount: gamma of the DQN, whose other settings are fixed.
+        epsilon_decay: factor of its exploration rate per decision.
+        epsilon_min: lower limit of the exploration rate.
         rate: its learning rate.
-        reward: what a size earns, ``paper`` or ``progress``; ``law`` earns progress always.
+        reward: ``paper`` or ``progress``; ``law`` always uses progress.
         sizes: (N_S, N_V) of each choice, which ``law`` needs.
 
     Raises:
-        ConfigError: there is nothing to choose from, there is no such reward, or ``law`` has no sizes.
-        UnknownNameError: there is no adjuster of that name.
-        PlanError: there is no size of the number ``initial``.
+        ConfigError: there is only one size, the reward is unknown, or ``law`` has no sizes.
+        UnknownNameError: the controller is unknown.
+        PlanError: ``initial`` is not the index of a size.
     """
     if name not in POLICIES:
         raise UnknownNameError("adjuster", name, POLICIES)
@@ -506,24 +505,24 @@ def make_adjuster(
 def _finite(loss: float) -> float:
     if not math.isfinite(loss):
         raise NotFiniteError(
-            f"a loss of {loss}: no adjuster can learn from it. Lower learning_rate, or look at the data."
+            f"a loss of {loss}: no batch-size controller can learn from it. Lower learning_rate, or check the data."
         )
     return float(loss)
 
 
-# Training in a formula: how long a step of a batch size takes and how far it gets, to compare adjusters in moments.
+# A closed-form model of training: seconds and progress of a step by batch size, to compare controllers quickly.
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """What an adjuster made of a simulated training.
+    """Result of a controller in a simulated training run.
 
     Attributes:
-        seconds: to the target, None where it was not reached. Of the last step only the share that was needed counts,
-            so that no order of sizes can be faster than the best size alone where that stays the best.
+        seconds: to the target, None if it was not reached. Only the needed share of the last step counts, so that no
+            sequence of sizes can be faster than the best size alone where that stays the best.
         choices: size of each step.
         losses: without noise, after each step.
-        decisions: all of them.
+        decisions: all decisions.
     """
 
     seconds: float | None
@@ -536,37 +535,37 @@ class SimulatedRun:
 class BatchSimulator:
     """A training run whose steps are a few lines of arithmetic.
 
-    A batch holds a share b = (snapshots) x (nodes) of the training split. Its step takes
+    A batch contains a share b = (snapshots) x (nodes) of the training split. Its step takes
     ``fixed_s + per_snapshot_s * snapshots + per_share_s * b`` seconds and lowers the logarithm of the loss above its
-    floor by ``progress / (1 + noise_share / b)``: batches far below the noise scale gain with their size, far above it
-    no more. With ``growth`` the noise scale rises by that factor, linearly on the way to the target, and larger batches
-    become the better ones: there an adjuster can beat every fixed size. With ``turn`` it does not rise but jumps, at
-    that share of the way. With ``snapshot_scale`` S a batch's progress is multiplied by s / (s + S), where s is its
-    share of snapshots: short rollouts from state zero teach less.
+    floor by ``progress / (1 + noise_share / b)``: progress grows with size far below the noise scale and saturates far
+    above it. With ``growth`` the noise scale rises by that factor, linearly in the progress to the target, and larger
+    batches become better: there a controller can beat every fixed size. With ``turn`` the noise scale jumps at that
+    share of the progress instead. With ``snapshot_scale`` S a batch's progress is multiplied by s / (s + S), where s is
+    its share of snapshots: short rollouts from a zero state are less useful.
 
-    What an adjuster hears is noisy: losses by ``loss_noise * sqrt(noise_share / b)`` and seconds by ``jitter``, both
-    relative standard deviations. What counts in the end is not.
+    A controller observes noisy values: losses with ``loss_noise * sqrt(noise_share / b)`` and seconds with ``jitter``,
+    both relative standard deviations. The result is measured without noise.
 
     Attributes:
         sizes: shares (snapshots, nodes) of each action, in (0, 1].
-        fixed_s: seconds of a step of nothing.
-        per_snapshot_s: seconds that all snapshots add.
-        per_share_s: seconds that the whole training split adds.
-        noise_share: the share at which a batch makes half the progress of the whole, at the start.
-        growth: how many times larger it is at the target; 1 keeps it.
-        turn: share of the way to the target at which it becomes so; None: linearly.
-        snapshot_scale: share of snapshots at which a batch makes half the progress of a long one; 0: all alike.
+        fixed_s: constant seconds of a step.
+        per_snapshot_s: additional seconds for all snapshots.
+        per_share_s: additional seconds for the whole training split.
+        noise_share: the share at which a batch makes half the progress of a full one, at the start.
+        growth: factor of the noise scale at the target; 1 keeps it constant.
+        turn: share of the progress to the target at which the factor applies; None: linearly.
+        snapshot_scale: share of snapshots at which a batch makes half the progress of a long one; 0: no effect.
         progress: of a step without noise.
-        start: loss at the start.
-        floor: the loss that training nears.
-        loss_noise: of what is heard of a loss.
-        jitter: of what is heard of a step's time.
-        validation_noise: of what is heard of the validation loss.
-        evaluation_s: seconds that an evaluation takes.
+        start: initial loss.
+        floor: limit of the loss.
+        loss_noise: noise of observed losses.
+        jitter: noise of observed seconds.
+        validation_noise: noise of the observed validation loss.
+        evaluation_s: seconds of an evaluation.
         seed: of the noise.
 
     Raises:
-        ConfigError: a number is out of its bounds.
+        ConfigError: a number is out of range.
 
     References: McCandlish, Kaplan, Amodei 2018, An Empirical Model of Large-Batch Training, section 2 (noise scale).
     """
@@ -599,7 +598,7 @@ class BatchSimulator:
                 "above 0."
             )
         if self.start <= self.floor:
-            raise ConfigError(f"start={self.start}, floor={self.floor}: the loss must start above its floor.")
+            raise ConfigError(f"start={self.start}, floor={self.floor}: the initial loss must be above the floor.")
 
     def step_s(self, action: int) -> float:
         """Seconds of a step of this size."""
@@ -607,7 +606,7 @@ class BatchSimulator:
         return self.fixed_s + self.per_snapshot_s * snapshots + self.per_share_s * snapshots * vertices
 
     def gain(self, action: int, done: float) -> float:
-        """By how much a step of this size lowers ln(loss - floor), a share ``done`` of the way to the target."""
+        """Decrease of ln(loss - floor) in a step of this size, at a share ``done`` of the progress to the target."""
         snapshots, vertices = self.sizes[action]
         grown = done if self.turn is None else float(done >= self.turn)
         noise = self.noise_share * (1 + (self.growth - 1) * grown)
@@ -626,19 +625,19 @@ class BatchSimulator:
         """Train until the loss is at the target.
 
         Args:
-            adjuster: chooses among ``sizes``; it is changed.
+            adjuster: controller that chooses among ``sizes``; it is modified.
             target: a loss between the floor and the start.
             decide_every: steps between its decisions.
-            most_steps: after which it is given up.
-            validated: decisions read the validation loss, whose evaluation takes time, instead of the batches'.
+            most_steps: limit after which the run is stopped.
+            validated: decisions use the validation loss, whose evaluation takes time, instead of the batches' loss.
 
         Raises:
-            ConfigError: the target is not between floor and start, or the adjuster has another number of choices.
+            ConfigError: the target is not between floor and start, or the controller has another number of choices.
         """
         if adjuster.choices != len(self.sizes):
-            raise ConfigError(f"an adjuster of {adjuster.choices} choices for {len(self.sizes)} sizes.")
-        whole = self._way(target)
-        noise = streams.generator(self.seed, "control/simulator").standard_normal((most_steps, 3))
+            raise ConfigError(f"a controller of {adjuster.choices} choices for {len(self.sizes)} sizes.")
+        whole = self._distance(target)
+        noise = rng.generator(self.seed, "control/simulator").standard_normal((most_steps, 3))
         left, seconds = whole, 0.0
         choices: list[int] = []
         losses: list[float] = []
@@ -668,7 +667,7 @@ class BatchSimulator:
         Raises:
             ConfigError: the target is not between floor and start.
         """
-        whole = self._way(target)
+        whole = self._distance(target)
         left, seconds = whole, 0.0
         while left > 0:
             gain = self.gain(action, 1 - left / whole)
@@ -685,12 +684,12 @@ class BatchSimulator:
     def regret_s(self, run: SimulatedRun, target: float) -> float | None:
         """Seconds lost against the best fixed size in hindsight; None where the run did not reach the target.
 
-        Never negative where ``growth`` is 1; elsewhere what is below 0 is what adjusting won.
+        Never negative if ``growth`` is 1; otherwise a negative value is what the controller gained.
         """
         return None if run.seconds is None else run.seconds - self.best_fixed(target)[1]
 
-    def _way(self, target: float) -> float:
-        """By how much ln(loss - floor) must fall."""
+    def _distance(self, target: float) -> float:
+        """Total decrease of ln(loss - floor) to the target."""
         if not self.floor < target < self.start:
             raise ConfigError(f"target={target}: it must lie between floor={self.floor} and start={self.start}.")
         return math.log((self.start - self.floor) / (target - self.floor))
@@ -709,7 +708,7 @@ _COMMON = BatchSimulator(
     validation_noise=1e-3,
 )
 MOST_STEPS = 30_000  # of a comparison
-TARGET = 0.25  # loss of the landscapes that adjusters are compared on
+TARGET = 0.25  # loss to reach in the scenarios that controllers are compared in
 LANDSCAPES: Mapping[str, BatchSimulator] = MappingProxyType(
     {
         "small batches are best": _COMMON,
@@ -720,7 +719,7 @@ LANDSCAPES: Mapping[str, BatchSimulator] = MappingProxyType(
         "losses scatter": replace(_COMMON, noise_share=1.2e-4, growth=40.0, loss_noise=0.2, validation_noise=5e-3),
     }
 )
-# name -> the policy, what rewards it, and whether it reads the validation split
+# name -> the policy, its reward, and whether it uses the validation loss
 CONTROLLERS: Mapping[str, tuple[str, str, bool]] = MappingProxyType(
     {
         "random": ("random", "paper", False),
@@ -741,14 +740,14 @@ def compared(
     decide_every: int = 10,
     controllers: Mapping[str, tuple[str, str, bool]] = CONTROLLERS,
 ) -> dict[str, list[SimulatedRun]]:
-    """Each controller's run with every seed, all beginning with the middle size.
+    """Each controller's run with every seed, all starting with the middle size.
 
     Args:
         simulator: of the training; its seed is replaced.
-        target: loss to be reached.
-        seeds: of controllers and of what they hear.
+        target: loss to reach.
+        seeds: of controllers and of observation noise.
         decide_every: steps between two decisions.
-        controllers: by name, the policy, its reward, and whether it reads the validation split.
+        controllers: by name, the policy, its reward, and whether it uses the validation loss.
     """
     found: dict[str, list[SimulatedRun]] = {}
     for name, (policy, reward, validated) in controllers.items():
@@ -770,15 +769,15 @@ def compared(
 
 
 def over_best_fixed(simulator: BatchSimulator, *, names: Sequence[str], seeds: Sequence[int]) -> dict[str, list[float]]:
-    """Seconds of some ``CONTROLLERS`` over those of the best fixed size, which only hindsight knows.
+    """Seconds of some ``CONTROLLERS`` relative to the best fixed size, which is known in hindsight only.
 
     Args:
         simulator: of the training, to ``TARGET``.
         names: of controllers.
-        seeds: of controllers and of what they hear.
+        seeds: of controllers and of observation noise.
 
     Returns:
-        By name, a ratio for each seed, ascending; infinite where the target was never reached.
+        By name, a ratio per seed, ascending; infinite if the target was never reached.
     """
     best_s = simulator.best_fixed(TARGET)[1]
     runs = compared(simulator, TARGET, seeds=seeds, controllers={name: CONTROLLERS[name] for name in names})
@@ -788,24 +787,24 @@ def over_best_fixed(simulator: BatchSimulator, *, names: Sequence[str], seeds: S
     }
 
 
-# Sizes of batches planned by hand: one for each stage of the way to the target.
+# Fixed plans of batch sizes: one size for each stage of the progress to the target.
 
 
 def planned_s(simulator: BatchSimulator, plan: Sequence[int], target: float) -> float:
-    """Seconds to the target of a simulated training whose sizes are known beforehand.
+    """Seconds to the target of a simulated training with a fixed plan of sizes.
 
-    The way, by which the logarithm of the loss above its floor must fall, has as many stages of equal length as the
-    plan has sizes; a step has the size of the stage in which it begins. Of the last step only the share that was needed
-    counts, as in :class:`BatchSimulator`.
+    The total decrease of the logarithm of the loss above its floor is divided into equal stages, one per size of the
+    plan; a step has the size of the stage in which it begins. Only the needed share of the last step counts, as in
+    :class:`BatchSimulator`.
 
     Args:
-        simulator: of the training; its noise does not matter.
+        simulator: of the training; its noise is ignored.
         plan: action of each stage, at least one.
         target: a loss between floor and start.
 
     Raises:
-        ConfigError: there is no stage, or the target is not between floor and start.
-        PlanError: there is no such action.
+        ConfigError: the plan is empty, or the target is not between floor and start.
+        PlanError: an action does not exist.
     """
     if not plan or not simulator.floor < target < simulator.start:
         raise ConfigError(

@@ -31,9 +31,9 @@ from dtdg_lab.engine.replicated_part import CachedPart, LocalEdges, Reach
 from dtdg_lab.graphs.storage import read
 from dtdg_lab.systems.hybrid_batches.batches import Reservoir, TargetSampler
 
-# What a generator process and the process it works for send each other, as bytes over pipes.
+# Messages between a generator process and its parent, as bytes over pipes.
 #
-# A message is the length of a head, the head as JSON, and as many bytes as the head says.
+# A message is the length of its header, the header as JSON, and as many bytes as the header specifies.
 
 
 _LENGTH = struct.Struct("<I")
@@ -45,11 +45,11 @@ def send(fd: int, head: Head, *pieces: bytes | memoryview) -> None:
 
     Args:
         fd: of the pipe.
-        head: anything that JSON has; ``bytes`` is added to it.
-        pieces: bytes that follow it.
+        head: the header, any JSON value; ``bytes`` is added to it.
+        pieces: the payload.
 
     Raises:
-        OSError: the reader is gone.
+        OSError: the reader has closed the pipe.
     """
     text = json.dumps({**head, "bytes": sum(len(piece) for piece in pieces)}).encode()
     for piece in (_LENGTH.pack(len(text)) + text, *pieces):
@@ -59,10 +59,10 @@ def send(fd: int, head: Head, *pieces: bytes | memoryview) -> None:
 
 
 def receive(fd: int) -> tuple[Head, memoryview]:
-    """Read a message: its head, and the bytes that follow it.
+    """Read a message: its header and its payload.
 
     Raises:
-        EOFError: the writer is gone.
+        EOFError: the writer has closed the pipe.
     """
     length = _LENGTH.unpack(_exactly(fd, _LENGTH.size))[0]
     head = json.loads(bytes(_exactly(fd, length)))
@@ -75,21 +75,21 @@ def send_built(fd: int, built: BuiltBatch, busy_s: float) -> None:
     Args:
         fd: of the pipe.
         built: the batch.
-        busy_s: processor seconds of its generator so far.
+        busy_s: CPU seconds of its generator so far.
 
     Raises:
-        OSError: the reader is gone.
+        OSError: the reader has closed the pipe.
     """
     send(fd, {"built_s": built.built_s, "busy_s": busy_s}, built.blocks.to_bytes())
 
 
 def built_from(head: Head, content: memoryview) -> BuiltBatch:
-    """The batch of a message, whose arrays lie in its bytes."""
+    """The batch of a message; its arrays are views of the payload."""
     return BuiltBatch(TargetBlocks.from_bytes(content), head["built_s"])
 
 
 def _exactly(fd: int, length: int) -> memoryview:
-    """So many bytes, read into memory that is not cleared first, as a bytearray's would be."""
+    """Exactly ``length`` bytes, read into memory that is not zeroed first, unlike a bytearray's."""
     content = left = np.empty(length, np.uint8).data
     while left:
         count = os.readv(fd, [left])
@@ -99,23 +99,23 @@ def _exactly(fd: int, length: int) -> memoryview:
     return content
 
 
-# What the batches of one part are made from, and the reservoir they go into.
+# What the batches of one part are made from, and the reservoir that stores them.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchMaker:
-    """All that a part's batches are a pure function of, beside action and index: small, and fit to be sent.
+    """Everything that a part's batches depend on, apart from action and index: small, and cheap to send.
 
     Attributes:
-        part: its number.
-        folder: of its cached files, which are there.
-        reach: what they hold.
+        part: its index.
+        folder: of its cached files, which exist.
+        reach: the contents of these files.
         sampler: of its targets.
-        sizes: of the batches, one for each action.
+        sizes: of the batches, one per action.
         shape: what the model needs of the blocks.
 
     Raises:
-        PlanError: there is no size, or the sampler is another part's.
+        PlanError: there is no size, or the sampler belongs to another part.
     """
 
     part: int
@@ -127,7 +127,7 @@ class BatchMaker:
 
     def __post_init__(self) -> None:
         if not self.sizes:
-            raise PlanError(f"no batch size for the generators of part {self.part}: give one for each action.")
+            raise PlanError(f"no batch size for the generators of part {self.part}: give one per action.")
         if self.sampler.part != self.part:
             raise PlanError(f"the sampler of part {self.sampler.part} for the generators of part {self.part}.")
 
@@ -135,7 +135,7 @@ class BatchMaker:
         """The cached part, mapped from its files.
 
         Raises:
-            DataError: they are gone or damaged.
+            DataError: they are missing or damaged.
         """
         return CachedPart(read(self.folder, mmap=True)[0], self.reach)
 
@@ -146,11 +146,11 @@ class BatchMaker:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """One part's batches to be, and the reservoir for them.
+    """The generator input of one part, and its reservoir.
 
     Attributes:
         maker: what the batches are made from.
-        reservoir: with a place for each of the maker's sizes.
+        reservoir: with a capacity for each of the maker's sizes.
 
     Raises:
         PlanError: sizes and reservoir differ in their number of actions.
@@ -160,21 +160,21 @@ class Source:
     reservoir: Reservoir[BuiltBatch]
 
     def __post_init__(self) -> None:
-        sizes, places = len(self.maker.sizes), len(self.reservoir.capacities)
-        if sizes != places:
-            raise PlanError(f"{sizes} batch sizes for a reservoir of {places}: every size needs its place in it.")
+        sizes, capacities = len(self.maker.sizes), len(self.reservoir.capacities)
+        if sizes != capacities:
+            raise PlanError(f"{sizes} batch sizes for a reservoir of {capacities}: each size needs a capacity.")
 
 
-# Work that leaves the cores to others as long as they want them.
+# Low scheduling priority, so that generators do not take cores from training.
 
 
-NICE = 10  # of 19: a tenth of a core that somebody else wants; at 19 hardly anything gets done on a busy machine
+NICE = 10  # of 19: about a tenth of a contended core; at 19 a busy machine makes hardly any progress
 
 
-def give_way() -> None:
-    """Take a low priority for this thread; on other systems than Linux, where only processes have one, for all.
+def lower_priority() -> None:
+    """Lower the priority of this thread; of the whole process except on Linux, where threads have priorities.
 
-    Nothing happens where the system has no priorities or allows no change.
+    Does nothing if the system has no priorities or denies the change.
     """
     with contextlib.suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id() if sys.platform == "linux" else 0, NICE)
@@ -183,19 +183,19 @@ def give_way() -> None:
 # A thread that fills the reservoir of one part.
 
 
-IDLE_S = 0.1  # how often a generator looks whether its full reservoir wants batches again
+IDLE_S = 0.1  # interval at which a generator checks whether its full reservoir has room again
 
 
 class StopAskedError(Exception):
-    """Raised in a generator to leave the batch that it is building."""
+    """Raised in a generator to abandon the batch that it is building."""
 
 
 class StoppablePart(CachedPart):
-    """A cached part that can be taken away from who is reading it.
+    """A cached part whose reads can be interrupted.
 
     Args:
-        part: the same, opened.
-        stop: once it is set, asking for arrays raises.
+        part: the opened part.
+        stop: once it is set, reading arrays raises.
     """
 
     def __init__(self, part: CachedPart, stop: threading.Event) -> None:
@@ -206,7 +206,7 @@ class StoppablePart(CachedPart):
         """As :meth:`CachedPart.edges`.
 
         Raises:
-            StopAskedError: nobody wants the batch any more.
+            StopAskedError: the batch is no longer needed.
         """
         if self._stop.is_set():
             raise StopAskedError
@@ -216,7 +216,7 @@ class StoppablePart(CachedPart):
         """As :meth:`CachedPart.joined`.
 
         Raises:
-            StopAskedError: nobody wants the batch any more.
+            StopAskedError: the batch is no longer needed.
         """
         if self._stop.is_set():
             raise StopAskedError
@@ -224,17 +224,17 @@ class StoppablePart(CachedPart):
 
 
 class GeneratorThread:
-    """Builds a part's batches 0, 1, 2 .. of each size, as long as the reservoir wants them.
+    """Builds a part's batches 0, 1, 2 .. of each size, as long as the reservoir has room.
 
-    Sizes take turns by time: next is the one that had least of it.
+    Sizes take turns by CPU time: the next size is the one with the least so far.
 
     Args:
         source: of the batches.
 
     Attributes:
-        failure: what ended it, None while nothing has.
-        made: batches of each action that the reservoir took so far.
-        busy_s: processor seconds for each action so far.
+        failure: the exception that ended it, None if there was none.
+        made: batches of each action that the reservoir has accepted.
+        busy_s: CPU seconds of each action so far.
     """
 
     def __init__(self, source: Source) -> None:
@@ -246,20 +246,20 @@ class GeneratorThread:
         self._thread = threading.Thread(target=self._run, name=f"generators of part {source.maker.part}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask for the end; the batch in work is dropped."""
+        """Request the end; the batch in progress is dropped."""
         self._stop.set()
 
     def join(self) -> None:
-        """Wait for the end."""
+        """Wait for the end of the thread."""
         if self._thread.ident is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        give_way()
+        lower_priority()
         maker, reservoir = self._source.maker, self._source.reservoir
         try:
             part = StoppablePart(maker.opened(), self._stop)
@@ -275,29 +275,29 @@ class GeneratorThread:
                 self.made[action] += reservoir.put(action, self.made[action], built, built.nbytes, content)
         except StopAskedError:
             return
-        except Exception as error:  # told by Generators.check, on the thread that trains
+        except Exception as error:  # raised again by Generators.check, in the training thread
             self.failure = error
 
 
 # A process that builds the batches of one part, of all sizes, and the thread that puts them into the reservoir.
 
 
-PIPE_BYTES = 1 << 20  # what unprivileged processes may ask for: fewer waits for each other
+PIPE_BYTES = 1 << 20  # the limit of unprivileged processes; a larger pipe blocks less often
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class GeneratorProcess:
-    """One child process with a generator for each size: what holds the interpreter there stops nobody here.
+    """One child process with a generator per size: holding the interpreter lock there does not block training.
 
-    Of each action that the reservoir wants, one batch is ordered at a time, so that no more is built than it takes.
+    One batch at a time is requested of each action with room, so that no more is built than the reservoir takes.
 
     Args:
         source: of the batches.
 
     Attributes:
-        failure: what ended it, None while nothing has.
-        made: batches of each action that the reservoir took so far.
-        busy_s: processor seconds for each action so far.
+        failure: the exception that ended it, None if there was none.
+        made: batches of each action that the reservoir has accepted.
+        busy_s: CPU seconds of each action so far.
 
     Raises:
         NotAvailableError: the process cannot be started.
@@ -308,46 +308,46 @@ class GeneratorProcess:
         self.failure: Exception | None = None
         self.made, self.busy_s = [0] * actions, [0.0] * actions
         self._source = source
-        self._ordered: set[int] = set()
+        self._requested: set[int] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"generators of part {source.maker.part}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (join closes it)
+        """Start process and thread."""
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (join closes it)
         try:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-m", "dtdg_lab.systems.hybrid_batches.workers", str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._said,
+                stderr=self._output,
                 bufsize=0,
                 env=_environment(),
             )
         except OSError as error:
-            self._said.close()
+            self._output.close()
             raise NotAvailableError(
                 f"the process that builds batches could not be started: {error}. Set generators='threads'."
             ) from error
         assert self._child.stdin and self._child.stdout
         self._orders, self._answers = self._child.stdin.fileno(), self._child.stdout.fileno()
-        with contextlib.suppress(OSError, AttributeError):  # elsewhere than on Linux pipes have the size they have
+        with contextlib.suppress(OSError, AttributeError):  # only Linux can resize pipes
             fcntl.fcntl(self._answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the process, whatever it is doing: it leaves nothing behind."""
+        """Kill the process; it leaves nothing behind."""
         self._stop.set()
         if self._thread.ident is not None:
             self._child.kill()
 
     def join(self) -> None:
-        """Wait for the end."""
+        """Wait for the end of process and thread."""
         if self._thread.ident is None:
             return
         self._thread.join()
         self._child.wait()
-        for pipe in (self._child.stdin, self._child.stdout, self._said):
+        for pipe in (self._child.stdin, self._child.stdout, self._output):
             assert pipe
             pipe.close()
 
@@ -361,68 +361,68 @@ class GeneratorProcess:
         except (EOFError, BrokenPipeError) as error:
             if not self._stop.is_set():
                 self.failure = self._ended(error)
-        except Exception as error:  # told by Generators.check, on the thread that trains
+        except Exception as error:  # raised again by Generators.check, in the training thread
             self.failure = error
 
     def _order(self) -> None:
-        """Order a batch of each action that is wanted and not under way."""
+        """Request a batch of each action that has room and no request in progress."""
         for action, index in enumerate(self.made):
-            if action not in self._ordered and self._source.reservoir.wants(action):
-                self._ordered.add(action)
+            if action not in self._requested and self._source.reservoir.wants(action):
+                self._requested.add(action)
                 send(self._orders, {"action": action, "index": index})
 
     def _take(self) -> None:
-        """Put the batch that has come into the reservoir."""
+        """Put the received batch into the reservoir."""
         head, content = receive(self._answers)
         if "failed" in head:
             raise RunFailedError(head["failed"])
         built = built_from(head, content)
         action, index = built.batch.action, built.batch.index
         self.busy_s[action] = head["busy_s"]
-        self._ordered.remove(action)
+        self._requested.remove(action)
         self.made[action] += self._source.reservoir.put(action, index, built, built.nbytes, built.batch.content)
 
     def _ended(self, error: Exception) -> RunFailedError:
-        """Why the process ended although nobody asked for it."""
+        """The reason why the process exited without being asked to."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(1.0)
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
-        said = f" It said: {lines[-1][:300]}" if lines else ""
-        why = " The system does this where memory runs out." if self._child.returncode == -9 else ""
-        return RunFailedError(f"its process ended with status {self._child.returncode} ({error}).{why}{said}")
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        output = f" Its last output: {lines[-1][:300]}" if lines else ""
+        why = " The system does this if memory runs out." if self._child.returncode == -9 else ""
+        return RunFailedError(f"its process exited with status {self._child.returncode} ({error}).{why}{output}")
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, with this very package where the child looks for it, and no thread pools."""
+    """This process's environment, such that the child imports this very package and starts no thread pools."""
     root = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, **_ONE_THREAD, "PYTHONPATH": path}
 
 
-# Generators that fill reservoirs with batches while training goes on.
+# Generators that fill reservoirs with batches during training.
 
 
 KINDS = ("threads", "processes")
 
 
 class Generators:
-    """One generator for each batch size of each part, at a low priority; those of a part take turns.
+    """One generator per batch size and part, at a low priority; those of a part take turns.
 
-    Batch i of an action is the same whichever kind makes it. What is made is bounded by the reservoirs: a full one is
-    looked at again ten times a second.
+    Batch i of an action is the same for both kinds. The reservoirs bound what is built: a full one is checked again
+    ten times a second.
 
     Args:
         sources: the parts, each with its own reservoir.
-        kind: ``processes``, one a part, from which finished batches come as bytes; ``threads`` of this process, one a
-            part, which start at once and copy nothing, but stop training whenever they hold the interpreter.
+        kind: ``processes``: one per part, which sends finished batches as bytes. ``threads`` of this process: one per
+            part, which start at once and copy nothing, but block training while they hold the interpreter lock.
 
     Raises:
-        ConfigError: another kind.
+        ConfigError: the kind is unknown.
 
     References: DynaHB section 5.2 (pipelined hybrid batch generator), algorithm 2, lines 1 and 2.
-    Differs from the paper: a thread for each size would take the interpreter from training ever so many times; here the
-    sizes of a part share one, or a process.
+    Differs from the paper: a thread per size would contend with training for the interpreter lock; here the sizes of a
+    part share a thread or a process.
     """
 
     def __init__(self, sources: Sequence[Source], *, kind: str) -> None:
@@ -434,11 +434,11 @@ class Generators:
         self._started = self._closed = False
 
     def start(self) -> None:
-        """Begin filling the reservoirs; nothing happens where that goes on already.
+        """Start filling the reservoirs; does nothing if it has started.
 
         Raises:
-            PlanError: they are closed.
-            NotAvailableError: a process cannot be started; none is left running then.
+            PlanError: the generators are closed.
+            NotAvailableError: a process cannot be started; all others are stopped then.
         """
         if self._closed:
             raise PlanError("these generators are closed: make new ones.")
@@ -453,7 +453,7 @@ class Generators:
             raise
 
     def close(self) -> None:
-        """Stop all generators and wait for their end, within a second; batches in work are dropped."""
+        """Stop all generators and wait for their end, within a second; batches in progress are dropped."""
         self._closed = True
         if not self._started:
             return
@@ -464,27 +464,27 @@ class Generators:
             generator.join()
 
     def check(self) -> None:
-        """Raise where a generator has failed; costs nothing.
+        """Raise if a generator has failed; this check is cheap.
 
         Raises:
-            RunFailedError: with what it failed with, and for which part.
+            RunFailedError: with its exception and its part.
         """
         for part, failure in zip(self._parts, (of.failure for of in self._generators), strict=True):
             if failure is not None:
                 name = "" if isinstance(failure, RunFailedError) else f"{type(failure).__name__}: "
                 raise RunFailedError(
-                    f"the generator of batches of part {part} failed: {name}{failure} Repair the cause and "
-                    "resume the run; with reservoir=False it goes on without generators."
+                    f"the generator of batches of part {part} failed: {name}{failure} Fix the cause and "
+                    "resume the run; with reservoir=False it needs no generators."
                 ) from failure
 
     @property
     def made(self) -> tuple[tuple[int, ...], ...]:
-        """Batches that reservoirs took so far, of each action of each source."""
+        """Batches that reservoirs have accepted, of each action of each source."""
         return tuple(tuple(of.made) for of in self._generators)
 
     @property
     def busy_s(self) -> tuple[tuple[float, ...], ...]:
-        """Processor seconds of the generators so far, of each action of each source."""
+        """CPU seconds of the generators so far, of each action of each source."""
         return tuple(tuple(of.busy_s) for of in self._generators)
 
     def __enter__(self) -> Self:
@@ -497,22 +497,21 @@ class Generators:
         self.close()
 
 
-# The process that builds batches for another one: what to make batches from comes first, then one order a batch.
+# The process that builds batches: it receives its configuration first, then one request per batch.
 #
-# It needs no torch. It ends when the orders end, which they do when the process that gives them ends, however that
-# is.
+# It needs no torch. It exits when its input ends, which also happens if the parent process dies.
 
 
 ORDERS, ANSWERS = 0, 1  # standard input and output
-LOOK_S = 1.0  # a child of the giver's may hold the orders' other end open: look for the giver itself so often
+LOOK_S = 1.0  # another child may hold the request pipe open, so check at this interval whether the parent is alive
 
 
 class Builder:
-    """The thread that builds what is ordered, of all sizes in turn: next is the one that had least time so far.
+    """The thread that builds requested batches; the next is of the size with the least CPU time so far.
 
     Args:
         maker: what the batches are made from.
-        part: opened.
+        part: the opened part.
     """
 
     def __init__(self, maker: BatchMaker, part: CachedPart) -> None:
@@ -523,7 +522,7 @@ class Builder:
         threading.Thread(target=self._run, name="generators", daemon=True).start()
 
     def order(self, action: int, index: int) -> None:
-        """Build this batch, the only one of its action that is waited for."""
+        """Build this batch, the only pending one of its action."""
         with self._changed:
             self._orders[action] = index
             self._changed.notify()
@@ -539,7 +538,7 @@ class Builder:
                 built = self._maker.make(self._part, action, index)
                 self._busy_s[action] += time.thread_time() - begin_s
                 send_built(ANSWERS, built, self._busy_s[action])
-        except BrokenPipeError:  # nobody reads any more
+        except BrokenPipeError:  # the parent has closed the pipe
             os._exit(0)
         except Exception as error:
             with contextlib.suppress(OSError):
@@ -548,15 +547,15 @@ class Builder:
 
 
 def report(error: Exception) -> None:
-    """Send what went wrong."""
+    """Send an error message."""
     send(ANSWERS, {"failed": f"{type(error).__name__}: {error}"})
 
 
-def serve(giver: int) -> None:
-    """Build what is ordered until nobody orders any more.
+def serve(parent: int) -> None:
+    """Build requested batches until the requests end.
 
     Args:
-        giver: number of the process that orders.
+        parent: process id of the parent.
     """
     try:
         maker: BatchMaker = pickle.loads(receive(ORDERS)[1])
@@ -566,7 +565,7 @@ def serve(giver: int) -> None:
     except Exception as error:
         report(error)
         raise
-    while os.getppid() == giver:
+    while os.getppid() == parent:
         if select.select([ORDERS], [], [], LOOK_S)[0]:
             try:
                 order = receive(ORDERS)[0]
@@ -576,7 +575,7 @@ def serve(giver: int) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted giver ends its generators itself
-    give_way()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted parent stops its generators itself
+    lower_priority()
     serve(int(sys.argv[1]))
-    os._exit(0)  # not waiting for batches that nobody wants
+    os._exit(0)  # without waiting for batches that are no longer needed

@@ -35,26 +35,25 @@ from dtdg_lab.graphs.delta import Payload, TransferFormat, decode, decode_pairs,
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.delta import unpack, unpack_pairs
 
-# Rows of whole snapshots become rows of some nodes in all snapshots, all to all, and come back.
+# Rows of whole snapshots become rows of some nodes in all snapshots by an all-to-all, and return by another.
 #
-# Ranks of a column hold the same rows of different snapshots of a block. What a rank's spatial parts give goes to the
-# rank that runs the node through time; what comes out of that goes to the rank that has the snapshot in the next
-# layer. Gradients go the other way. With overlap a piece travels while the next is computed: own snapshots one after
-# another on the way to nodes, pieces of own nodes on the way back. Work is cut alike whether or not: results
-# are
-# the same bits.
+# Ranks of a column hold the same rows of different snapshots of a block. The output of a rank's spatial part goes to
+# the rank that runs the node through time; the output of that goes to the rank that has the snapshot in the next
+# layer. Gradients go in the opposite direction. With overlap a piece is sent while the next is computed: own snapshots
+# one after another towards nodes, pieces of own nodes towards snapshots. Work is cut the same in both cases, so that
+# results are bitwise equal.
 #
 # References: ESDG section 4.2 (redistribution), section 6.5 (overlap, left open there).
 #
-# Differs from the paper: rows do not come back after the last layer, where loss is a sum over nodes; the gradient
-# of
-# what no parameter has touched is not sent; section 5.1 sends [Y0 ; Y0 W] of CD-GCN, here Y0 alone goes.
+# Differs from the paper: rows are not returned after the last layer, where the loss is a sum over nodes. Gradients
+# with respect to inputs that depend on no parameter are not sent. Section 5.1 sends [Y0 ; Y0 W] of CD-GCN, we send
+# Y0 alone.
 
 
 T = TypeVar("T")
 
-PIECES = 4  # that work is cut into, so that rows of one can travel while the next is computed
-LEAST_ROWS = 4096  # of a piece, over all its snapshots: below, the calls take longer than what they hide
+PIECES = 4  # into which work is cut, so that rows of one can be sent while the next is computed
+LEAST_ROWS = 4096  # of a piece, over all its snapshots: smaller ones cost more in calls than they hide
 TO_VERTICES, TO_SNAPSHOTS = "to_vertices", "to_snapshots"
 
 
@@ -63,17 +62,17 @@ class Redistribution:
     """How the rows of a plan move between the ranks of this rank's column.
 
     Attributes:
-        plan: who has which snapshots and nodes.
+        plan: the assignment of snapshots and nodes to ranks.
         rank: this one, of the run's R.
         column: the K ranks of its column.
-        log: takes down what moved.
+        log: records the exchanges.
         dtype: of the rows.
         device: where they are.
         features: F, width of the input.
-        overlap: whether rows travel piece by piece while more are computed.
-        reuse: whether rows that depend on no parameter are moved once and kept.
-        alone: whether own snapshots must be worked on one after another: where ranks exchange rows while a model pulls.
-        kept: block -> what was moved once.
+        overlap: whether rows are sent piece by piece while more are computed.
+        reuse: whether rows that depend on no parameter are sent once and kept.
+        alone: whether own snapshots must be computed sequentially: if ranks exchange rows during aggregation.
+        kept: block -> rows that were sent once.
     """
 
     plan: SnapshotBlocks
@@ -90,23 +89,23 @@ class Redistribution:
 
     @property
     def ranks(self) -> list[int]:
-        """The run's ranks in the column, by their place in it."""
+        """The run's ranks in the column, in its order."""
         return self.plan.column(self.rank)
 
     def slots(self, block: int, rank: int) -> list[range]:
-        """A rank's own snapshots of a block in runs that are computed together; as many for every rank, some empty."""
+        """A rank's own snapshots of a block in runs that are computed together; the same number for every rank."""
         largest = max((self.plan.own(block, other) for other in self.ranks), key=len)
         rows = max(len(self.plan.rows(other)) for other in range(self.plan.ranks))
         runs = len(stack_ranges(largest, rows=rows, features=self.features, device=self.device)) if largest else 0
         runs = max(runs, min(PIECES, len(largest), len(largest) * rows // LEAST_ROWS))
         return [share(self.plan.own(block, rank), slot, runs) for slot in range(runs)]
 
-    def seam(self, block: int, way: str) -> RankRedistribution:
-        """The seam of one block; ``way`` is what a movement of values is called: ``forward`` or ``rerun``."""
-        return RankRedistribution(self, block, way)
+    def of_block(self, block: int, pass_name: str) -> RankRedistribution:
+        """The redistribution of one block; ``pass_name`` is the pass of the values: ``forward`` or ``rerun``."""
+        return RankRedistribution(self, block, pass_name)
 
     def empty(self, *shape: int) -> Tensor:
-        """Room for rows."""
+        """An uninitialised tensor for rows."""
         return torch.empty(*shape, dtype=self.dtype, device=self.device)
 
 
@@ -114,30 +113,32 @@ class RankRedistribution:
     """Moves rows of one block of time (see :class:`BlockRedistribution`). Collective in the column.
 
     Args:
-        of: how rows move.
-        block: which block.
-        way: ``forward`` or ``rerun``.
+        of: settings shared by all blocks.
+        block: index of the block.
+        pass_name: ``forward`` or ``rerun``.
     """
 
-    def __init__(self, of: Redistribution, block: int, way: str) -> None:
+    def __init__(self, of: Redistribution, block: int, pass_name: str) -> None:
         plan, ranks = of.plan, of.ranks
-        self._of, self._way, self._number = of, way, block
+        self._of, self._pass, self._number = of, pass_name, block
         self._block, self._rows = plan.block(block), plan.rows(of.rank)
         self._own = [plan.own(block, rank) for rank in ranks]
         self._chunks = [plan.chunk(rank) for rank in ranks]
         self._slots = [of.slots(block, rank) for rank in ranks]
         self._me = of.column.rank
 
-    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: AllToAllPhase) -> tuple[list[Tensor], list[T]]:
-        """Own snapshots' rows go to the ranks that have their nodes, run by run."""
+    def to_vertices(
+        self, work: Callable[[int], tuple[Tensor, T]], phase: AllToAllPhase
+    ) -> tuple[list[Tensor], list[T]]:
+        """Send own snapshots' rows to the ranks that have their nodes, run by run."""
         of, mine = self._of, [slot for slot in self._slots[self._me] if slot]
-        first = of.reuse and leg.layer == 0 and not leg.backward
+        first = of.reuse and phase.layer == 0 and not phase.backward
         if first and self._number in of.kept:
             return of.kept[self._number], []
-        out = of.empty(len(self._block), len(self._chunks[self._me]), leg.width)
+        out = of.empty(len(self._block), len(self._chunks[self._me]), phase.width)
         rests: list[T] = []
         pieces: list[Tensor] = []
-        flying: list[tuple[PendingRows, list[range]]] = []
+        in_progress: list[tuple[PendingRows, list[range]]] = []
         with closing(in_turn(work, range(len(mine)), device=of.device, alone=of.alone)) as found:
             for slot, own in enumerate(self._slots[self._me]):
                 if own:
@@ -146,12 +147,12 @@ class RankRedistribution:
                     pieces.append(rows.unflatten(0, (len(own), -1)))
                 if of.overlap:
                     there = [slots[slot] for slots in self._slots]
-                    flying.append((self._send_snapshots(pieces, there, leg), there))
+                    in_progress.append((self._send_snapshots(pieces, there, phase), there))
                     pieces = []
         if not of.overlap:
-            flying.append((self._send_snapshots(pieces, self._own, leg), self._own))
-        for pending, there in flying:
-            rows = self._arrived(pending, leg, TO_VERTICES)
+            in_progress.append((self._send_snapshots(pieces, self._own, phase), self._own))
+        for pending, there in in_progress:
+            rows = self._arrived(pending, phase, TO_VERTICES)
             parts = rows.split([len(snapshots) * out.shape[1] for snapshots in there])
             for snapshots, part in zip(there, parts, strict=True):
                 start = snapshots.start - self._block.start
@@ -165,110 +166,110 @@ class RankRedistribution:
         self,
         work: Callable[[slice], tuple[Tensor, T]],
         pieces: Sequence[slice],
-        leg: AllToAllPhase,
+        phase: AllToAllPhase,
         *,
         like: Tensor,
         height: int,
     ) -> tuple[list[Tensor], list[T]]:
-        """Own nodes' rows go to the ranks that have the snapshots, piece by piece."""
+        """Send own nodes' rows to the ranks that have the snapshots, piece by piece."""
         of, own = self._of, self._own[self._me]
-        out = of.empty(len(own), len(self._rows), leg.width)
+        out = of.empty(len(own), len(self._rows), phase.width)
         rests: list[T] = []
         here: list[Tensor] = []
-        flying: list[tuple[PendingRows, list[range]]] = []
+        in_progress: list[tuple[PendingRows, list[range]]] = []
         for number, (rows, rest) in enumerate(in_turn(work, pieces, device=of.device)):
             rests.append(rest)
             if of.overlap:
                 there = [share(chunk, number, len(pieces)) for chunk in self._chunks]
-                flying.append((self._send_vertices(rows, there, leg), there))
+                in_progress.append((self._send_vertices(rows, there, phase), there))
             else:
                 here.append(rows)
         if not of.overlap:
-            flying.append((self._send_vertices(torch.cat(here, dim=1), self._chunks, leg), self._chunks))
-        for pending, there in flying:
-            arrived = self._arrived(pending, leg, TO_SNAPSHOTS)
+            in_progress.append((self._send_vertices(torch.cat(here, dim=1), self._chunks, phase), self._chunks))
+        for pending, there in in_progress:
+            arrived = self._arrived(pending, phase, TO_SNAPSHOTS)
             parts = arrived.split([len(own) * len(vertices) for vertices in there])
             for vertices, part in zip(there, parts, strict=True):
                 start = vertices.start - self._rows.start
-                out[:, start : start + len(vertices)] = part.view(len(own), len(vertices), leg.width)
+                out[:, start : start + len(vertices)] = part.view(len(own), len(vertices), phase.width)
         lengths = [len(slot) for slot in self._slots[self._me] if slot]
         return [rows.flatten(0, 1) for rows in out.split(lengths)] if lengths else [], rests
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """The own chunk, in as many even pieces as the largest chunk needs."""
+        """The own chunk, in as many equal pieces as the largest chunk needs."""
         longest, shortest = (max(map(len, self._chunks)), min(map(len, self._chunks)))
         worth = len(self._block) * longest // LEAST_ROWS
         number = max(-(-longest // size), min(PIECES, shortest, worth), 1)
         cut = [share(range(rows), piece, number) for piece in range(number)]
         return [slice(piece.start, piece.stop) for piece in cut]
 
-    def _send_snapshots(self, pieces: list[Tensor], there: list[range], leg: AllToAllPhase) -> PendingRows:
-        """Start sending rows (S', n, C) of own snapshots; rank p sends those ``there[p]``."""
+    def _send_snapshots(self, pieces: list[Tensor], there: list[range], phase: AllToAllPhase) -> PendingRows:
+        """Start sending rows (S', n, C) of own snapshots; rank p sends its snapshots ``there[p]``."""
         own, chunk = there[self._me], len(self._chunks[self._me])
-        x = torch.cat(pieces) if len(pieces) > 1 else pieces[0] if pieces else self._of.empty(0, 0, leg.width)
+        x = torch.cat(pieces) if len(pieces) > 1 else pieces[0] if pieces else self._of.empty(0, 0, phase.width)
         starts = [chunk.start - self._rows.start for chunk in self._chunks]
         cut = [
-            x[:, start : start + len(chunk)].reshape(-1, leg.width)
+            x[:, start : start + len(chunk)].reshape(-1, phase.width)
             for start, chunk in zip(starts, self._chunks, strict=True)
         ]
         send = [len(own) * len(chunk) for chunk in self._chunks]
-        return self._start(torch.cat(cut), send, [len(snapshots) * chunk for snapshots in there], leg, TO_VERTICES)
+        return self._start(torch.cat(cut), send, [len(snapshots) * chunk for snapshots in there], phase, TO_VERTICES)
 
-    def _send_vertices(self, y: Tensor, there: list[range], leg: AllToAllPhase) -> PendingRows:
-        """Start sending rows (S, piece, C) of own nodes; rank q sends those ``there[q]``."""
+    def _send_vertices(self, y: Tensor, there: list[range], phase: AllToAllPhase) -> PendingRows:
+        """Start sending rows (S, piece, C) of own nodes; rank q sends its nodes ``there[q]``."""
         own, piece = len(self._own[self._me]), len(there[self._me])
         send = [len(snapshots) * piece for snapshots in self._own]  # in the order of time, as the rows are
         return self._start(
-            y.reshape(-1, leg.width), send, [own * len(vertices) for vertices in there], leg, TO_SNAPSHOTS
+            y.reshape(-1, phase.width), send, [own * len(vertices) for vertices in there], phase, TO_SNAPSHOTS
         )
 
-    def _start(self, rows: Tensor, send: list[int], receive: list[int], leg: AllToAllPhase, name: str) -> PendingRows:
+    def _start(self, rows: Tensor, send: list[int], receive: list[int], phase: AllToAllPhase, name: str) -> PendingRows:
         log = self._of.log
-        row_bytes = leg.width * rows.element_size()
-        number = log.start(leg.layer, self._way_of(leg), send, row_bytes, own=self._me)
-        place = (number, leg.layer, 2 * leg.backward + (name == TO_SNAPSHOTS))
-        return self._of.column.start_exchange(rows, send, receive, place=place)
+        row_bytes = phase.width * rows.element_size()
+        number = log.start(phase.layer, self._pass_of(phase), send, row_bytes, own=self._me)
+        position = (number, phase.layer, 2 * phase.backward + (name == TO_SNAPSHOTS))
+        return self._of.column.start_exchange(rows, send, receive, place=position)
 
-    def _arrived(self, pending: PendingRows, leg: AllToAllPhase, name: str) -> Tensor:
+    def _arrived(self, pending: PendingRows, phase: AllToAllPhase, name: str) -> Tensor:
         self._of.log.marks("compute")
         found = pending.wait()
-        self._of.log.arrived(leg.layer, self._way_of(leg), name, found)
+        self._of.log.arrived(phase.layer, self._pass_of(phase), name, found)
         return found.rows
 
-    def _way_of(self, leg: AllToAllPhase) -> str:
-        return "backward" if leg.backward else self._way
+    def _pass_of(self, phase: AllToAllPhase) -> str:
+        return "backward" if phase.backward else self._pass
 
 
-# The blocks of time of a rank's share: own snapshots are brought, and the seam is that of the block.
+# The time blocks of a rank: own snapshots are transferred to the device, and rows are redistributed per block.
 
 
 class Snapshots(Protocol):
-    """What a timeline asks of a sequence."""
+    """What :class:`BlockTimeline` needs of a sequence."""
 
     def stack(self, snapshots: range) -> StackedView:
-        """Some consecutive snapshots as one space."""
+        """Some consecutive snapshots as one view."""
         ...
 
     def stacks(self, snapshots: range, layer: int) -> Sequence[StackedView]:
-        """Consecutive snapshots for one layer, as many stacked as are small."""
+        """Consecutive snapshots for one layer; small ones are stacked."""
         ...
 
 
 class BlockTimeline:
-    """Own snapshots of one block after another (see :class:`dtdg_lab.engine.strategy.Timeline`).
+    """The own snapshots of one block after another (see :class:`dtdg_lab.engine.strategy.Timeline`).
 
     Args:
-        plan: who has which snapshots and nodes.
-        rank: this one.
+        plan: the assignment of snapshots and nodes to ranks.
+        rank: this rank.
         snapshots: its rows of them.
-        run: of the nodes that it runs through time.
-        bring: brings the graphs of own snapshots.
-        moves: how rows move between ranks; None where all snapshots are on this one.
-        one_by_one: whether no snapshots are stacked, as for models that look at each by itself.
+        run: the segment of the nodes that it runs through time.
+        bring: transfers the graphs of own snapshots to the device.
+        moves: how rows move between ranks; None if all snapshots are on this rank.
+        one_by_one: whether snapshots are never stacked, as for models that process each by itself.
 
     Attributes:
-        marks: told when graphs have been brought, and where blocks begin; set anew for every step.
-        turned: told the same as ``marks.block``.
+        marks: called after transfers and at the start of blocks; replaced for every step.
+        turned: called with the same arguments as ``marks.block``.
     """
 
     def __init__(
@@ -283,36 +284,38 @@ class BlockTimeline:
         one_by_one: bool,
     ) -> None:
         self.marks: StepMarks = Unmarked()
-        self.turned: Callable[[int, str], None] = lambda number, way: None
+        self.turned: Callable[[int, str], None] = lambda number, pass_name: None
         self._plan, self._rank, self._snapshots, self._run = plan, rank, snapshots, run
         self._bring, self._moves, self._one_by_one = bring, moves, one_by_one
 
     def __len__(self) -> int:
         return self._plan.blocks
 
-    def open(self, number: int, way: str) -> TimeBlock:
-        """Bring the own snapshots of a block here."""
+    def open(self, number: int, pass_name: str) -> TimeBlock:
+        """Transfer the own snapshots of a block to the device."""
         self.marks("compute")
         own = self._plan.own(number, self._rank)
         self._bring(own)
         spaces = self._spaces(number, own)
         self.marks("transfer")
-        self._begin(number, way)
+        self._begin(number, pass_name)
         layers = range(self._run.model.layers)
         stacks = [[space.layer(layer) for space in spaces] for layer in layers]
-        seam: BlockRedistribution = Here(spaces, device=self._run.sequence.device, alone=self._run.sequence.collective)
+        redistribution: BlockRedistribution = Here(
+            spaces, device=self._run.sequence.device, alone=self._run.sequence.collective
+        )
         if self._moves is not None:
-            seam = self._moves.seam(number, way)
-        return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], seam)
+            redistribution = self._moves.of_block(number, pass_name)
+        return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], redistribution)
 
     def turn(self, number: int) -> None:
-        """Backward of a block begins."""
+        """Start the backward pass of a block."""
         self.marks("compute")
         self._begin(number, "backward")
 
-    def _begin(self, number: int, way: str) -> None:
-        self.marks.block(number, way)
-        self.turned(number, way)
+    def _begin(self, number: int, pass_name: str) -> None:
+        self.marks.block(number, pass_name)
+        self.turned(number, pass_name)
 
     def _spaces(self, number: int, own: range) -> list[StackedView]:
         if self._one_by_one:
@@ -322,15 +325,15 @@ class BlockTimeline:
         return [self._snapshots.stack(slot) for slot in self._moves.slots(number, self._rank) if slot]
 
 
-# A rank's nodes that run through time, beside its snapshots: what the loss of the snapshot layout is taken over.
+# A rank's nodes that run through time, beside its snapshots: the loss of snapshot parallelism is taken over them.
 
 
 class ColumnSequence:
-    """A rank's snapshots as it has them, and a chunk of their nodes (see ``parallel.sequence``).
+    """A rank's snapshots, and a chunk of their nodes (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`).
 
     Args:
-        snapshots: spaces of the rank's rows.
-        vertices: (m,) the chunk's numbers in the graph.
+        snapshots: views of the rank's rows.
+        vertices: (m,) the chunk's indices in the graph.
     """
 
     def __init__(self, snapshots: SnapshotSequence, vertices: range) -> None:
@@ -340,19 +343,19 @@ class ColumnSequence:
         self.vertices: Tensor | None = torch.arange(vertices.start, vertices.stop, device=snapshots.device)
 
     def view(self, t: int) -> StackedView:
-        """Snapshot t, its rows here."""
+        """The local rows of snapshot t."""
         return self._snapshots.view(t)
 
     def stacks(self, snapshots: range, layer: int) -> abc.Sequence[StackedView]:
-        """Consecutive snapshots, their rows here."""
+        """The local rows of consecutive snapshots."""
         return self._snapshots.stacks(snapshots, layer)
 
     def any_rank(self, flag: bool) -> bool:
-        """Whether any rank that shares the snapshots says so."""
+        """Whether the flag is set on any rank that shares the snapshots."""
         return self._snapshots.any_rank(flag)
 
     def join(self, z: Tensor) -> Tensor:
-        """Rows of own snapshots with those of the ranks that share them."""
+        """Concatenate rows of own snapshots with those of the ranks that share them."""
         return self._snapshots.join(z)
 
     def has_turn(self, t: int) -> bool:
@@ -360,7 +363,7 @@ class ColumnSequence:
         return self._snapshots.has_turn(t)
 
 
-# How long snapshots take to arrive, whole and as differences, in turn: copying them, and making them usable.
+# Transfer times of snapshots, whole and as deltas, measured alternately: copying and unpacking.
 
 
 WARM_UPS = 1
@@ -372,7 +375,7 @@ class TransferTime:
 
     Attributes:
         copy_s: seconds of copying the payload.
-        unpack_s: seconds from there to arrays that can be trained from.
+        unpack_s: seconds of converting it to arrays for training.
         total_s: seconds of both.
     """
 
@@ -384,25 +387,25 @@ class TransferTime:
 def transfer_times(
     snapshots: Sequence[Snapshot], form: TransferFormat, *, device: str, repeats: int
 ) -> tuple[TransferTime, TransferTime]:
-    """Times of bringing snapshots, which follow one another: each whole, and the later ones as differences.
+    """Times of transferring consecutive snapshots: each in full, and the later ones as deltas.
 
-    Encoding is not in them: it is done once. On a CUDA device copies are from pinned memory, and each part is waited
-    for. Both ways take turns, so that what else the machine does hits both.
+    Encoding is excluded: it is done once. On a CUDA device copies are from pinned memory, with a synchronisation after
+    each stage. Both formats alternate, so that disturbances by other processes affect both.
 
     Args:
         snapshots: S of them.
-        form: in which they travel.
-        device: where they arrive.
-        repeats: turns of each way, at least 1.
+        form: the transfer format.
+        device: the destination.
+        repeats: repetitions of each, at least 1.
     """
-    ways = [_Transfer(encode(snapshots, form, difference=difference), device) for difference in (False, True)]
+    transfers = [_Transfer(encode(snapshots, form, difference=difference), device) for difference in (False, True)]
     found: tuple[list[tuple[float, float]], ...] = ([], [])
     collecting = gc.isenabled()
     gc.disable()
     try:
         for turn in range(WARM_UPS + repeats):
-            for way, times in zip(ways, found, strict=True):
-                both = way.timed()
+            for transfer, times in zip(transfers, found, strict=True):
+                both = transfer.timed()
                 if turn >= WARM_UPS:
                     times.append(both)
     finally:
@@ -417,7 +420,7 @@ def _medians(times: list[tuple[float, float]]) -> TransferTime:
 
 
 class _Transfer:
-    """A payload that is brought again and again."""
+    """A payload that is transferred repeatedly."""
 
     def __init__(self, payload: Payload, device: str) -> None:
         self._payload, self._device, self._cuda = payload, device, torch.device(device).type == "cuda"
@@ -438,7 +441,7 @@ class _Transfer:
         held = self._unpacked(tensors) if self._cuda else self._decoded(copy)
         self._wait()
         ended = time.perf_counter()
-        del held  # what lived until the end was not freed within the time
+        del held  # freed only now, so that freeing is not timed
         return copied - began, ended - copied
 
     def _copied(self) -> Payload:

@@ -1,4 +1,4 @@
-"""Models of group times: linear, growing, and averaged over epochs."""
+"""Models of group times: linear, growing, and averaged over epochs; and predicted epoch times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.core.rng import generator
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, named, solve, times_of
 
-# Epoch times on other numbers of ranks, predicted from what one run measured, and how far off they were.
+# Epoch times on other numbers of ranks, predicted from the measurements of one run, and their errors.
 
 
 _NOTHING: Mapping[int, float] = MappingProxyType({})
@@ -24,17 +24,17 @@ _NOTHING: Mapping[int, float] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class EpochTime:
-    """An epoch predicted for a number of ranks.
+    """A predicted epoch on a number of ranks.
 
     Attributes:
-        scheduler: whose schedule it is.
+        scheduler: name of the scheduler.
         ranks: R.
         iterations: of the epoch.
         predicted_s: seconds of the epoch.
-        bound_s: seconds that no schedule can beat, by the same reckoning.
+        bound_s: lower bound of these seconds by the same model.
         allreduce_s: of each iteration, as assumed for R ranks.
-        speedup: over one rank that computes all groups in as few iterations as can be.
-        measured_s: of a run on R ranks; None where none was given.
+        speedup: relative to one rank that computes all groups in the fewest possible iterations.
+        measured_s: of a run on R ranks; None if none was given.
         error: predicted over measured, minus 1; None without a measurement.
     """
 
@@ -66,28 +66,28 @@ def predict_epochs(
     time_limit_s: float = 1.0,
     seed: int = 0,
 ) -> tuple[EpochTime, ...]:
-    """Epoch times of ``ranks``, calibrated by a run: its group times, its all-reduce, and the rest of its iterations.
+    """Predict epoch times on ``ranks`` from a run's group times, its all-reduce, and the rest of its iterations.
 
-    A group is taken to need the same time on any number of ranks: true where each rank has cores or a GPU of its own,
-    and not where ranks share them. Waiting follows from the schedule. An all-reduce measured on one number of ranks is
-    carried over to others by the bytes of a ring, 2 (R - 1) / R of the gradients; its latency is not modelled.
+    A group is assumed to take the same time on any number of ranks: true if each rank has cores or a GPU of its own,
+    but not if ranks share them. Waiting follows from the schedule. An all-reduce measured on one number of ranks is
+    scaled to others by the bytes of a ring, 2 (R - 1) / R of the gradients; its latency is not modelled.
 
     Args:
-        times_s: own seconds of each group: (K,), or (M, K) from M epochs. With several the schedule is made from their
-            medians and judged by each epoch's own times, so that the waiting which noise brings is counted.
+        times_s: compute seconds of each group: (K,), or (M, K) from M epochs. With several epochs, the schedule is made
+            from their medians and evaluated on each epoch's own times, so that waiting caused by noise is counted.
         measured_on: ranks of the run that measured them.
         ranks: numbers of ranks to predict for.
         scheduler: ``psg`` or a name of the catalogue.
-        per_rank: most groups of a rank in an iteration; ``psg`` has one.
+        per_rank: maximum number of groups per rank and iteration; ``psg`` has one.
         allreduce_s: seconds of an all-reduce without waiting, as measured on ``measured_on`` ranks; or by number of
-            ranks, which then holds every number above 1 that is asked for.
-        step_s: seconds of an iteration beside groups and all-reduce, such as the optimiser's.
+            ranks, for every requested number above 1.
+        step_s: seconds of an iteration apart from groups and all-reduce, such as the optimiser's.
         measured_s: ranks -> epoch seconds of runs to compare with.
         time_limit_s: for schedulers that search.
-        seed: of schedulers that draw lots.
+        seed: for randomised schedulers.
 
     Raises:
-        PlanError: times are negative or not finite, or all are 0, or of another shape.
+        PlanError: times are negative or not finite, or all are 0, or have the wrong shape.
         ConfigError: a number of ranks is below 1, an all-reduce was measured on one rank or is missing or negative, or
             a measured epoch took no time.
     """
@@ -114,7 +114,7 @@ def predict_epochs(
 
 def _check(ranks: Sequence[int], measured_on: int, step_s: float, measured_s: Mapping[int, float]) -> None:
     if not ranks or min(*ranks, measured_on) < 1:
-        raise ConfigError(f"epochs on {list(ranks)} ranks from a run on {measured_on}: all must be at least 1.")
+        raise ConfigError(f"ranks={list(ranks)}, measured_on={measured_on}: all must be at least 1.")
     if any(not epoch_s > 0 for epoch_s in measured_s.values()):
         raise ConfigError(f"measured epochs {dict(measured_s)}: seconds must be above 0.")
     if not step_s >= 0:
@@ -125,7 +125,7 @@ def _epochs(times_s: ArrayLike) -> NDArray[np.float64]:
     """(M, K) seconds of each group in each epoch."""
     given = np.asarray(times_s, dtype=np.float64)
     if given.ndim > 2 or not given.size:
-        raise PlanError(f"times of groups have shape {given.shape}: (groups,) or (epochs, groups) is needed.")
+        raise PlanError(f"group times have shape {given.shape}: (groups,) or (epochs, groups) is needed.")
     return np.stack([times_of(each) for each in np.atleast_2d(given)])
 
 
@@ -146,18 +146,18 @@ def _allreduce(given: float | Mapping[int, float], measured_on: int, ranks: int)
     return seconds
 
 
-# Seconds of a snapshot group from the nodes and edges of its snapshots: a linear model fitted to a few of them.
+# Seconds of a snapshot group as a linear function of the nodes and edges of its snapshots, fitted to some groups.
 
 
 Vector = NDArray[np.float64]
-_LEAST = 4  # groups: three unknowns, and one that checks them
+_LEAST = 4  # groups: three unknowns, and one to check them
 _FOLDS = 5
 _ROUNDS = 60
-_STEADY = 1e-10  # relative change of the coefficients at which reweighting ends
-_HUBER = 1.345  # of the spread: beyond it a residual pulls no harder
-_SPREAD = 1.4826  # of a normal distribution over its median distance from zero
-_FINEST = 1e-6  # relative spread below which times are as good as exact
-_LOWEST = 1e-3  # of the median time: no group is weighed as if it took less
+_STEADY = 1e-10  # relative change of the coefficients at which reweighting stops
+_HUBER = 1.345  # in units of the spread: larger residuals get a constant influence
+_SPREAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
+_FINEST = 1e-6  # relative spread below which times are treated as exact
+_LOWEST = 1e-3  # of the median time: lower limit of the time by which a group is weighted
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +165,12 @@ class LinearTimes:
     """t = a1 nodes + a2 edges + a3 for each snapshot; a group takes the sum over its snapshots.
 
     Attributes:
-        a1: seconds a node.
-        a2: seconds an edge.
-        a3: seconds a snapshot, whatever its size.
+        a1: seconds per node.
+        a2: seconds per edge.
+        a3: seconds per snapshot.
         mean_error: mean of |predicted - measured| / measured over groups that were held out of the fit.
-        max_error: the largest of them.
-        groups: that the model was fitted to.
+        max_error: the largest of these errors.
+        groups: number of groups in the fit.
 
     References: DyGNeX appendix H, equation 31 (error below 5 %).
     """
@@ -188,20 +188,20 @@ class LinearTimes:
         Args:
             nodes: (K,) nodes, summed over the snapshots of a group.
             edges: (K,) edges, likewise.
-            snapshots: (K,) how many snapshots it holds, or one number for all.
+            snapshots: (K,) snapshots per group, or one number for all.
 
         Raises:
-            PlanError: the vectors do not fit, or hold what is no size.
+            PlanError: the vectors differ in length, or contain invalid sizes.
         """
         return _sizes(nodes, edges, snapshots) @ np.array([self.a1, self.a2, self.a3])
 
     def errors(self, nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: ArrayLike = 1.0) -> Vector:
-        """|predicted - measured| / measured of groups that were not fitted, (K,); arguments as of :func:`fit`."""
+        """|predicted - measured| / measured of groups outside the fit, (K,); arguments as in :func:`fit`."""
         times = _seconds(times_s)
         return _relative(_sizes(nodes, edges, snapshots), times, np.array([self.a1, self.a2, self.a3]))
 
     def to_dict(self) -> dict[str, float]:
-        """Plain numbers, as the event ``schedule`` of a run has them."""
+        """Plain numbers, as in a run's event ``schedule``."""
         names = ("a1", "a2", "a3", "mean_error", "max_error")
         return {name: float(getattr(self, name)) for name in names}
 
@@ -209,32 +209,32 @@ class LinearTimes:
 def fit(nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: ArrayLike = 1.0) -> LinearTimes:
     """Fit the model to measured groups, by non-negative least squares of the relative residuals.
 
-    Relative, since noise of times grows with them; and a residual far beyond the usual spread pulls no harder than one
-    at its edge (Huber), so that one group timed in a bad moment does not bend the model: from a dozen groups on, since
-    among fewer it cannot be told from the rest. Errors are those of groups held out: the model is fitted five times
-    more, each time without a fifth of the groups, which it then predicts.
+    Residuals are relative, since the noise of times grows with them. From a dozen groups on, the influence of residuals
+    far beyond the usual spread is limited (Huber), so that a single bad timing does not distort the model; with fewer
+    groups an outlier cannot be identified. Errors are those of held-out groups: the model is fitted five more times,
+    each time without a fifth of the groups, which it then predicts.
 
     Args:
         nodes: (K,) nodes, summed over the snapshots of a group.
         edges: (K,) edges, likewise.
         times_s: (K,) measured seconds of each group.
-        snapshots: (K,) how many snapshots it holds, or one number for all.
+        snapshots: (K,) snapshots per group, or one number for all.
 
     Raises:
-        PlanError: fewer than four groups, vectors that do not fit, times that are not positive, or sizes that are
+        PlanError: fewer than four groups, vectors of different lengths, times that are not positive, or sizes that are
             negative or all zero.
 
     References: DyGNeX appendix H.
-    Differs from the paper: it says neither how it fits nor what its error is a mean of; both are ours. In a graph whose
-    nodes never change a1 and a3 cannot be told apart: one of them takes all, and predictions are the same.
+    Differs from the paper: the paper specifies neither the fit nor the mean of its error; both are ours. If a graph's
+    nodes never change, a1 and a3 are not identifiable: one of them takes the sum, and predictions are the same.
     """
     sizes, times = _sizes(nodes, edges, snapshots), _seconds(times_s)
     if len(sizes) != len(times):
         raise PlanError(f"{len(times)} times for {len(sizes)} groups: give each group one time.")
     if len(times) < _LEAST:
-        raise PlanError(f"a linear model of {len(times)} groups: {_LEAST} or more are needed. Profile more groups.")
+        raise PlanError(f"a linear model of {len(times)} groups: at least {_LEAST} are needed. Profile more groups.")
     if not sizes.any():
-        raise PlanError("groups without nodes, edges and snapshots tell nothing of their times.")
+        raise PlanError("groups without nodes, edges and snapshots cannot explain their times.")
     folds = min(_FOLDS, len(times))
     errors = np.empty(len(times))
     for fold in range(folds):
@@ -246,7 +246,7 @@ def fit(nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: Array
 
 
 def group_sums(groups: SnapshotGroups, values: ArrayLike) -> Vector:
-    """What a number a snapshot, (T,), amounts to in each group: (K,) sums.
+    """Sums over each group, (K,), of a number per snapshot, (T,).
 
     Raises:
         PlanError: a group reaches beyond the last snapshot.
@@ -267,14 +267,14 @@ def _sizes(nodes: ArrayLike, edges: ArrayLike, snapshots: ArrayLike) -> Vector:
         raise PlanError(f"sizes of groups have shapes {', '.join(str(column.shape) for column in columns)}.")
     sizes = np.column_stack(columns)
     if not np.isfinite(sizes).all() or (sizes < 0).any():
-        raise PlanError("vertices, edges and snapshots of a group must be numbers of at least 0.")
+        raise PlanError("nodes, edges and snapshots of a group must be numbers of at least 0.")
     return sizes
 
 
 def _seconds(times_s: ArrayLike) -> Vector:
     times = np.atleast_1d(np.asarray(times_s, dtype=np.float64))
     if times.ndim != 1 or not np.isfinite(times).all() or (times <= 0).any():
-        raise PlanError("measured times of groups must be finite and above 0 s. Leave out groups that were not timed.")
+        raise PlanError("measured group times must be finite and above 0 s. Leave out groups that were not timed.")
     return times
 
 
@@ -283,9 +283,9 @@ def _relative(sizes: Vector, times: Vector, found: Vector) -> Vector:
 
 
 def _robust(sizes: Vector, times: Vector) -> Vector:
-    """(3,) coefficients: least squares, repeated with weights from the residuals until they are steady.
+    """(3,) coefficients: iteratively reweighted least squares.
 
-    Residuals are relative to what is predicted, not to what was measured: a group timed far too short would weigh most.
+    Residuals are relative to predicted, not measured, times: a group timed far too short would dominate otherwise.
     """
     scale = sizes.max(axis=0)
     scale[scale == 0] = 1.0
@@ -305,7 +305,7 @@ def _robust(sizes: Vector, times: Vector) -> Vector:
 
 
 def _non_negative(rows: Vector, target: Vector, weights: Vector) -> Vector:
-    """Weighted least squares of ``rows @ x = target`` with x >= 0: the best of all supports, of which there are few."""
+    """Weighted least squares of ``rows @ x = target`` with x >= 0: the best of the few possible supports."""
     root = np.sqrt(weights)
     left, right = rows * root[:, None], target * root
     best, least = np.zeros(rows.shape[1]), np.inf
@@ -319,7 +319,7 @@ def _non_negative(rows: Vector, target: Vector, weights: Vector) -> Vector:
     return best
 
 
-# Times of snapshots of a graph that grows, and of groups of them: what schedules are simulated on.
+# Times of the snapshots of a growing graph, and of groups of them: input of simulated schedules.
 
 
 CURVES = MappingProxyType({"linear": 10.0, "exponential": 20.0})  # size of the last snapshot over that of the first
@@ -330,30 +330,30 @@ def growth(snapshots: int, curve: str = "linear", *, last: float | None = None) 
 
     Args:
         snapshots: T.
-        curve: ``linear`` adds as much, ``exponential`` multiplies by as much, from each snapshot to the next.
-        last: size of the last; 10 for linear and 20 for exponential growth where not given.
+        curve: ``linear`` adds a constant, ``exponential`` multiplies by a constant, from each snapshot to the next.
+        last: size of the last snapshot; 10 for linear and 20 for exponential growth by default.
 
     Raises:
         UnknownNameError: there is no such curve.
-        ConfigError: there is no snapshot, or the last has no size.
+        ConfigError: ``snapshots`` is below 1, or ``last`` is not positive.
     """
     if curve not in CURVES:
         raise UnknownNameError("growth curve", curve, CURVES)
     if snapshots < 1:
-        raise ConfigError(f"{snapshots} snapshots: a growing graph has at least 1.")
+        raise ConfigError(f"snapshots={snapshots}: a growing graph has at least 1.")
     end = CURVES[curve] if last is None else last
     if not 0 < end < np.inf:
-        raise ConfigError(f"a last snapshot {end} times as large as the first: a number above 0 is needed.")
+        raise ConfigError(f"last={end}: the last snapshot's size relative to the first must be above 0.")
     return np.linspace(1.0, end, snapshots) if curve == "linear" else np.geomspace(1.0, end, snapshots)
 
 
 def snapshot_times(
     snapshots: int, curve: str = "linear", *, noise: float = 0.05, seed: int = 0, last: float | None = None
 ) -> Vector:
-    """Seconds of each snapshot of a growing graph, (T,): the growth, times noise; the first takes about 1 s.
+    """Seconds of each snapshot of a growing graph, (T,): growth times noise; the first takes about 1 s.
 
-    Noise is log-normal with mean 1, so that no time is negative; at 5 % it is as good as normal. A snapshot's noise
-    is in all groups that hold it.
+    Noise is log-normal with mean 1, so that no time is negative; at 5 % it is nearly normal. All groups that contain a
+    snapshot share its noise.
 
     Args:
         snapshots: T.
@@ -390,8 +390,8 @@ def modelled_times(
         nodes: nodes of the first snapshot.
         edges: of the first snapshot.
         snapshots: T.
-        curve: along which the edges grow.
-        nodes_grow: whether the nodes grow along it too; in the lab's graphs they do not.
+        curve: growth of the edges.
+        nodes_grow: whether the nodes grow as well; in the lab's graphs they do not.
         noise: see :func:`snapshot_times`.
         seed: of the noise.
         last: see :func:`growth`.
@@ -409,7 +409,7 @@ def group_times(snapshot_s: ArrayLike, *, window: int = 4, stride: int = 1) -> V
     """
     given = np.asarray(snapshot_s, dtype=np.float64)
     if window < 1 or stride < 1:
-        raise ConfigError(f"groups of {window} snapshots every {stride}: both must be at least 1.")
+        raise ConfigError(f"window={window}, stride={stride}: both must be at least 1.")
     if len(given) < window:
         raise ConfigError(f"{len(given)} snapshots make no group of {window}: give more snapshots or a smaller window.")
     return np.lib.stride_tricks.sliding_window_view(given, window)[::stride].sum(axis=1)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import rng as streams
+from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheDecision, CacheView
 from dtdg_lab.rl.dqn import QNetwork
 from dtdg_lab.systems.feature_cache.policies.env import CacheViews, RunsMemory, memory_size, state_size
 
-# Learned cache policies as files: what was learned, from which seed, by which constants.
+# Files of learned cache policies: parameters, seed, and digests of the constants used.
 
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -28,19 +28,19 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredPolicy:
-    """A learned policy and how it came about.
+    """A learned policy and its origin.
 
     Attributes:
         name: of the policy.
-        parts: P it decides for.
-        seed: it was learned from.
-        episodes: it was learned in.
-        double: whether by Double DQN, else by DQN.
+        parts: P, number of parts it was trained for.
+        seed: of its training.
+        episodes: of its training.
+        double: whether it was trained by Double DQN, otherwise by DQN.
         hidden: widths of the network's hidden layers.
-        remembers: whether it is told how late owners have been for a while, beside the state.
-        constants: digests of the simulator's constants, as they were before the first episode.
-        training: digest of everything else that decided what is learned; see
-        :mod:`dtdg_lab.systems.feature_cache.policies.training`.
+        remembers: whether its input includes averages of past delays, beside the state.
+        constants: digests of the simulator's constants, taken before the first episode.
+        training: digest of all other settings of the training; see
+            :mod:`dtdg_lab.systems.feature_cache.policies.training`.
         parameters: (n,) float32 of the network.
     """
 
@@ -62,7 +62,7 @@ class StoredPolicy:
         return (inputs, *self.hidden, len(CacheActions(self.parts)))
 
     def facts(self) -> dict[str, Any]:
-        """All but the parameters, as plain values."""
+        """All fields except the parameters, as plain values."""
         described = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "parameters"}
         return {**described, "hidden": list(self.hidden), "constants": list(self.constants)}
 
@@ -72,7 +72,7 @@ class StoredPolicy:
         return hashlib.sha256(described + self.parameters.astype("<f4").tobytes()).hexdigest()
 
     def knows(self, constants: str) -> bool:
-        """Whether it was learned in a simulator with the constants of this digest (among others)."""
+        """Whether it was trained with the constants of this digest, possibly among others."""
         return constants in self.constants
 
 
@@ -88,30 +88,30 @@ def load_policy(path: Path) -> StoredPolicy:
     """The policy in a file.
 
     Raises:
-        ConfigError: there is no such file, it holds no policy, or not what was written.
+        ConfigError: the file is missing, damaged, or not a policy.
     """
     advice = f"Train one: python -m dtdg_lab train-policy --parts P --out {path}"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
             described, parameters = json.loads(str(held["facts"])), held["parameters"]
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: there is no such file. {advice}") from error
+        raise ConfigError(f"{path}: file not found. {advice}") from error
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{path} holds no policy ({error}). {advice}") from error
+        raise ConfigError(f"{path} is not a policy file ({error}). {advice}") from error
     if not isinstance(described, dict) or described.get("format") != FORMAT:
-        raise ConfigError(f"{path} holds no policy of format {FORMAT}, which this version reads. {advice}")
+        raise ConfigError(f"{path} is not a policy file of format {FORMAT}, which this version reads. {advice}")
     policy = _policy(path, described, parameters)
     if policy.digest() != described.get("digest"):
-        raise ConfigError(f"{path} is not as it was written: its digest does not fit what it holds. {advice}")
+        raise ConfigError(f"{path} is damaged: its digest does not match its contents. {advice}")
     return policy
 
 
 def shipped_policy(parts: int, name: str) -> StoredPolicy:
-    """The policy of a name that comes with the lab.
+    """The shipped policy of a name.
 
     Raises:
-        ConfigError: there is none for so many parts.
-        UnknownNameError: there is none of that name.
+        ConfigError: none is shipped for this number of parts.
+        UnknownNameError: none of this name is shipped.
     """
     held = sorted(path.stem.rsplit("_p", 1) for path in SHIPPED.glob("*_p*.npz"))
     names = sorted({stem for stem, _ in held})
@@ -120,7 +120,7 @@ def shipped_policy(parts: int, name: str) -> StoredPolicy:
     known = sorted(int(count) for stem, count in held if stem == name)
     if parts not in known:
         raise ConfigError(
-            f"there is no learned policy for {parts} parts; those that come with the lab are for "
+            f"there is no learned policy for {parts} parts; shipped policies are for "
             f"{', '.join(map(str, known))}. Train one: python -m dtdg_lab train-policy --parts {parts} --out FILE, and "
             "give FILE as policy_file; or choose another policy."
         )
@@ -128,7 +128,7 @@ def shipped_policy(parts: int, name: str) -> StoredPolicy:
 
 
 def shipped_path(parts: int, name: str) -> Path:
-    """Where the policy of a name that comes with the lab is, or would be."""
+    """Path of the shipped policy of a name, whether it exists or not."""
     return SHIPPED / f"{name}_p{parts}.npz"
 
 
@@ -147,28 +147,28 @@ def _policy(path: Path, described: Mapping[str, Any], parameters: NDArray[Any]) 
             parameters=parameters.astype(np.float32),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path} holds no whole policy ({error!r}); train it again.") from error
+        raise ConfigError(f"{path} is an incomplete policy file ({error!r}); train the policy again.") from error
 
 
-# A cache policy that was learned beforehand, in the simulator.
+# A cache policy that was trained in the simulator.
 
 
 DOUBLE_DQN = "double_dqn"  # the paper's
-DOUBLE_DQN_PLUS = "double_dqn_plus"  # ours: another reward, and states that look back
+DOUBLE_DQN_PLUS = "double_dqn_plus"  # ours: another reward, and states with memory
 
 
 class CacheDQN:
-    """Takes the action whose learned value is highest; learns nothing more.
+    """Takes the action of the highest learned value; its parameters are fixed.
 
-    Where what was learned looks back, each decision must be asked for once, in the order of the steps; a step before
-    the last one begins a new run.
+    If the policy has a memory, each decision must be requested once, in the order of the steps; a step before the
+    last one starts a new run.
 
     Args:
-        stored: what was learned.
+        stored: the learned policy.
 
     Attributes:
         name: of the policy.
-        stored: what was learned.
+        stored: the learned policy.
         first: action of a simulated run's first window: W = 16, uniform.
 
     References: GreenDyGNN section IV-C2, V-B.
@@ -181,10 +181,10 @@ class CacheDQN:
         self._memory = RunsMemory(stored.parts)
 
     def values(self, inputs: NDArray[np.floating]) -> NDArray[np.float64]:
-        """States and what is remembered, (B, S) -> what each action is worth, (B, 8 P), in rewards to come.
+        """Network inputs (B, S) -> value of each action, (B, 8 P): expected future rewards.
 
         Raises:
-            PlanError: states of another number of parts.
+            PlanError: the inputs are of another number of parts.
         """
         if inputs.ndim != 2 or inputs.shape[1] != self._network.sizes[0]:
             raise PlanError(
@@ -194,7 +194,7 @@ class CacheDQN:
         return self._network.values(inputs)
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """The best action for one state; ties go to the lower one."""
+        """The best action for one state; ties are broken by the lower one."""
         inputs = self._inputs(view.state[np.newaxis], np.zeros(1, dtype=np.int64), np.array([view.at]))
         values: list[float] = self.values(inputs)[0].tolist()
         return CacheDecision(self.name, values.index(max(values)), tuple(values))
@@ -207,48 +207,47 @@ class CacheDQN:
     def _inputs(
         self, states: NDArray[np.float32], runs: NDArray[np.int64], steps: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """(B, 3 P + 11) -> (B, S) what the network is told."""
+        """(B, 3 P + 11) -> (B, S) network inputs."""
         return self._memory.take_in(states, runs, steps) if self.stored.remembers else states
 
 
 def learned_policy(parts: int, name: str = DOUBLE_DQN, file: str = "") -> CacheDQN:
-    """The learned policy that decides for so many parts: from a file where one is given, else the one that is shipped.
+    """The learned policy for this number of parts: from a file if one is given, otherwise the shipped one.
 
     Raises:
-        ConfigError: there is none for so many parts, or the file holds none.
+        ConfigError: there is none for this number of parts, or the file is not a policy.
         UnknownNameError: none of this name is shipped.
     """
     stored = load_policy(Path(file)) if file else shipped_policy(parts, name)
     if stored.parts != parts:
         raise ConfigError(
-            f"{file} holds a policy for {stored.parts} parts, and this run has {parts}: train one with "
+            f"{file} is a policy for {stored.parts} parts, but this run has {parts}: train one with "
             f"python -m dtdg_lab train-policy --parts {parts} --out FILE, or run with parts={stored.parts}."
         )
     return CacheDQN(stored)
 
 
-# RapidGNN in the simulator: one cache for each epoch, shared out evenly.
+# RapidGNN in the simulator: one cache per epoch, in equal shares.
 
 
 class EpochHot:
-    """Rebuilds where an epoch begins.
+    """Rebuilds at the beginning of an epoch.
 
-    Only simulated: live it is a mode of the feature path and decides nothing. Its window, the steps of an epoch, is
-    none of an action's; the simulator numbers it after them
+    Only simulated: live it is a mode of the pipeline without decisions. Its window, the steps of an epoch, is not an
+    action's; the simulator numbers it after the actions
     (:class:`dtdg_lab.systems.feature_cache.policies.costs.CacheTables`).
 
-    What it costs is the law of every window, read at the epoch's length: as in our pipeline, the next epoch's cache is
-    fetched while this one trains, its bytes spread over all steps. An epoch of 25 steps then costs nearly what W = 16
-    does. The authors' campaign measured RapidGNN at 5 to 35 % more joules than W = 16, although their steps at W = 32
-    take what those at W = 16 do, to about 1 %: where the difference comes from is not told there, and no calibrated
-    cost has it. Left out here are:
+    Its costs extrapolate the cost model to the epoch's length: as in our pipeline, the next epoch's cache is fetched
+    during this one, its bytes spread over all steps. An epoch of 25 steps then costs nearly as much as W = 16. In the
+    authors' measurements RapidGNN takes 5 to 35 % more joules than W = 16, although their steps at W = 32 and W = 16
+    differ by about 1 % only. The cause is not documented, and no calibrated cost reproduces it. Not modelled are:
 
-    - training that stands still between epochs, while the next epoch's cache is fetched at once, and its joules;
-    - sampling and counting a whole epoch ahead, and the memory or disk that this takes;
+    - waiting between epochs, while the next epoch's cache is fetched at once, and its joules;
+    - sampling and counting a whole epoch ahead, and its memory or disk space;
     - its own server, client and loader: the constants are those of GreenDyGNN's pipeline, whatever the window;
     - building the first cache before step 0, which no policy pays for.
 
-    So policies are better than RapidGNN by less here than where the real one ran.
+    So the advantage of policies over RapidGNN is smaller here than with the original.
 
     Args:
         actions: what may be chosen.
@@ -262,11 +261,11 @@ class EpochHot:
         self.first = len(actions)
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
-        """(B,) the window of an epoch for every run."""
+        """(B,) an epoch's window for every run."""
         return np.full(len(views.steps), self.first)
 
 
-# The policy that never changes its mind: one window and one allocation throughout.
+# A constant policy: one window and one allocation.
 
 
 class FixedWindow:
@@ -275,7 +274,7 @@ class FixedWindow:
     Args:
         actions: what may be chosen.
         window: W, one of the windows of an action.
-        biased: place of the other part that is preferred, None for the uniform allocation.
+        biased: index of the preferred other part, None for the uniform allocation.
 
     Raises:
         PlanError: no action has this window and allocation.
@@ -289,7 +288,7 @@ class FixedWindow:
         self.first = actions.action(window, biased)
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """The action that was given, whatever is seen."""
+        """The given action, independent of the view."""
         return CacheDecision(self.name, self.first)
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
@@ -297,16 +296,16 @@ class FixedWindow:
         return np.full(len(views.steps), self.first)
 
 
-# Any window and any allocation, as likely as another: what a policy that learns must beat.
+# Uniformly random actions: a baseline for learned policies.
 
 
 class RandomWindows:
-    """Draws each action with the same probability; what it draws depends on its seed, the part or run, and the step.
+    """Draws actions uniformly; the draw depends on the seed, the part or run, and the step.
 
     Args:
         actions: what may be chosen.
-        seed: of its draws.
-        part: the one that it decides for.
+        seed: of its random numbers.
+        part: the part that owns the cache.
     """
 
     name = "random"
@@ -318,35 +317,35 @@ class RandomWindows:
         self.first = actions.action(16)
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """A drawn action, whatever is seen."""
+        """A random action, independent of the view."""
         return CacheDecision(self.name, self._drawn(self._part, view.step), (), 1.0, False)
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
-        """(B,) drawn actions."""
+        """(B,) random actions."""
         return np.array([self._drawn(int(run), int(step)) for run, step in zip(views.runs, views.steps, strict=True)])
 
     def _drawn(self, counter: int, step: int) -> int:
-        return int(streams.generator(self._seed, "control/random_windows", counter, step).integers(len(self._actions)))
+        return int(rng.generator(self._seed, "control/random_windows", counter, step).integers(len(self._actions)))
 
 
-# A rule of one's own for the window and the allocation of a cache, in place of a policy.
+# A user-defined rule for window and allocation.
 
 
 Rule = Callable[[Mapping[int, float]], tuple[int, int | None]]
 
 
 class RuleWindows:
-    """Decides by a function: how late each other part's replies are thought to be -> a window and a preferred part.
+    """Decides by a function: estimated delay of each other part's replies -> a window and a preferred part.
 
     Args:
         actions: what may be chosen.
         rule: from milliseconds by part to W, one of the windows of an action, and a part; None for the uniform
             allocation.
-        part: the one that it decides for; in the simulator 0 asks, and 1 to P - 1 are asked.
+        part: the part that owns the cache; in the simulator 0 owns it, and 1 to P - 1 are the others.
         first: W of a simulated run's first window, uniform.
 
     Raises:
-        PlanError: (where it decides) the rule gives no window and part that can be chosen.
+        PlanError: (in a decision) the rule returns no valid window and part.
     """
 
     name = "rule"
@@ -357,7 +356,7 @@ class RuleWindows:
         self.first = actions.action(first)
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """What the rule says of the delays that are seen."""
+        """The result of the rule for the observed delays."""
         return CacheDecision(self.name, self._chosen(view.delays_s))
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
@@ -369,23 +368,23 @@ class RuleWindows:
         try:
             window, preferred = self._rule(late_ms)
         except (TypeError, ValueError) as error:
-            raise PlanError(f"a rule must give a window and a part or None, such as (16, None): {error}.") from error
+            raise PlanError(f"a rule must return a window and a part or None, such as (16, None): {error}.") from error
         if preferred is not None and preferred not in self._others:
-            raise PlanError(f"a rule preferred part {preferred}: others are {', '.join(map(str, self._others))}.")
+            raise PlanError(f"a rule preferred part {preferred}: valid are {', '.join(map(str, self._others))}.")
         return self._actions.action(window, None if preferred is None else self._others.index(preferred))
 
 
-# The rule of thumb: the more a link is late, the shorter the window.
+# Threshold rule: the longer the delay of a link, the shorter the window.
 
 
-LATE_S = (2e-3, 10e-3)  # inferred delays from which a window is half and a quarter as long
+LATE_S = (2e-3, 10e-3)  # estimated delays from which a window is half and a quarter as long
 
 
 class ThresholdWindow:
-    """W0 below 2 ms of inferred delay, W0 / 2 from 2 ms on, W0 / 4 from 10 ms on; always shared out evenly.
+    """W0 below 2 ms of estimated delay, W0 / 2 from 2 ms on, W0 / 4 from 10 ms on; always in equal shares.
 
-    The delay is that of the owner that is latest. A W0 that is no window of an action, or one divided below them, is
-    the next shorter one, at least 1.
+    The largest delay of all owners counts. If W0 or its fraction is not the window of an action, the next shorter one
+    is taken, at least 1.
 
     Args:
         actions: what may be chosen.
@@ -394,20 +393,20 @@ class ThresholdWindow:
     Raises:
         PlanError: the window is below 1.
 
-    References: GreenDyGNN Eq. 7, whose figures are lost: ours.
+    References: GreenDyGNN Eq. 7, whose numbers are unreadable in our copy: ours.
     """
 
     name = "threshold"
 
     def __init__(self, actions: CacheActions, window: int = 16) -> None:
         if window < 1:
-            raise PlanError(f"window={window}: at least one step passes between two rebuilds.")
+            raise PlanError(f"window={window}: at least one step is needed between two rebuilds.")
         shorter = [max((w for w in WINDOWS if w <= window // by), default=WINDOWS[0]) for by in (1, 2, 4)]
         self._by_lateness = np.array([actions.action(w) for w in shorter])
         self.first = int(self._by_lateness[0])
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """The action of the latest owner's delay."""
+        """The action for the largest delay."""
         return CacheDecision(self.name, int(self._chosen(view.delays_s)))
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Calibrates what steps and fetches cost from measurements, and predicts steps that were not measured."""
+"""Calibrates the costs of steps and fetches from measurements, and predicts steps that were not measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, short
 from dtdg_lab.core.feature_store import BITS
 from dtdg_lab.systems.feature_cache.policies.costs import PAPER, CacheCosts, RpcModel, joined_misses
 
-# Names of the network conditions that measurements were taken under: "clean", "c1_200mbit", "c4_10ms".
+# Names of the network conditions of measurements: "clean", "c1_200mbit", "c4_10ms".
 
 
 FORMS = '"clean", "c1_<X>mbit" or "c1_<X>" (X Mbit/s left to one owner), "c4_<Y>ms" or "c4_<Y>" (Y ms on one link)'
@@ -27,10 +27,10 @@ _NAMED = re.compile(r"c1_(?P<mbit>\d+(?:\.\d+)?)(?:mbit)?|c4_(?P<ms>\d+(?:\.\d+)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What one owner's traffic is subject to.
+    """The condition of one owner's link.
 
     Attributes:
-        mbit: Mbit/s left to everything that it sends, infinite where nothing limits it.
+        mbit: rate in Mbit/s of everything that it sends, infinite for no limit.
         delay_ms: milliseconds added to what it sends.
     """
 
@@ -39,7 +39,7 @@ class Condition:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is done to it."""
+        """Whether the link is neither throttled nor delayed."""
         return self.delay_ms == 0.0 and self.mbit == np.inf
 
     @property
@@ -51,13 +51,13 @@ class Condition:
 
 
 def condition_named(name: str) -> Condition:
-    """What a name of the forms in ``FORMS`` stands for.
+    """The condition of a name in one of the forms of ``FORMS``.
 
     Raises:
-        ConfigError: it is of no such form, or throttles to nothing.
+        ConfigError: the name has another form, or a rate of 0.
     """
     if not isinstance(name, str):
-        raise ConfigError(f"a condition {shortened(name)}: a text is needed, one of {FORMS}.")
+        raise ConfigError(f"a condition {shortened(name)}: a string of one of the forms {FORMS} is needed.")
     text = name.strip().lower()
     found = _NAMED.fullmatch(text)
     if text != "clean" and found is None:
@@ -69,7 +69,7 @@ def condition_named(name: str) -> Condition:
     return Condition(mbit=float(found["mbit"]))
 
 
-# Reads the measurements that costs are calibrated from: steps by window, fetches, and power.
+# Reading measurements for calibration: steps by window, fetches, and power.
 
 
 STEPS, FETCHES, POWER = "step_time.csv", "fetch_rtt.csv.gz", "power.csv"
@@ -78,7 +78,7 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class StepCell:
-    """The mean of a step under one condition at one window.
+    """The mean time of a step under one condition with one window.
 
     Attributes:
         dataset: its name.
@@ -95,14 +95,14 @@ class StepCell:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fetches:
-    """M measured fetches of one data set.
+    """M measured fetches of one dataset.
 
     Attributes:
         dataset: its name.
         condition: (M,) names.
-        concurrent: (M,) whether all owners were asked at once.
-        requester, owner: (M,) int64 numbers of parts.
-        rows: (M,) int64 asked for.
+        concurrent: (M,) whether all owners were requested at once.
+        requester, owner: (M,) int64 indices of parts.
+        rows: (M,) int64 number of rows.
         nbytes: (M,) float64 of the rows.
         rtt_s: (M,) float64 seconds.
     """
@@ -117,7 +117,7 @@ class Fetches:
     rtt_s: NDArray[np.float64]
 
     def where(self, mask: NDArray[np.bool_]) -> Fetches:
-        """Those of a mask (M,)."""
+        """The fetches selected by a mask (M,)."""
         names = ("condition", "concurrent", "requester", "owner", "rows", "nbytes", "rtt_s")
         return Fetches(self.dataset, *(getattr(self, name)[mask] for name in names))
 
@@ -128,7 +128,7 @@ class Watts:
 
     Attributes:
         busy: while its GPU computes.
-        stall: while its CPU threads spin and its GPU is idle: what waiting for features looks like.
+        stall: while its CPU threads spin and its GPU is idle, as when waiting for features.
         idle: while nothing runs.
     """
 
@@ -138,11 +138,11 @@ class Watts:
 
 
 def read_steps(source: str | Path | Iterable[Mapping[str, Any]]) -> dict[str, list[StepCell]]:
-    """Cells by data set, from a folder with ``step_time.csv``, from such a file, or from rows with its columns.
+    """Cells by dataset, from a folder with ``step_time.csv``, from such a file, or from rows with its columns.
 
     Raises:
-        DataError: the file is not there, holds nothing, or a row is not what it should be; the row is told.
-        ConfigError: a row's condition has no known form.
+        DataError: the file is missing or empty, or a row is invalid; the message has the row.
+        ConfigError: a row's condition has an unknown form.
     """
     cells: dict[str, list[StepCell]] = {}
     for number, row in enumerate(_rows(source, STEPS), 1):
@@ -163,10 +163,10 @@ def read_steps(source: str | Path | Iterable[Mapping[str, Any]]) -> dict[str, li
 
 
 def read_fetches(folder: str | Path) -> dict[str, Fetches]:
-    """Fetches by data set, from ``fetch_rtt.csv.gz`` of a folder; none where it has no such file.
+    """Fetches by dataset, from ``fetch_rtt.csv.gz`` of a folder; empty if it has no such file.
 
     Raises:
-        DataError: a row is not what it should be.
+        DataError: a row is invalid.
     """
     path = Path(folder) / FETCHES
     if not path.is_file():
@@ -183,10 +183,10 @@ def read_fetches(folder: str | Path) -> dict[str, Fetches]:
 
 
 def read_power(folder: str | Path) -> Watts | None:
-    """Watts of a host, mean over hosts, from ``power.csv`` of a folder; None where it has no such file.
+    """Watts of a host, averaged over hosts, from ``power.csv`` of a folder; None if it has no such file.
 
     Raises:
-        DataError: a state is not there.
+        DataError: a state is missing.
     """
     path = Path(folder) / POWER
     if not path.is_file():
@@ -235,7 +235,7 @@ def _fetches(dataset: str, values: list[list[Any]]) -> Fetches:
     return Fetches(dataset, named, concurrent > 0, requester, owner, rows, rows * floats * FLOAT_BYTES, rtt_s)
 
 
-# Least squares of a few parameters, and robust straight lines.
+# Least squares with few parameters, and robust straight lines.
 
 
 Vector = NDArray[np.float64]
@@ -257,7 +257,7 @@ def least_squares(residuals: Callable[[Vector], Vector], start: Vector) -> Vecto
 
 
 def softened(residuals: Vector) -> Vector:
-    """Residuals whose squares grow ever more slowly where they are large: one bad cell does not bend the fit.
+    """Residuals whose squares grow slowly where they are large, so that a single bad cell has limited influence.
 
     References: Cauchy's (Lorentz') loss, at twice the noise.
     """
@@ -265,7 +265,7 @@ def softened(residuals: Vector) -> Vector:
 
 
 def relative_line(x: Vector, y: Vector) -> tuple[float, float]:
-    """Intercept and slope, neither negative, with the least mean of |a + b x - y| / y: half of the points lie above.
+    """Intercept and slope, neither negative, of minimal mean of |a + b x - y| / y: about half of the points lie above.
 
     Args:
         x: (M,) 0 or more.
@@ -286,29 +286,29 @@ def _weighted_line(x: Vector, y: Vector, weights: Vector) -> tuple[float, float]
     solved = np.linalg.lstsq(columns / scale, weights * y, rcond=None)[0] / scale
     if solved[0] < 0 or solved[1] < 0:
         only = [max(float(column @ (weights * y)) / float(column @ column or 1.0), 0.0) for column in columns.T]
-        left = [float(np.sum((weights * y - only[place] * columns[:, place]) ** 2)) for place in (0, 1)]
+        left = [float(np.sum((weights * y - only[index] * columns[:, index]) ** 2)) for index in (0, 1)]
         return (only[0], 0.0) if left[0] <= left[1] else (0.0, only[1])
     return float(solved[0]), float(solved[1])
 
 
-# Fits the model of a fetch to measured ones: initiation and bytes per owner, and what a throttled owner adds.
+# Fits the model of a fetch: initiation and bytes per owner, and the effect of throttling.
 
 
-_LEAST = 8  # fetches of an owner: two constants, and enough to see noise
-_SPREAD = 1.4826  # of a normal distribution over its median distance from the middle
-_SLOWER = 1.5  # times as slow as without: below, an owner does not count as throttled
+_LEAST = 8  # minimum number of fetches of an owner: two constants, and enough to estimate noise
+_SPREAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
+_SLOWER = 1.5  # minimum slowdown of a throttled owner
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottledLink:
-    """What a condition adds to the fetches from one owner.
+    """The effect of a condition on the fetches from one owner.
 
     Attributes:
-        owner: that is throttled.
-        bytes_per_s: that one requester gets: the owner's rate is shared by those who ask.
-        wait_s: seconds that any fetch is late beside, in the queue of the throttled link.
-        asking_bytes_per_s: bytes of replies a second when the owner itself asks: its requests pass the same queue.
-        asking_wait_s: seconds that those are late beside.
+        owner: the throttled one.
+        bytes_per_s: rate of one requester: the owner's rate is shared by its requesters.
+        wait_s: additional seconds of any fetch, in the queue of the throttled link.
+        asking_bytes_per_s: rate of replies to the owner's own requests, which pass the same queue.
+        asking_wait_s: additional seconds of these.
     """
 
     owner: int
@@ -320,12 +320,12 @@ class ThrottledLink:
 
 @dataclass(frozen=True, slots=True)
 class RpcError:
-    """How far a model is from the fetches of one condition, as relative errors in percent.
+    """Errors of a model on the fetches of one condition, as relative errors in percent.
 
     Attributes:
         condition: its name.
-        concurrent: whether all owners were asked at once.
-        fetches: how many.
+        concurrent: whether all owners were requested at once.
+        fetches: number of fetches.
         median, mean: of |predicted - measured| / measured.
         paper_median, paper_mean: the same of the paper's Eq. 4.
     """
@@ -341,15 +341,15 @@ class RpcError:
 
 @dataclass(frozen=True, slots=True)
 class RpcFit:
-    """Models of the fetches of one data set on one cluster.
+    """Models of the fetches of one dataset on one cluster.
 
     Attributes:
         dataset: its name.
         owners: part -> its model, fitted to clean fetches.
-        throttled: condition -> what it adds.
+        throttled: condition -> its effect.
         noise: spread of measured over predicted time, as a standard deviation of its logarithm, on clean fetches.
         row_bytes: bytes of a row.
-        errors: by condition, and asked one after another or all at once.
+        errors: by condition, for sequential and concurrent requests.
     """
 
     dataset: str
@@ -368,7 +368,7 @@ class RpcFit:
         )
 
     def rtt_s(self, fetches: Fetches) -> Vector:
-        """Seconds that the model gives each fetch, (M,), by its condition, requester and owner."""
+        """Predicted seconds of each fetch, (M,), by its condition, requester and owner."""
         a_s, s_per_byte = np.zeros(len(fetches.rtt_s)), np.zeros(len(fetches.rtt_s))
         for owner, model in self.owners.items():
             mine = fetches.owner == owner
@@ -384,14 +384,13 @@ class RpcFit:
 
 
 def fit_rpc(fetches: Fetches) -> RpcFit:
-    """Fit the model of a fetch: per owner on clean fetches, then per condition what the throttled owner adds.
+    """Fit the model of a fetch: per owner on clean fetches, then the effect of throttling per condition.
 
-    Lines are fitted to relative errors, each as its absolute value, so that a fetch that met a busy process does not
-    bend them. Which owner a condition throttles is found in the data: the one that slowed down most. These constants
-    belong to the cluster they were measured on.
+    Lines minimise absolute relative errors, so that outliers have little influence. The throttled owner of a condition
+    is found in the data: the one that slowed down most. The constants are specific to the measured cluster.
 
     Raises:
-        DataError: no clean fetches, too few of an owner, or a condition that slowed nobody down.
+        DataError: there are no clean fetches, too few of an owner, or a condition that slowed no owner down.
     """
     clean = fetches.where((fetches.condition == "clean") & (fetches.rtt_s > 0))
     owners: dict[int, RpcModel] = {}
@@ -458,48 +457,49 @@ def _errors(fitted: RpcFit, fetches: Fetches) -> list[RpcError]:
 
 
 def told_rate(bytes_per_s: float) -> str:
-    """A rate for people: Mbit/s, or that nothing limits it."""
+    """A rate as text: Mbit/s, or that there is no limit."""
     return "endless" if np.isinf(bytes_per_s) else f"{bytes_per_s * BITS:.1f} Mbit/s"
 
 
-# The step-time model with the constants that a calibration fits: five of a data set, two of its cluster.
+# The step-time model with its calibrated constants: five per dataset, two per cluster.
 
 
-# What is assumed, and the same wherever it was measured:
-TRIP_MBIT = 0.35  # that one round trip brings at first: ten packets of 1,460 bytes to each of three requesters
-CAPACITY_EXPONENT = 0.8  # of sampled rows whose popularity is log-normal, at the hit rates that were measured
+# Fixed assumptions:
+TRIP_MBIT = 0.35  # transferred by the first round trip: ten packets of 1,460 bytes to each of three requesters
+CAPACITY_EXPONENT = 0.8  # for sampled rows of log-normal popularity, at the measured hit rates
 
 
 @dataclass(frozen=True, slots=True)
 class StepModel:
-    """Milliseconds of a step by window, rate and delay of the slowest owner; stages that overlap take the longer.
+    """Milliseconds of a step by window, rate and delay of the slowest owner; concurrent stages take their maximum.
 
     T(W) = base + max(fetch(W) - hidden, 0), with
 
-    - fetch(W) = max(waits(W) delay, S(W) / min(rate, unhindered)): what is late hides what is sent, or the reverse;
-    - S(W) = (miss^4 + R(W)^4)^(1/4), R(W) = rebuild W^(exponent - 1): what the slowest owner sends in a step is nearly
-      the larger of both, because a cache that holds all that a short window asks for misses nothing;
+    - fetch(W) = max(waits(W) delay, S(W) / min(rate, unhindered)): delays hide transfers, or the reverse;
+    - S(W) = (miss^4 + R(W)^4)^(1/4), R(W) = rebuild W^(exponent - 1): the slowest owner's traffic per step is nearly
+      the maximum of both, because a cache that holds all rows of a short window has no misses;
     - M(W) = S(W) - R(W): the misses in it, none for short windows, ``miss`` for endless ones;
-    - waits(W) = trips max(1 - exp(-M(W) / (0.35 trips)), 1 / W): a step that misses nothing waits for no reply, and a
-      rebuild's replies come beside those of misses.
+    - waits(W) = trips max(1 - exp(-M(W) / (0.35 trips)), 1 / W): a step without misses waits for no reply, and a
+      rebuild's replies are concurrent with those of misses.
 
     Attributes:
-        base_ms: of a step that waits for nothing.
+        base_ms: of a step without waiting.
         hidden_ms: of fetching that hides behind the rest of a step.
-        miss_mbit: megabits of misses in a step that one owner sends, to all who ask, for an endless window.
-        rebuild_mbit: megabits that it sends for a rebuild for W = 1: all that the step asks of it.
-        exponent: c of W^c by which that grows with the window, below 1.
-        trips: replies that a step waits for one after another, where it misses much: of the cluster.
-        unhindered_mbit: Mbit/s of an owner that nothing throttles: of the cluster.
+        miss_mbit: megabits of misses per step that one owner sends, to all requesters, for an endless window.
+        rebuild_mbit: megabits that it sends for a rebuild for W = 1: all of its rows in the step.
+        exponent: c of W^c, the growth of a rebuild with the window, below 1.
+        trips: sequential replies of a step with many misses; per cluster.
+        unhindered_mbit: Mbit/s of an owner that is not throttled; per cluster.
 
     Raises:
+        ConfigError: a constant is negative, or not a number, or the exponent is not between -1 and 1.
         ConfigError: a constant is negative, or no number, or the exponent not between -1 and 1.
 
     References: GreenDyGNN section IV-A, equations 1 and 2; section V-A for what overlaps.
 
-    Differs from the paper: an owner that is not throttled is a link like any other, at its own rate. So what a window
-    costs on a clean network says how much it sends, and what it costs when the owner is throttled. Hits follow from
-    what a rebuild sends and not from Eq. 2, whose half and slope 16 cells do not fix. Eq. 1 adds its terms up.
+    Differs from the paper: an owner that is not throttled is a link like any other, at its own rate. So the cost of a
+    window on a clean network determines its traffic, and so does its cost under throttling. Hits follow from the
+    traffic of a rebuild and not from Eq. 2, whose half and slope 16 cells cannot determine. Eq. 1 adds its terms up.
     """
 
     base_ms: float
@@ -517,15 +517,15 @@ class StepModel:
                 raise ConfigError(f"{name}={getattr(self, name)}: a number from {low:g} to below {high:g} is needed.")
 
     def rebuilt_mbit(self, windows: ArrayLike) -> Vector:
-        """R(W): megabits that the slowest owner sends in a step for rebuilds, by window."""
+        """R(W): megabits per step that the slowest owner sends for rebuilds, by window."""
         return np.asarray(self.rebuild_mbit * np.asarray(windows, dtype=np.float64) ** (self.exponent - 1))
 
     def missed_mbit(self, windows: ArrayLike) -> Vector:
-        """M(W): megabits that it sends in a step for misses, by window."""
+        """M(W): megabits per step that it sends for misses, by window."""
         return joined_misses(self.miss_mbit, self.rebuilt_mbit(windows))
 
     def waits(self, windows: ArrayLike) -> Vector:
-        """Replies of the slowest owner that a step waits for one after another, by window."""
+        """Sequential replies of the slowest owner in a step, by window."""
         windows = np.asarray(windows, dtype=np.float64)
         awaited = -np.expm1(-self.missed_mbit(windows) / (TRIP_MBIT * self.trips)) if self.trips else 0.0
         return np.asarray(self.trips * np.maximum(awaited, 1 / windows))
@@ -540,12 +540,12 @@ class StepModel:
     def costs(
         self, name: str, *, parts: int, row_bytes: float, watts: Watts, rpc: RpcModel, noise: float
     ) -> CacheCosts:
-        """The same model as constants of what steps cost, seen by one requester of P - 1.
+        """The same model as constants of step costs, for one requester of P - 1.
 
-        How many rows a step asks for is what a rebuild for W = 1 fetches: no step time tells them apart.
+        The number of rows per step is that of a rebuild for W = 1: step times cannot distinguish them.
 
         Args:
-            name: of the data set.
+            name: of the dataset.
             parts: P: an owner's rate is shared by the P - 1 others.
             row_bytes: of a row's features.
             watts: of a host.
@@ -581,15 +581,15 @@ class StepModel:
         )
 
 
-# A calibration as Markdown: what was measured, predicted, and how far one is from the other.
+# A calibration as Markdown: measurements, predictions and errors.
 
 
-MIDDLE = 16  # the window that the plain guess takes
-ALIKE = 0.01  # windows predicted so near to the best are one choice: the one nearest to the middle is taken
+MIDDLE = 16  # the window of the baseline guess
+ALIKE = 0.01  # relative difference of predictions within which windows are equivalent: the nearest to MIDDLE is taken
 
 
 def calibration_table(calibration: Calibration) -> str:
-    """Constants, cells and errors of every data set that a calibration means."""
+    """Constants, cells and errors of every dataset of a calibration."""
     datasets = [calibration.dataset] if calibration.dataset else list(calibration.steps)
     parts = []
     for dataset in datasets:
@@ -605,7 +605,7 @@ def calibration_table(calibration: Calibration) -> str:
 def mean_percent(errors: Sequence[CellError]) -> tuple[float, float, float]:
     """Mean of |predicted / measured - 1| in percent: fitted, a cell left out, a condition left out.
 
-    Cells that could not be predicted without their condition are not counted in the last.
+    The last mean omits cells that cannot be predicted without their condition.
     """
     fitted, cell_out, condition_out = (
         _mean([_off(getattr(error, name), error) for error in errors])
@@ -615,12 +615,12 @@ def mean_percent(errors: Sequence[CellError]) -> tuple[float, float, float]:
 
 
 def against_middle(errors: Sequence[CellError]) -> tuple[float, float, float, int]:
-    """Mean errors in percent over the cells that the plain guess has something to say of, and how many these are.
+    """Mean errors in percent over the cells that the baseline guess covers, and the number of these.
 
-    The guess is what was measured under the same condition at W = 16.
+    The guess is the measurement under the same condition at W = 16.
 
     Returns:
-        Of the guess; of fits without the cell; of fits without its condition; cells. NaN where there are none.
+        For the guess; for fits without the cell; for fits without its condition; cells. NaN if there are none.
     """
     both = [error for error in errors if not np.isnan(error.middle_ms)]
     guess, cell_out, condition_out = (
@@ -632,16 +632,16 @@ def against_middle(errors: Sequence[CellError]) -> tuple[float, float, float, in
 
 @dataclass(frozen=True, slots=True)
 class WindowRegret:
-    """What choosing a window by a model costs under one condition: measured time over the best measured one's.
+    """Cost of choosing a window by a model under one condition: measured time relative to the best measured one.
 
     Attributes:
         dataset, condition: of the cells.
-        windows: how many were measured.
-        best: window with the least measured time.
-        cell_out, condition_out: windows chosen by fits without the cell, and without the condition; None where one of
+        windows: number of measured windows.
+        best: window of the least measured time.
+        cell_out, condition_out: windows chosen by fits without the cell, and without the condition; None if one of
             its cells could not be predicted.
-        cell_out_percent, condition_out_percent: measured time of these over the best, less 1, in percent, or NaN.
-        middle_percent: the same of W = 16, or the window nearest to it, without any model.
+        cell_out_percent, condition_out_percent: measured time of these over the best, minus 1, in percent, or NaN.
+        middle_percent: the same for W = 16, or the window nearest to it, without any model.
     """
 
     dataset: str
@@ -656,12 +656,12 @@ class WindowRegret:
 
 
 def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
-    """Regret of the chosen window under every condition of which at least two windows were measured.
+    """Regret of the chosen window under every condition with at least two measured windows.
 
-    Windows that are predicted within 1 % of the best count as one choice, and the one nearest to 16 is taken.
+    Windows whose predictions are within 1 % of the best are equivalent, and the one nearest to 16 is taken.
 
     Args:
-        errors: of ``Calibration.errors()``, with those of ``Calibration.errors_on`` where cells were kept back.
+        errors: of ``Calibration.errors()``, with those of ``Calibration.errors_on`` for held-out cells.
     """
     found = []
     for dataset, condition in dict.fromkeys((error.dataset, error.condition) for error in errors):
@@ -681,7 +681,7 @@ def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
 
 
 def _chosen(own: Sequence[CellError], name: str) -> CellError | None:
-    """Nearest to the middle window among those that the model cannot tell from its best."""
+    """The window nearest to the middle among those that the model considers equivalent to its best."""
     described = np.array([getattr(error, name) for error in own])
     if np.isnan(described).any():
         return None
@@ -740,7 +740,7 @@ def _cells(errors: Sequence[CellError]) -> str:
 def _regrets(errors: Sequence[CellError]) -> str:
     found = regrets(errors)
     if not found:
-        return "No condition has two measured windows: nothing says what a chosen window costs."
+        return "No condition has two measured windows: the regret of a chosen window is unknown."
     rows = [
         "| regret of the chosen window | windows | best | cell left out | condition left out | W = 16 |",
         "|---|---:|---:|---:|---:|---:|",
@@ -790,13 +790,11 @@ def _percent(share: float) -> str:
     return "-" if np.isnan(share) else f"{100 * share:+.1f} %"
 
 
-# Constants that :func:`dtdg_lab.control.calibrate` fitted to a real cluster's figures, for use without them.
+# Constants that :func:`dtdg_lab.control.calibrate` fitted to the measurements of a real cluster, for use without them.
 #
-# Source: measurements of GreenDyGNN's authors' public artifact, campaign of July 2026: four nodes that ask each
-# other,
-# METIS in 4 parts, GraphSAGE, batches of 2000, ogbn-products (100 features) and Reddit (602). They are facts about
-# that
-# cluster and none about another.
+# Source: measurements of GreenDyGNN's authors' public artifact, campaign of July 2026: four nodes that request
+# features from each other, METIS in 4 parts, GraphSAGE, batches of 2000, ogbn-products (100 features) and Reddit
+# (602). They are specific to that cluster.
 
 
 PARTS = 4
@@ -810,37 +808,37 @@ SHIPPED_STEPS_STEPS = MappingProxyType(
 RPC = MappingProxyType(
     {"reddit": RpcModel(1.2572e-3, 2.5569e-9), "ogbn-products": RpcModel(1.3018e-3, 3.0463e-9)}
 )  # medians over owners
-NOISE = 0.4  # of a fetch's time about that model, as a standard deviation of its logarithm
+NOISE = 0.4  # of a fetch's time around that model, as a standard deviation of its logarithm
 WATTS = Watts(busy=168.7775, stall=150.715, idle=110.0225)
 
-# of a data set that is none of these, where its fetches were not measured
+# for other datasets whose fetches were not measured
 DEFAULT_ROW_BYTES = 400.0
 DEFAULT_RPC = RpcModel(1.3e-3, 3e-9)
 
 
-# Fits the step-time model to measured cells: five constants a data set, and two that those of a cluster share.
+# Fits the step-time model to measured cells: five constants per dataset, and two per cluster.
 
 
-CLUSTER = ("trips", "unhindered_mbit")  # the same code waits for as many replies, on the same network
+CLUSTER = ("trips", "unhindered_mbit")  # the same code has the same number of sequential replies, on the same network
 OWN = ("base_ms", "hidden_ms", "miss_mbit", "rebuild_mbit", "exponent")
 FREE = (*OWN, *CLUSTER)
-STEP_FIT_NOISE = 0.02  # relative error of a cell that is nothing special; the pull of much larger ones is cut
+STEP_FIT_NOISE = 0.02  # relative error of a typical cell; the influence of much larger errors is limited
 
-# Where the fit starts, and how loosely logarithms are held there: as a standard deviation, beside a cell's of 0.02.
-# Without that, constants that the cells say nothing about (some left out, none throttled) would be anything.
+# Start of the fit, and the standard deviations of its prior on logarithms, compared with a cell's 0.02. Without the
+# prior, constants that the cells do not determine (some left out, none throttled) would be arbitrary.
 _TRIPS, _UNHINDERED, _EXPONENT = 10.0, 5000.0, 0.2
 _HIDDEN = 0.08  # of a step
 _REBUILD = 4.0  # times the traffic of the middle window
-_HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # base, hidden, miss, rebuild, exponent (itself)
+_HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # prior of base, hidden, miss, rebuild, exponent (itself)
 _HELD_CLUSTER = np.array([0.5, 0.5])
 _STEP_FIT_LEAST = 7
 
 
 def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
-    """A model for each data set, fitted to all of its cells by least squares of the logarithms, robustly.
+    """A model for each dataset, fitted to all of its cells by robust least squares of the logarithms.
 
     Raises:
-        DataError: a data set has fewer than seven cells.
+        DataError: a dataset has fewer than seven cells.
 
     References: the robust loss is Cauchy's (:func:`dtdg_lab.systems.feature_cache.policies.calibration.softened`).
     """
@@ -856,13 +854,13 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
 
     def residuals(tried: Vector) -> Vector:
         off = [(tried - start) / held]
-        for place, (windows, mbit, delay_ms, measured) in enumerate(conditions.values()):
-            model = _model(tried, place)
+        for index, (windows, mbit, delay_ms, measured) in enumerate(conditions.values()):
+            model = _model(tried, index)
             off.append(softened(np.log(model.step_ms(windows, mbit, delay_ms) / measured) / STEP_FIT_NOISE))
         return np.concatenate(off)
 
     fitted = least_squares(residuals, start)
-    return {dataset: _model(fitted, place) for place, dataset in enumerate(cells)}
+    return {dataset: _model(fitted, index) for index, dataset in enumerate(cells)}
 
 
 def left_out(
@@ -872,16 +870,16 @@ def left_out(
     *,
     of: Sequence[StepCell] | None = None,
 ) -> Vector:
-    """Milliseconds of cells of a data set, (C,), as predicted by fits to the cells that are not the same as each.
+    """Milliseconds of a dataset's cells, (C,), each predicted by a fit without the cells that are the same.
 
     Args:
-        cells: by data set; those of the others are always fitted.
+        cells: by dataset; those of other datasets are always included.
         dataset: the one whose cells are left out in turn.
-        same: whether the second must be left out where the first is predicted.
-        of: cells to predict; None for those of the data set.
+        same: whether the second cell must be left out to predict the first.
+        of: cells to predict; None for those of the dataset.
 
     Returns:
-        NaN where too few cells would be left to fit.
+        NaN where too few cells remain for a fit.
     """
     own = cells[dataset]
     asked = own if of is None else of
@@ -898,7 +896,7 @@ def left_out(
 
 
 def predicted_ms(model: StepModel, cells: Sequence[StepCell]) -> Vector:
-    """Milliseconds that a model gives each cell, (C,)."""
+    """Predicted milliseconds of each cell, (C,)."""
     windows, mbit, delay_ms, _ = _columns(cells)
     return model.step_ms(windows, mbit, delay_ms)
 
@@ -912,7 +910,7 @@ def _columns(cells: Sequence[StepCell]) -> tuple[Vector, Vector, Vector, Vector]
 
 
 def _start(windows: Vector, mbit: Vector, delay_ms: Vector, measured: Vector) -> Vector:
-    """Where the fit begins: what throttled cells say of the traffic, or else the slowest step on a free network."""
+    """Start of the fit: traffic from throttled cells, or else from the slowest step on a clean network."""
     fastest, throttled = float(measured.min()), np.isfinite(mbit)
     clean = ~throttled & (delay_ms == 0)
     if throttled.any():
@@ -924,9 +922,9 @@ def _start(windows: Vector, mbit: Vector, delay_ms: Vector, measured: Vector) ->
     return np.array([*np.log([base, _HIDDEN * base, traffic, _REBUILD * traffic]), _EXPONENT])
 
 
-def _model(fitted: Vector, place: int) -> StepModel:
-    """The model of a data set: all are fitted as logarithms, but for the exponent."""
-    first = len(CLUSTER) + place * len(OWN)
+def _model(fitted: Vector, index: int) -> StepModel:
+    """The model of a dataset: all constants are fitted as logarithms, except the exponent."""
+    first = len(CLUSTER) + index * len(OWN)
     named = dict(zip(FREE, map(float, [*fitted[first : first + len(OWN)], *fitted[: len(CLUSTER)]]), strict=True))
     return StepModel(**{name: value if name == "exponent" else float(np.exp(value)) for name, value in named.items()})
 
@@ -936,16 +934,16 @@ _SHORT = {"products": "ogbn-products"}
 
 @dataclass(frozen=True, slots=True)
 class CellError:
-    """A measured cell beside what is predicted for it.
+    """A measured cell and its predictions.
 
     Attributes:
         dataset, condition, window: of the cell.
         measured_ms: mean of its steps.
-        predicted_ms: by the model fitted to all cells; to all others, where this cell was none of them.
+        predicted_ms: by the model fitted to all cells; if this cell was not among them, to all others.
         cell_out_ms: by a model fitted without this cell.
-        condition_out_ms: by a model fitted without all cells of its condition; NaN where too few are left.
-        middle_ms: what was measured under the same condition at W = 16, or at the nearest other window: a guess that
-            needs no model. NaN where the condition has no other cell.
+        condition_out_ms: by a model fitted without all cells of its condition; NaN if too few remain.
+        middle_ms: measurement under the same condition at W = 16, or at the nearest other window: a guess without a
+            model. NaN if the condition has no other cell.
     """
 
     dataset: str
@@ -968,11 +966,11 @@ class Calibration:
     """Models fitted to measurements of one cluster.
 
     Attributes:
-        steps: data set -> model of a step.
-        rpc: data set -> model of a fetch; empty where no fetches were given.
-        watts: of a host; None where no power was given.
-        cells: data set -> what was fitted; empty for the shipped constants.
-        dataset: that is meant where none is named; None for any.
+        steps: dataset -> model of a step.
+        rpc: dataset -> model of a fetch; empty without measured fetches.
+        watts: of a host; None without measured power.
+        cells: dataset -> the fitted cells; empty for the shipped constants.
+        dataset: default dataset of predictions; None for none.
     """
 
     steps: Mapping[str, StepModel]
@@ -983,16 +981,16 @@ class Calibration:
     _described: dict[str, tuple[CellError, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def predict(self, condition: str, window: int, *, dataset: str | None = None) -> float:
-        """Milliseconds of a step under a condition at a window.
+        """Milliseconds of a step under a condition with a window.
 
         Args:
             condition: "clean", "c1_<X>mbit" (X Mbit/s left to one owner) or "c4_<Y>ms" (Y ms on one link); the units
-                may be left out.
-            window: W, at least 1: any whole number, also such as no action has.
-            dataset: one of those that were calibrated; may be left out where only one is meant.
+                may be omitted.
+            window: W, a whole number of at least 1, also if no action has it.
+            dataset: one of the calibrated ones; may be omitted if it is unambiguous.
 
         Raises:
-            ConfigError: no such condition, window or data set.
+            ConfigError: condition, window or dataset is invalid.
         """
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
             raise ConfigError(f"window={shortened(window)}: a whole number of steps, at least 1, is needed.")
@@ -1002,14 +1000,14 @@ class Calibration:
     def costs(self, dataset: str | None = None, *, parts: int | None = None) -> CacheCosts:
         """The same model as constants of the simulator and the planner.
 
-        Power, and the model of a fetch, are the shipped ones where they were not measured.
+        Power and the model of a fetch are the shipped ones if they were not measured.
 
         Args:
-            dataset: one of those that were calibrated; may be left out where only one is meant.
-            parts: P of the costs; None for as many as fetched from each other, or else four.
+            dataset: one of the calibrated ones; may be omitted if it is unambiguous.
+            parts: P of the costs; None for the number in the measured fetches, or else four.
 
         Raises:
-            ConfigError: no such data set, or fewer than two parts.
+            ConfigError: the dataset is unknown, or there are fewer than two parts.
         """
         name = self._meant(dataset)
         fitted = self.rpc.get(name)
@@ -1024,22 +1022,22 @@ class Calibration:
         )
 
     def errors(self, dataset: str | None = None) -> list[CellError]:
-        """Every measured cell beside its predictions, of one data set or of all: takes about a second, once."""
+        """Every measured cell with its predictions, of one dataset or of all: takes about a second, once."""
         only = dataset or self.dataset
         names = list(self.cells) if only is None else [self._meant(only)]
         return [error for name in names for error in self._errors_of(name)]
 
     def errors_on(self, source: str | Path | Iterable[Mapping[str, Any]]) -> list[CellError]:
-        """Cells that were kept back, beside what is predicted for them; :func:`regrets` takes them, too.
+        """Held-out cells with their predictions; :func:`regrets` accepts them, too.
 
         ``cell_out_ms`` is the prediction itself, and ``condition_out_ms`` that of a fit without the cell's condition.
 
         Args:
-            source: as of :func:`calibrate`; of data sets that were calibrated.
+            source: as in :func:`calibrate`; of calibrated datasets.
 
         Raises:
-            DataError: nothing to read, or a row that is not what it should be.
-            ConfigError: no such data set was calibrated, or a condition of no known form.
+            DataError: there is nothing to read, or a row is invalid.
+            ConfigError: a dataset is not calibrated, or a condition has an unknown form.
         """
         found = []
         for dataset, kept in read_steps(source).items():
@@ -1062,7 +1060,7 @@ class Calibration:
         return found
 
     def table(self) -> str:
-        """Cells, mean errors, the plain guess's, regret, constants and the models of a fetch, as Markdown."""
+        """Cells, mean errors, the baseline guess, regret, constants and the models of a fetch, as Markdown."""
         return calibration_table(self)
 
     def _errors_of(self, dataset: str) -> tuple[CellError, ...]:
@@ -1091,7 +1089,7 @@ class Calibration:
     def _meant(self, dataset: str | None) -> str:
         meant = dataset or self.dataset or (next(iter(self.steps)) if len(self.steps) == 1 else None)
         if meant is None:
-            raise ConfigError(f"which data set? Give dataset=, one of {', '.join(self.steps)}.")
+            raise ConfigError(f"ambiguous dataset: set dataset to one of {', '.join(self.steps)}.")
         meant = _SHORT.get(meant, meant)
         if meant not in self.steps:
             raise UnknownNameError("calibrated data set", meant, self.steps)
@@ -1102,7 +1100,7 @@ SHIPPED = Calibration(SHIPPED_STEPS_STEPS, {}, WATTS, {})
 
 
 def _middle_ms(cell: StepCell, known: Sequence[StepCell]) -> float:
-    """Measured under the same condition at the window nearest to 16, but not in the cell itself; NaN if nowhere."""
+    """The measurement under the same condition at the other window nearest to 16; NaN if there is none."""
     same = condition_named(cell.condition)
     others = [other for other in known if other is not cell and condition_named(other.condition) == same]
     return min(others, key=lambda other: abs(np.log2(other.window / MIDDLE))).ms if others else float("nan")
@@ -1116,19 +1114,19 @@ def calibrate(
 ) -> Calibration:
     """Fit the models of steps and fetches to measurements of one cluster.
 
-    Five constants of each data set are free, and two that the data sets of a cluster share: the replies that a step
-    waits for, and the rate of an owner that nothing throttles. So all that the source holds are fitted together,
-    whichever is meant.
+    Five constants of each dataset are free, and two that the datasets of a cluster share: the sequential replies of a
+    step, and the rate of an owner that is not throttled. So all datasets of the source are fitted together,
+    whichever is the default.
 
     Args:
-        source: a folder with ``step_time.csv`` and, if there, ``fetch_rtt.csv.gz`` and ``power.csv``; or rows with
-            dataset, condition, window and measured_ms (mappings, or a table of pandas).
-        dataset: the one that is meant where predictions name none.
-        fetches: by data set, instead of the folder's; see :mod:`dtdg_lab.systems.feature_cache.policies.calibration`.
+        source: a folder with ``step_time.csv`` and, optionally, ``fetch_rtt.csv.gz`` and ``power.csv``; or rows with
+            dataset, condition, window and measured_ms (mappings, or a pandas table).
+        dataset: the default of predictions.
+        fetches: by dataset, instead of the folder's; see :func:`fetches_of`.
 
     Raises:
-        DataError: nothing to read, or a row that is not what it should be.
-        ConfigError: no such data set there, or a condition of no known form.
+        DataError: there is nothing to read, or a row is invalid.
+        ConfigError: the dataset is unknown, or a condition has an unknown form.
 
     References: GreenDyGNN section IV-B, algorithm 1.
     """
@@ -1152,19 +1150,20 @@ def predict(condition: str, window: int, *, dataset: str, calibration: Calibrati
     return (calibration or SHIPPED).predict(condition, window, dataset=dataset)
 
 
-# Turns what a run of ours recorded into what costs are calibrated from.
+# Conversion of a run's records to input of the calibration.
 
 
 def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str, *, condition: str = "clean") -> dict[str, Fetches]:
     """Fetches of a run, as ``calibrate(..., fetches=)`` takes them.
 
     Args:
-        rows: of the table ``fetches``: part, owner, rows, bytes and rtt_s are read. A run asks all owners at once.
+        rows: of the table ``fetches``: part, owner, rows, bytes and rtt_s are used. A run requests from all owners at
+            once.
         dataset: its name.
-        condition: the links' condition all the while.
+        condition: the links' condition throughout.
 
     Raises:
-        DataError: no rows, or one without these columns.
+        DataError: there are no rows, or one lacks these columns.
     """
     names = ("part", "owner", "rows", "bytes", "rtt_s")
     taken = []
@@ -1182,13 +1181,13 @@ def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str, *, condition: st
 
 
 def cells_of(steps: Iterable[tuple[int, float]], dataset: str, *, condition: str = "clean") -> list[dict[str, Any]]:
-    """Cells of a run, as :func:`dtdg_lab.control.calibrate` takes them: the mean of a step by window.
+    """Cells of a run, as :func:`dtdg_lab.control.calibrate` takes them: the mean time of a step by window.
 
     Args:
-        steps: window that served it, and seconds, of every step that counts.
+        steps: window and seconds of every step to include.
         dataset: its name.
-        condition: the links' condition all the while: "clean", or what one owner's links were set to; where these are
-            given by link, X Mbit/s of ``c1_X`` are P - 1 times the rate of one.
+        condition: the links' condition throughout: "clean", or the setting of one owner's links; if these are
+            given per link, X Mbit/s of ``c1_X`` are P - 1 times the rate of one.
     """
     by_window: dict[int, list[float]] = {}
     for window, seconds in steps:

@@ -1,4 +1,4 @@
-"""The best that can be done on a trace: a dynamic programme over every step at which a cache could be rebuilt.
+"""The optimal policy of a trace: a dynamic programme over every step at which a cache could be rebuilt.
 
 Windows may be abandoned before their last step, at the price that policies pay for it (``CacheBatch.owed``).
 """
@@ -18,7 +18,7 @@ from dtdg_lab.systems.feature_cache.policies.env import CacheViews
 from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
 
-AT_ONCE = 64  # runs that are planned at once: more take gigabytes
+AT_ONCE = 64  # runs that are planned at once: more need gigabytes
 REFERENCE = (
     16  # see :mod:`dtdg_lab.systems.feature_cache.policies.simulator`: at its power a change of the allocation is paid
 )
@@ -28,13 +28,13 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachePlan:
-    """What is best from every step on (B runs of S steps, P allocations that may hold before, C choices).
+    """The optimum from every step on (B runs of S steps, P previous allocations, C choices).
 
     Attributes:
-        choices: what can be chosen.
-        to_go: (B, S + 1, P) joules (or seconds) from a step to the end at best, by the allocation that held before.
-        best: (B, S, P) the choice that reaches it; the lowest number where several do.
-        lengths: (B, S, P) steps that it serves: its window's, or fewer where it is best abandoned.
+        choices: the possible choices.
+        to_go: (B, S + 1, P) minimal joules (or seconds) from a step to the end, by the previous allocation.
+        best: (B, S, P) the optimal choice; the lowest index of equally good ones.
+        lengths: (B, S, P) steps of that choice: its window's, or fewer if it is best abandoned.
     """
 
     choices: CacheChoices
@@ -44,7 +44,7 @@ class CachePlan:
 
     @property
     def totals(self) -> Floats:
-        """(B,) of the whole run at best; what it begins with costs no change."""
+        """(B,) minimum of the whole run; the first choice costs no change."""
         return self.to_go[:, 0].min(axis=1)
 
     @property
@@ -54,7 +54,7 @@ class CachePlan:
 
     @property
     def first_lengths(self) -> Numbers:
-        """(B,) steps that the first window serves."""
+        """(B,) steps of the first window."""
         return self.lengths[np.arange(len(self.best)), 0, self.to_go[:, 0].argmin(axis=1)]
 
     def windows(self, run: int = 0) -> list[tuple[int, int]]:
@@ -72,16 +72,17 @@ class CachePlan:
 def best_plan(
     episodes: Sequence[CacheEpisode], *, of_joules: bool = True, change_s: float = 0.0, only_actions: bool = False
 ) -> CachePlan:
-    """What is best for each of B episodes, exactly: no policy can do better on the same episodes.
+    """The exact optimum of each of B episodes: no policy can do better on the same episodes.
 
     Args:
         episodes: of one length and one number of parts.
-        of_joules: least joules; else least seconds.
-        change_s: as the simulator's.
-        only_actions: whole windows of actions only, as live: not the choice that is no action, the window of an epoch,
-            and no window that is abandoned.
+        of_joules: minimise joules; otherwise seconds.
+        change_s: as in the simulator.
+        only_actions: only whole windows of actions, as live: excludes the window of an epoch, which is not an action,
+            and abandoned windows.
 
     Raises:
+        PlanError: there are no episodes, or they differ in size.
         PlanError: there are no episodes, or they are of different sizes.
     """
     sizes = {(episode.steps, episode.trace.parts, episode.epoch_steps) for episode in episodes}
@@ -116,11 +117,11 @@ def _planned(
     """The plan from costs of every step.
 
     Args:
-        choices: of which the first are planned with.
+        choices: of which the first are used.
         costs: (B, C, S) of a step under each of them.
-        references: (2, B, S) cost of the reference's steps, and their seconds: what a second of change costs.
-        change_s: as the simulator's.
-        rebuilds: (B, C, S) of it what rebuilding takes, where windows may be abandoned.
+        references: (2, B, S) cost and seconds of the reference's steps: the price of a second of change.
+        change_s: as in the simulator.
+        rebuilds: (B, C, S) the part of the costs for rebuilding, if windows may be abandoned.
     """
     runs, count, steps = costs.shape
     windows, allocations, row = choices.windows[:count], choices.allocations[:count], np.arange(count)
@@ -149,11 +150,11 @@ def _planned(
 
 
 class _EarlyEnds:
-    """Where windows are best abandoned: minima over the steps at which they could end, as the programme goes back.
+    """Optimal early ends of windows: minima over the steps at which they could end, updated backwards in time.
 
-    What a window from s costs that ends at t is a part of t and a part of s. Minima over the t of any window are those
-    of two overlapping spans whose lengths are a power of 2, and each of these is of two spans half as long. Only the
-    spans of the last 256 steps are kept.
+    The cost of a window from s that ends at t is the sum of a term in t and a term in s. The minimum over the t of any
+    window is that of two overlapping spans whose lengths are a power of 2, and each of these of two spans half as
+    long. Only the spans of the last 256 steps are stored.
     """
 
     def __init__(self, windows: Numbers, allocations: Numbers, before: Floats, rebuilds: Floats) -> None:
@@ -165,13 +166,13 @@ class _EarlyEnds:
         self._ending = self._before[:, :, :-1] - self._rebuilt[:, :, :-1] + thrown
         longest = int(windows.max())
         self._ring = 1 << longest.bit_length()
-        # of span 2^i, the first choice whose window is long enough to need it
+        # for span 2^i, the first choice whose window is long enough to need it
         self._from = [int(np.searchsorted(self._windows, 2**level + 1)) for level in range((longest - 1).bit_length())]
         shape = (max(len(self._from), 1), self._ring, len(before), len(windows))
         self._least, self._where = np.full(shape, np.inf), np.zeros(shape, dtype=np.int32)
 
     def reached(self, step: int, to_go: Floats) -> None:
-        """Take in what is best from a step on, (B, P), before the steps before it."""
+        """Add the minimum from a step on, (B, P), before the steps before it."""
         slot = step % self._ring
         self._least[0, slot] = self._ending[:, :, step] + to_go[:, self._allocations]
         self._where[0, slot] = step
@@ -183,7 +184,7 @@ class _EarlyEnds:
             self._where[level, slot, :, first:] = np.where(nearer, where[slot], where[far])
 
     def least(self, step: int, cost: Floats, served: Numbers) -> tuple[Floats, Numbers]:
-        """(B, C) costs from a step on and steps served, where windows that end early are cheaper."""
+        """(B, C) costs from a step on and steps served, with early ends where these are cheaper."""
         cost, served = cost.copy(), served.copy()
         last = np.minimum(step + self._windows, self._steps)  # it may end at those from step + 1 to last - 1
         (may,) = np.nonzero(last > step + 1)
@@ -213,15 +214,16 @@ def _summed(costs: Floats) -> Floats:
 def cost_of(
     episode: CacheEpisode, windows: Sequence[tuple[int, int]], *, of_joules: bool = True, change_s: float = 0.0
 ) -> float:
-    """Joules (or seconds) of an episode whose windows began at these steps with these choices.
+    """Joules (or seconds) of an episode with given first steps and choices of its windows.
 
-    A window lasts until the next one begins, as it did live where a cache came late; one that ended before its last
+    A window lasts until the next one begins, also if that was late in a live run. A window that ended before its last
     step was abandoned, and pays for it.
 
     Args:
-        episode: what the run met.
+        episode: links and costs of the run.
         windows: (first step, choice) of each, ascending from step 0.
-        of_joules: joules; else seconds.
+        of_joules: joules; otherwise seconds.
+        change_s: as in the simulator.
         change_s: as the simulator's.
 
     Raises:
@@ -229,7 +231,7 @@ def cost_of(
     """
     firsts, ends = [first for first, _ in windows], [*(first for first, _ in windows[1:]), episode.steps]
     if firsts[:1] != [0] or any(first >= end for first, end in zip(firsts, ends, strict=True)):
-        raise PlanError(f"windows from steps {firsts[:8]}: the first is 0, and they ascend below {episode.steps}.")
+        raise PlanError(f"windows from steps {firsts[:8]}: they must ascend from 0, below {episode.steps}.")
     choices = cache_choices(episode.trace.parts, episode.epoch_steps)
     costs = episode.step_costs(of_joules=of_joules)
     reference = choices.actions.action(REFERENCE)
@@ -250,23 +252,23 @@ def cost_of(
 def regret_of(
     episode: CacheEpisode, windows: Sequence[tuple[int, int]], *, of_joules: bool = True, change_s: float = 0.0
 ) -> float:
-    """Joules (or seconds), 0 or more, by which an episode with these windows costs more than the best.
+    """Excess joules (or seconds), 0 or more, of an episode with these windows over the optimum.
 
-    The best is that of the best plan and of these windows themselves: windows that ended early or late, as they do
-    live, are none that a plan can choose, and may cost less than all that it can. See :func:`cost_of`.
+    The optimum is that of the best plan and of these windows themselves: live windows may end early or late, which a
+    plan cannot choose, and may therefore cost less than any plan. See :func:`cost_of`.
     """
     best = best_plan([episode], of_joules=of_joules, change_s=change_s).totals[0]
     return max(cost_of(episode, windows, of_joules=of_joules, change_s=change_s) - float(best), 0.0)
 
 
 class Clairvoyant:
-    """Knows what the links will do, and follows the best plan for it.
+    """Follows the optimal plan for known links.
 
     Args:
         plan: of the runs that it decides for; live, of one.
-        runs: number of each, as views tell them; from 0 where they are not given.
+        runs: index of each, as in views; from 0 by default.
 
-    References: ours; the paper compares with no optimum.
+    References: ours; the paper has no optimum.
     """
 
     name = "clairvoyant"
@@ -278,31 +280,31 @@ class Clairvoyant:
         self.first, self.first_lengths = plan.firsts, plan.first_lengths
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """The best action from ``view.step`` on."""
+        """The optimal action from ``view.step`` on."""
         allocation = self._plan.choices.allocations[view.previous]
-        step = min(view.step, self._plan.best.shape[1] - 1)  # a run that goes on after its plan keeps the last
+        step = min(view.step, self._plan.best.shape[1] - 1)  # a run that continues after its plan keeps the last
         return CacheDecision(self.name, int(self._plan.best[0, step, allocation]))
 
     def decide_all(self, views: CacheViews) -> Numbers:
-        """(B,) the best choice of each run."""
-        return self._plan.best[self._places(views)]
+        """(B,) the optimal choice of each run."""
+        return self._plan.best[self._indices(views)]
 
     def lengths_all(self, views: CacheViews) -> Numbers:
-        """(B,) steps that each is to serve."""
-        return self._plan.lengths[self._places(views)]
+        """(B,) steps of each choice."""
+        return self._plan.lengths[self._indices(views)]
 
-    def _places(self, views: CacheViews) -> tuple[Numbers, Numbers, Numbers]:
+    def _indices(self, views: CacheViews) -> tuple[Numbers, Numbers, Numbers]:
         rows = np.array([self._rows[run] for run in views.runs.tolist()])
         steps = np.minimum(views.steps, self._plan.best.shape[1] - 1)
         return rows, steps, self._plan.choices.allocations[views.previous]
 
 
 def clairvoyant_of(trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int) -> Clairvoyant:
-    """The clairvoyant of a live run whose congestion is a schedule or a recorded trace: whole windows of actions only.
+    """The clairvoyant of a live run with scheduled or recorded congestion: whole windows of actions only.
 
     Args:
-        trace: links to the part that it decides for, step by step to the end of the run.
-        costs: calibrated; where they are wrong, so is the plan.
+        trace: links to the part that owns the cache, step by step to the end of the run.
+        costs: calibrated; errors in them make the plan suboptimal.
         epoch_steps: steps of an epoch.
     """
     choices = cache_choices(trace.parts, epoch_steps)

@@ -15,34 +15,29 @@ from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.feature_store import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
 
-# What a training step costs, in seconds and joules, for a window, an allocation of the cache and the links' state.
+# The cost of a training step in seconds and joules, for a window, an allocation of the cache and the links' state.
 #
-# One law that calibration fits, the simulator draws from and the planner thinks ahead with. Where P - 1 other parts
-# own
-# the features that are fetched:
+# The same model is fitted by calibration, sampled by the simulator and used by the planner. For P - 1 other parts that
+# own the fetched features:
 #
 #     T(W) = base + max over owners o of |trips(W) delay_o, bytes_o(W) / rate_o| + rebuild_s / W     [overlap = 0]
 #     bytes_o(W) = row_bytes (misses_o(W) + exposed fetched_o(W) / W),  fetched(W) = rebuild_rows W^c,  c < 1
 #     misses_o(W) = rows_o (1 - h(W))^(x_o^kappa),  h(W) = h_min + (h_max - h_min) / (1 + (W / W_half)^gamma)
 #
-# with x_o the share of the cache that owner o has, over the share of the rows that are asked of it, and |a, b| their
-# norm: the sum for ``norm`` = 1, less where a transfer hides part of the waiting. The miss rate falls as an
-# exponential
-# of a power of the capacity: concave, nothing is hit without a cache, and where a cache holds all that a window asks
-# for
-# a smaller share changes nothing. Energy is power by time, with a power of its own while training waits.
+# x_o is owner o's share of the cache, relative to its share of the requested rows. |a, b| is a norm: the sum for
+# ``norm`` = 1, less if a transfer hides part of the waiting. The miss rate is the exponential of a power of the
+# capacity: concave, with no hits without a cache, and a smaller share has no effect if the cache holds all rows of a
+# window. Energy is power times time, with a separate power for waiting.
 #
-# With ``overlapped`` the law is the one that :class:`dtdg_lab.systems.feature_cache.policies.calibration.StepModel`
-# fits: stages that
-# run beside
-# each other take the longer, and waits fall with hits. Without it, stages add up; shipped policies were trained so.
+# With ``overlapped`` the model is that of :class:`dtdg_lab.systems.feature_cache.policies.calibration.StepModel`:
+# concurrent stages take their maximum, and waits decrease with hits. Otherwise stages add up; shipped policies were
+# trained with that.
 #
 # References: GreenDyGNN section IV-A, equations 1 to 3.
 #
-# Differs from the paper: congestion is a delay and a rate of each link, not one factor (Eq. 3); a slow link carries
-# the
-# rebuild's bytes as well as the misses'; the law of the capacity, and how far fetching hides behind computing, are
-# ours.
+# Differs from the paper: congestion is a delay and a rate of each link instead of one factor (Eq. 3). A slow link
+# carries the rebuild's bytes as well as the misses'. The model of the capacity, and how far fetching overlaps with
+# computing, are ours.
 
 
 Vector = NDArray[np.float64]
@@ -50,32 +45,32 @@ Vector = NDArray[np.float64]
 _ABOVE_ZERO = ("rows", "row_bytes", "link_bytes_per_s", "hit_half", "hit_slope", "rebuild_rows", "wait_rows")
 _AT_LEAST_ZERO = ("base_s", "trips", "rebuild_trips", "rebuild_s", "busy_w", "stall_w", "rpc_s", "hidden_s")
 _SHARES = ("hit_max", "hit_min", "capacity_exponent", "exposed", "overlap")
-_LATER = {"miss_trips": 0.0, "overlapped": False, "hidden_s": 0.0, "wait_rows": 1.0}  # not in digests where so
-SENT_NORM = 4  # how nearly what is sent is the larger of what misses and rebuilds send
+_LATER = {"miss_trips": 0.0, "overlapped": False, "hidden_s": 0.0, "wait_rows": 1.0}  # omitted from digests if so
+SENT_NORM = 4  # exponent of the norm that joins misses and rebuilds: nearly their maximum
 
 
 def joined_misses(most: ArrayLike, rebuilt: ArrayLike) -> Vector:
-    """Misses of a window, from those of an endless one and from what its rebuild sends in a step, in the same unit.
+    """Misses of a window, from those of an endless one and from the rebuild's traffic per step, in the same unit.
 
-    What is sent is nearly the larger of both, and what of it is no rebuild was missed. A cache holds all that a short
-    window asks for, so that hardly anything is missed there.
+    Total traffic is nearly the maximum of both; misses are the part that is not rebuild. The cache holds nearly all
+    rows of a short window, so that hardly anything is missed there.
     """
     most, rebuilt = np.asarray(most, dtype=np.float64), np.asarray(rebuilt, dtype=np.float64)
     return np.asarray((most**SENT_NORM + rebuilt**SENT_NORM) ** (1 / SENT_NORM) - rebuilt)
 
 
 class StepCosts(NamedTuple):
-    """What steps cost: arrays over the leading axes of what was asked.
+    """Costs of steps: arrays over the leading axes of the arguments.
 
     Attributes:
         seconds: (...) of a step.
         joules: (...) of a step, of one part.
-        miss_s: (...) seconds of it that the slowest owner's misses take, hidden or not.
-        rebuild_s: (...) seconds of it that rebuilding takes: its bytes on that link, and what stands still for it.
-        hits: (..., P - 1) share of the rows asked of each owner that the cache holds.
+        miss_s: (...) seconds of it for the slowest owner's misses, hidden or not.
+        rebuild_s: (...) seconds of it for rebuilding: its bytes on that link, and its constant part.
+        hits: (..., P - 1) share of the rows requested from each owner that the cache contains.
         hit: (...) the same over all owners.
-        bytes_of: (..., P - 1) bytes that each owner sends in a step, misses and rebuild.
-        rtt_s: (..., P - 1) seconds of one fetch of the misses from each owner, alone on its link and without noise.
+        bytes_of: (..., P - 1) bytes that each owner sends in a step, for misses and rebuild.
+        rtt_s: (..., P - 1) seconds of a fetch of the misses from each owner, without other traffic or noise.
     """
 
     seconds: Vector
@@ -89,7 +84,7 @@ class StepCosts(NamedTuple):
 
 
 class _Loads(NamedTuple):
-    """What does not depend on the links: bytes per step of misses and rebuilds, waits, hits (..., P - 1)."""
+    """The part that is independent of the links: bytes per step of misses and rebuilds, waits, hits (..., P - 1)."""
 
     miss: Vector
     rebuild: Vector
@@ -101,41 +96,41 @@ class _Loads(NamedTuple):
 
 @dataclass(frozen=True)
 class CacheCosts:
-    """Constants of one data set on one cluster, seen by one part.
+    """Constants of one dataset on one cluster, from the perspective of one part.
 
     Attributes:
-        name: of what was calibrated.
+        name: of the calibrated dataset.
         parts: P, at least 2.
-        base_s: seconds of a step for which nothing is fetched: computing, and the gradients.
-        rows: remote rows that a step asks for, over all owners.
-        row_bytes: bytes of one on the wire.
-        link_bytes_per_s: of an unhindered link from an owner to a requester.
-        trips: replies that a step waits for one after another; each is late by the link's delay.
+        base_s: seconds of a step without fetches: computing, and the gradients.
+        rows: remote rows per step, over all owners.
+        row_bytes: bytes of one on the network.
+        link_bytes_per_s: rate of an unthrottled link from an owner to a requester.
+        trips: sequential replies per step; each is delayed by the link.
         rebuild_trips: the same for a rebuild.
-        hit_max, hit_min, hit_half, hit_slope: share of the rows asked for that the cache holds, by window: h(1) is near
-            hit_max, h(W) nears hit_min, and hit_half is the window between.
-        capacity_exponent: kappa, in [0, 1]: 0 where the size of the cache does not matter.
+        hit_max, hit_min, hit_half, hit_slope: hit rate by window: h(1) is near hit_max, h(W) approaches hit_min, and
+            hit_half is the window between.
+        capacity_exponent: kappa, in [0, 1]: 0 if the size of the cache has no effect.
         rebuild_rows: rows that a rebuild for W = 1 fetches.
         rebuild_exponent: c of W^c, from -1 to 1.
-        rebuild_s: seconds that training stands for a rebuild, whatever its size.
+        rebuild_s: constant seconds that a rebuild stops training.
         exposed: share of the rebuild's bytes that delay training.
         overlap: share of the shorter one of computing and fetching that hides behind the longer: 0 adds them up,
-            1 leaves the longer.
-        norm: how a link's waiting and its transfer add up: 1 is their sum, a large one nearly the longer of them.
-        busy_w, stall_w: watts of one part while it computes, and while it waits.
-        asked: share of the rows that is asked of each other part, (P - 1,) summing to 1; empty for equal shares.
-        rpc_s: seconds that one fetch takes beside its bytes and the link's delay (a step's are in ``base_s``).
-        rtt_noise: spread of a fetch's time about the RPC model, as a standard deviation of its logarithm.
-        miss_trips: replies that a step waits for, one after another, of an owner of whom it misses a row; who misses
-            none waits for none. It does so with the probability that a Poisson number of missed rows is not 0.
-        wait_rows: rows missed of an owner for which all but 1 / e of these replies are waited for.
-        overlapped: whether replies of misses and of rebuilds, and waiting and transfer, run beside each other: the
-            longer counts, not their sum or ``norm``. What is hit then follows from what rebuilds fetch
-            (:func:`joined_misses`) and ``hit_min``, not from ``hit_half`` and ``hit_slope``.
+            1 takes the maximum.
+        norm: exponent that joins a link's waiting and its transfer: 1 is their sum, large ones nearly the maximum.
+        busy_w, stall_w: watts of one part while computing, and while waiting.
+        asked: share of the rows requested from each other part, (P - 1,) summing to 1; empty for equal shares.
+        rpc_s: seconds of a fetch apart from its bytes and the link's delay (a step's are in ``base_s``).
+        rtt_noise: spread of a fetch's time around the RPC model, as a standard deviation of its logarithm.
+        miss_trips: sequential replies of an owner per step with a miss of its rows; without a miss there are none. The
+            probability of a miss is that of a Poisson number of missed rows being above 0.
+        wait_rows: missed rows of an owner at which all but 1 / e of these replies occur.
+        overlapped: whether replies of misses and of rebuilds, and waiting and transfer, are concurrent: the maximum
+            counts, not their sum or ``norm``. Hits then follow from the rows of rebuilds (:func:`joined_misses`) and
+            ``hit_min``, not from ``hit_half`` and ``hit_slope``.
         hidden_s: seconds of a step's fetching that hide behind the rest of the step, whatever ``overlap`` is.
 
     Raises:
-        ConfigError: a constant is not a number, or outside what is allowed.
+        ConfigError: a constant is not a number, or out of range.
     """
 
     name: str
@@ -169,7 +164,7 @@ class CacheCosts:
 
     def __post_init__(self) -> None:
         if self.parts < 2:
-            raise ConfigError(f"parts={self.parts}: a cache of others' features needs at least 2.")
+            raise ConfigError(f"parts={self.parts}: a cache of remote features needs at least 2.")
         for names, low, high in (
             (_ABOVE_ZERO, np.nextafter(0.0, 1.0), np.inf),
             ((*_AT_LEAST_ZERO, "rtt_noise", "miss_trips"), 0.0, np.inf),
@@ -189,18 +184,18 @@ class CacheCosts:
             raise ConfigError(f"asked={self.asked}: {self.parts - 1} shares above 0 that sum to 1 are needed.")
 
     def digest(self) -> str:
-        """SHA-256 of all constants, in hexadecimal: what a policy was trained against."""
+        """SHA-256 of all constants, in hexadecimal: identifies what a policy was trained with."""
         constants = {name: value for name, value in asdict(self).items() if value != _LATER.get(name)}
         described = json.dumps(constants, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(described.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, object]:
-        """Constants by name, as plain values: what :meth:`from_told` takes."""
+        """Constants by name, as plain values: the argument of :meth:`from_told`."""
         return asdict(self)
 
     @staticmethod
     def from_told(described: dict[str, object]) -> CacheCosts:
-        """Constants as :meth:`to_dict` gave them, also through JSON.
+        """Constants from the result of :meth:`to_dict`, also after JSON.
 
         Raises:
             ConfigError: a name is missing or unknown.
@@ -229,13 +224,13 @@ class CacheCosts:
         return np.asarray(self.rebuild_rows * np.asarray(windows, dtype=np.float64) ** self.rebuild_exponent)
 
     def step(self, windows: ArrayLike, delays_s: ArrayLike, bytes_per_s: ArrayLike, shares: ArrayLike) -> StepCosts:
-        """What a step costs; all arguments broadcast over their leading axes.
+        """Costs of a step; all arguments broadcast over their leading axes.
 
         Args:
             windows: (...) W, in steps.
             delays_s: (..., P - 1) seconds added to every reply of each other part.
-            bytes_per_s: (..., P - 1) that each link lets pass; infinite where nothing limits it.
-            shares: (..., P - 1) of the cache that each other part's rows have, summing to 1.
+            bytes_per_s: (..., P - 1) rate of each link; infinite for no limit.
+            shares: (..., P - 1) of the cache for each other part's rows, summing to 1.
         """
         return self._step(self._loads(windows, shares), delays_s, bytes_per_s)
 
@@ -244,28 +239,28 @@ class CacheCosts:
         return self.step(windows, delays_s, bytes_per_s, shares).seconds
 
     def of_actions(self, delays_s: ArrayLike, bytes_per_s: ArrayLike | None = None) -> StepCosts:
-        """What a step costs under every action of :class:`CacheActions`: arrays (..., A), hits (..., A, P - 1).
+        """Costs of a step under every action of :class:`CacheActions`: arrays (..., A), hits (..., A, P - 1).
 
         Args:
             delays_s: (..., P - 1), as of :meth:`step`.
-            bytes_per_s: (..., P - 1), likewise; None where nothing limits the links.
+            bytes_per_s: (..., P - 1), likewise; None for no limit.
         """
         delays = np.asarray(delays_s, dtype=np.float64)[..., None, :]
         rates = np.inf if bytes_per_s is None else np.asarray(bytes_per_s, dtype=np.float64)[..., None, :]
         return self._step(_loads_of_actions(self), delays, rates)
 
     def chosen(self, actions: ArrayLike, delays_s: ArrayLike, bytes_per_s: ArrayLike | None = None) -> StepCosts:
-        """What a step costs under one action each: ``actions`` (...), links (..., P - 1); see :meth:`of_actions`."""
-        places = np.asarray(actions)
-        loads = _Loads(*(array[places] for array in _loads_of_actions(self)))
+        """Costs of a step under one action each: ``actions`` (...), links (..., P - 1); see :meth:`of_actions`."""
+        indices = np.asarray(actions)
+        loads = _Loads(*(array[indices] for array in _loads_of_actions(self)))
         return self._step(loads, delays_s, np.inf if bytes_per_s is None else bytes_per_s)
 
     def _loads(self, windows: ArrayLike, shares: ArrayLike) -> _Loads:
         window = np.asarray(windows, dtype=np.float64)[..., None]
         asked = np.array(self.asked)
-        room = (np.asarray(shares, dtype=np.float64) / asked) ** self.capacity_exponent
+        capacity = (np.asarray(shares, dtype=np.float64) / asked) ** self.capacity_exponent
         even = self.hit_rate(window)
-        hits = 1 - (1 - even) ** room
+        hits = 1 - (1 - even) ** capacity
         miss = self.row_bytes * self.rows * asked * (1 - hits)
         held = np.divide(hits, even, out=np.ones_like(hits), where=np.broadcast_to(even, hits.shape) > 0)
         rebuild = self.row_bytes * asked * held * self.fetched(window) / window
@@ -317,7 +312,7 @@ class CacheCosts:
 
 @lru_cache(maxsize=256)
 def _loads_of_actions(costs: CacheCosts) -> _Loads:
-    """Loads of all actions, (A,) and (A, P - 1): they are asked for at every decision, and never change."""
+    """Loads of all actions, (A,) and (A, P - 1): cached, since every decision needs them."""
     actions = CacheActions(costs.parts)
     windows = [actions.window(action) for action in range(len(actions))]
     loads = costs._loads(windows, np.stack([actions.shares(action) for action in range(len(actions))]))
@@ -326,7 +321,7 @@ def _loads_of_actions(costs: CacheCosts) -> _Loads:
     return loads
 
 
-# What every choice of a window and an allocation costs under each of the few conditions that the links are in.
+# The costs of every window and allocation under each of the few conditions of the links.
 
 
 Floats = NDArray[np.float64]
@@ -334,13 +329,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CacheChoices:
-    """What can be chosen in the simulator: the A = 8 P actions, and one more, an evenly shared cache for each epoch.
+    """The choices of the simulator: the A = 8 P actions, and one more, an evenly shared cache per epoch.
 
     Attributes:
         actions: those that may be chosen live; their numbers are kept.
         windows: (A + 1,) W of each choice.
-        allocations: (A + 1,) 0 for the uniform one, else 1 + the place of the part that is preferred.
-        shares: (A + 1, P - 1) of the cache that each other part's rows get.
+        allocations: (A + 1,) 0 for the uniform one, otherwise 1 + the index of the preferred part.
+        shares: (A + 1, P - 1) of the cache for each other part's rows.
     """
 
     actions: CacheActions
@@ -350,13 +345,13 @@ class CacheChoices:
 
     @property
     def per_epoch(self) -> int:
-        """Number of the choice that is no action: rebuild where an epoch begins (RapidGNN)."""
+        """Index of the choice that is not an action: rebuild at the start of an epoch (RapidGNN)."""
         return len(self.actions)
 
 
 @lru_cache(maxsize=64)
 def cache_choices(parts: int, epoch_steps: int) -> CacheChoices:
-    """The choices of P parts where an epoch has so many steps.
+    """The choices of P parts for epochs of this length.
 
     Raises:
         PlanError: fewer than two parts, or an epoch without steps.
@@ -378,9 +373,9 @@ class CacheTables:
     Attributes:
         step_s: (C, K) seconds.
         step_j: (C, K) joules of one part.
-        miss_s: (C, K) seconds of the step that the slowest owner's misses take.
-        rebuild_s: (C, K) seconds of the step that rebuilding takes.
-        hits: (C, P - 1) share of the rows asked of each owner that the cache holds.
+        miss_s: (C, K) seconds of the step for the slowest owner's misses.
+        rebuild_s: (C, K) seconds of the step for rebuilding.
+        hits: (C, P - 1) share of the rows requested from each owner that the cache contains.
         hit: (C,) the same over all owners.
         miss_bytes: (C, P - 1) bytes of the misses of each owner in a step.
     """
@@ -402,8 +397,8 @@ def cache_tables(costs: CacheCosts, choices: CacheChoices, trace: LinkTrace) -> 
     """
     if not costs.parts == choices.actions.parts == trace.parts:
         raise PlanError(
-            f"costs of {costs.parts} parts, choices of {choices.actions.parts} and links of {trace.parts}: one number "
-            "of parts is needed."
+            f"costs of {costs.parts} parts, choices of {choices.actions.parts} and links of {trace.parts}: the numbers "
+            "must be equal."
         )
     cost = costs.step(choices.windows[:, None], trace.delay_s, trace.bytes_per_s, choices.shares[:, None, :])
     hits = cost.hits[:, 0]
@@ -418,21 +413,21 @@ def cache_tables(costs: CacheCosts, choices: CacheChoices, trace: LinkTrace) -> 
     )
 
 
-# How long one fetch of features takes: our model of a remote procedure call, and the paper's.
+# The time of one fetch of features: our model of a remote procedure call, and the paper's.
 
 
 _MS = 1e3
 
 
 class RpcLaw(Protocol):
-    """Tells the time of a fetch from its bytes and the link's delay, and the delay from the time."""
+    """The time of a fetch as a function of its bytes and the link's delay, and its inverse."""
 
     def rtt_s(self, nbytes: ArrayLike, delay_s: ArrayLike = 0.0) -> Vector:
         """Seconds of a fetch; arguments broadcast."""
         ...
 
     def delay_s(self, rtt_s: ArrayLike, nbytes: ArrayLike) -> Vector:
-        """Seconds of delay that a fetch's time tells of, 0 or more."""
+        """Seconds of delay implied by a fetch's time, 0 or more."""
         ...
 
 
@@ -441,9 +436,9 @@ class RpcModel:
     """rtt = a + b bytes + trips delay + bytes / rate.
 
     Attributes:
-        a_s: seconds of a fetch beside its bytes: what initiating one costs.
-        s_per_byte: b, seconds a byte where nothing limits the link.
-        trips: how many of the fetch's messages are late by the delay, one after another.
+        a_s: seconds of a fetch apart from its bytes: its initiation.
+        s_per_byte: b, seconds per byte on an unthrottled link.
+        trips: number of the fetch's sequential messages, each of which is delayed.
 
     Raises:
         ConfigError: a constant is negative or no number, or ``trips`` is not above 0.
@@ -460,13 +455,13 @@ class RpcModel:
             raise ConfigError(f"{self}: seconds of at least 0, and trips above 0, are needed.")
 
     def rtt_s(self, nbytes: ArrayLike, delay_s: ArrayLike = 0.0, bytes_per_s: ArrayLike = np.inf) -> Vector:
-        """Seconds of a fetch of so many bytes; arguments broadcast."""
+        """Seconds of a fetch of ``nbytes``; arguments broadcast."""
         sizes = np.asarray(nbytes, dtype=np.float64)
         added = self.trips * np.asarray(delay_s, dtype=np.float64) + sizes / np.asarray(bytes_per_s, dtype=np.float64)
         return np.asarray(self.a_s + self.s_per_byte * sizes + added)
 
     def delay_s(self, rtt_s: ArrayLike, nbytes: ArrayLike, bytes_per_s: ArrayLike = np.inf) -> Vector:
-        """Seconds of delay that a fetch's time tells of, 0 where it was faster than the model says."""
+        """Seconds of delay implied by a fetch's time, 0 if it was faster than the model."""
         return np.maximum(np.asarray(rtt_s) - self.rtt_s(nbytes, 0.0, bytes_per_s), 0.0) / self.trips
 
 
@@ -474,12 +469,12 @@ class RpcModel:
 class PaperRpcModel:
     """rtt = alpha + beta bytes + gamma bytes delay: kept for comparison, under the name ``paper``.
 
-    A delay of 20 ms makes a fetch of 200 kB only 0.8 ms slower here, and one without bytes not at all.
+    Here a delay of 20 ms makes a fetch of 200 kB only 0.8 ms slower, and one without bytes not at all.
 
     Attributes:
-        alpha_s: seconds of a fetch beside its bytes.
+        alpha_s: seconds of a fetch apart from its bytes.
         s_per_byte: beta.
-        s_per_byte_ms: gamma, seconds a byte and a millisecond of delay.
+        s_per_byte_ms: gamma, seconds per byte and millisecond of delay.
 
     References: GreenDyGNN equations 4 and 8, with the constants of section IV-B.
     """
@@ -489,12 +484,12 @@ class PaperRpcModel:
     s_per_byte_ms: float = 2.01e-10
 
     def rtt_s(self, nbytes: ArrayLike, delay_s: ArrayLike = 0.0) -> Vector:
-        """Seconds of a fetch of so many bytes; arguments broadcast."""
+        """Seconds of a fetch of ``nbytes``; arguments broadcast."""
         sizes, delay_ms = np.asarray(nbytes, dtype=np.float64), np.asarray(delay_s, dtype=np.float64) * _MS
         return np.asarray(self.alpha_s + self.s_per_byte * sizes + self.s_per_byte_ms * sizes * delay_ms)
 
     def delay_s(self, rtt_s: ArrayLike, nbytes: ArrayLike) -> Vector:
-        """Seconds of delay that a fetch's time tells of by Eq. 8; a fetch without bytes tells of none."""
+        """Seconds of delay implied by a fetch's time by Eq. 8; 0 for a fetch without bytes."""
         sizes = np.asarray(nbytes, dtype=np.float64)
         late = np.maximum(np.asarray(rtt_s) - self.rtt_s(sizes), 0.0)
         per_ms = self.s_per_byte_ms * sizes

@@ -1,4 +1,4 @@
-"""Estimates from the times of recent fetches how late each owner's replies are."""
+"""Estimates the delay of each owner's replies from the times of recent fetches."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.systems.feature_cache.policies.calibration import relative_line
 from dtdg_lab.systems.feature_cache.policies.costs import RpcModel
 
-# Finds the step at which an owner's fetch times changed: a windowed likelihood-ratio test on their logarithms.
+# Change-point detection in an owner's fetch times: a windowed likelihood-ratio test on their logarithms.
 
 
-SPANS = (2, 3, 5, 8, 13)  # the last so many fetches are compared with those before them
-THRESHOLD = 4.0  # standard errors between the two means from which they differ
-OUTLIER = 5.0  # standard deviations at which one fetch is cut, so that a single slow one raises no alarm
-LONGEST = 60  # fetches that a level is the mean of
-LEAST_NOISE = 0.1  # standard deviation of a logarithm, at least
-SAME_CHANGE = 8  # fetches within which several alarms, of one owner or of others, are of one change
-LOOK_AGAIN = 5  # fetches after an alarm at which what was made of it is looked at again, now that more are known
-CHUNK = 96  # fetches that are tested at once where all are known
-WITHOUT = 0.3  # the same before there are fetches to estimate it from
+SPANS = (2, 3, 5, 8, 13)  # numbers of latest fetches that are compared with those before them
+THRESHOLD = 4.0  # standard errors between two means that count as a change
+OUTLIER = 5.0  # standard deviations at which a fetch is clipped, so that a single slow one raises no alarm
+LONGEST = 60  # maximum number of fetches in a mean
+LEAST_NOISE = 0.1  # minimum standard deviation of a logarithm
+SAME_CHANGE = 8  # fetches within which several alarms, of any owners, count as one change
+LOOK_AGAIN = 5  # fetches after an alarm at which the decision is reconsidered with more data
+CHUNK = 96  # fetches that are tested at once if all are known
+WITHOUT = 0.3  # standard deviation before there are fetches to estimate it from
 
 
 class ChangePoints:
     """Change points of one owner's fetches.
 
-    Each new fetch is tested: do the last 2, 3, 5, 8 or 13 differ in mean from those before, by more than four standard
-    errors? If so, the level begins again with these, and an alarm is raised. A change of five standard deviations is
-    found after two fetches, one of two standard deviations after five.
+    Each new fetch is tested: does the mean of the last 2, 3, 5, 8 or 13 differ from that of those before by more than
+    four standard errors? If so, an alarm is raised and the mean restarts with these fetches. A change of five standard
+    deviations is detected after two fetches, one of two standard deviations after five.
 
     Args:
         noise: standard deviation of the logarithm of a fetch time on unchanged links; None to estimate it from
@@ -60,7 +60,7 @@ class ChangePoints:
         return len(self._values)
 
     def add(self, level: float) -> bool:
-        """Take in the logarithm of a fetch time over that of a clean link; True where a change is found now."""
+        """Add the logarithm of a fetch time relative to a clean link; return whether a change is detected."""
         values = self._values
         if self._given is None and values:
             self._estimate(abs(level - values[-1]))
@@ -77,7 +77,7 @@ class ChangePoints:
             middle, apart = (whole - recent) / rest, THRESHOLD * self._noise * math.sqrt(1 / span + 1 / rest)
             if abs(recent / span - middle) <= apart:
                 continue
-            # one fetch alone may not raise an alarm: each counts within bounds about the level before
+            # a single fetch must not raise an alarm: each is clipped around the previous mean
             cut = OUTLIER * self._noise
             if abs(sum(min(max(of - middle, -cut), cut) for of in newest[:span])) > apart * span:
                 self._values = deque(reversed(newest[:span]), maxlen=LONGEST)
@@ -93,15 +93,15 @@ class ChangePoints:
 
 
 def change_points(levels: NDArray[np.float64], noise: float) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """What :class:`ChangePoints` makes of a whole series (S,), at once.
+    """The result of :class:`ChangePoints` for a whole series (S,) at once.
 
     Args:
         levels: logarithms of fetch times over those of a clean link.
         noise: their standard deviation on unchanged links.
 
     Returns:
-        (S + 1,) number of the first fetch since the last change point, and (S + 1,) whether one is found, after so
-        many fetches.
+        (S + 1,) index of the first fetch since the last change point, and (S + 1,) whether one is detected, after each
+        number of fetches.
     """
     noise, total = max(noise, LEAST_NOISE), len(levels)
     summed = np.concatenate([[0.0], levels.cumsum()])
@@ -137,44 +137,42 @@ def change_points(levels: NDArray[np.float64], noise: float) -> tuple[NDArray[np
 
 Vector = NDArray[np.float64]
 WARM_EPOCHS = 2
-RECENT = 30  # fetches of an owner that its delay is told by
+RECENT = 30  # fetches of an owner that determine its delay
 _BASELINE = 15.0  # percentile of the warm-up's fetches
-_LEAST = 4  # fetches of a warm-up
-_MOST = 1000  # fetches of an owner that a warm-up keeps
-OWNERS_SLACK = 2.0  # an owner whose warm-up took longer than so many of the quickest owner's fetches was slow then
-PROBE_SLACK = 3.0  # all owners were where even the quickest took longer than so many fetches of the probe
+_LEAST = 4  # minimum number of fetches of a warm-up
+_MOST = 1000  # maximum number of fetches of an owner in a warm-up
+OWNERS_SLACK = 2.0  # an owner whose warm-up took longer than this multiple of the fastest owner's was slow then
+PROBE_SLACK = 3.0  # all owners were slow if even the fastest took longer than this multiple of the probe
 LEAST_S = 1e-6
 
 
 class DelayEstimator:
     """Delays of the P - 1 other parts' replies, from fetches of rows.
 
-    The first epochs tell what a fetch takes when nothing is late: for each owner its bytes' seconds, and the 15th
-    percentile of what remains. Later the median of what remains of the last 30 fetches, over that baseline, is the
-    delay; negative ones count as none. A throttled link is heard as a delay, too: that of its typical fetch.
+    The first epochs determine the time of a fetch without delay: for each owner the seconds per byte, and the 15th
+    percentile of the rest. Later the delay is the median of the rest of the last 30 fetches, over that baseline, at
+    least 0. A throttled link appears as a delay as well: that of its typical fetch.
 
     Args:
         others: P - 1.
-        model: of a fetch, for the seconds a byte; None to fit it to the warm-up, owner by owner.
-        probe: of a fetch that no link slows, to compare owners with that were all slow in the warm-up; None for none.
-        warm_epochs: epochs, from the first that is heard of, that tell the baseline.
+        model: of a fetch, for the seconds per byte; None to fit it to the warm-up of each owner.
+        probe: time of a fetch without a slow link, to detect that all owners were slow in the warm-up; None for none.
+        warm_epochs: number of epochs, from the first with a fetch, that determine the baseline.
 
     Raises:
-        PlanError: no other part, or no epoch to warm up.
+        PlanError: there is no other part, or no epoch to warm up.
 
     Attributes:
         probe: as given; it may be set later.
 
     References: GreenDyGNN section V-B, equation 8, with our model of a fetch.
 
-    Differs from the paper: bytes are taken off each fetch first, since fetches differ in size. The distance from the
-    15th percentile to the median, as it was in the warm-up, is noise and no delay. Where a change of an owner's link is
-    found (:mod:`dtdg_lab.systems.feature_cache.policies.delay_estimator`), its fetches of before the change are
-    dropped. A baseline
-    that most of
-    the last 30 fetches undercut was taken from a slow network, and is lowered. An owner whose own baseline takes more
-    than 2 times the quickest owner's was slow in the warm-up, and is compared with the quickest one; where even that
-    takes more than 3 times the probe's fetch, all were slow, and all are compared with the probe.
+    Differs from the paper: bytes are subtracted from each fetch first, since fetches differ in size. The distance from
+    the 15th percentile to the median in the warm-up is treated as noise, not as delay. After a change of an owner's
+    link (:class:`ChangePoints`) its previous fetches are dropped. A baseline that most of the last 30 fetches undercut
+    is lowered, since it was measured on a slow network. An owner whose own baseline exceeds 2 times the fastest
+    owner's was slow in the warm-up, and is compared with the fastest one. If even that exceeds 3 times the probe, all
+    were slow, and all are compared with the probe.
     """
 
     def __init__(
@@ -198,89 +196,89 @@ class DelayEstimator:
         self._noise, self._baseline = np.zeros(others), np.zeros(others)
         self._settled = np.zeros(others, dtype=np.bool_)
 
-    def add(self, place: int, rtt_s: float, nbytes: float, *, epoch: int) -> bool:
-        """A fetch from the other part at a place, 0 to P - 2, in ascending order of parts.
+    def add(self, owner: int, rtt_s: float, nbytes: float, *, epoch: int) -> bool:
+        """Add a fetch from the other part at an index, 0 to P - 2, in ascending order of parts.
 
         Args:
-            place: of the owner.
-            rtt_s: seconds from asking to the last byte, above 0.
-            nbytes: of it.
-            epoch: in which it was.
+            owner: index of the owner.
+            rtt_s: seconds from the request to the last byte, above 0.
+            nbytes: of the fetch.
+            epoch: in which it happened.
 
         Returns:
-            Whether a change of the owner's link is found by it.
+            Whether it reveals a change of the owner's link.
         """
         if self._first_epoch < 0:
             self._first_epoch = epoch
-        if not self._settled[place]:
-            warm = self._warm[place]
+        if not self._settled[owner]:
+            warm = self._warm[owner]
             if epoch < self._first_epoch + self._warm_epochs or len(warm) < _LEAST:
                 if len(warm) < _MOST:
                     warm.append((nbytes, rtt_s))
             else:
-                self._settle(place)
-        recent = self._recent[place]
+                self._settle(owner)
+        recent = self._recent[owner]
         recent.append((rtt_s, nbytes))
-        if not self._settled[place]:
+        if not self._settled[owner]:
             return False
-        usual = max(self._clean[place] + self._per_byte[place] * nbytes, LEAST_S)
-        changed = self._points[place].add(math.log(max(rtt_s, LEAST_S) / usual))
-        while changed and len(recent) > self._points[place].count:
+        usual = max(self._clean[owner] + self._per_byte[owner] * nbytes, LEAST_S)
+        changed = self._points[owner].add(math.log(max(rtt_s, LEAST_S) / usual))
+        while changed and len(recent) > self._points[owner].count:
             recent.popleft()
         return changed
 
-    def known(self, place: int) -> int:
-        """How many of an owner's newest fetches are of the links as they are now."""
-        return self._points[place].count if self._settled[place] else len(self._recent[place])
+    def known(self, owner: int) -> int:
+        """How many of an owner's latest fetches are from the current state of its link."""
+        return self._points[owner].count if self._settled[owner] else len(self._recent[owner])
 
     def delays_s(self) -> Vector:
-        """(P - 1,) seconds by which each owner's replies are late; 0 while it warms up."""
+        """(P - 1,) estimated delay of each owner's replies in seconds; 0 during its warm-up."""
         late = np.zeros(len(self._recent))
-        for place in np.flatnonzero(self._settled & (np.array([len(of) for of in self._recent]) > 0)):
-            recent = self._recent[place]
-            middle = _median([time - self._per_byte[place] * size for time, size in recent])
-            if len(recent) == RECENT:  # most of so many undercut a baseline of a slow network
-                self._clean[place] = min(self._clean[place], middle)
-            start_s, per_byte = self._reference(int(place), _median([size for _, size in recent]))
-            if per_byte != self._per_byte[place]:
+        for owner in np.flatnonzero(self._settled & (np.array([len(of) for of in self._recent]) > 0)):
+            recent = self._recent[owner]
+            middle = _median([time - self._per_byte[owner] * size for time, size in recent])
+            if len(recent) == RECENT:  # most of them undercut a baseline of a slow network
+                self._clean[owner] = min(self._clean[owner], middle)
+            start_s, per_byte = self._reference(int(owner), _median([size for _, size in recent]))
+            if per_byte != self._per_byte[owner]:
                 middle = _median([time - per_byte * size for time, size in recent])
-            late[place] = middle - start_s - self._noise[place]
+            late[owner] = middle - start_s - self._noise[owner]
         return np.asarray(np.maximum(late, 0.0) / self._trips)
 
-    def _reference(self, place: int, nbytes: float) -> tuple[float, float]:
-        """Seconds of a clean fetch without bytes, and seconds a byte, that an owner's fetches are compared with.
+    def _reference(self, owner: int, nbytes: float) -> tuple[float, float]:
+        """Reference for an owner's fetches: seconds of a clean fetch without bytes, and seconds per byte.
 
-        These are of the owner's own warm-up, of the quickest owner's, or of the probe; see the class.
+        They are from the owner's own warm-up, from the fastest owner's, or from the probe; see the class.
 
         Args:
-            place: of the owner, which is settled.
-            nbytes: of the fetch for which baselines are compared.
+            owner: index of the owner, whose warm-up is over.
+            nbytes: size of fetch at which baselines are compared.
         """
         settled = np.flatnonzero(self._settled)
         levels = self._clean[settled] + self._per_byte[settled] * nbytes
         quickest = settled[levels.argmin()]
-        own = self._clean[place] + self._per_byte[place] * nbytes
+        own = self._clean[owner] + self._per_byte[owner] * nbytes
         if self.probe is not None:
             probed = self.probe.a_s, self.probe.s_per_byte
             if levels.min() > PROBE_SLACK * (probed[0] + probed[1] * nbytes):
                 return probed
-        chosen = quickest if own > OWNERS_SLACK * levels.min() else place
+        chosen = quickest if own > OWNERS_SLACK * levels.min() else owner
         return float(self._clean[chosen]), float(self._per_byte[chosen])
 
     def baselines_s(self) -> Vector:
-        """(P - 1,) 15th percentile of the fetches of each owner's warm-up; 0 of one that was not asked."""
-        for place in np.flatnonzero(~self._settled):
-            if self._warm[place]:
-                self._baseline[place] = np.percentile([time for _, time in self._warm[place]], _BASELINE)
+        """(P - 1,) 15th percentile of the fetches of each owner's warm-up; 0 without fetches."""
+        for owner in np.flatnonzero(~self._settled):
+            if self._warm[owner]:
+                self._baseline[owner] = np.percentile([time for _, time in self._warm[owner]], _BASELINE)
         return self._baseline.copy()
 
     def state_dict(self) -> dict[str, Any]:
-        """What clean links were found to be, as plain lists and numbers; recent fetches are not kept."""
+        """The times of clean links, as plain lists and numbers; recent fetches are not included."""
         described = (self._per_byte, self._clean, self._noise, self._baseline, self._settled)
         return {"first_epoch": self._first_epoch, "owners": [array.tolist() for array in described]}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave; one of another number of owners is not taken."""
+        """Restore what :meth:`state_dict` returned; ignored if the number of owners differs."""
         if len(data["owners"][0]) != len(self._per_byte):
             return
         self._first_epoch = int(data["first_epoch"])
@@ -288,15 +286,15 @@ class DelayEstimator:
         for array, stored in zip(arrays, data["owners"], strict=True):
             array[...] = stored
 
-    def _settle(self, place: int) -> None:
-        sizes, times = np.array(self._warm[place], dtype=np.float64).T
+    def _settle(self, owner: int) -> None:
+        sizes, times = np.array(self._warm[owner], dtype=np.float64).T
         per_byte = relative_line(sizes, times)[1] if self._given is None else self._given
         low, middle = np.percentile(times - per_byte * sizes, (_BASELINE, 50.0))
-        self._baseline[place] = np.percentile(times, _BASELINE)
-        # a warm-up of which most was late would call that noise: no more than the fetch itself took
-        self._noise[place] = min(middle - low, self._baseline[place])
-        self._per_byte[place], self._clean[place], self._settled[place] = per_byte, low, True
-        self._warm[place] = []
+        self._baseline[owner] = np.percentile(times, _BASELINE)
+        # a warm-up of mostly delayed fetches would count as noise: limit it to the time of the fetch itself
+        self._noise[owner] = min(middle - low, self._baseline[owner])
+        self._per_byte[owner], self._clean[owner], self._settled[owner] = per_byte, low, True
+        self._warm[owner] = []
 
 
 def _median(values: list[float]) -> float:

@@ -13,24 +13,23 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CachePolicy, CacheView
 
-# How late the owners have been for a while, and how unsteadily: what a state alone does not tell.
+# Averages of the owners' past delays, and of their variation: information that a state alone lacks.
 
 
-FAST_STEPS, SLOW_STEPS = 50.0, 200.0  # steps after which two thirds of what was heard are forgotten
+FAST_STEPS, SLOW_STEPS = 50.0, 200.0  # time constants of the averages: steps after which a weight falls to 1 / e
 KINDS = 3
 
 
 def memory_size(parts: int) -> int:
-    """How many numbers are remembered for P parts: 3 (P - 1)."""
+    """Length of the memory for P parts: 3 (P - 1)."""
     return KINDS * (parts - 1)
 
 
 class LatenessMemory:
-    """Fading means of the congestion multipliers in states, one memory for each of B runs.
+    """Exponential averages of the congestion multipliers in states, one memory for each of B runs.
 
-    Of each other part: the mean of late, the mean over longer, and the mean distance between what is heard and the
-    latter. A link that is slow now and then, or two that take turns, look like a slow one at the moment: it is these
-    that tell them apart.
+    For each other part: a fast average, a slow average, and the average distance from the slow one. A link that is slow
+    intermittently, or two that alternate, are indistinguishable from a slow link at one moment; the averages differ.
 
     Args:
         runs: B.
@@ -42,35 +41,35 @@ class LatenessMemory:
         self._fresh = np.ones(runs, dtype=bool)
 
     def forget(self, which: NDArray[np.bool_]) -> None:
-        """Begin anew for some of the runs (B,)."""
+        """Reset the memory of some of the runs (B,)."""
         self._held[which] = 0.0
         self._fresh[which] = True
 
     def take_in(self, states: NDArray[np.float32], steps: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Hear states (B, 3 P + 11), so many steps (B,) after the last ones; them and what is remembered, as one.
+        """Add states (B, 3 P + 11), given steps (B,) after the last ones; return them joined with the memory.
 
         Returns:
             (B, 3 P + 11 + 3 (P - 1)) float32.
         """
         late = states[:, : self._held.shape[2]].astype(np.float64)
-        for place, lasts in ((0, FAST_STEPS), (1, SLOW_STEPS)):
-            self._move(place, late, steps, lasts)
+        for index, lasts in ((0, FAST_STEPS), (1, SLOW_STEPS)):
+            self._move(index, late, steps, lasts)
         self._move(2, np.abs(late - self._held[:, 1]), steps, SLOW_STEPS)
         self._fresh[:] = False
         return self.recall(states, np.arange(len(states)))
 
     def recall(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """States (R, 3 P + 11) of some runs (R,), and what was remembered of these before, as one."""
+        """States (R, 3 P + 11) of some runs (R,), joined with their previous memory."""
         remembered = self._held[rows].reshape(len(rows), -1).astype(np.float32)
         return np.concatenate([states, remembered], axis=1)
 
-    def _move(self, place: int, received: NDArray[np.float64], steps: NDArray[np.int64], lasts: float) -> None:
+    def _move(self, index: int, received: NDArray[np.float64], steps: NDArray[np.int64], lasts: float) -> None:
         share = np.where(self._fresh, 1.0, -np.expm1(-steps / lasts))[:, np.newaxis]
-        self._held[:, place] += share * (received - self._held[:, place])
+        self._held[:, index] += share * (received - self._held[:, index])
 
 
 class RunsMemory:
-    """The same for whoever decides in runs, and is told which run is where: a run that is new begins anew.
+    """A memory for policies that identify runs by number: a new run starts with an empty one.
 
     Args:
         parts: P.
@@ -84,9 +83,9 @@ class RunsMemory:
     def take_in(
         self, states: NDArray[np.float32], runs: NDArray[np.int64], steps: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """States (B, 3 P + 11) of runs of these numbers (B,) at these steps (B,); them and what is remembered, as one.
+        """Add states (B, 3 P + 11) of runs of these numbers (B,) at these steps (B,); return them with the memory.
 
-        A place with another run than before, or at an earlier step, forgets.
+        The memory at an index is reset for a different run, or an earlier step.
         """
         if len(runs) != len(self._runs):
             self._memory = LatenessMemory(len(runs), self._parts)
@@ -97,36 +96,36 @@ class RunsMemory:
         return described
 
     def recall(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """States (R, 3 P + 11) at some places (R,), and what was remembered there before; nothing is taken in."""
+        """States (R, 3 P + 11) at some indices (R,), joined with their previous memory; nothing is added."""
         return self._memory.recall(states, rows)
 
 
-# What a cache policy is told at a boundary, as 3 P + 11 numbers: made here both live and in the simulator.
+# The observation of a cache policy at a boundary, 3 P + 11 numbers, both live and in the simulator.
 
 
-MOST_LOG = 6.0  # a link 400 times slower is as bad as it gets
-LEAST = 1e-9  # a ratio that has a logarithm
-MOST_SHARE = 4.0  # rebuilding for four times as long as a window lasts, likewise
+MOST_LOG = 6.0  # limit of logarithms: a link 400 times slower
+LEAST = 1e-9  # minimum of ratios, so that they have a logarithm
+MOST_SHARE = 4.0  # limit of shares: rebuilding for four times as long as a window
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheObservation:
-    """What was measured over the window that ends at a boundary; ``...`` stands for any leading axes.
+    """Measurements over the window that ends at a boundary; ``...`` stands for any leading axes.
 
     Attributes:
-        delays_s: (..., P - 1) seconds that each other part's replies are thought to be late.
-        fetch_s: (..., P - 1) or anything that broadcasts to it: seconds of a fetch where nothing is late.
+        delays_s: (..., P - 1) estimated seconds of delay of each other part's replies.
+        fetch_s: (..., P - 1) or broadcastable to it: seconds of a fetch without delay.
         hit_rates: (..., P - 1) of each other part's rows, from 0 to 1.
         hit_rate: (...) over all of them.
         step_s: (...) seconds of a step.
-        base_step_s: (...) the same where nothing was late.
-        step_j: (...) joules of a step; None where nothing measures them: they are then taken to follow the seconds.
-        base_step_j: (...) the same where nothing was late; None as above.
-        rebuild_share: (...) seconds that the last rebuild took, over those of the window meanwhile.
-        miss_share: (...) seconds that misses took to resolve, over those of the window.
-        left_share: (...) steps left in the epoch, over those of an epoch.
-        previous: (...) number of the action that holds from here on, until what is decided now does.
+        base_step_s: (...) the same without delay.
+        step_j: (...) joules of a step; None if not measured: then assumed proportional to the seconds.
+        base_step_j: (...) the same without delay; None as above.
+        rebuild_share: (...) seconds of the last rebuild, relative to those of the window meanwhile.
+        miss_share: (...) seconds of resolving misses, relative to those of the window.
+        left_share: (...) remaining steps of the epoch, relative to those of an epoch.
+        previous: (...) index of the action that holds from here until the new decision takes effect.
     """
 
     delays_s: Floats
@@ -144,12 +143,12 @@ class CacheObservation:
 
 
 def state_size(parts: int) -> int:
-    """How many numbers a state of P parts has: 3 P + 11."""
+    """Length of a state for P parts: 3 P + 11."""
     return 3 * parts + 11
 
 
 def state_names(parts: int) -> tuple[str, ...]:
-    """What each of the 3 P + 11 numbers is, for labels; the other parts are counted from 1."""
+    """Labels of the 3 P + 11 numbers; the other parts are counted from 1."""
     others = range(1, parts)
     return (
         *(f"late {other}" for other in others),
@@ -166,23 +165,23 @@ def state_names(parts: int) -> tuple[str, ...]:
 
 
 def state_bounds(actions: CacheActions) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(3 P + 11,) least and most that each number of a state can be."""
+    """(3 P + 11,) minimum and maximum of each number of a state."""
     low, high, _ = _bounds_and_marks(actions)
     return low.astype(np.float32), high.astype(np.float32)
 
 
 def cache_state(observation: CacheObservation, actions: CacheActions) -> NDArray[np.float32]:
-    """(..., 3 P + 11) float32 numbers that a learned policy sees.
+    """(..., 3 P + 11) float32 inputs of a learned policy.
 
-    In order: P - 1 congestion multipliers, P hit rates (of each other part, of all), step time and step energy over
-    their base, the share of the window that rebuilding and misses took, what is left of the epoch, the window that
-    holds (8, one of them 1) and the part that it prefers (P - 1, none of them 1 where it is uniform).
+    In order: P - 1 congestion multipliers, P hit rates (of each other part, of all), step time and step energy relative
+    to their base, the shares of the window for rebuilding and for misses, the remaining share of the epoch, the current
+    window (8, one-hot) and its preferred part (P - 1, one-hot, all 0 if uniform).
 
     Differs from the paper: multipliers and the two ratios are given as natural logarithms, within +-6, because a
-    throttled link multiplies a fetch by hundreds; shares end at 4.
+    throttled link multiplies a fetch by hundreds; shares are limited to 4.
 
     Raises:
-        ConfigError: the observation is of another number of parts, compares with no time, or holds what is no number.
+        ConfigError: the observation is of another number of parts, its base times are not positive, or it has a NaN.
 
     References: GreenDyGNN section IV-C1 (23 numbers for P = 4).
     """
@@ -191,7 +190,7 @@ def cache_state(observation: CacheObservation, actions: CacheActions) -> NDArray
     if delays_s.ndim == 0 or delays_s.shape[-1] != others:
         raise ConfigError(f"delays of shape {delays_s.shape} for {actions.parts} parts: the last must be {others}.")
     if not (np.asarray(observation.fetch_s) > 0).all() or not (np.asarray(observation.base_step_s) > 0).all():
-        raise ConfigError("fetches and steps of no time to compare with: both must have been measured on clean links.")
+        raise ConfigError("base times of fetches and steps must be above 0: measure both on clean links.")
     leading = delays_s.shape[:-1]
     state = np.empty((*leading, state_size(actions.parts)))
     np.log1p(delays_s / observation.fetch_s, out=state[..., :others])
@@ -208,13 +207,13 @@ def cache_state(observation: CacheObservation, actions: CacheActions) -> NDArray
     low, high, marks = _bounds_and_marks(actions)
     state[..., at + 6 :] = marks[observation.previous]
     if not np.isfinite(state).all():
-        raise ConfigError("an observation with a value that is no number: every time and share must be measured.")
+        raise ConfigError("an observation has a value that is not a number: every time and share must be measured.")
     return np.minimum(np.maximum(state, low, out=state), high, out=state).astype(np.float32)
 
 
 @lru_cache(maxsize=16)
 def _bounds_and_marks(actions: CacheActions) -> tuple[Floats, Floats, Floats]:
-    """(3 P + 11,) least and (3 P + 11,) most of each number; (A, P + 7) ones and zeros that stand for each action."""
+    """(3 P + 11,) minimum and (3 P + 11,) maximum of each number; (A, P + 7) one-hot codes of each action."""
     others = actions.parts - 1
     ones = np.ones(len(WINDOWS) + others)
     logs = np.full(2, MOST_LOG)
@@ -228,26 +227,26 @@ def _bounds_and_marks(actions: CacheActions) -> tuple[Floats, Floats, Floats]:
     return low, high, marks
 
 
-# What policies see of many simulated runs at once, and what a policy is that can decide for all of them.
+# Views of many simulated runs, and the interface of policies that decide for all of them at once.
 
 
-CHANGES_WITHIN = 150  # steps whose change points are counted
+CHANGES_WITHIN = 150  # latest steps in which change points are counted
 
 
 @dataclass(frozen=True, slots=True)
 class CacheViews:
-    """What is seen at a boundary of each of B runs (P parts, A = 8 P actions); the plural of ``CacheView``.
+    """Observations at a boundary of each of B runs (P parts, A = 8 P actions); a batch of ``CacheView``.
 
     Attributes:
         states: (B, 3 P + 11) float32.
-        delays_s: (B, P - 1) seconds that each other part's replies are thought to be late.
-        steps: (B,) the first one that each decision holds for, of the run.
+        delays_s: (B, P - 1) estimated seconds of delay of each other part's replies.
+        steps: (B,) first step of each decision, counted from the start of the run.
         steps_left: (B,) of the epoch from there on.
-        previous: (B,) the action that holds until then.
-        forecast: (B, A) seconds per step of every action under delays (B, P - 1), by costs as they were calibrated.
-        runs: (B,) number of each run, from 0: what a policy that draws by chance counts by.
-        now: (B,) step at which it is decided: it never falls while a run lasts.
-        changes: (B,) change points of links found in the last ``CHANGES_WITHIN`` steps, those close together as one.
+        previous: (B,) the action until then.
+        forecast: (B, A) seconds per step of every action under delays (B, P - 1), by the calibrated costs.
+        runs: (B,) index of each run, from 0: the counter of random policies.
+        now: (B,) current step: it never decreases within a run.
+        changes: (B,) change points of links found in the last ``CHANGES_WITHIN`` steps, close ones counted as one.
     """
 
     states: NDArray[np.float32]
@@ -260,21 +259,21 @@ class CacheViews:
     now: NDArray[np.int64]
     changes: NDArray[np.int64]
 
-    def one(self, place: int) -> CacheView:
-        """What the run at a place sees."""
+    def one(self, index: int) -> CacheView:
+        """The view of one run."""
 
         def forecast(delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
-            return self.forecast(np.broadcast_to(delays_s, self.delays_s.shape))[place]
+            return self.forecast(np.broadcast_to(delays_s, self.delays_s.shape))[index]
 
         return CacheView(
-            self.states[place],
-            self.delays_s[place],
-            int(self.steps[place]),
-            int(self.steps_left[place]),
-            int(self.previous[place]),
+            self.states[index],
+            self.delays_s[index],
+            int(self.steps[index]),
+            int(self.steps_left[index]),
+            int(self.previous[index]),
             forecast,
-            now=int(self.now[place]),
-            changes=int(self.changes[place]),
+            now=int(self.now[index]),
+            changes=int(self.changes[index]),
         )
 
 
@@ -288,7 +287,7 @@ class ManyPolicy(Protocol):
 
     @property
     def first(self) -> int | NDArray[np.int64]:
-        """The action that holds in a run's first window, before anything was decided; one, or (B,)."""
+        """The action of a run's first window, before any decision; one, or (B,)."""
         ...
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
@@ -298,38 +297,38 @@ class ManyPolicy(Protocol):
 
 @runtime_checkable
 class Reconsiders(Protocol):
-    """A policy that may abandon a window where a change of the links is found."""
+    """A policy that may abandon a window when a change of the links is detected."""
 
     def reconsider_all(
         self, views: CacheViews, pending: NDArray[np.int64], left: NDArray[np.int64], which: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """(B,) the action to go on with, and (B,) whether to abandon the window that serves for it.
+        """(B,) the action to continue with, and (B,) whether to abandon the current window for it.
 
         Args:
-            views: what is seen now; ``previous`` serves.
-            pending: (B,) what was decided to follow.
-            left: (B,) steps that the window which serves has left.
-            which: (B,) where a change was found; the others are not asked.
+            views: current observations; ``previous`` is the current action.
+            pending: (B,) the action decided for the next window.
+            left: (B,) remaining steps of the current window.
+            which: (B,) where a change was detected; the others are ignored.
         """
         ...
 
 
 @runtime_checkable
 class PlansEnds(Protocol):
-    """A policy that plans beforehand where its windows end."""
+    """A policy that plans in advance where its windows end."""
 
     first_lengths: NDArray[np.int64]
 
     def lengths_all(self, views: CacheViews) -> NDArray[np.int64]:
-        """(B,) steps that what it decides is to serve; fewer than its window's abandons it there."""
+        """(B,) steps of each decision; fewer than its window's abandons it there."""
         ...
 
 
 class OneByOne:
-    """Lets a policy that knows nothing of many runs decide for each in turn; right where it remembers nothing.
+    """Applies a policy for single runs to each run in turn; only valid for policies without memory.
 
     Args:
-        policy: asked once for each run.
+        policy: called once for each run.
         first: action of the first window.
     """
 
@@ -339,5 +338,5 @@ class OneByOne:
         self._policy = policy
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
-        """(B,) what the policy decides for each."""
-        return np.array([self._policy.decide(views.one(place)).action for place in range(len(views.steps))])
+        """(B,) the policy's decision for each run."""
+        return np.array([self._policy.decide(views.one(index)).action for index in range(len(views.steps))])

@@ -1,4 +1,4 @@
-"""The simulator as a Gymnasium environment, for whoever brings a learner of their own."""
+"""The simulator as a Gymnasium environment, for external learning algorithms."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ try:
 except ModuleNotFoundError as error:
     raise NotAvailableError(
         "the environment for learners needs gymnasium, which is not installed: install dtdg-lab[lab]. The simulator "
-        "itself (dtdg_lab.systems.feature_cache.policies.simulator) does without."
+        "itself (dtdg_lab.systems.feature_cache.policies.simulator) does not need it."
     ) from error
 
-ENV_ID = "dtdg_lab/CacheWindows-v1"  # the number rises with every change that may alter results
+ENV_ID = "dtdg_lab/CacheWindows-v1"  # the version increases with every change that may alter results
 
 
 class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
-    """When to rebuild a cache of remote features, and whose rows to prefer in it.
+    """When to rebuild a cache of remote features, and which part's rows to prefer in it.
 
     Description:
         A part of a graph that is trained in P parts fetches the features of the others' nodes, through links that
@@ -40,37 +40,37 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
         :mod:`dtdg_lab.systems.feature_cache.policies.simulator`.
 
     Action Space:
-        ``Discrete(8 P)``: a window and an allocation, numbered as by ``CacheActions``. It holds from the next boundary
-        on.
+        ``Discrete(8 P)``: a window and an allocation, numbered as in ``CacheActions``. It takes effect at the next
+        boundary.
 
     Observation Space:
         ``Box((3 P + 11,), float32)``: see ``cache_state`` and ``state_names``.
 
     Rewards:
-        ``-E / E_ref - lambda [allocation changed]`` of the window that the action makes, or savings: see
+        ``-E / E_ref - lambda [allocation changed]`` of the decided window, or savings: see
         ``CacheSimulator``.
 
     Starting State:
-        Step 0 of a run whose first window has 16 steps and is shared out evenly; nothing is heard yet.
+        Step 0 of a run whose first window has 16 steps and equal shares; nothing is observed yet.
 
     Episode End:
-        Terminated where the window just decided reaches the end of the run; never truncated.
+        Terminated if the decided window reaches the end of the run; never truncated.
 
     Version History:
-        v1: the first.
+        v1: initial version.
 
     Args:
-        costs: calibrated costs, all of one number of parts; the shipped ones of four parts where not given.
-        cases: congestion; what policies are trained with where not given.
-        seed: of the episodes until ``reset`` is given another; those without a seed go on where the last one ended.
+        costs: calibrated costs, all of one number of parts; the shipped ones of four parts by default.
+        cases: congestion; that of policy training by default.
+        seed: of the episodes until ``reset`` gets another; without a seed the numbering of episodes continues.
         epochs: of a run.
         epoch_steps: steps of an epoch.
         penalty: lambda.
         reward: "ratio" or "saved".
-        noise: how far things stray.
+        noise: of steps and measurements.
 
     Raises:
-        ConfigError: the run is no longer than its first window, or what ``CacheSimulator`` refuses.
+        ConfigError: the run is not longer than its first window, or an argument that ``CacheSimulator`` rejects.
         NotAvailableError: (at import) gymnasium is not installed.
     """
 
@@ -116,14 +116,14 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin an episode.
+        """Start an episode.
 
         Args:
-            seed: of this episode and those after it.
-            options: ``{"number": n}`` begins the n-th episode of the seed.
+            seed: of this episode and later ones.
+            options: ``{"number": n}`` starts the n-th episode of the seed.
 
         Raises:
-            ConfigError: another option.
+            ConfigError: an unknown option.
         """
         super().reset(seed=seed)
         if unknown := set(options or {}) - {"number"}:
@@ -135,16 +135,16 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
         return states[0], self._to_dict()
 
     def step(self, action: SupportsInt) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Decide, and go on to the next boundary.
+        """Decide, and advance to the next boundary.
 
         Raises:
-            PlanError: the episode has ended or not begun, or there is no such action.
+            PlanError: no episode is in progress, or the action does not exist.
         """
         number = int(action)
         if not self._going:
-            raise PlanError("no episode is going on: call reset first.")
+            raise PlanError("no episode is in progress: call reset first.")
         if not self.action_space.contains(number):
-            raise PlanError(f"action {number}: there are {len(self._simulator.actions)}, numbered from 0.")
+            raise PlanError(f"action {number}: valid actions are 0 to {len(self._simulator.actions) - 1}.")
         states, rewards, done, info = self._simulator.step([number])
         self._going = not done[0]
         costs = {
@@ -156,7 +156,7 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
         return states[0], float(rewards[0]), bool(done[0]), False, {**self._to_dict(), **costs}
 
     def _to_dict(self) -> dict[str, Any]:
-        """What an observer may want to know of an episode, and no policy may."""
+        """Information about an episode for observers, hidden from policies."""
         (episode,) = self._simulator.running
         return {
             "case": episode.case.name if episode.case else "",
@@ -166,6 +166,6 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
 
 
 def register_env() -> None:
-    """Make ``gymnasium.make(ENV_ID)`` work; a second call does nothing."""
+    """Register the environment for ``gymnasium.make(ENV_ID)``; further calls do nothing."""
     if ENV_ID not in gymnasium.registry:
         gymnasium.register(ENV_ID, entry_point="dtdg_lab.systems.feature_cache.policies.gym_env:CacheEnv")

@@ -1,4 +1,4 @@
-"""How slow the links to one part were, or will be, at every step: what a simulated or recorded run meets."""
+"""The state of the links to one part at every step, past or future: what a simulated or recorded run encounters."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from dtdg_lab.core.feature_store import LinkState
 
 
 class LinkPattern(Protocol):
-    """Says how slow every link is at any moment: what :mod:`dtdg_lab.network` is made of."""
+    """The state of every link over time: the interface of :mod:`dtdg_lab.network`."""
 
     def at(self, epoch: int, share: float) -> LinkState:
-        """The links a ``share`` in [0, 1) into an epoch."""
+        """The links at a ``share`` in [0, 1) of an epoch."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkTrace:
-    """The few conditions that links were in, and which of them held at each step (K conditions, S steps, P parts).
+    """The few conditions of the links, and the condition at each step (K conditions, S steps, P parts).
 
     Attributes:
-        delay_s: (K, P - 1) seconds that each other part's replies were late, in ascending order of the parts.
-        bytes_per_s: (K, P - 1) at which its replies passed; infinite where nothing limited them.
-        which: (S,) number of the condition at each step.
+        delay_s: (K, P - 1) seconds of delay of each other part's replies, in ascending order of the parts.
+        bytes_per_s: (K, P - 1) rate of its replies; infinite for no limit.
+        which: (S,) index of the condition at each step.
 
     Raises:
-        PlanError: the arrays do not fit each other, or a value is out of its bounds.
+        PlanError: the arrays are inconsistent, or a value is out of range.
     """
 
     delay_s: NDArray[np.float64]
@@ -46,9 +46,9 @@ class LinkTrace:
                 "(K, P - 1), (K, P - 1) and (S,) are needed."
             )
         if self.which.min() < 0 or self.which.max() >= len(self.delay_s):
-            raise PlanError(f"conditions up to {self.which.max()} at the steps, of {len(self.delay_s)} that there are.")
+            raise PlanError(f"conditions up to {self.which.max()} at the steps, but there are {len(self.delay_s)}.")
         if not (np.isfinite(self.delay_s) & (self.delay_s >= 0) & (self.bytes_per_s > 0)).all():
-            raise PlanError("a trace with a negative or endless delay, or a rate that is not above 0.")
+            raise PlanError("a trace needs finite delays of at least 0, and rates above 0.")
 
     @property
     def parts(self) -> int:
@@ -62,18 +62,18 @@ class LinkTrace:
 
 
 def trace_of_links(states: Sequence[LinkState], part: int) -> LinkTrace:
-    """What one part meets while the links are in these states, one for each step.
+    """The trace of one part for given states of the links, one per step.
 
     Args:
-        states: as they were recorded, or as a schedule says.
-        part: the one that asks.
+        states: as recorded, or from a schedule.
+        part: the part that requests rows.
 
     Raises:
-        PlanError: there is no state, or no such part.
+        PlanError: there is no state, or the part does not exist.
     """
     if not states or not 0 <= part < states[0].parts or states[0].parts < 2:
         parts = states[0].parts if states else 0
-        raise PlanError(f"a trace for part {part} of {len(states)} states of {parts} parts' links: nothing to follow.")
+        raise PlanError(f"a trace for part {part} of {len(states)} states of {parts} parts' links: none is possible.")
     seen: dict[LinkState, int] = {}
     which = [seen.setdefault(state, len(seen)) for state in states]
     others = np.arange(states[0].parts) != part
@@ -85,10 +85,10 @@ def trace_of_links(states: Sequence[LinkState], part: int) -> LinkTrace:
 
 
 def trace_of_pattern(pattern: LinkPattern, part: int, *, epochs: int, epoch_steps: int) -> LinkTrace:
-    """What one part meets while a pattern of congestion goes on, step by step.
+    """The trace of one part for a pattern of congestion, step by step.
 
     Raises:
-        PlanError: nothing to follow, or no such part.
+        PlanError: there are no steps, or the part does not exist.
     """
     states = [pattern.at(epoch, step / epoch_steps) for epoch in range(epochs) for step in range(epoch_steps)]
     return trace_of_links(states, part)

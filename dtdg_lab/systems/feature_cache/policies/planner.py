@@ -1,4 +1,4 @@
-"""A cache policy that thinks ahead: the action that calibrated costs say is cheapest, also if links change soon."""
+"""A planning cache policy: the action with the least expected cost, allowing for changes of the links."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheDecision, Ca
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.env import CHANGES_WITHIN, CacheViews, RunsMemory
 
-TURNS = 5.0  # how much likelier an owner is to become late, for each unit of its remembered multiplier's logarithm
-LATE_S = 15e-3  # how late an owner is thought to become that is not late yet
-HEARD = 0.2  # lateness below this share of a clean fetch is taken for noise
-HEARD_STEPS = 3  # how long ago, on average, what is heard was
-CHANGES, CHANGE_STEPS = 1.0, 60.0  # change points, and the steps that they took, that are assumed before any is found
-TRUSTED_STEPS = 200.0  # steps after which two thirds of what its choices saved or lost are forgotten
-TRUST = 2.5  # steps of time that its choices may have lost against even shares before these are taken
-PRICE = 2.0  # how many times its price abandoning a window must save
-STRAYS = 0.2  # by how much an owner may be later than is heard
-STAY = 0.02  # share of a step by which another allocation must be cheaper to be taken
+TURNS = 5.0  # factor of an owner's probability to become late, per unit of the logarithm of its average multiplier
+LATE_S = 15e-3  # assumed delay of an owner that becomes late
+LATE_NOISE = 0.2  # delays below this share of a clean fetch are treated as noise
+OBSERVED_AGE = 3  # average age of observed delays in steps
+CHANGES, CHANGE_STEPS = 1.0, 60.0  # prior of the rate of changes: change points, and the number of steps
+TRUSTED_STEPS = 200.0  # time constant of the account of savings and losses
+TRUST = 2.5  # loss against equal shares, in steps of time, from which equal shares are used
+PRICE = 2.0  # multiple of its cost that abandoning a window must save
+STRAYS = 0.2  # relative uncertainty of an owner's delay
+STAY = 0.02  # share of a step by which another allocation must be cheaper to be chosen
 
 Array = NDArray[np.float64]
 
 
 class LinkGuess(NamedTuple):
-    """What the links are thought to add: (B, P - 1) seconds to a reply, and seconds to each byte."""
+    """Assumed effect of the links: (B, P - 1) seconds per reply, and seconds per byte."""
 
     delays_s: Array
     s_per_byte: Array
 
     def more(self, owner: int) -> LinkGuess:
-        """One owner somewhat later than is thought: what is heard strays."""
+        """The same with one owner slightly later, to allow for noise."""
         more = np.ones(self.delays_s.shape[1])
         more[owner] += STRAYS
         return LinkGuess(self.delays_s * more, self.s_per_byte * more)
 
     def only(self, owner: int, least: LinkGuess) -> LinkGuess:
-        """One owner as late as the latest is, and no other; at least as late as another guess says."""
+        """One owner as late as the latest one, and no other; at least as late as another guess says."""
         found = LinkGuess(np.zeros_like(self.delays_s), np.zeros_like(self.delays_s))
         for into, values, lowest in zip(found, self, least, strict=True):
             into[:, owner] = np.maximum(values.max(axis=1), lowest[:, owner])
@@ -48,15 +48,15 @@ class LinkGuess(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What is seen of B runs.
+    """Observations of B runs.
 
     Attributes:
-        states: (B, S) with what is remembered.
+        states: (B, S) including the memory.
         delays_s: (B, P - 1) of each other part's replies.
-        previous: (B,) the actions that hold.
+        previous: (B,) the current actions.
         forecast: seconds of a step of every action under delays (B, P - 1), by the view.
-        rebuilds: seconds of a whole rebuild, likewise; None where costs are known.
-        rate: (B,) changes of the links to expect in a step.
+        rebuilds: seconds of a whole rebuild, likewise; None if costs are known.
+        rate: (B,) expected changes of the links per step.
     """
 
     states: NDArray[np.float32]
@@ -68,19 +68,19 @@ class _Seen(NamedTuple):
 
 
 class _Account:
-    """What the planner's own choices would have saved against even shares, in steps of time, for each of B runs.
+    """Savings of the planner's own choices over equal shares, in steps of time, for each of B runs.
 
-    Kept whether they are taken or not: where they have lost lately, even shares are taken until they pay again. Steps
+    It is kept whether they are used or not: after losses, equal shares are used until the choices pay again. Steps
     before a run was first seen, at ``now``, are not counted: a run may be resumed, or its policy set, at any step.
     """
 
     def __init__(self, runs: NDArray[np.int64], now: NDArray[np.int64], first: int) -> None:
         self.runs, self.saved, self.now = runs, np.zeros(len(runs)), now.copy()
         self.serving, self.pending = np.full(len(runs), first), np.full(len(runs), first)
-        self._share = np.zeros(len(runs))  # of a step that the serving one saved when it was last looked at
+        self._share = np.zeros(len(runs))  # of a step that the current choice saved when it was last updated
 
     def take_in(self, rows: NDArray[np.int64], seconds: Array, now: NDArray[np.int64]) -> None:
-        """Count the steps since the last call, for which actions take so long (R, A) now."""
+        """Count the steps since the last call, with the current seconds of each action (R, A)."""
         even = seconds[:, : len(WINDOWS)].min(axis=1)
         share = 1 - seconds[np.arange(len(rows)), self.serving[rows]] / even
         passed = np.maximum(now - self.now[rows], 0)
@@ -89,12 +89,12 @@ class _Account:
         self._share[rows], self.now[rows] = share, now
 
     def begin(self, rows: NDArray[np.int64], seconds: Array, actions: NDArray[np.int64]) -> None:
-        """Other actions serve from here on."""
+        """Record that other actions take effect now."""
         self.serving[rows] = actions
         self._share[rows] = 1 - seconds[np.arange(len(rows)), actions] / seconds[:, : len(WINDOWS)].min(axis=1)
 
     def of(self, runs: NDArray[np.int64], now: NDArray[np.int64], first: int) -> _Account:
-        """Itself, with new beginnings for runs that are new."""
+        """This account, reset for runs that are new."""
         if len(runs) != len(self.runs):
             return _Account(runs, now, first)
         fresh = (runs != self.runs) | (now < self.now)
@@ -106,38 +106,38 @@ class _Account:
 
 
 class CachePlanner:
-    """Takes the action with the least expected regret over what the links may do next.
+    """Takes the action with the least expected regret over possible changes of the links.
 
-    A window that is chosen begins when the one before it ends, and holds for W steps. Until then and meanwhile links
-    may change: with probability 1 - exp(-lambda s) s steps after what was heard, to clean links or to one late owner.
-    So long windows are taken where they are cheap whatever happens, and a cache biased to one owner is given for long
-    only where that owner will stay late. Lambda is the number of change points of the last 150 steps over these steps;
-    what is remembered of the run (:mod:`dtdg_lab.systems.feature_cache.policies.env`) says which owner may be the next.
+    A chosen window begins when the current one ends, and lasts for W steps. Until then and meanwhile links may change:
+    with probability 1 - exp(-lambda s) s steps after the observation, to clean links or to one late owner. So long
+    windows are chosen if they are cheap in all cases, and a cache biased to one owner is kept for long only if that
+    owner will stay late. Lambda is the number of change points in the last 150 steps per step; the memory of the run
+    (:mod:`dtdg_lab.systems.feature_cache.policies.env`) indicates which owner may be the next.
 
-    Where a change is found, the window that serves is abandoned if that saves twice what it costs: the rebuilds that
-    are wasted. An account is kept of what the planner's own choices save against even shares, whether they are taken or
-    not; while they have lost 2.5 steps of time or more of late, even shares are taken.
+    When a change is detected, the current window is abandoned if that saves twice its cost: the wasted rebuilds. An
+    account is kept of the savings of the planner's own choices over equal shares, used or not; after recent losses of
+    2.5 steps of time or more, equal shares are used.
 
-    Live, the view's forecast tells what each action would take: it counts the batches to come and knows the links'
-    rates. In the simulator the costs do, and a late owner is told from a throttled one by how much slower a step has
-    become: a delay adds many round trips, a throttled link only the time that its bytes take. With neither costs nor
-    such a forecast all lateness counts as delay.
+    Live, the view's forecast predicts the time of each action: it counts the batches ahead and knows the links' rates.
+    In the simulator the costs predict it, and a late owner is distinguished from a throttled one by the slowdown of a
+    step: a delay adds many round trips, a throttled link only its transfer time. With neither costs nor such a forecast
+    all lateness counts as delay.
 
     Args:
         actions: what may be chosen.
-        costs: calibrated, of the same number of parts: what to think ahead with for many simulated runs, and for one
-            whose view brings no forecast.
-        change_steps: steps without a change that count as much as one change, before any is seen.
-        late_s: how late an owner becomes that is not late yet.
+        costs: calibrated, of the same number of parts: for many simulated runs, and for a single run whose view has no
+            forecast.
+        change_steps: steps without a change in the prior, with the weight of one change.
+        late_s: assumed delay of an owner that becomes late.
         stay: share of a step by which an action with another allocation must be cheaper than the best one with the
-            allocation that holds.
-        longest: window beyond which none is taken, so that what changes is seen before long.
+            current allocation.
+        longest: maximum window, so that changes are noticed soon.
 
     Attributes:
-        base_s: seconds of a step for which nothing is fetched, by the costs; None without costs.
+        base_s: seconds of a step without fetches, by the costs; None without costs.
 
     Raises:
-        ConfigError: change_steps is not above 0, the others are below 0, or the costs are of another number of parts.
+        ConfigError: change_steps is not above 0, another number is negative, or the costs are of other parts.
 
     References: ours, for the questions of GreenDyGNN section IV-C; Camacho, Bordons 2007 (model-predictive control).
     """
@@ -161,7 +161,7 @@ class CachePlanner:
             )
         if costs is not None and costs.parts != actions.parts:
             raise ConfigError(
-                f"costs of {costs.parts} parts for a planner of {actions.parts}: give those of one number."
+                f"costs of {costs.parts} parts for a planner of {actions.parts}: the numbers must be equal."
             )
         self.first = actions.action(16)
         self._actions, self._costs = actions, costs
@@ -178,7 +178,7 @@ class CachePlanner:
             self._hits, self._base_s = clean.hits, float(clean.seconds[self.first])
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """The cheapest action for what is seen; the one that holds where nothing can be thought ahead."""
+        """The cheapest action for the observations; the current one if no forecast is possible."""
         described = view.forecast
         if self._costs is None and described is None:
             return CacheDecision(self.name, view.previous)
@@ -189,7 +189,7 @@ class CachePlanner:
         return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
 
     def reconsider(self, view: CacheView) -> CacheDecision | None:
-        """What to abandon the window that serves for, now that links have changed; None to keep it."""
+        """The action to abandon the current window for after a change of links; None to keep it."""
         described = view.forecast
         if view.pending < 0 or (described is None and self._costs is None):
             return None
@@ -210,7 +210,7 @@ class CachePlanner:
     def _decided(
         self, seen: _Seen, costs: CacheCosts | None, rows: NDArray[np.int64], now: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], Array]:
-        """(B,) actions, and (B, A) what each is expected to lose."""
+        """(B,) actions, and (B, A) expected regret of each."""
         account = self._account
         seconds = self._seconds(seen, costs, self._links(seen, costs)[0])
         account.take_in(rows, seconds, now)
@@ -222,7 +222,7 @@ class CachePlanner:
     def reconsider_all(
         self, views: CacheViews, pending: NDArray[np.int64], left: NDArray[np.int64], which: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """(B,) what is cheapest now that links have changed, and (B,) whether the window should end early for it."""
+        """(B,) cheapest action after a change of links, and (B,) whether to end the window early for it."""
         rows = np.flatnonzero(which)
         chosen, ends = pending.copy(), which.copy()
         seen, now = self._seen(views, rows), views.now[rows]
@@ -232,7 +232,7 @@ class CachePlanner:
         return chosen, ends
 
     def _seen_of(self, view: CacheView, *, remembers: bool = True) -> _Seen:
-        """What is seen of one run, (1, ...)."""
+        """Observations of one run, (1, ...)."""
 
         def stacked(described: Callable[[Array], Array] | None) -> Callable[[Array], Array]:
             return lambda delays_s: (
@@ -253,7 +253,7 @@ class CachePlanner:
         )
 
     def _seen(self, views: CacheViews, rows: NDArray[np.int64] | None = None) -> _Seen:
-        """What is seen of all runs, or of some, whose memory is then left as it is."""
+        """Observations of all runs, or of some, whose memory is then not updated."""
         if rows is None:
             states, rows = self._memory.take_in(views.states, views.runs, views.now), np.arange(len(views.runs))
         else:
@@ -262,12 +262,12 @@ class CachePlanner:
         return _Seen(states, views.delays_s[rows], views.previous[rows], views.forecast, None, rate)
 
     def _rate(self, changes: NDArray[np.int64], now: NDArray[np.int64]) -> Array:
-        """(B,) changes of the links to expect in a step."""
+        """(B,) expected changes of the links per step."""
         return np.asarray((CHANGES + changes) / (self._change_steps + np.minimum(now, CHANGES_WITHIN)))
 
     def _waits(self, previous: NDArray[np.int64]) -> Array:
-        """(B,) steps from what is heard to the first step of what is decided now."""
-        return HEARD_STEPS + self._windows[previous].astype(np.float64)
+        """(B,) steps from the observation to the first step of the decision."""
+        return OBSERVED_AGE + self._windows[previous].astype(np.float64)
 
     def _reconsidered(
         self,
@@ -282,13 +282,13 @@ class CachePlanner:
         account, links = self._account, self._links(seen, costs)[0]
         seconds, rebuilds = self._seconds(seen, costs, links), self._rebuilds(seen, costs, links)
         account.take_in(rows, seconds, now)
-        regret = self._regret(seen, costs, np.full(len(rows), float(HEARD_STEPS)))
+        regret = self._regret(seen, costs, np.full(len(rows), float(OBSERVED_AGE)))
         chosen = self._chosen(regret, account.serving[rows])
 
         def pays(
             serving: NDArray[np.int64], follows: NDArray[np.int64], chosen: NDArray[np.int64]
         ) -> tuple[NDArray[np.bool_], Array]:
-            """Whether to abandon one action, and another that was to follow, for a third; and what that costs."""
+            """Whether to abandon one action, and the pending one, for a third; and the cost of that."""
             at, lasts = np.arange(len(rows)), self._windows[follows]
             best, lead = seconds[at, chosen], np.ceil(rebuilds[at, chosen] / seconds[at, serving])
             stays = np.maximum(np.exp(-seen.rate * lead) - np.exp(-seen.rate * left), 0) / seen.rate
@@ -306,14 +306,14 @@ class CachePlanner:
         return taken, pays(seen.previous, pending, taken)[0]
 
     def _even(self, regret: Array) -> NDArray[np.int64]:
-        """(B,) the best action of those that prefer no part."""
+        """(B,) the best action without a preferred part."""
         even = regret[:, : len(WINDOWS)]
         return np.where(self._windows[: len(WINDOWS)] <= self._longest, even, np.inf).argmin(axis=1)
 
     def _links(self, seen: _Seen, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
-        """What the links are thought to be like, and what they may be like next."""
+        """The assumed current state of the links, and their possible next states."""
         states, delays_s = seen.states, seen.delays_s
-        received = np.expm1(states[:, : delays_s.shape[1]]) > HEARD
+        received = np.expm1(states[:, : delays_s.shape[1]]) > LATE_NOISE
         now, least = self._guess(states, np.where(received, delays_s, 0.0), costs)
         later = [now._replace(delays_s=np.zeros_like(delays_s), s_per_byte=np.zeros_like(delays_s))]
         return now, later + [now.only(owner, least) for owner in range(delays_s.shape[1])]
@@ -333,18 +333,18 @@ class CachePlanner:
         return costs.of_actions(guess.delays_s, rates).rebuild_s * self._windows
 
     def _regret(self, seen: _Seen, costs: CacheCosts | None, waits: Array) -> Array:
-        """(B, A) share of the best action's step by which each action is expected to be slower.
+        """(B, A) expected slowdown of each action relative to the best action's step.
 
         Args:
-            seen: what is seen.
-            costs: to think ahead with; None for the view's forecast.
-            waits: (B,) steps from what is heard to the first step of what is decided.
+            seen: observations.
+            costs: cost model; None for the view's forecast.
+            waits: (B,) steps from the observation to the first step of the decision.
         """
         now, later = self._links(seen, costs)
         others = seen.delays_s.shape[1]
         today = np.mean([self._seconds(seen, costs, now.more(owner)) for owner in range(others)], axis=0)
         rate, waits = seen.rate[:, None], waits[:, None]
-        # share of the window's steps that meet other links
+        # share of the window's steps after a change of links
         changed = 1 + np.exp(-waits * rate) * np.expm1(-self._windows * rate) / (self._windows * rate)
         mean = seen.states[:, -2 * others : -others].astype(np.float64)
         likely = np.concatenate([np.ones((1, len(mean))), 1.0 + TURNS * mean.T])
@@ -358,7 +358,7 @@ class CachePlanner:
     def _guess(
         self, states: NDArray[np.float32], late_s: Array, costs: CacheCosts | None
     ) -> tuple[LinkGuess, LinkGuess]:
-        """What lateness (B, P - 1) of fetches comes from, and what it would be of an owner that becomes late."""
+        """Causes of the observed delays (B, P - 1), and the effect of an owner that becomes late."""
         others = late_s.shape[1]
         if costs is None:
             nothing = np.zeros_like(late_s)
@@ -383,7 +383,7 @@ class CachePlanner:
         return now, least
 
     def _chosen(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B, A), (B,) -> the least one, (B,); another allocation than the one that holds only where it pays."""
+        """(B, A), (B,) -> the action of least regret, (B,); another allocation than the current one only if it pays."""
         holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
         priced = np.where(holds, regret, regret + self._stay)
         return np.where(self._windows <= self._longest, priced, np.inf).argmin(axis=1)

@@ -1,10 +1,8 @@
-"""Constants of what steps cost that come with the lab: those of a real cluster of four nodes, frozen.
+"""Shipped constants of step costs: those of a real cluster of four nodes, frozen.
 
-The simulator, the shipped policies and the tables of policies use them. They are of the law in which stages add up:
-shipped policies were trained against it. :data:`dtdg_lab.systems.feature_cache.policies.calibration.SHIPPED` predicts
-the same cluster
-by the
-law in which stages overlap, and is what step times should be asked of.
+The simulator, the shipped policies and the tables of policies use them. They belong to the cost model in which stages
+add up, with which shipped policies were trained. :data:`dtdg_lab.systems.feature_cache.policies.calibration.SHIPPED`
+describes the same cluster by the model in which stages overlap; use that to predict step times.
 """
 
 from __future__ import annotations
@@ -26,12 +24,12 @@ _ADDED = MappingProxyType(
 
 
 def products(parts: int = PARTS) -> CacheCosts:
-    """GraphSAGE on ogbn-products, batches of 2000: where the cache holds half of what is asked for."""
+    """GraphSAGE on ogbn-products, batches of 2000: the cache contains half of the requested rows."""
     return shipped_costs("ogbn-products", parts)
 
 
 def reddit(parts: int = PARTS) -> CacheCosts:
-    """GraphSAGE on Reddit, batches of 2000: where the cache holds nearly all that is asked for."""
+    """GraphSAGE on Reddit, batches of 2000: the cache contains nearly all requested rows."""
     return shipped_costs("reddit", parts)
 
 
@@ -39,7 +37,7 @@ def shipped_costs(name: str, parts: int = PARTS) -> CacheCosts:
     """Frozen constants of a data set, seen by one requester of P - 1.
 
     Raises:
-        UnknownNameError: no such data set.
+        UnknownNameError: the dataset is unknown.
         ConfigError: fewer than two parts.
     """
     if name not in _ADDED:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtdg_lab.core import rng as streams
+from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.feature_store import BITS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, CacheTables, cache_choices, cache_tables
@@ -18,25 +18,25 @@ from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, 
 from dtdg_lab.systems.feature_cache.policies.env import CHANGES_WITHIN, CacheObservation, CacheViews, cache_state
 from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
 
-# The congestion that cache policies are trained and compared under: archetypes, how bad, when and for how long.
+# Congestion for training and comparing cache policies: archetypes, severity, onset and duration.
 
 
 PAPER_ARCHETYPES = ("none", "one_slow", "one_fast", "two_symmetric", "two_asymmetric", "oscillating")
 STEADY, ALL_STEADY = "steady", "all_steady"  # one link, or all of them, from the first step to the last
 ARCHETYPES = (*PAPER_ARCHETYPES, "rotating", "markov", "all_slow", STEADY, ALL_STEADY)
 KINDS = ("delay", "rate")
-# (name, milliseconds added, Mbit/s left): what policies are trained with is never what they are compared with, and what
-# they are accepted by is neither, for constants may have been chosen by comparing
+# (name, added milliseconds, remaining Mbit/s): policies are compared at other severities than they are trained with,
+# and accepted at others again, since constants may have been chosen by comparing
 TRAINED_SEVERITIES = (("mild", 4.0, 800.0), ("middling", 12.0, 300.0), ("severe", 28.0, 80.0))
 COMPARED_SEVERITIES = (("light", 6.0, 500.0), ("medium", 16.0, 200.0), ("heavy", 22.0, 50.0))
 HELD_OUT_SEVERITIES = (("slight", 9.0, 600.0), ("marked", 19.0, 150.0), ("grave", 35.0, 60.0))
 TRAINED_SPREAD, COMPARED_SPREAD, HELD_OUT_SPREAD = 0.15, 0.05, 0.05
-LEVELS = 8  # steps between no congestion and all of it, where it swings
+LEVELS = 8  # steps between no congestion and full congestion, for swinging links
 WARM_UP_EPOCHS = 2  # GreenDyGNN section V-B: the baseline of fetch times is taken there
 SLOW_EPOCHS = ((3.0, 9.0), (1.0, 4.0))  # shortest and longest phase with congestion, and without
 FAST_EPOCHS = ((0.15, 0.6), (0.15, 0.6))
 SWING_EPOCHS = (1.0, 6.0)  # shortest and longest time from one owner to the other and back
-TURN_EPOCHS = (0.5, 3.0)  # shortest and longest turn of one owner, where congestion goes round
+TURN_EPOCHS = (0.5, 3.0)  # shortest and longest turn of one owner, for rotating congestion
 MARKOV_EPOCHS = ((0.5, 3.0), (1.0, 6.0))  # bounds of the mean time that a link stays slow, and that it stays clean
 
 
@@ -44,22 +44,22 @@ MARKOV_EPOCHS = ((0.5, 3.0), (1.0, 6.0))  # bounds of the mean time that a link 
 class CacheCase:
     """One archetype of congestion at one severity; each episode draws its owners, onset and lengths.
 
-    Two links where a part has only one other are that one. ``one_slow`` and ``one_fast`` are our reading of "single-
+    If a part has only one other, both links are the same. ``one_slow`` and ``one_fast`` are our reading of "single-
     link slow or fast": phases of several epochs, and phases shorter than one. Five more archetypes are ours.
     ``rotating``: one owner after another is slow, each for the same time. ``markov``: each link becomes slow and clean
-    again by itself, after exponentially distributed times. ``all_slow``: all links in the phases of ``one_slow``.
+    again independently, after exponentially distributed times. ``all_slow``: all links in the phases of ``one_slow``.
     ``steady`` and ``all_steady``: one link, or all links, from the first step to the last.
 
     Attributes:
         archetype: one of ``ARCHETYPES``.
         severity: its name.
-        delay_s: seconds added to a reply at the worst.
-        bytes_per_s: at which replies pass at the worst; infinite where nothing limits them.
-        spread: share by which an episode's delay and rate may differ from these, either way.
+        delay_s: maximum seconds added to a reply.
+        bytes_per_s: minimum rate of replies; infinite for no limit.
+        spread: relative range of an episode's delay and rate around these.
 
     Raises:
-        UnknownNameError: there is no such archetype.
-        ConfigError: a delay is negative, a rate not above 0, or the spread not from 0 to below 1.
+        UnknownNameError: the archetype is unknown.
+        ConfigError: a delay is negative, a rate is not above 0, or the spread is not from 0 to below 1.
 
     References: GreenDyGNN section IV-C2 (six archetypes x three severities; their figures are not given: ours).
     """
@@ -80,7 +80,7 @@ class CacheCase:
 
     @property
     def name(self) -> str:
-        """Archetype, severity and what is done to the link, as in ``one_slow/heavy/delay``."""
+        """Archetype, severity and kind, as in ``one_slow/heavy/delay``."""
         return f"{self.archetype}/{self.severity}/{KINDS[int(np.isfinite(self.bytes_per_s))]}"
 
     def draw(self, random: np.random.Generator, parts: int, *, epochs: int, epoch_steps: int) -> LinkTrace:
@@ -89,7 +89,7 @@ class CacheCase:
         The first two epochs are clean, except those of ``steady`` and ``all_steady``.
 
         Args:
-            random: draws the owners, the onset, the lengths and how bad it is.
+            random: draws the owners, the onset, the lengths and the severity.
             parts: P, at least 2.
             epochs: of the episode.
             epoch_steps: steps of each.
@@ -107,7 +107,7 @@ class CacheCase:
     def _levels(
         self, random: np.random.Generator, others: int, steps: int, epoch_steps: int
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """(K, owners) how bad each condition is for each drawn owner, from 0 to 1; (S,) which one holds."""
+        """(K, owners) severity of each condition for each drawn owner, from 0 to 1; (S,) index of the condition."""
         if self.archetype == "none":
             return np.zeros((1, 2)), np.zeros(steps, dtype=np.int64)
         if self.archetype in (STEADY, ALL_STEADY):
@@ -130,7 +130,7 @@ class CacheCase:
 
 
 def training_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
-    """What policies are trained with: each archetype at three severities, by delay and by rate, spread by 15 %.
+    """The cases of policy training: each archetype at three severities, by delay and by rate, spread by 15 %.
 
     The paper's ``double_dqn`` is trained with ``PAPER_ARCHETYPES`` only.
     """
@@ -138,15 +138,15 @@ def training_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase,
 
 
 def comparison_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
-    """What policies are compared under: the same at severities that training never draws."""
+    """The cases of policy comparison: the same at severities that training never draws."""
     return _cases(archetypes, COMPARED_SEVERITIES, COMPARED_SPREAD)
 
 
 def acceptance_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
-    """What policies are accepted by: the same at severities by which nothing was trained, compared or chosen.
+    """The cases of policy acceptance: the same at severities not used for training, comparison or any choice.
 
-    The gravest delay is longer than any that training draws. To be used with a seed of their own
-    (``cache_comparison.ACCEPTANCE_SEED``), and with nothing adjusted afterwards.
+    The largest delay exceeds any that training draws. Use them with a seed of their own
+    (``training.ACCEPTANCE_SEED``), and adjust nothing afterwards.
     """
     return _cases(archetypes, HELD_OUT_SEVERITIES, HELD_OUT_SPREAD)
 
@@ -165,7 +165,7 @@ def _cases(
 
 
 def _phases(random: np.random.Generator, steps: int, onset: int, lengths: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(S,) 1 where it is congested: from the onset on, phases with and without take turns."""
+    """(S,) 1 under congestion: from the onset on, phases with and without it alternate."""
     drawn = random.uniform(lengths[:, 0], lengths[:, 1], (max(2, int(steps / lengths[:, 0].sum()) + 1), 2))
     ends = onset + np.cumsum(np.maximum(np.rint(drawn).astype(np.int64), 1).ravel())
     turn = np.searchsorted(ends, np.arange(steps), side="right")
@@ -199,29 +199,29 @@ def _flipping(
     return (codes[:, None] >> np.arange(others) & 1).astype(np.float64), which
 
 
-# One simulated run to decide on, with everything that chance has a say in already drawn: it can be played again.
+# One simulated run in which all random numbers are drawn in advance, so that it can be repeated.
 
 
-RECENT = 30  # GreenDyGNN section V-B: most fetches that a delay is the median of; one a step is taken
-OWNERS_SLACK = 2.0  # an owner whose fetches took longer than so many of the quickest owner's was slow from the start
-PROBE_SLACK = 3.0  # all were slow from the start where even the quickest owner's took so many calibrated clean ones
-BASELINE = 0.15  # section V-B: the quantile of the fetches of the warm-up that counts as a fetch on clean links
-LEAST_FETCH_S = 1e-4  # costs that know nothing of a fetch's own time still need something to compare delays with
-MEDIAN = 1.2533  # standard error of a median over that of a mean, where what is heard is spread normally
+RECENT = 30  # GreenDyGNN section V-B: maximum number of fetches in the median of a delay; one per step is used
+OWNERS_SLACK = 2.0  # an owner whose fetches exceed this multiple of the fastest owner's was slow from the start
+PROBE_SLACK = 3.0  # all were slow from the start if even the fastest exceeds this multiple of a calibrated clean fetch
+BASELINE = 0.15  # section V-B: quantile of the warm-up's fetches that counts as a fetch on clean links
+LEAST_FETCH_S = 1e-4  # minimum fetch time to compare delays with, for costs without one
+MEDIAN = 1.2533  # standard error of a median relative to that of a mean, for normally distributed values
 DRAWN = ("base_s", "rows", "trips", "rebuild_trips", "hit_half", "rebuild_rows", "rebuild_s")
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheNoise:
-    """How far what is met and heard strays, as standard deviations of logarithms; 0 for not at all.
+    """Standard deviations of logarithms of steps and measurements; 0 for no noise.
 
     Attributes:
-        step: of a step's time and energy, the same whatever was chosen.
-        meter: of what is heard of a window's energy.
-        fetch: whether fetch times stray, by ``CacheCosts.rtt_noise``.
-        constants: of an episode's constants about the calibrated ones.
-        baseline: of the fetch on clean links that delays are compared with, from episode to episode.
+        step: of a step's time and energy, independent of the choice.
+        meter: of a window's measured energy.
+        fetch: whether fetch times have noise, by ``CacheCosts.rtt_noise``.
+        constants: of an episode's constants around the calibrated ones.
+        baseline: of the clean fetch that delays are compared with, between episodes.
 
     Raises:
         ConfigError: one is negative.
@@ -235,7 +235,7 @@ class CacheNoise:
 
     def __post_init__(self) -> None:
         if min(self.step, self.meter, self.constants, self.baseline) < 0:
-            raise ConfigError(f"{self}: spreads must be 0 or more.")
+            raise ConfigError(f"{self}: all values must be 0 or more.")
 
 
 NO_NOISE = CacheNoise(step=0.0, meter=0.0, fetch=False, constants=0.0, baseline=0.0)
@@ -246,23 +246,23 @@ class CacheEpisode:
     """A run of S steps of one part under K conditions of its links.
 
     Attributes:
-        number: of the episode; with the simulator's seed it says all that was drawn.
+        number: of the episode; together with the simulator's seed it determines everything that is drawn.
         case: the congestion that it was drawn from; None for a recorded trace.
-        costs: as they were calibrated; what a policy can know.
+        costs: calibrated costs, which a policy may know.
         epoch_steps: steps of an epoch.
         trace: the links, step by step.
-        tables: what a step costs here: of constants drawn about ``costs``.
-        noise: (S,) by which each step's cost is multiplied, whatever was chosen.
-        met: (S + 1, K) sum of ``noise`` over the steps before, by condition: what a window costs is a row of the tables
-            times a difference of two of these.
-        late_s: (S + 1, P - 1) seconds of delay that the fetches since the last change point, at most 30, show before
-            each step; the baseline's taken off.
-        late_s_per_byte: (S + 1, P - 1) the same for what a slow link adds to each byte.
-        strays: (S + 1, P - 1) by which fetch times that are heard are multiplied, but for the links' delay.
-        meter: (S + 1,) by which energy that is heard is multiplied.
+        tables: the actual costs of a step, from constants drawn around ``costs``.
+        noise: (S,) factor of each step's cost, independent of the choice.
+        met: (S + 1, K) sum of ``noise`` over the steps before, by condition: the cost of a window is a row of the
+            tables times a difference of two of these.
+        late_s: (S + 1, P - 1) seconds of delay in the fetches since the last change point, at most 30, before each
+            step, relative to the baseline.
+        late_s_per_byte: (S + 1, P - 1) the same for the seconds that a slow link adds to each byte.
+        strays: (S + 1, P - 1) noise factor of measured fetch times, except for the links' delay.
+        meter: (S + 1,) noise factor of measured energy.
         fetch_s: (P - 1,) seconds of a fetch on clean links.
-        alarms: (S + 1,) whether a change of some link is found from the fetches before each step.
-        since: (S + 1,) first step after the latest change point that is known before each step.
+        alarms: (S + 1,) whether a change of some link is detected in the fetches before each step.
+        since: (S + 1,) first step after the latest change point known before each step.
     """
 
     number: int
@@ -292,7 +292,7 @@ class CacheEpisode:
         return table[:, self.trace.which] * self.noise
 
     def rebuild_costs(self, *, of_joules: bool = True) -> Floats:
-        """(C, S) joules (or seconds) of every step that rebuilding takes, under every choice."""
+        """(C, S) joules (or seconds) of every step for rebuilding, under every choice."""
         seconds = self.tables.rebuild_s[:, self.trace.which] * self.noise
         return seconds * self.costs.stall_w if of_joules else seconds
 
@@ -307,9 +307,9 @@ def draw_episode(
     epoch_steps: int = 25,
     noise: CacheNoise = CacheNoise(),
 ) -> CacheEpisode:
-    """The episode of a number: cases take turns, and costs where all cases had theirs; all else is drawn.
+    """The episode of a number: it cycles through the cases, then through the costs; everything else is drawn.
 
-    A pure function of its arguments, however many episodes are simulated at once.
+    A pure function of its arguments, independent of other episodes.
 
     Raises:
         ConfigError: there are no costs or no cases, or no steps.
@@ -318,7 +318,7 @@ def draw_episode(
         raise ConfigError(
             f"{len(costs)} costs, {len(cases)} cases, {epochs} epochs of {epoch_steps} steps: at least one of each."
         )
-    random = streams.generator(seed, "control/cache_episode", number)
+    random = rng.generator(seed, "control/cache_episode", number)
     case, calibrated = cases[number % len(cases)], costs[number // len(cases) % len(costs)]
     trace = case.draw(random, calibrated.parts, epochs=epochs, epoch_steps=epoch_steps)
     return _episode(trace, calibrated, random, noise, number=number, case=case, epoch_steps=epoch_steps)
@@ -332,8 +332,8 @@ def replayed_episode(
     seed: int = 0,
     noise: CacheNoise = NO_NOISE,
 ) -> CacheEpisode:
-    """An episode under links that were recorded, or that a schedule says; by default nothing strays."""
-    random = streams.generator(seed, "control/cache_replay")
+    """An episode under recorded or scheduled links; by default without noise."""
+    random = rng.generator(seed, "control/cache_replay")
     return _episode(trace, costs, random, noise, number=0, case=None, epoch_steps=epoch_steps)
 
 
@@ -366,15 +366,15 @@ def _episode(
     starts, alarms = np.stack([of for of, _ in found], axis=1), np.any([of for _, of in found], axis=0)
     starts = np.maximum(starts, np.arange(steps + 1)[:, None] - RECENT)
     warm_up = min(WARM_UP_EPOCHS * epoch_steps, steps)
-    late, late_per_byte = (_heard(values, counts, starts) for values in (trace.delay_s, slow))
+    late, late_per_byte = (_observed(values, counts, starts) for values in (trace.delay_s, slow))
     base, base_per_byte = (_baseline(values, counts[warm_up]) for values in (trace.delay_s, slow))
-    # links that were slow from the first step on are told by the other owners, and by what a clean fetch takes
+    # links that were slow from the first step are detected by the other owners, and by the calibrated clean fetch
     levels = fetch_s + base + base_per_byte * missed
     kept = levels <= OWNERS_SLACK * levels.min() if levels.min() <= PROBE_SLACK * nominal.min() else np.zeros(others)
     summed = np.vstack([np.zeros(others), drawn.cumsum(axis=0)])
-    places = np.arange(others)
+    columns = np.arange(others)
     received = np.maximum(np.arange(steps + 1)[:, None] - starts, 1)
-    strays = np.exp(MEDIAN * (summed - summed[starts, places]) / received)
+    strays = np.exp(MEDIAN * (summed - summed[starts, columns]) / received)
     return CacheEpisode(
         number=number,
         case=case,
@@ -395,7 +395,7 @@ def _episode(
 
 
 def _drawn(costs: CacheCosts, random: np.random.Generator, noise: CacheNoise) -> CacheCosts:
-    """Constants about the calibrated ones; those that are shares stay as they are."""
+    """Constants drawn around the calibrated ones; shares are not changed."""
     if not noise.constants:
         return costs
     factors = np.exp(noise.constants * random.standard_normal(len(DRAWN))).tolist()
@@ -403,18 +403,18 @@ def _drawn(costs: CacheCosts, random: np.random.Generator, noise: CacheNoise) ->
 
 
 def _baseline(values: Floats, counts: Floats) -> Floats:
-    """(columns,) the 15th percentile of values (K, columns) by condition, each of which held so often (K,)."""
+    """(columns,) the 15th percentile of values (K, columns) by condition, weighted by counts (K,)."""
     order = np.argsort(values, axis=0, kind="stable")
     reached = counts[order].cumsum(axis=0) >= BASELINE * counts.sum()
     return np.take_along_axis(values, np.take_along_axis(order, reached.argmax(axis=0)[None], 0), 0)[0]
 
 
-def _heard(values: Floats, counts: Floats, starts: NDArray[np.int64]) -> Floats:
-    """(S + 1, P - 1) median of what held since each start.
+def _observed(values: Floats, counts: Floats, starts: NDArray[np.int64]) -> Floats:
+    """(S + 1, P - 1) median of the values since each start.
 
     Args:
         values: (K, P - 1) by condition.
-        counts: (S + 1, K) steps before each one that a condition held.
+        counts: (S + 1, K) steps of each condition before each step.
         starts: (S + 1, P - 1) first step that counts.
     """
     received = np.empty(starts.shape)
@@ -426,14 +426,14 @@ def _heard(values: Floats, counts: Floats, starts: NDArray[np.int64]) -> Floats:
     return received
 
 
-# The episodes that are simulated at once, laid out so that one line of arithmetic serves them all.
+# A batch of episodes in arrays, for vectorised simulation.
 
 
 Numbers = NDArray[np.int64]
 
 
 def _counted(alarms: NDArray[np.bool_]) -> Numbers:
-    """(S + 1,) alarms in the last ``CHANGES_WITHIN`` steps; those within ``SAME_CHANGE`` steps of the first as one."""
+    """(S + 1,) alarms in the last ``CHANGES_WITHIN`` steps; those within ``SAME_CHANGE`` steps count as one."""
     lone, last = np.zeros(len(alarms), dtype=np.int64), -SAME_CHANGE
     for step in np.flatnonzero(alarms).tolist():
         if step - last >= SAME_CHANGE:
@@ -444,13 +444,13 @@ def _counted(alarms: NDArray[np.bool_]) -> Numbers:
 
 
 class WindowSums(NamedTuple):
-    """What a window of each of B runs costs, summed over its steps, each (B,).
+    """The costs of a window of each of B runs, summed over its steps, each (B,).
 
     Attributes:
         seconds: of its steps.
         joules: of one part.
-        miss_s: of its seconds, those that misses take.
-        rebuild_s: of its seconds, those that rebuilding takes.
+        miss_s: seconds for misses.
+        rebuild_s: seconds for rebuilding.
     """
 
     seconds: Floats
@@ -460,24 +460,24 @@ class WindowSums(NamedTuple):
 
 
 class CacheBatch:
-    """Arrays of B episodes, padded to the most steps and conditions that one of them has.
+    """Arrays of B episodes, padded to the largest number of steps and conditions.
 
     Args:
         episodes: of one number of parts and of one number of choices; at least one.
 
     Attributes:
-        episodes: the ones there are now.
+        episodes: the current ones.
         steps: (B,) S of each.
-        hits: (B, C, P - 1) share of the rows asked of each owner that the cache of each choice holds.
+        hits: (B, C, P - 1) share of the rows requested from each owner that the cache of each choice contains.
         hit: (B, C) the same over all owners.
         miss_bytes: (B, C, P - 1) bytes of the misses of each owner in a step.
         fetch_s: (B, P - 1) seconds of a fetch on clean links.
-        heard: (B, 3, S + 1, P - 1) the episodes' ``late_s``, ``late_s_per_byte`` and ``strays``.
-        meter: (B, S + 1) by which energy that is heard is multiplied.
-        alarms: (B, S + 1) whether a change of some link is found before each step.
-        looks: (B, S + 1) whether what serves is to be reconsidered there: at alarms, and a little later.
-        found: (B, S + 1) how many there were in the last steps before each one, those close together as one.
-        since: (B, S + 1) first step after the latest change point that is known before each step.
+        received: (B, 3, S + 1, P - 1) the episodes' ``late_s``, ``late_s_per_byte`` and ``strays``.
+        meter: (B, S + 1) noise factor of measured energy.
+        alarms: (B, S + 1) whether a change of some link is detected before each step.
+        looks: (B, S + 1) whether to reconsider the current window there: at alarms, and a little later.
+        found: (B, S + 1) number of alarms in the last steps before each one, close ones counted as one.
+        since: (B, S + 1) first step after the latest change point known before each step.
     """
 
     def __init__(self, episodes: Sequence[CacheEpisode]) -> None:
@@ -496,48 +496,48 @@ class CacheBatch:
         self.alarms, self.since = np.zeros((runs, steps + 1), dtype=bool), np.zeros((runs, steps + 1), dtype=np.int64)
         self.looks = np.zeros((runs, steps + 1), dtype=bool)
         self.found, self._stall_w = np.zeros((runs, steps + 1), dtype=np.int64), np.zeros(runs)
-        for place, episode in enumerate(episodes):
-            self.put(place, episode)
+        for index, episode in enumerate(episodes):
+            self.put(index, episode)
 
-    def put(self, place: int, episode: CacheEpisode) -> None:
-        """Give a place to an episode."""
+    def put(self, index: int, episode: CacheEpisode) -> None:
+        """Store an episode at an index."""
         tables, last, conditions = episode.tables, episode.steps + 1, episode.met.shape[1]
-        self.episodes[place] = episode
+        self.episodes[index] = episode
         if last > self._met.shape[1] or conditions > self._met.shape[2]:
             self.__init__(self.episodes)  # type: ignore[misc]
             return
-        self.steps[place] = episode.steps
-        self._costs[place] = 0.0  # of conditions that this one does not have
+        self.steps[index] = episode.steps
+        self._costs[index] = 0.0  # of conditions that this episode lacks
         for row, table in enumerate((tables.step_s, tables.step_j, tables.miss_s, tables.rebuild_s)):
-            self._costs[place, :, row, :conditions] = table
-        self._met[place, :last, :conditions] = episode.met
-        self.hits[place], self.hit[place], self.miss_bytes[place] = tables.hits, tables.hit, tables.miss_bytes
-        self.fetch_s[place] = episode.fetch_s
+            self._costs[index, :, row, :conditions] = table
+        self._met[index, :last, :conditions] = episode.met
+        self.hits[index], self.hit[index], self.miss_bytes[index] = tables.hits, tables.hit, tables.miss_bytes
+        self.fetch_s[index] = episode.fetch_s
         for row, received in enumerate((episode.late_s, episode.late_s_per_byte, episode.strays)):
-            self.received[place, row, :last] = received
-        self.meter[place, :last] = episode.meter
-        self._which[place, : last - 1], self._noise[place, : last - 1] = episode.trace.which, episode.noise
-        self.alarms[place], self.since[place, :last] = False, episode.since
-        self.alarms[place, :last] = episode.alarms
-        self.looks[place] = self.alarms[place]
-        self.looks[place, LOOK_AGAIN:] |= self.alarms[place, :-LOOK_AGAIN]
-        self.found[place] = _counted(self.alarms[place])
-        self._stall_w[place] = episode.costs.stall_w
+            self.received[index, row, :last] = received
+        self.meter[index, :last] = episode.meter
+        self._which[index, : last - 1], self._noise[index, : last - 1] = episode.trace.which, episode.noise
+        self.alarms[index], self.since[index, :last] = False, episode.since
+        self.alarms[index, :last] = episode.alarms
+        self.looks[index] = self.alarms[index]
+        self.looks[index, LOOK_AGAIN:] |= self.alarms[index, :-LOOK_AGAIN]
+        self.found[index] = _counted(self.alarms[index])
+        self._stall_w[index] = episode.costs.stall_w
 
     def at(self, choices: Numbers, step: Numbers) -> tuple[Floats, Floats]:
-        """(B,) seconds of one step under a choice each, without its noise, and of them those that rebuilding takes."""
+        """(B,) seconds of one step under a choice each, without its noise, and the part of them for rebuilding."""
         cost = self._costs[self._places, choices, :, self._which[self._places, step]]
         return cost[:, 0], cost[:, 3]
 
     def owed(self, choices: Numbers, windows: Numbers, first: Numbers, end: Numbers) -> tuple[Floats, Floats]:
-        """(B,) seconds and joules owed by windows that are abandoned; 0 where all steps are served, or the run ends.
+        """(B,) seconds and joules owed by abandoned windows; 0 if all steps are served, or the run ends.
 
-        The law spreads a rebuild over the steps of its window. One that is abandoned owes what its own rebuild takes of
-        the steps that it does not serve; and the cache that was built meanwhile for its end is thrown away: a whole
-        rebuild more, taken to be as large, under the links of the step at which it ends.
+        The model spreads a rebuild over the steps of its window. An abandoned window owes the share of its own rebuild
+        for the steps that it does not serve. The cache built meanwhile for its end is discarded: that is one more whole
+        rebuild, assumed equally large, under the links of the step at which it ends.
 
         Args:
-            choices: (B,) what was chosen for it.
+            choices: (B,) its choice.
             windows: (B,) W.
             first: (B,) its first step.
             end: (B,) the step after the last that it serves.
@@ -548,52 +548,49 @@ class CacheBatch:
         return seconds, seconds * self._stall_w
 
     def window(self, choices: Numbers, first: Numbers, end: Numbers) -> WindowSums:
-        """What one window of each run costs.
+        """The costs of one window of each run.
 
         Args:
-            choices: (B,) what was chosen for it.
+            choices: (B,) its choice.
             first: (B,) its first step.
             end: (B,) the step after its last.
         """
         return self.window_under((choices,), first, end)[0]
 
     def window_under(self, choices: Sequence[Numbers], first: Numbers, end: Numbers) -> list[WindowSums]:
-        """What the same window of each run costs under each of several choices, each (B,)."""
+        """The costs of the same window of each run under each of several choices, each (B,)."""
         met = (self._met[self._places, end] - self._met[self._places, first])[:, :, None]
         return [WindowSums(*(self._costs[self._places, chosen] @ met)[:, :, 0].T) for chosen in choices]
 
 
-# Training under congestion in a formula: many runs at once, in which a policy decides wherever a cache is rebuilt.
+# Simulated training under congestion: many runs at once, in which a policy decides at every rebuild of a cache.
 #
-# A window costs the sum over its steps of what the calibrated costs say for its length, its allocation and the links
-# at
-# that step, times noise that does not depend on what was chosen. What is decided at a boundary holds from the next
-# one
-# on, as live: while one window trains, the cache of the next is built. Windows go on over the end of an epoch.
+# The cost of a window is the sum over its steps of the calibrated costs for its length, its allocation and the links at
+# that step, times noise that is independent of the choice. As in live runs, a decision at a boundary takes effect at
+# the next one: while one window trains, the cache of the next is built. Windows may extend over the end of an epoch.
 #
-# Where a change of the links is found, a window may be abandoned: the one that takes its place begins when its cache
-# is
-# built, and the wasted rebuild is paid (``CacheBatch.owed``).
+# After a change of the links a window may be abandoned: its successor begins when the new cache is built, and the
+# wasted rebuild is paid (``CacheBatch.owed``).
 
 
-REFERENCE = 16  # the window, evenly shared, that a reward compares with (GreenDyGNN Eq. 5)
-SLOW_BASE = 1.5  # a warm-up whose steps took longer than so many calibrated clean ones was congested itself
+REFERENCE = 16  # the evenly shared window that rewards are relative to (GreenDyGNN Eq. 5)
+SLOW_BASE = 1.5  # a warm-up whose steps exceed this multiple of calibrated clean ones was congested itself
 Booleans = NDArray[np.bool_]
 States = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """What one decision in each of B runs led to; runs that had ended before hold zeros.
+    """The result of one decision in each of B runs; runs that had ended before contain zeros.
 
     Attributes:
-        joules: (B,) of the window that was decided, the price of changing the allocation included.
+        joules: (B,) of the decided window, including the price of changing the allocation.
         seconds: (B,) likewise.
-        steps: (B,) that it lasts: W, or less at the end of the run.
-        passed: (B,) steps between the decision before and this one.
+        steps: (B,) its length: W, or less at the end of the run.
+        passed: (B,) steps between the previous decision and this one.
         reference_j: (B,) joules of the same steps with W = 16, evenly shared.
-        changed: (B,) whether the allocation is another one than before.
-        final_states: (B, 3 P + 11) states before places were given to new runs; what ``states`` is where none were.
+        changed: (B,) whether the allocation changes.
+        final_states: (B, 3 P + 11) states before indices are given to new runs; otherwise equal to ``states``.
     """
 
     joules: Floats
@@ -606,36 +603,36 @@ class StepInfo:
 
 
 class CacheSimulator:
-    """B simulated runs, each at its own place (P parts, A = 8 P actions).
+    """B simulated runs (P parts, A = 8 P actions).
 
     Args:
         costs: calibrated costs, one for each data set; all of one number of parts P.
         cases: congestion that episodes are drawn from, in turn.
-        episodes: B, how many runs go on at once.
-        seed: of everything that is drawn; an episode is a pure function of the seed and its number.
+        episodes: B, number of simultaneous runs.
+        seed: of all random numbers; an episode is a pure function of the seed and its number.
         epochs: of a run.
         epoch_steps: steps of an epoch.
-        penalty: lambda, taken off the reward where the allocation changes.
-        reward: "ratio" gives ``-E / E_ref`` of the window decided (the paper's: means over its steps, so that a long
-            window counts as much as a short one); "saved" gives ``(1 - E / E_ref) steps / 16`` (ours: it sums up to
-            what a run saves). E_ref is that of W = 16, evenly shared, over the same steps.
+        penalty: lambda, subtracted from the reward if the allocation changes.
+        reward: "ratio" is ``-E / E_ref`` of the decided window (the paper's: means over its steps, so that a long
+            window has the weight of a short one); "saved" is ``(1 - E / E_ref) steps / 16`` (ours: it adds up to
+            the savings of a run). E_ref is that of W = 16, evenly shared, over the same steps.
         change_s: seconds that a change of the allocation costs, at the mean power of the reference.
-        noise: how far things stray.
-        restart: give the place of a run that ends to the next episode at once.
-        draw: makes the episode of a number instead of ``cases``, for links that were recorded.
+        noise: of steps and measurements.
+        restart: replace a run that ends by the next episode at once.
+        draw: makes the episode of a number instead of ``cases``, for recorded links.
 
     Attributes:
-        actions: what may be chosen.
+        actions: the possible actions.
         choices: the same, and the window of an epoch.
         episodes: B.
-        reference: number of the action that rewards compare with.
-        restarts: whether places are given to new runs.
+        reference: index of the action that rewards are relative to.
+        restarts: whether ended runs are replaced.
 
     Raises:
-        ConfigError: there is nothing to simulate, or a number is out of its bounds.
+        ConfigError: there is nothing to simulate, or a number is out of range.
 
-    References: GreenDyGNN sections IV-B and IV-C. Differs from the paper: the reward is that of the window that was
-    decided, although it begins one window later (the paper's words leave it open).
+    References: GreenDyGNN sections IV-B and IV-C. Differs from the paper: the reward is that of the decided window,
+    although it begins one window later (the paper is ambiguous here).
     """
 
     def __init__(
@@ -655,14 +652,14 @@ class CacheSimulator:
         draw: Callable[[int], CacheEpisode] | None = None,
     ) -> None:
         if not costs or len({cost.parts for cost in costs}) != 1:
-            raise ConfigError(f"costs of {[cost.parts for cost in costs]} parts: some, all of one number, are needed.")
+            raise ConfigError(f"costs of {[cost.parts for cost in costs]} parts: at least one, all equal, are needed.")
         if episodes < 1 or min(penalty, change_s) < 0 or reward not in ("ratio", "saved"):
             raise ConfigError(
                 f"episodes={episodes}, penalty={penalty}, change_s={change_s}, reward={reward!r}: at least one "
                 "episode, 0 or more, and 'ratio' or 'saved' are needed."
             )
         if not cases and draw is None:
-            raise ConfigError("a simulation of no case: give cases of congestion, or draw, which makes episodes.")
+            raise ConfigError("a simulation without cases: give cases of congestion, or draw, which makes episodes.")
         self.actions = CacheActions(costs[0].parts)
         self.choices = cache_choices(self.actions.parts, epoch_steps)
         self.episodes, self.epoch_steps = episodes, epoch_steps
@@ -682,13 +679,13 @@ class CacheSimulator:
     def reset(
         self, first: ArrayLike | None = None, *, number: int | None = None, length: ArrayLike | None = None
     ) -> States:
-        """Begin B episodes, and give their states (B, 3 P + 11) at step 0.
+        """Start B episodes, and return their states (B, 3 P + 11) at step 0.
 
         Args:
-            first: the choice that holds in the first window, which nobody decides, one or (B,); W = 16, evenly shared,
-                where it is not given.
-            number: of the first episode; those after the last ones where it is not given.
-            length: (B,) steps of the first window, where it is to be abandoned before its last.
+            first: the choice of the first window, which no policy decides, one or (B,); W = 16, evenly shared, by
+                default.
+            number: index of the first episode; by default the one after the last.
+            length: (B,) steps of the first window, if it is to be abandoned before its last.
 
         Raises:
             PlanError: there is no such choice.
@@ -697,7 +694,7 @@ class CacheSimulator:
         if first is not None:
             self._first = self._checked(np.broadcast_to(np.asarray(first), (self.episodes,)))
         self._next_number = self._next_number if number is None else number
-        self._batch = CacheBatch([self._draw(self._next_number + place) for place in range(self.episodes)])
+        self._batch = CacheBatch([self._draw(self._next_number + index) for index in range(self.episodes)])
         self._next_number += self.episodes
         windows = self.choices.windows[self._first]
         self._first_end = np.minimum(windows if length is None else np.asarray(length), self._batch.steps)
@@ -705,18 +702,18 @@ class CacheSimulator:
         return self._states()
 
     def step(self, actions: ArrayLike, lengths: ArrayLike | None = None) -> tuple[States, Floats, Booleans, StepInfo]:
-        """Decide in every run, and go on to its next boundary.
+        """Decide in every run, and advance to its next boundary.
 
         Args:
-            actions: (B,) numbers of actions, or of the choice after them; what a run that has ended gets is ignored.
-            lengths: (B,) steps after which the decided window is abandoned, at its price; W where not given.
+            actions: (B,) indices of actions, or of the choice after them; ignored for runs that have ended.
+            lengths: (B,) steps after which the decided window is abandoned, at its price; W by default.
 
         Returns:
-            states (B, 3 P + 11), rewards (B,), done (B,) and what it cost. Where runs restart, ``done`` says which
-            ended just now, and their states are the new ones'.
+            states (B, 3 P + 11), rewards (B,), done (B,) and costs. If runs restart, ``done`` marks those that ended
+            just now, and their states are those of the new runs.
 
         Raises:
-            PlanError: nothing has begun, or there is no such action.
+            PlanError: the simulation has not started, or the action does not exist.
         """
         batch, chosen, at = self._running(), self._checked(actions), self._at
         windows = self.choices.windows[chosen]
@@ -738,7 +735,7 @@ class CacheSimulator:
             boundary=at.upcoming,
             upcoming=end,
             current=chosen,
-            heard_of=at.current,
+            observed=at.current,
             length=at.upcoming - at.boundary,
             base=at.base,
             looked=at.upcoming,
@@ -750,21 +747,21 @@ class CacheSimulator:
         return self._next_states(done, info.final_states), rewards - self._penalty * changed, done, info
 
     def first_window(self) -> WindowSums:
-        """What the window costs that the runs began with, before anything was decided; each (B,)."""
+        """The costs of the runs' first window, before any decision; each (B,)."""
         sums = self._from_start(self._first, self._first_end)
         none = np.zeros_like(self._first_end)
         owed_s, owed_j = self._owed(self._first, none, self._first_end)
         return sums._replace(seconds=sums.seconds + owed_s, joules=sums.joules + owed_j)
 
     def views(self) -> CacheViews:
-        """What policies see now."""
+        """The current views of policies."""
         return self._views(self._at)
 
     def look(self) -> Booleans:
-        """(B,) in which runs a change of the links is found before the window that serves ends; look there.
+        """(B,) in which runs a change of the links is detected before the current window ends; advance to it.
 
-        Each call goes on from where the last one looked, until none is found. ``alarm_views`` and ``abandon`` are then
-        about these steps.
+        Each call continues from the last one, until none is found. ``alarm_views`` and ``abandon`` then refer to
+        these steps.
         """
         at, batch = self._at, self._running()
         steps = np.arange(batch.looks.shape[1])
@@ -775,27 +772,27 @@ class CacheSimulator:
         return self._alarmed
 
     def alarm_views(self) -> tuple[CacheViews, Numbers]:
-        """What policies see where a change was found, and (B,) how many steps the window that serves has left."""
+        """The views where a change was detected, and (B,) the remaining steps of the current window."""
         at = self._at
         seen = at._replace(
             boundary=np.where(self._alarmed, at.looked, at.boundary),
             length=np.where(self._alarmed, at.looked - at.boundary, at.length),
-            heard_of=np.where(self._alarmed, at.current, at.heard_of),
+            observed=np.where(self._alarmed, at.current, at.observed),
         )
         return self._views(seen), at.upcoming - at.looked
 
     def abandon(self, actions: ArrayLike, which: Booleans) -> tuple[Booleans, Floats, Floats]:
-        """End windows in which a change was found as soon as the cache of another action is built.
+        """End windows in which a change was detected as soon as the cache of another action is built.
 
-        Its rebuild takes what the law says for the links of that step, and the old cache serves meanwhile. Where the
-        window ends no later than that, nothing is abandoned.
+        Its rebuild takes the modelled time for the links of that step, and the old cache is used meanwhile. If the
+        window ends before that, nothing is abandoned.
 
         Args:
-            actions: (B,) that are to follow: give them to :meth:`step` next.
-            which: (B,) where.
+            actions: (B,) the next actions: pass them to :meth:`step` next.
+            which: (B,) runs to apply it to.
 
         Returns:
-            (B,) where a window was abandoned, and the seconds and joules that it now costs more (or less): (B,) each.
+            (B,) where a window was abandoned, and its additional (or saved) seconds and joules: (B,) each.
         """
         at, batch = self._at, self._running()
         chosen = self._checked(actions)
@@ -813,17 +810,17 @@ class CacheSimulator:
 
     @property
     def running(self) -> tuple[CacheEpisode, ...]:
-        """The episode at each place."""
+        """The current episodes."""
         return tuple(self._running().episodes)
 
     @property
     def upcoming(self) -> Numbers:
-        """(B,) first step that the next decision holds for."""
+        """(B,) first step of the next decision."""
         return self._at.upcoming
 
     @property
     def done(self) -> Booleans:
-        """(B,) which runs have nothing left to decide."""
+        """(B,) which runs have no decisions left."""
         return np.asarray(self._at.upcoming >= self._running().steps)
 
     def _views(self, at: _Runs) -> CacheViews:
@@ -845,7 +842,7 @@ class CacheSimulator:
 
     def _running(self) -> CacheBatch:
         if self._batch is None:
-            raise PlanError("a simulation that has not begun: call reset first.")
+            raise PlanError("the simulation has not started: call reset first.")
         return self._batch
 
     def _checked(self, actions: ArrayLike) -> Numbers:
@@ -858,12 +855,12 @@ class CacheSimulator:
         return chosen
 
     def _from_start(self, choices: Numbers, steps: ArrayLike) -> WindowSums:
-        """What the first steps of all runs cost."""
+        """The costs of the first steps of all runs."""
         batch = self._running()
         return batch.window(choices, np.zeros_like(batch.steps), np.minimum(steps, batch.steps))
 
     def _fresh(self) -> _Runs:
-        """All runs at step 0: nothing is heard yet, and their first window is about to serve."""
+        """All runs at step 0: nothing is observed yet, and their first window is about to start."""
         batch, none = self._running(), np.zeros(self.episodes, dtype=np.int64)
         warm_up = WARM_UP_EPOCHS * self.epoch_steps
         sums = self._from_start(self._references, warm_up)
@@ -873,42 +870,42 @@ class CacheSimulator:
             boundary=none,
             upcoming=self._first_end,
             current=self._first,
-            heard_of=self._first,
+            observed=self._first,
             length=none,
             base=np.where(base[0] > SLOW_BASE * clean[0], clean, base),
             looked=none,
         )
 
     def _next_states(self, done: Booleans, states: States) -> States:
-        """States to go on from: where runs restart, those of the episodes that take the places of ended ones."""
+        """The next states: if runs restart, those of the episodes that replace ended ones."""
         if not (self.restarts and done.any()):
             return states
-        for place in np.flatnonzero(done).tolist():
-            self._running().put(place, self._draw(self._next_number))
+        for index in np.flatnonzero(done).tolist():
+            self._running().put(index, self._draw(self._next_number))
             self._next_number += 1
         self._at = _Runs(*(np.where(done, new, old) for new, old in zip(self._fresh(), self._at, strict=True)))
         return self._states()
 
     def _states(self, at: _Runs | None = None) -> States:
-        """(B, 3 P + 11) what is seen of the window that ended at the boundary where the runs are.
+        """(B, 3 P + 11) observations of the window that ended at the current boundary.
 
-        Of its steps only those since the latest change point count.
+        Only its steps since the latest change point count.
         """
         at, batch = self._at if at is None else at, self._running()
-        places = np.arange(self.episodes)
-        first = np.maximum(at.boundary - at.length, np.minimum(batch.since[places, at.boundary], at.boundary - 1))
+        rows = np.arange(self.episodes)
+        first = np.maximum(at.boundary - at.length, np.minimum(batch.since[rows, at.boundary], at.boundary - 1))
         first = np.maximum(np.where(at.length > 0, first, at.boundary), 0)
-        seconds, joules, miss_s, rebuild_s = batch.window(at.heard_of, first, at.boundary)
+        seconds, joules, miss_s, rebuild_s = batch.window(at.observed, first, at.boundary)
         steps = np.maximum(at.boundary - first, 1)
         began = at.length > 0
         observation = CacheObservation(
             delays_s=self._delays_s(at),
             fetch_s=batch.fetch_s,
-            hit_rates=batch.hits[places, at.heard_of] * began[:, None],
-            hit_rate=batch.hit[places, at.heard_of] * began,
+            hit_rates=batch.hits[rows, at.observed] * began[:, None],
+            hit_rate=batch.hit[rows, at.observed] * began,
             step_s=np.where(began, seconds / steps, at.base[0]),
             base_step_s=at.base[0],
-            step_j=np.where(began, joules / steps * batch.meter[places, at.boundary], at.base[1]),
+            step_j=np.where(began, joules / steps * batch.meter[rows, at.boundary], at.base[1]),
             base_step_j=at.base[1],
             rebuild_share=_quotient(rebuild_s, seconds),
             miss_share=_quotient(miss_s, seconds),
@@ -918,12 +915,12 @@ class CacheSimulator:
         return cache_state(observation, self.actions)
 
     def _delays_s(self, at: _Runs) -> Floats:
-        """(B, P - 1) what the estimator makes of the last fetches: a slow link is heard as a delay of its bytes."""
+        """(B, P - 1) the estimated delays from the last fetches: a slow link appears as a delay of its bytes."""
         batch = self._running()
-        places = np.arange(self.episodes)
-        received = batch.received[places, :, at.boundary]
+        rows = np.arange(self.episodes)
+        received = batch.received[rows, :, at.boundary]
         late, per_byte, strays = received[:, 0], received[:, 1], received[:, 2]
-        fetch_s = batch.fetch_s + per_byte * batch.miss_bytes[places, at.heard_of]
+        fetch_s = batch.fetch_s + per_byte * batch.miss_bytes[rows, at.observed]
         return np.maximum(fetch_s * strays + late - batch.fetch_s, 0.0)  # an added delay is the same for all fetches
 
     def _forecast(self, delays_s: Floats) -> Floats:
@@ -937,23 +934,23 @@ class CacheSimulator:
 
 
 class _Runs(NamedTuple):
-    """Where all runs are; the last axis of each array is B.
+    """The positions of all runs; the last axis of each array is B.
 
     Attributes:
         boundary: step at which a decision is due.
-        upcoming: first step that it holds for.
-        current: choice that holds until then.
-        heard_of: choice of the window that ended at the boundary.
-        length: its steps; 0 where none did.
+        upcoming: first step that it is for.
+        current: choice until then.
+        observed: choice of the window that ended at the boundary.
+        length: its steps; 0 if none ended.
         base: (2, B) seconds and joules of a step in the warm-up, at W = 16, evenly shared; the calibrated ones of clean
-            links where these are far shorter.
-        looked: step up to which changes of the links were looked for.
+            links if these are far smaller.
+        looked: step up to which changes of the links were searched.
     """
 
     boundary: Numbers
     upcoming: Numbers
     current: Numbers
-    heard_of: Numbers
+    observed: Numbers
     length: Numbers
     base: Floats
     looked: Numbers
@@ -967,5 +964,5 @@ def _clean_step(costs: CacheCosts, action: int) -> tuple[float, float]:
 
 
 def _quotient(above: Floats, below: Floats) -> Floats:
-    """0 where there is nothing to divide by: in runs that have ended, or not begun."""
+    """The quotient, 0 if the divisor is 0: in runs that have ended, or not begun."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)

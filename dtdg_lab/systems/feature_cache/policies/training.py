@@ -51,23 +51,23 @@ from dtdg_lab.systems.feature_cache.policies.simulator import (
     training_cases,
 )
 
-# Policies against each other on the same simulated runs, and each against the best that could have been done.
+# Comparison of policies on the same simulated runs, with each other and with the optimum.
 
 
-SEED = 10_000_019  # no seed that policies are trained with
-ACCEPTANCE_SEED = 20_000_003  # nor, of this one, that anything was chosen by: for cache_cases.acceptance_cases
+SEED = 10_000_019  # not used in training
+ACCEPTANCE_SEED = 20_000_003  # not used in training or in any choice: for :func:`simulator.acceptance_cases`
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyRuns:
-    """What a policy made of B simulated runs.
+    """Results of a policy in B simulated runs.
 
     Attributes:
         policy: its name.
         joules: (B,) of each whole run.
         seconds: (B,) likewise.
-        windows: of each run, (first step, choice) of every window, the first one too.
+        windows: of each run, (first step, choice) of every window, including the first.
     """
 
     policy: str
@@ -77,7 +77,7 @@ class PolicyRuns:
 
     @property
     def decisions(self) -> NDArray[np.int64]:
-        """(B,) windows that it decided."""
+        """(B,) number of windows that it decided."""
         return np.array([len(run) - 1 for run in self.windows])
 
 
@@ -92,10 +92,10 @@ class ComparedPolicy:
         joules: of a run.
         seconds: likewise.
         decisions: likewise.
-        over_clairvoyant: joules over those of the best plan, less 1; never below 0.
-        over_best_fixed: joules over those of the fixed window that is best in this case, less 1.
-        over_epoch_hot: joules over those of one cache for each epoch (RapidGNN, without what
-            :class:`dtdg_lab.systems.feature_cache.policies.base.EpochHot` leaves out), less 1.
+        over_clairvoyant: joules relative to the best plan, minus 1; never below 0.
+        over_best_fixed: joules relative to the fixed window that is best in this case, minus 1.
+        over_epoch_hot: joules relative to one cache per epoch (RapidGNN, see
+            :class:`dtdg_lab.systems.feature_cache.policies.base.EpochHot` for its limits), minus 1.
     """
 
     costs: str
@@ -110,18 +110,18 @@ class ComparedPolicy:
 
 
 def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | None = None) -> PolicyRuns:
-    """Let a policy decide in B episodes to their ends.
+    """Run a policy in B episodes to their ends.
 
     Args:
-        simulator: it is begun anew; it must not restart runs.
-        policy: decides.
-        number: of the first episode; the ones after the last where it is not given.
+        simulator: it is reset, and must not restart runs.
+        policy: makes the decisions.
+        number: index of the first episode; by default the one after the last.
 
     Raises:
         ConfigError: the simulator restarts runs, so that they have no end.
     """
     if simulator.restarts:
-        raise ConfigError("a simulator that restarts runs has no runs that end: make one with restart=False.")
+        raise ConfigError("a simulator that restarts runs has no end: create it with restart=False.")
     plans = policy if isinstance(policy, PlansEnds) else None
     simulator.reset(policy.first, number=number, length=None if plans is None else plans.first_lengths)
     seconds, joules, *_ = simulator.first_window()
@@ -145,7 +145,7 @@ def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | N
 
 
 def always_compared(parts: int) -> dict[str, ManyPolicy]:
-    """The policies that learn nothing, by name: random, every fixed window, threshold and one cache for each epoch."""
+    """The baselines by name: random, every fixed window, threshold, and one cache per epoch."""
     actions = CacheActions(parts)
     fixed: dict[str, ManyPolicy] = {f"fixed-{window}": FixedWindow(actions, window) for window in WINDOWS}
     return {
@@ -167,18 +167,17 @@ def compare(
     epoch_steps: int = 25,
     noise: CacheNoise | None = None,
 ) -> list[ComparedPolicy]:
-    """How policies do in every case on every data set, all on the same episodes.
+    """Results of policies in every case on every dataset, all on the same episodes.
 
     Args:
-        policies: by the names that they are to have here; those that learn nothing, ``best fixed`` and ``clairvoyant``
-            are added.
-        costs: one for each data set, all of one number of parts.
-        cases: congestion; those that no policy is trained with where they are not given.
+        policies: by the names to use here; the baselines, ``best fixed`` and ``clairvoyant`` are added.
+        costs: one for each dataset, all of one number of parts.
+        cases: congestion; by default cases that no policy is trained with.
         episodes: in each case.
         seed: of the episodes.
         epochs: of each.
         epoch_steps: steps of an epoch.
-        noise: how far things stray.
+        noise: of steps and measurements.
 
     Raises:
         ConfigError: nothing to compare.
@@ -201,27 +200,27 @@ def compare(
 
 
 def saved_share(rows: Sequence[ComparedPolicy], policy: str, *, than: str = "epoch_hot") -> float:
-    """Share of another policy's joules that a policy saves over all rows: cases that cost more count for more.
+    """Share of another policy's joules that a policy saves over all rows; expensive cases have more weight.
 
     Args:
         rows: of :func:`compare`, with both policies in the same cases.
         policy: its name there.
-        than: the other's.
+        than: name of the other policy.
 
     Raises:
-        ConfigError: one of them is in none of the rows, or they are not in the same cases.
+        ConfigError: one of them is in no row, or they are not in the same cases.
     """
     spent = {name: {(row.costs, row.case): row.joules for row in rows if row.policy == name} for name in (policy, than)}
     if not spent[policy] or spent[policy].keys() != spent[than].keys():
         counts = ", ".join(f"{name!r} in {len(cases)} cases" for name, cases in spent.items())
-        raise ConfigError(f"{counts}: rows that have both in the same cases, and in at least one, are needed.")
+        raise ConfigError(f"{counts}: rows with both policies in the same cases, at least one, are needed.")
     return 1 - sum(spent[policy].values()) / sum(spent[than].values())
 
 
 def _compared(
     policies: Mapping[str, ManyPolicy], costs: CacheCosts, drawn: list[CacheEpisode], cases: Sequence[CacheCase]
 ) -> list[ComparedPolicy]:
-    """All policies on the episodes of one data set; the cases take turns among the episodes."""
+    """All policies on the episodes of one dataset; episodes cycle through the cases."""
     simulator = CacheSimulator(
         [costs], episodes=len(drawn), epoch_steps=drawn[0].epoch_steps, draw=lambda number: drawn[number]
     )
@@ -233,63 +232,63 @@ def _compared(
         return float(values[case :: len(cases)].mean())
 
     rows = []
-    for place, case in enumerate(cases):
-        best = min((mean(runs[f"fixed-{window}"].joules, place), f"fixed-{window}") for window in WINDOWS)[1]
+    for index, case in enumerate(cases):
+        best = min((mean(runs[f"fixed-{window}"].joules, index), f"fixed-{window}") for window in WINDOWS)[1]
         for name, run in {**runs, "best fixed": runs[best]}.items():
-            joules = mean(run.joules, place)
+            joules = mean(run.joules, index)
             rows.append(
                 ComparedPolicy(
                     costs=costs.name,
                     case=case.name,
                     policy=name,
                     joules=joules,
-                    seconds=mean(run.seconds, place),
-                    decisions=mean(run.decisions, place),
-                    over_clairvoyant=joules / mean(runs["clairvoyant"].joules, place) - 1,
-                    over_best_fixed=joules / mean(runs[best].joules, place) - 1,
-                    over_epoch_hot=joules / mean(runs["epoch_hot"].joules, place) - 1,
+                    seconds=mean(run.seconds, index),
+                    decisions=mean(run.decisions, index),
+                    over_clairvoyant=joules / mean(runs["clairvoyant"].joules, index) - 1,
+                    over_best_fixed=joules / mean(runs[best].joules, index) - 1,
+                    over_epoch_hot=joules / mean(runs["epoch_hot"].joules, index) - 1,
                 )
             )
     return rows
 
 
-# Learns a cache policy in the simulator, from constants that are frozen before the first episode.
+# Trains a cache policy in the simulator, with constants that are frozen before the first episode.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTraining:
-    """How a policy is learned: with the constants, everything that decides what comes out.
+    """Settings of a policy's training; together with the constants they determine the result.
 
     Attributes:
         name: of the policy.
-        seed: of weights, draws and episodes.
-        episodes: of 30 epochs, about: those that have begun when so many have ended go on no more.
+        seed: of weights, random choices and episodes.
+        episodes: of about 30 epochs; training stops when this number of episodes has ended.
         double: Double DQN; False for DQN.
-        reward: "ratio" is the paper's, -E / E_ref of each decision. "saved" is ours: 1 - E / E_ref of every 16 steps
-            that a decision holds for, so that what is earned adds up to what a run saves.
-        horizon: "finite" lets nothing follow the last decision of a run, "endless" what its state is worth.
-        discount: gamma, of a decision; of 16 steps where the reward is "saved".
-        explored: episodes over which epsilon falls, in a line.
-        epsilon: probability of a drawn action from then on; 1 at first.
-        lanes: episodes that go on side by side.
-        decisions: for each update of the network.
+        reward: "ratio" is the paper's, -E / E_ref of each decision. "saved" is ours: 1 - E / E_ref per 16 steps of a
+            decision, so that rewards add up to the savings of a run.
+        horizon: "finite" gives the state after a run's last decision no value, "endless" its learned value.
+        discount: gamma, per decision; per 16 steps if the reward is "saved".
+        explored: episodes over which epsilon decreases linearly.
+        epsilon: probability of a random action from then on; 1 at first.
+        lanes: episodes that run in parallel.
+        decisions: per update of the network.
         rate: Adam's learning rate until half of the episodes have ended.
-        last_rate: what it falls to, in a line of its logarithm, at the end.
+        last_rate: its final value, reached exponentially.
         penalty: lambda.
         hidden: widths of the hidden layers.
-        remembers: tell the policy how late owners have been for a while, beside the state.
-        archetypes: of congestion that episodes are drawn from, where no cases are given.
+        remembers: whether the policy's input includes averages of past delays, beside the state.
+        archetypes: of congestion that episodes are drawn from, if no cases are given.
 
     Raises:
-        ConfigError: a count below 1, or another number out of its bounds.
+        ConfigError: a count is below 1, or another number is out of range.
 
     References: GreenDyGNN section IV-C2: epsilon over 5,000 episodes, gamma 0.99 (see
-    :mod:`dtdg_lab.rl.dqn` for the rest). Epsilon's end, lambda, the rate and how often is learned are not
+    :mod:`dtdg_lab.rl.dqn` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
     given there: ours.
 
-    Differs from the paper: 15,000 episodes, after which its policy is said to change no more, not 50,000; and an
-    endless horizon. Where every decision earns about -1 and a run ends, the policy that decides least often earns most:
-    with the paper's finite horizon ours took W = 128 always.
+    Differs from the paper: 15,000 episodes, after which its policy is reported to be stable, instead of 50,000; and an
+    endless horizon. If every decision earns about -1 and a run ends, the policy with the fewest decisions earns most:
+    with the paper's finite horizon ours always chose W = 128.
     """
 
     name: str = DOUBLE_DQN
@@ -323,16 +322,16 @@ class PolicyTraining:
             )
 
     def digest(self) -> str:
-        """SHA-256 of all of it."""
+        """SHA-256 of all settings."""
         described = {name: of for name, of in asdict(self).items() if name != "archetypes" or of != PAPER_ARCHETYPES}
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
     def epsilon_at(self, ended: int) -> float:
-        """Probability of a drawn action when so many episodes have ended."""
+        """Probability of a random action after ``ended`` episodes."""
         return max(self.epsilon, 1 - (1 - self.epsilon) * ended / self.explored)
 
     def rate_at(self, ended: int) -> float:
-        """Adam's learning rate when so many episodes have ended."""
+        """Adam's learning rate after ``ended`` episodes."""
         late = max(0.0, 2 * ended / self.episodes - 1)
         return float(self.rate * (self.last_rate / self.rate) ** min(late, 1.0))
 
@@ -355,14 +354,14 @@ SHIPPED_TRAININGS = (
 
 
 def shipped_training(name: str = DOUBLE_DQN) -> PolicyTraining:
-    """How the policy of a name that comes with the lab was learned.
+    """The training of the shipped policy of a name.
 
-    ``double_dqn`` is the paper's, whose reward counts a decision for one step as much as one for 128.
-    ``double_dqn_plus`` is ours: what a decision earns is counted by the steps that it holds for, states look back, and
-    the network is small.
+    ``double_dqn`` is the paper's, whose reward gives a decision for one step the same weight as one for 128.
+    ``double_dqn_plus`` is ours: rewards are weighted by a decision's steps, states have a memory, and the network is
+    small.
 
     Raises:
-        UnknownNameError: there is none of that name.
+        UnknownNameError: none of this name is shipped.
     """
     for training in SHIPPED_TRAININGS:
         if training.name == name:
@@ -371,7 +370,7 @@ def shipped_training(name: str = DOUBLE_DQN) -> PolicyTraining:
 
 
 def training_costs(parts: int) -> tuple[CacheCosts, ...]:
-    """Constants that the shipped policies are learned with, for P parts."""
+    """Constants that the shipped policies are trained with, for P parts."""
     return products(parts), reddit(parts)
 
 
@@ -384,17 +383,17 @@ def train_policy(
     out: Path | None = None,
     progress: bool = False,
 ) -> StoredPolicy:
-    """Learn a policy for P parts, and write it to a file where one is named.
+    """Train a policy for P parts, and write it to a file if one is given.
 
     The digests of the constants are taken before the first episode; the same arguments give the same policy.
 
     Args:
         parts: P, 2 or more.
-        training: how; as the paper's where None.
-        costs: the simulator's constants; those of :func:`training_costs` where None.
-        cases: congestion to learn under; the training's archetypes at the severities of training where None.
+        training: its settings; the paper's if None.
+        costs: the simulator's constants; those of :func:`training_costs` if None.
+        cases: congestion; the archetypes of ``training`` at the severities of training if None.
         out: the file.
-        progress: show a bar with the time that is left.
+        progress: show a progress bar.
 
     Raises:
         ConfigError: costs of another number of parts.
@@ -403,7 +402,7 @@ def train_policy(
     costs = tuple(costs or training_costs(parts))
     if {cost.parts for cost in costs} != {parts}:
         raise ConfigError(
-            f"costs of {sorted({cost.parts for cost in costs})} parts for a policy of {parts}: give others."
+            f"costs of {sorted({cost.parts for cost in costs})} parts for a policy of {parts}: give matching ones."
         )
     frozen = tuple(cost.digest() for cost in costs)
     simulator = CacheSimulator(
@@ -436,7 +435,7 @@ def train_policy(
 def _learned(
     simulator: CacheSimulator, training: PolicyTraining, parts: int, advance: Callable[[int, float], None]
 ) -> DoubleDQN:
-    """A learner that has lived through all episodes."""
+    """A learner trained on all episodes."""
     memory = LatenessMemory(training.lanes, parts)
     inputs = state_size(parts) + (memory_size(parts) if training.remembers else 0)
     learner = DoubleDQN(
@@ -477,7 +476,7 @@ def _short(values: Array) -> NDArray[np.float32]:
 
 
 def _saved(info: StepInfo, training: PolicyTraining) -> tuple[Array, Array]:
-    """(B,) what was saved while the decisions held, discounted by 16 steps, and by how much what follows counts."""
+    """(B,) discounted savings per 16 steps of each decision, and the discount of what follows."""
     lasted = info.steps / REFERENCE
     follows = training.discount**lasted
     weights = (1 - follows) / (1 - training.discount) if training.discount < 1 else lasted
@@ -487,7 +486,7 @@ def _saved(info: StepInfo, training: PolicyTraining) -> tuple[Array, Array]:
 
 @contextmanager
 def _bar(episodes: int, *, shown: bool) -> Iterator[Callable[[int, float], None]]:
-    """What to call with episodes that have ended and the mean reward of late."""
+    """A function to call with the number of ended episodes and the recent mean reward."""
     from tqdm.auto import tqdm
 
     with tqdm(total=episodes, unit="episode", disable=not shown) as bar:

@@ -1,7 +1,8 @@
-"""What schedulers share: checks, slots, bounds, outcomes, and the call by name."""
+"""What schedulers share: validation, slots, bounds, outcomes, lookup by name, and the longest-first rule."""
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
 from collections.abc import Mapping
@@ -18,12 +19,12 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, PlanError, shortened
 from dtdg_lab.core.plans import Schedule
 
-# What is given to a scheduler, checked once for all of them.
+# The input of a scheduler, validated once for all of them.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Groups to be scheduled, and how: K groups, R ranks, at most L groups of a rank in an iteration.
+    """Groups to be scheduled: K groups on R ranks, at most L groups per rank and iteration.
 
     Attributes:
         times_s: (K,) seconds of each group, read-only; at least 0.
@@ -32,8 +33,8 @@ class Problem:
         allreduce_s: seconds of the gradient exchange that ends every iteration.
         gap: how far above a bound a search may stop, relative to that bound.
         time_limit_s: seconds a search may take.
-        seed: of what is drawn.
-        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
+        seed: of the random numbers.
+        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
     """
 
     times_s: NDArray[np.float64]
@@ -62,11 +63,11 @@ class Problem:
 
     @property
     def most(self) -> int:
-        """The most iterations that a best schedule ever needs.
+        """The maximum number of iterations that some optimal schedule needs.
 
-        Two iterations of at most R groups each can be merged where L >= 2, and the merged one takes no longer than
-        both: their groups are first spread, one a rank, then laid on each other. So some best schedule has at most
-        one iteration of fewer than R + 1 groups.
+        With L >= 2, two iterations of at most R groups each can be merged without taking longer: first place one
+        group per rank, then stack the two iterations. So some optimal schedule has at most one iteration of fewer
+        than R + 1 groups.
         """
         if self.per_rank == 1:
             return self.fewest
@@ -84,11 +85,11 @@ def checked(
     seed: int,
     targets: int = 0,
 ) -> Problem:
-    """What was given, as a :class:`Problem`; groups that take no time at all are allowed.
+    """The arguments as a :class:`Problem`; groups of 0 s are allowed.
 
     Raises:
-        PlanError: ``times_s`` is no vector of at least one finite number of at least 0.
-        ConfigError: a knob has a value that is not allowed.
+        PlanError: ``times_s`` is not a non-empty vector of finite numbers of at least 0.
+        ConfigError: an option has an invalid value.
     """
     return Problem(
         checked_times(times_s),
@@ -106,7 +107,7 @@ def checked_times(times_s: ArrayLike) -> NDArray[np.float64]:
     """A read-only copy, (K,) float64.
 
     Raises:
-        PlanError: it is no vector of at least one finite number of at least 0.
+        PlanError: it is not a non-empty vector of finite numbers of at least 0.
     """
     try:
         own = np.array(times_s, np.float64)
@@ -115,20 +116,19 @@ def checked_times(times_s: ArrayLike) -> NDArray[np.float64]:
     if own.ndim != 1 or not len(own):
         raise PlanError(
             f"times_s has shape {own.shape}: a vector with the seconds of at least one group is needed. "
-            "Are there snapshots enough for one group?"
+            "Are there enough snapshots for one group?"
         )
     wrong = np.flatnonzero(~(np.isfinite(own) & (own >= 0)))
     if len(wrong):
         described = ", ".join(f"group {group}: {own[group]} s" for group in wrong[:4])
         raise PlanError(
             f"{len(wrong)} of {len(own)} group times are negative or not finite ({described}). "
-            f"Finite seconds of at least "
-            "0 are allowed. Profile these groups again, or predict their times."
+            "They must be finite seconds of at least 0. Profile these groups again, or predict their times."
         )
     with np.errstate(over="ignore"):
         total = own.sum()
     if not np.isfinite(total):
-        raise PlanError("the group times sum to more than a float64 holds. Are they in seconds?")
+        raise PlanError("the sum of the group times exceeds the range of float64. Are they in seconds?")
     own.setflags(write=False)
     return own
 
@@ -154,14 +154,14 @@ def _time_limit(given: float) -> float:
     return float(given)
 
 
-# What no schedule can beat: a lower bound of the makespan, which certifies a schedule without any search.
+# A lower bound of the makespan, which can certify a schedule without a search.
 
 
-CLOSE = 64  # iterations and multiples of R within which the bounds of few groups are looked at
+CLOSE = 64  # iterations, and multiples of R, for which the bounds of few groups are evaluated
 
 
 def lower_bound_s(times_s: ArrayLike, ranks: int, *, per_rank: int = 2, allreduce_s: float = 0.0) -> float:
-    """Seconds that every epoch of these groups takes at least.
+    """Lower bound in seconds of any epoch of these groups.
 
     Let t_0 >= t_1 >= ... be the sorted times, B = R L, and let iterations be numbered by their largest group, the
     largest first. The first i iterations hold at most i B groups, so the largest group of iteration i is at least
@@ -179,18 +179,18 @@ def lower_bound_s(times_s: ArrayLike, ranks: int, *, per_rank: int = 2, allreduc
        one, this rank takes a + b. Else the i + 1 long ones fill a rank each, and R - i - 1 ranks hold at most
        2R - 2i - 2 of the 2R - 2i - 1 relevant others: a contradiction. So fold is best where K <= 2R.
 
-    With L = 1 the bound is met: cutting the sorted times in runs of R is best. The exchange adds ``allreduce_s`` for
-    each of at least ceil(K / B) iterations.
+    With L = 1 the bound is tight: cutting the sorted times in runs of R is optimal. The all-reduce adds ``allreduce_s``
+    for each of at least ceil(K / B) iterations.
 
     Args:
         times_s: (K,) seconds of each group.
         ranks: R.
-        per_rank: L, most groups of a rank in an iteration.
-        allreduce_s: seconds of the exchange that ends an iteration.
+        per_rank: L, the maximum number of groups per rank and iteration.
+        allreduce_s: seconds of the gradient all-reduce that ends an iteration.
 
     Raises:
-        PlanError: a time is negative or not finite, or there is none.
-        ConfigError: a knob has a value that is not allowed.
+        PlanError: a time is negative or not finite, or ``times_s`` is empty.
+        ConfigError: an option has an invalid value.
 
     References: 1 and 2 are the classical bounds of P||Cmax (Graham 1969; Dell'Amico, Martello 1995, L2); the sum
         over iterations and 3 are ours.
@@ -200,7 +200,7 @@ def lower_bound_s(times_s: ArrayLike, ranks: int, *, per_rank: int = 2, allreduc
 
 
 def problem_bound_s(problem: Problem) -> float:
-    """:func:`lower_bound_s` of what has been checked already; exact arithmetic aside, rounded down by 1e-12 of it."""
+    """:func:`lower_bound_s` of a validated problem, rounded down by 1e-12 of itself to allow for rounding errors."""
     longest_first = np.sort(problem.times_s)[::-1]
     before = np.append(0.0, np.cumsum(longest_first))
     starts = np.arange(0, problem.groups, problem.share)
@@ -208,7 +208,7 @@ def problem_bound_s(problem: Problem) -> float:
     best = max(heads[-1], float((heads[:-1] + (before[-1] - before[starts]) / problem.ranks).max()))
     for head, start in zip(heads[:CLOSE], starts[:CLOSE], strict=False):
         best = max(best, float(head) + _few_groups(longest_first[start:], problem))
-    # sums are rounded: a bound that is one rounding too high would call a best schedule impossible
+    # sums are rounded: a bound that is slightly too high would declare an optimal schedule impossible
     return float(best) * (1 - 1e-12) + problem.fewest * problem.allreduce_s
 
 
@@ -227,53 +227,53 @@ def _few_groups(times_s: NDArray[np.float64], problem: Problem) -> float:
 
 
 def certified_gap(schedule: Schedule, times_s: ArrayLike, *, per_rank: int = 2, allreduce_s: float = 0.0) -> float:
-    """How far a schedule's makespan is above :func:`lower_bound_s`, relative to that bound: at most so far from best.
+    """Relative distance of a schedule's makespan from :func:`lower_bound_s`: an upper bound of its optimality gap.
 
-    0.0 where nothing takes any time.
+    0.0 if no group takes any time.
     """
     bound_s = lower_bound_s(times_s, schedule.parts, per_rank=per_rank, allreduce_s=allreduce_s)
     return relative_gap(schedule.makespan_s(np.asarray(times_s, np.float64), allreduce_s=allreduce_s), bound_s)
 
 
 def relative_gap(makespan_s: float, bound_s: float) -> float:
-    """(makespan - bound) / bound, at least 0; 0.0 for two zeros, and within roundings of the sums."""
+    """(makespan - bound) / bound, at least 0; 0.0 if both are 0 or differ only by rounding."""
     if makespan_s <= bound_s * (1 + 4e-12):
         return 0.0
     return (makespan_s - bound_s) / bound_s if bound_s > 0 else float("inf")
 
 
-# What a schedule comes to for given group times: epoch time, throughput, imbalance, idleness, distance to a bound.
+# Metrics of a schedule for given group times: epoch time, throughput, imbalance, idle time, distance from a bound.
 
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "scheduler": "its name; psg is round_robin with one group a rank and iteration",
+        "scheduler": "its name; psg is round_robin with one group per rank and iteration",
         "ranks": "R",
-        "per_rank": "most groups of a rank in an iteration",
+        "per_rank": "maximum number of groups per rank and iteration",
         "groups": "K",
         "iterations": "of an epoch: updates of the model",
         "makespan_s": "seconds of an epoch: the most loaded rank of every iteration, and the all-reduces",
-        "bound_s": "seconds that no schedule can beat",
-        "over_bound": "makespan over bound; 1 is the best there can be, perhaps not reached by any",
-        "throughput": "groups a second and rank, over those of one rank alone, which waits for nobody",
-        "bound_throughput": "the throughput of a schedule as fast as the bound",
+        "bound_s": "lower bound of the epoch's seconds",
+        "over_bound": "makespan over bound; at least 1, and 1 may not be attainable",
+        "throughput": "groups per second and rank, relative to a single rank, which never waits",
+        "bound_throughput": "the throughput of a schedule whose makespan equals the bound",
         "imbalance": "busy time in the epoch of the most loaded rank over that of the least loaded (the paper's)",
         "iteration_imbalance": "busy time of an iteration's most loaded rank over the mean, weighed by time (ours)",
         "worst_iteration_imbalance": "the largest of an iteration; often the last, which is not full",
-        "idle_share": "share of the ranks' time between all-reduces spent waiting for the most loaded one",
-        "targets": "targets that DyGNeX-G tried in each iteration, at most; as many as groups are all. Missing where "
-        "Algorithm 2 was not asked",
+        "idle_share": "share of the ranks' time between all-reduces spent waiting for the most loaded rank",
+        "targets": "targets that DyGNeX-G tried per iteration, at most; equal to groups if it tried all. Missing where "
+        "Algorithm 2 did not run",
         "solve_s": "seconds the scheduler took",
-        "notes": "what the scheduler says of how it was made",
+        "notes": "the scheduler's remarks on how the schedule was made",
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOutcome:
-    """One schedule's epoch, by its scheduler; ``MEANINGS`` says what each number is.
+    """Metrics of one schedule's epoch; ``MEANINGS`` describes each of them.
 
-    ``imbalance`` is infinite where a rank computes nothing in the whole epoch.
+    ``imbalance`` is infinite if a rank computes nothing in the whole epoch.
     """
 
     scheduler: str
@@ -295,7 +295,7 @@ class ScheduleOutcome:
     notes: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Plain values by name, for tables and events; None in place of what is infinite."""
+        """Plain values by name, for tables and events; None in place of infinity."""
         values = asdict(self)
         return {
             name: None if isinstance(value, float) and not isfinite(value) else value for name, value in values.items()
@@ -312,16 +312,16 @@ def outcome(
     bound_s: float,
     solve_s: float | None = None,
 ) -> ScheduleOutcome:
-    """What ``schedule`` comes to where groups take ``times_s``.
+    """The metrics of ``schedule`` for groups that take ``times_s``.
 
     Args:
-        scheduler: name of what made it.
+        scheduler: name of the scheduler.
         schedule: of K groups on R ranks.
         times_s: (K,) seconds of each group, not all 0; not necessarily those the schedule was made for.
-        per_rank: most groups of a rank in an iteration.
-        allreduce_s: seconds of the exchange that ends an iteration.
-        bound_s: what no schedule can beat for these times.
-        solve_s: seconds the scheduler took; the schedule's own where not given.
+        per_rank: maximum number of groups per rank and iteration.
+        allreduce_s: seconds of the gradient all-reduce that ends an iteration.
+        bound_s: lower bound of the epoch's seconds for these times.
+        solve_s: seconds the scheduler took; by default the schedule's own.
     """
     loads = schedule.loads(times_s)
     slowest, alone = loads.max(axis=1), float(np.sum(times_s))
@@ -353,7 +353,7 @@ def outcome(
     )
 
 
-# A schedule while it is made: slots (iterations, R, L) that hold a group's number each, or K where they are empty.
+# A schedule under construction: slots (iterations, R, L) that each hold a group's index, or K if empty.
 
 
 Slots = NDArray[np.int64]
@@ -366,13 +366,13 @@ def loads_s(slots: Slots, problem: Problem) -> NDArray[np.float64]:
 
 
 def makespan_s(slots: Slots, problem: Problem) -> float:
-    """Seconds of the epoch: each iteration's slowest rank, plus the exchange of every iteration that holds a group."""
+    """Seconds of the epoch: the straggler of each iteration, plus the all-reduce of each non-empty iteration."""
     held = int((slots < problem.groups).any(axis=(1, 2)).sum())
     return float(loads_s(slots, problem).max(axis=1).sum()) + held * problem.allreduce_s
 
 
 def from_rows(rows: list[list[tuple[int, ...]]], problem: Problem) -> Slots:
-    """Slots of rows of ranks' groups; a row may name fewer ranks than there are, the rest is idle."""
+    """Slots from rows of ranks' groups; a row may list fewer ranks than there are, the others are idle."""
     slots = np.full((len(rows), problem.ranks, problem.per_rank), problem.groups, np.int64)
     for iteration, row in enumerate(rows):
         for rank, groups in enumerate(row):
@@ -394,15 +394,15 @@ def finished(
     bound_s: float | None = None,
     targets: int | None = None,
 ) -> Schedule:
-    """The schedule of these slots, without empty iterations, certified by a bound.
+    """The schedule of these slots without empty iterations, with its certified gap.
 
     Args:
         slots: (iterations, R, L).
-        problem: what they are for.
-        since: ``time.perf_counter()`` when making began.
-        notes: what a reader must know.
-        bound_s: a bound at least as high as that of ``bounds``, where a search has found one.
-        targets: that DyGNeX-G tried in an iteration; None where it was not asked.
+        problem: the problem that they solve.
+        since: ``time.perf_counter()`` when scheduling began.
+        notes: remarks for the reader.
+        bound_s: a tighter bound than :func:`problem_bound_s`, if a search has found one.
+        targets: that DyGNeX-G tried per iteration; None if it did not run.
     """
     groups = problem.groups
     rows = tuple(
@@ -414,14 +414,14 @@ def finished(
     return Schedule(rows, groups, notes, gap, time.perf_counter() - since, targets)
 
 
-# A scheduler by name, run on group times: what simulation, replay and prediction have in common.
+# Run a scheduler by name on group times: shared by simulation, replay and prediction.
 
 
 PSG = "psg"
 
 
 def named(scheduler: str, per_rank: int) -> tuple[str, int]:
-    """The catalogue's name of a scheduler and how many groups it gives a rank: ``psg`` is round_robin with one."""
+    """The catalogue's name of a scheduler and its groups per rank: ``psg`` is round_robin with one."""
     return ("round_robin", 1) if scheduler == PSG else (scheduler, per_rank)
 
 
@@ -437,23 +437,23 @@ def solve(
     seed: int = 0,
     targets: int = 0,
 ) -> Schedule:
-    """The schedule a scheduler makes, with the seconds it took.
+    """Run a scheduler; the schedule includes the seconds it took.
 
     Args:
-        scheduler: ``psg``, or a name of the catalogue's room ``scheduling``.
+        scheduler: ``psg``, or a name of the catalogue's kind ``scheduling``.
         times_s: (K,) seconds of each group.
         ranks: R.
-        per_rank: most groups of a rank in an iteration; ``psg`` has one whatever is given.
-        allreduce_s: seconds of the exchange that ends an iteration.
-        gap: distance from a bound at which schedulers that search may stop.
-        time_limit_s: after which they must.
-        seed: of schedulers that draw lots.
-        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second. Given to schedulers whose
+        per_rank: maximum number of groups per rank and iteration; ``psg`` always has one.
+        allreduce_s: seconds of the gradient all-reduce that ends an iteration.
+        gap: relative distance from a bound at which searching schedulers may stop.
+        time_limit_s: seconds after which they must stop.
+        seed: for randomised schedulers.
+        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work. Given to schedulers whose
             catalogue entry names the option ``schedule_targets``.
 
     Raises:
-        UnknownNameError: there is no such scheduler.
-        NotAvailableError: it needs what is not installed.
+        UnknownNameError: the scheduler is unknown.
+        NotAvailableError: a package that it needs is not installed.
     """
     name, most = named(scheduler, per_rank)
     entry = catalogue.entry("scheduling", name)
@@ -469,9 +469,74 @@ def times_of(times_s: ArrayLike) -> NDArray[np.float64]:
     """(K,) seconds as an array; some groups may take no time, but not all.
 
     Raises:
-        PlanError: there is none, one is negative or not finite, or all are 0.
+        PlanError: ``times_s`` is empty, a time is negative or not finite, or all are 0.
     """
     times = checked_times(times_s)
     if not times.any():
-        raise PlanError("all groups take 0 s: nothing to compare. Profile them, or predict their times.")
+        raise PlanError("all group times are 0 s, so there is nothing to compare. Profile them, or predict them.")
     return times
+
+
+# Longest groups first: each iteration takes the longest groups left, so that its ranks finish at similar times.
+
+
+def schedule_longest_first(
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    gap: float = 0.02,
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+    targets: int = 0,
+) -> Schedule:
+    """Sort groups by time, cut into iterations of R L, and give each to the least loaded rank.
+
+    Args:
+        times_s: (K,) predicted or measured seconds per group.
+        ranks: R.
+        per_rank: L, the maximum number of groups per rank and iteration.
+        allreduce_s: seconds of an all-reduce; ``per_rank`` fixes the number of iterations, so only the gap
+            uses it.
+        gap: not used.
+        time_limit_s: not used.
+        seed: not used: the rule is deterministic.
+        targets: not used.
+
+    Returns:
+        ceil(K / (R L)) iterations. Ties are broken by the lower group and the lower rank.
+
+    Raises:
+        PlanError: a time is negative or not finite, or ``times_s`` is empty.
+        ConfigError: an option has an invalid value.
+
+    References: Graham 1969 (longest processing time first), applied to each iteration, since an iteration synchronises.
+    """
+    since = time.perf_counter()
+    problem = checked(
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
+    )
+    return finished(longest_first_slots(problem), problem, since=since)
+
+
+def longest_first_slots(problem: Problem) -> Slots:
+    """The slots of :func:`schedule_longest_first`."""
+    slots = np.full((problem.fewest, problem.ranks, problem.per_rank), problem.groups)
+    order = np.argsort(-problem.times_s, kind="stable").tolist()
+    times_s = problem.times_s.tolist()
+    for iteration in range(problem.fewest):
+        least_loaded = [(0.0, rank, 0) for rank in range(problem.ranks)]  # in order, so a heap already
+        for group in order[iteration * problem.share : (iteration + 1) * problem.share]:
+            load_s, rank, held = heapq.heappop(least_loaded)
+            slots[iteration, rank, held] = group
+            if held + 1 < problem.per_rank:
+                heapq.heappush(least_loaded, (load_s + times_s[group], rank, held + 1))
+    return slots

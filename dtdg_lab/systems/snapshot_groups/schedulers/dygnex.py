@@ -13,27 +13,33 @@ from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, Slots, checked, finished, from_rows
-from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import dealt_longest_first
+from dtdg_lab.systems.snapshot_groups.schedulers.base import (
+    Problem,
+    Slots,
+    checked,
+    finished,
+    from_rows,
+    longest_first_slots,
+)
 
-# Algorithm 2's choice of an iteration, exactly: every pick is a closest pair of the groups left, found with a heap.
+# Algorithm 2's choice of an iteration, exactly: each pick is a closest pair of the remaining groups, found with a heap.
 
 
-INTERPRETED_GROUPS = 100  # up to here Python itself takes less time than importing numba does
-WORK = 50_000_000  # steps for all targets of an epoch: what a second allows, about
-PICK = 16  # steps that finding a pair takes, beside one for each group of a target
+INTERPRETED_GROUPS = 100  # up to this number plain Python is faster than importing numba
+WORK = 50_000_000  # steps for all targets of an epoch: about a second
+PICK = 16  # steps to find a pair, in addition to one per group for each target
 LEAST_TARGETS = 8
 
 
 def targets_within(groups: int, ranks: int) -> int:
-    """How many targets each iteration may try so that the epoch takes about a second: by counts, never by a clock.
+    """How many targets each iteration may try within about a second per epoch; by operation counts, not by a clock.
 
     Args:
         groups: K.
         ranks: R.
 
     Returns:
-        K, which means all, where that many are within ``WORK``; else as many as are, and at least 8.
+        K, which means all, if that fits into ``WORK``; otherwise as many as fit, and at least 8.
     """
     left = np.arange(groups, ranks, -2 * ranks, dtype=np.float64)  # at the start of each iteration
     steps = left + PICK * ranks
@@ -43,16 +49,16 @@ def targets_within(groups: int, ranks: int) -> int:
 
 
 class Pairs:
-    """Chooses iterations of R pairs from sorted groups, and forgets the groups it has chosen.
+    """Chooses iterations of R pairs from sorted groups, and removes the groups it has chosen.
 
     Args:
-        times_s: (n,) seconds, ascending; group k of them is called k + 1 here, 0 is the zero group.
+        times_s: (n,) seconds, ascending; group k is numbered k + 1 here, and 0 is the zero group.
         ranks: R.
-        targets: most targets that an iteration tries, at least 1: all of them, or as many at even distances,
-            from the longest group alone to the two longest.
+        targets: maximum number of targets that an iteration tries, at least 1: all of them, or a subset at equal
+            distances, from the longest group alone to the two longest.
 
     Raises:
-        NotAvailableError: there are more than 100 groups, and numba is not installed.
+        NotAvailableError: more than 100 groups were given and numba is not installed.
     """
 
     def __init__(self, times_s: NDArray[np.float64], ranks: int, targets: int) -> None:
@@ -64,7 +70,7 @@ class Pairs:
 
     @property
     def left(self) -> int:
-        """Groups that are not chosen yet."""
+        """Number of groups that are not chosen yet."""
         return len(self._kept) - 1
 
     def groups_left(self) -> list[int]:
@@ -72,15 +78,15 @@ class Pairs:
         return [int(group) for group in self._kept[1:]]
 
     def choose(self) -> list[tuple[int, int]]:
-        """The target and its R - 1 pairs, or fewer where groups run out, with the least waste; now taken."""
+        """The target and its R - 1 pairs, or fewer if groups run out, with the least waste; they are removed."""
         times_s = self._times[self._kept]
         ends = np.searchsorted(times_s, times_s, side="right") - 1
-        room = [np.empty(len(times_s), np.int64) for _ in range(4)]
+        workspace = [np.empty(len(times_s), np.int64) for _ in range(4)]
         rows = [np.empty((self._ranks, 2), np.int64) for _ in range(2)]
-        given: list[Any] = [times_s, ends, *room, np.empty(len(times_s)), *rows]
+        given: list[Any] = [times_s, ends, *workspace, np.empty(len(times_s)), *rows]
         if not self._compiled:
             given = [each.tolist() for each in given]
-        most_s = float(times_s[-2 * self._ranks :].sum())  # what R ranks compute at most
+        most_s = float(times_s[-2 * self._ranks :].sum())  # the most that R ranks can compute
         found = self._choose(self._ranks, self._targets, most_s, *given)
         chosen = np.asarray(given[-1])[:found]
         pairs = self._kept[chosen].tolist()
@@ -102,29 +108,29 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
     trial: Any,
     best: Any,
 ) -> int:
-    """Algorithm 2's loop over targets for one iteration; how many pairs it leaves in ``best``.
+    """Algorithm 2's loop over targets for one iteration; returns how many pairs it writes to ``best``.
 
     The two pointers of GetGroupPair find, of all pairs of free groups, the one whose sum is closest to the target; of
-    equally close ones that with the lowest head, then the highest tail. Here every head has its best tail, found with
-    one sweep, and a heap orders heads by distance. Groups only become fewer, so a head's distance only grows: one whose
-    tail is taken gets its next best when it comes to the top. A pick takes O(log n), a target O(n + R log n), unless
-    many heads share a best tail.
+    equally close ones that with the lowest head, then the highest tail. Here one sweep finds the best tail of every
+    head, and a heap orders heads by distance. Groups are only removed, so a head's distance only grows. A head whose
+    tail is taken gets its next best tail when it reaches the top. A pick takes O(log n), a target O(n + R log n),
+    unless many heads share a best tail.
 
-    It runs compiled or as it is, with the same result: lists serve as well as arrays.
+    It runs compiled or interpreted, with lists or with arrays, and gives the same result.
 
     Args:
         ranks: R.
         targets: how many to try.
         most_s: what the longest 2 R groups take.
         times: (n + 1,) seconds, ascending, the zero group first.
-        ends: (n + 1,) the last group that takes as long.
-        down: (n + 1,) room: the nearest free group at or below, by way of others.
-        up: (n + 1,) room: the same above; the longest group, which is never free, ends it.
-        high: (n + 1,) room: of each head the last group with which it does not exceed the target.
-        tails: (n + 1,) room: of each head its best tail.
-        gaps: (n + 1,) room: of each head that is far from the target, how far.
-        trial: (R, 2) room.
-        best: (R, 2) filled with the chosen pairs, the target's members first.
+        ends: (n + 1,) the last group of equal time.
+        down: (n + 1,) workspace: the nearest free group at or below, with path compression.
+        up: (n + 1,) workspace: the same above; the longest group, which is never free, ends it.
+        high: (n + 1,) workspace: for each head the last group with which it does not exceed the target.
+        tails: (n + 1,) workspace: for each head its best tail.
+        gaps: (n + 1,) workspace: for each head that is far from the target, its distance.
+        trial: (R, 2) workspace.
+        best: (R, 2) output: the chosen pairs, the target's members first.
     """
     longest = len(times) - 1
     tried = min(targets, longest)
@@ -145,15 +151,15 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
         trial[0][0] = partner
         trial[0][1] = longest
         count, slowest, total = 1, target, target
-        place, below = 0, longest - 1
-        near, farther = 2 * ranks * (times[longest] - times[1]) / longest**2, 0  # in dense sums more than R are as near
+        position, below = 0, longest - 1
+        near, farther = 2 * ranks * (times[longest] - times[1]) / longest**2, 0  # dense sums: more than R are this near
         heap = [(0.0, 0)]
         heap.pop()
         while count < ranks:
-            sweeping = place < longest
+            sweeping = position < longest
             if sweeping:  # every head once, then those of the heap
-                head = place
-                place += 1
+                head = position
+                position += 1
                 gaps[head] = -1.0
                 if up[head] != head:
                     continue
@@ -238,7 +244,7 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
 
 @functools.cache
 def compiled() -> Any:
-    """:func:`choose`, compiled by numba, which keeps it in a folder for later processes where it finds one."""
+    """:func:`choose`, compiled by numba, which caches it on disk for later processes if it can."""
     if importlib.util.find_spec("numba") is None:
         raise NotAvailableError(
             f"DyGNeX-G of more than {INTERPRETED_GROUPS} groups needs numba, which is not installed. Install it (pip "
@@ -249,7 +255,7 @@ def compiled() -> Any:
     return numba.njit(cache=True)(choose)
 
 
-# DyGNeX-G: iteration after iteration, the target and the pairs close to it that waste least.
+# DyGNeX-G: in each iteration, the target and the pairs close to it that waste least.
 
 
 def schedule(
@@ -266,32 +272,32 @@ def schedule(
     """Algorithm 2: combine the longest group with each other one, find R - 1 pairs close to that sum, waste least.
 
     Args:
-        times_s: (K,) predicted or measured seconds of each group.
+        times_s: (K,) predicted or measured seconds per group.
         ranks: R.
-        per_rank: L, most groups of a rank in an iteration. The algorithm makes pairs: with 1 it makes the same as
+        per_rank: L, the maximum number of groups per rank and iteration. The algorithm makes pairs: with 1 it equals
             ``longest_first``, above 2 it still makes pairs and says so in the notes.
-        allreduce_s: seconds of an exchange; the algorithm does not weigh it, only the gap reads it.
-        gap: not used by this rule.
-        time_limit_s: not used by this rule; its work is bounded by K and R.
-        seed: not used by this rule: nothing is drawn.
-        targets: most targets that an iteration tries; K or more for all. 0 leaves it to K and R: all where that takes
-            about a second (K = 1,000 on 4 ranks), else as many as do. Fewer targets are at even distances.
+        allreduce_s: seconds of an all-reduce; the algorithm ignores it, only the gap uses it.
+        gap: not used.
+        time_limit_s: not used; K and R bound the work.
+        seed: not used: the rule is deterministic.
+        targets: maximum number of targets that an iteration tries; K or more for all. 0 tries all if that takes about
+            a second (K = 1,000 on 4 ranks), otherwise as many as do. Fewer targets are at equal distances.
 
     Returns:
-        At most ceil(K / R) iterations; the last groups, at most R, take one rank each. Ties go to the lower group.
-        ``targets`` of the schedule says how many were tried. The same input always gives the same schedule.
+        At most ceil(K / R) iterations; the last groups, at most R, take one rank each. Ties are broken by the lower
+        group. ``targets`` of the schedule is the number tried. The same input always gives the same schedule.
 
     Raises:
-        PlanError: a time is negative or not finite, or there is none.
-        ConfigError: a knob has a value that is not allowed.
-        NotAvailableError: there are more than 100 groups, and numba is not installed.
+        PlanError: a time is negative or not finite, or ``times_s`` is empty.
+        ConfigError: an option has an invalid value.
+        NotAvailableError: more than 100 groups were given and numba is not installed.
 
     References: DyGNeX section 4.3, algorithm 2.
 
     Differs from the paper: its listing neither removes what it picks nor initialises the least waste of an iteration.
     Here the target's members and every picked group are excluded at once, the zero group may serve many ranks, the
-    least waste starts at infinity in each iteration, ties go to the lower index, and the last R groups take one rank
-    each. Where all targets would take longer than about a second, some of them are tried, not all.
+    least waste starts at infinity in each iteration, ties are broken by the lower index, and the last R groups take
+    one rank each. If all targets would take longer than about a second, only some of them are tried.
     """
     since = time.perf_counter()
     problem = checked(
@@ -305,21 +311,21 @@ def schedule(
         targets=targets,
     )
     if per_rank == 1:
-        notes = "Algorithm 2 makes pairs; with one group a rank nothing is left of it but longest first."
-        return finished(dealt_longest_first(problem), problem, since=since, notes=notes)
+        notes = "Algorithm 2 makes pairs; with one group per rank it reduces to longest first."
+        return finished(longest_first_slots(problem), problem, since=since, notes=notes)
     tried = targets_of(problem)
     described = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
-    described += [f"Algorithm 2 makes pairs: at most 2 of {per_rank} groups a rank are used."] if per_rank > 2 else []
+    described += [f"Algorithm 2 makes pairs: at most 2 of {per_rank} groups per rank are used."] if per_rank > 2 else []
     return finished(greedy(problem), problem, since=since, notes=" ".join(described), targets=tried)
 
 
 def targets_of(problem: Problem) -> int:
-    """Most targets that an iteration tries; K where it tries all."""
+    """Number of targets that an iteration tries; K if it tries all."""
     return min(problem.targets, problem.groups) or targets_within(problem.groups, problem.ranks)
 
 
 def greedy(problem: Problem) -> Slots:
-    """The slots of :func:`schedule`, where L >= 2."""
+    """The slots of :func:`schedule`, for L >= 2."""
     order = np.argsort(problem.times_s, kind="stable")
     pairs = Pairs(problem.times_s[order], problem.ranks, targets_of(problem))
     rows: list[list[tuple[int, ...]]] = []

@@ -1,11 +1,11 @@
-"""DyGNeX-L: the integer programme of the whole epoch, solved to a gap by OR-tools CP-SAT."""
+"""DyGNeX-L: the integer programme of the whole epoch, solved to a gap by OR-tools CP-SAT; and the paper's choice."""
 
 from __future__ import annotations
 
 import importlib.util
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import (
     problem_bound_s,
     relative_gap,
 )
+from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import schedule as schedule_greedy
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import best_slots
 
 
@@ -37,38 +38,38 @@ def schedule(
     seed: int = 0,
     targets: int = 0,
 ) -> Schedule:
-    """Minimise the epoch over all assignments; stop at a proven gap, or when time is over with the best found.
+    """Minimise the epoch time over all assignments; stop at a proven gap, or at the time limit with the best found.
 
-    Starts from the best heuristic (``best_of``), so it is never worse. Where the bound of ``bounds`` certifies that
-    one already, nothing is searched.
+    The search starts from the best heuristic (``best_of``), so it is never worse. It is skipped if the lower bound
+    already certifies that schedule.
 
     Args:
-        times_s: (K,) predicted or measured seconds of each group.
+        times_s: (K,) predicted or measured seconds per group.
         ranks: R.
-        per_rank: L, most groups of a rank in an iteration.
-        allreduce_s: seconds of the exchange that ends an iteration: alpha.
+        per_rank: L, the maximum number of groups per rank and iteration.
+        allreduce_s: seconds of the gradient all-reduce that ends an iteration: alpha.
         gap: relative distance from the better of both bounds at which the search stops; 0 asks for the optimum.
-        time_limit_s: seconds for all: heuristics, building the programme, and the search, which then returns its best;
-            the notes say so, with the gap that is left. Building that takes more than half of what the heuristics left
-            is given up, and the best heuristic stands.
+        time_limit_s: total seconds for heuristics, building the programme and the search, which then returns its best;
+            the notes say so, with the remaining gap. If building takes more than half of the time left by the
+            heuristics, it is aborted and the best heuristic is returned.
         seed: of the search.
-        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
+        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
 
     Returns:
-        A schedule with its gap. It is the same for the same input and seed where the search ends by its gap or by a
-        proof: its strategies take turns on one thread. Where time ends it, what it has found depends on the machine.
+        A schedule with its gap. It depends on input and seed alone if the search ends by its gap or by a proof: its
+        strategies take turns on one thread. If the time limit ends it, the result depends on the machine.
 
     Raises:
-        PlanError: a time is negative or not finite, or there is none.
-        ConfigError: a knob has a value that is not allowed.
+        PlanError: a time is negative or not finite, or ``times_s`` is empty.
+        ConfigError: an option has an invalid value.
         NotAvailableError: OR-tools is not installed.
 
     References: DyGNeX section 4.2 and appendix C.
 
-    Differs from the paper: CP-SAT in place of Gurobi; z_i >= each rank's load is enough for a maximum that is
-    minimised, so the big-M rows (equations 26 and 27) are not needed; ranks are ordered by load within an iteration
-    and iterations by duration, so that no schedule is searched twice; iterations may be empty and then cost nothing,
-    and there are as many as a best schedule may need (``Problem.most``, at most the paper's ceil(n/G) where L >= 2).
+    Differs from the paper: CP-SAT replaces Gurobi. z_i >= each rank's load suffices for a minimised maximum, so the
+    big-M rows (equations 26 and 27) are not needed. Symmetry is broken: ranks are ordered by load within an iteration
+    and iterations by duration. Iterations may be empty and then cost nothing; their number is what an optimal schedule
+    may need (``Problem.most``, at most the paper's ceil(n/G) where L >= 2).
     """
     since = time.perf_counter()
     problem = checked(
@@ -100,14 +101,14 @@ def schedule(
 
 
 def _improved(problem: Problem, slots: Slots, bound_s: float, notes: str, until: float) -> tuple[Slots, float, str]:
-    """Slots, bound and notes after the search, which starts from these."""
+    """Slots, bound and notes after the search, which starts from the given slots."""
     found = searched(problem, slots, until=until)
     if found is None:
         late = _late(problem, relative_gap(makespan_s(slots, problem), bound_s))
         return (
             slots,
             bound_s,
-            f"{notes} CP-SAT was not started: its programme was too large to be built in time. {late}",
+            f"{notes} CP-SAT was not started: its programme was too large to build in time. {late}",
         )
     if found.slots is not None and makespan_s(found.slots, problem) < makespan_s(slots, problem):
         slots, notes = found.slots, "Best: CP-SAT."
@@ -124,17 +125,17 @@ def _late(problem: Problem, gap: float) -> str:
 # The integer programme of DyGNeX-L in OR-tools CP-SAT.
 
 
-FINENESS = 10_000_000  # whole units in the mean epoch of one rank: CP-SAT counts in integers
+FINENESS = 10_000_000  # integer units in the mean epoch of one rank: CP-SAT computes with integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IlpSolution:
-    """What a search brought.
+    """Result of a search.
 
     Attributes:
-        slots: the best it found; None where time was over before anything.
-        bound_s: no epoch is shorter.
-        by_time: it was stopped by its time limit.
+        slots: the best found; None if the time limit came first.
+        bound_s: lower bound of the epoch time.
+        by_time: whether the time limit stopped it.
     """
 
     slots: Slots | None
@@ -145,16 +146,16 @@ class IlpSolution:
 def searched(problem: Problem, start: Slots, *, until: float) -> IlpSolution | None:
     """Search from these slots until the problem's gap is proven or time is over.
 
-    Times are rounded down to whole units, so that the bound of the rounded problem is one of the real one.
+    Times are rounded down to integer units, so that a bound of the rounded problem bounds the real one.
 
     Args:
         problem: groups and ranks.
-        start: slots to start from.
-        until: time of ``time.perf_counter()`` at which all must be over. Building may take half of what is left, since
-            CP-SAT takes nearly as long again to read what was built, and does not look at its limit meanwhile.
+        start: initial slots.
+        until: value of ``time.perf_counter()`` by which everything must end. Building may take half of the time left,
+            since CP-SAT needs nearly as long to read the programme and does not check its limit meanwhile.
 
     Returns:
-        None where building took longer than that, and was given up.
+        None if building took longer than that and was aborted.
     """
     from ortools.sat.python import cp_model
 
@@ -167,12 +168,12 @@ def searched(problem: Problem, start: Slots, *, until: float) -> IlpSolution | N
         return None
     model, takes = built
     solver = cp_model.CpSolver()
-    # four strategies in turns on one thread: repeatable, unlike four threads, and better than one strategy
+    # four strategies in turns on one thread: reproducible, unlike four threads, and better than one strategy
     solver.parameters.num_workers = 4
     solver.parameters.interleave_search = True
     solver.parameters.random_seed = problem.seed % (2**31)
     solver.parameters.max_time_in_seconds = max(until - time.perf_counter(), 0.01)
-    # the solver's gap is relative to what it has found, ours to the bound; a little less, for the rounded times
+    # the solver's gap is relative to its solution, ours to the bound; slightly less, to allow for rounded times
     gap = max(0.0, problem.gap - 2 * problem.groups / FINENESS)
     solver.parameters.relative_gap_limit = gap / (1 + gap)
     status = solver.solve(model, _stop_at(cp_model, gap))
@@ -184,7 +185,7 @@ def searched(problem: Problem, start: Slots, *, until: float) -> IlpSolution | N
 
 
 def _stop_at(cp_model: Any, gap: float) -> Any:
-    """Ends the search at the first solution within the gap: with strategies in turns CP-SAT goes on to its limit."""
+    """Ends the search at the first solution within the gap: with interleaved strategies CP-SAT runs to its limit."""
 
     class Stop(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
@@ -197,9 +198,9 @@ def _stop_at(cp_model: Any, gap: float) -> Any:
 def _built(
     cp_model: Any, problem: Problem, start: Slots, units: NDArray[np.int64], alpha: int, *, until: float
 ) -> tuple[Any, NDArray[Any]] | None:
-    """The programme with its start, and its variables (K, iterations, R): whether a group is computed there.
+    """The programme with its start hint, and its variables (K, iterations, R): whether a group is computed there.
 
-    None where that takes longer than ``until``.
+    None if building takes longer than ``until``.
     """
     model = cp_model.CpModel()
     groups, iterations, ranks = range(problem.groups), range(problem.most), range(problem.ranks)
@@ -224,9 +225,9 @@ def _built(
             model.add(cp_model.LinearExpr.weighted_sum(column, units.tolist()) == loads[i][j])
             model.add(cp_model.LinearExpr.sum(column) <= problem.per_rank * used[i])
         for j in ranks[1:]:
-            model.add(loads[i][j - 1] >= loads[i][j])  # ranks by load, so that loads[i][0] is the iteration
+            model.add(loads[i][j - 1] >= loads[i][j])  # ranks by load, so that loads[i][0] is the iteration's time
     for i in iterations[1:]:
-        model.add(loads[i - 1][0] >= loads[i][0])  # iterations by duration, those without a group last
+        model.add(loads[i - 1][0] >= loads[i][0])  # iterations by duration, empty ones last
         model.add_implication(used[i], used[i - 1])
     epoch = cp_model.LinearExpr.sum([row[0] for row in loads]) + alpha * cp_model.LinearExpr.sum(used)
     rounded = Problem(units.astype(np.float64), problem.ranks, problem.per_rank, float(alpha))
@@ -236,7 +237,7 @@ def _built(
 
 
 def _wanted(shape: tuple[int, ...], problem: Problem, start: Slots, units: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Where these slots have each group, in the order that breaks the symmetry."""
+    """Where the start slots place each group, in the order that breaks the symmetry."""
     rounded = Problem(units.astype(np.float64), problem.ranks, problem.per_rank)
     loads = loads_s(start, rounded)
     held = (start < problem.groups).any(axis=(1, 2))
@@ -250,7 +251,7 @@ def _wanted(shape: tuple[int, ...], problem: Problem, start: Slots, units: NDArr
 
 
 def _read(solver: Any, takes: NDArray[Any], problem: Problem) -> Slots:
-    """The slots that the solver found."""
+    """The slots of the solver's solution."""
     slots = np.full((problem.most, problem.ranks, problem.per_rank), problem.groups)
     filled = np.zeros(slots.shape[:2], np.int64)
     for group, i, j in np.ndindex(takes.shape):
@@ -258,3 +259,55 @@ def _read(solver: Any, takes: NDArray[Any], problem: Problem) -> Slots:
             slots[i, j, filled[i, j]] = group
             filled[i, j] += 1
     return slots
+
+
+# The paper's choice: the integer programme for few groups, the greedy algorithm for many.
+
+
+ILP_BELOW = 100  # groups
+
+
+def schedule_auto(
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int = 2,
+    allreduce_s: float = 0.0,
+    gap: float = 0.02,
+    time_limit_s: float = 10.0,
+    seed: int = 0,
+    targets: int = 0,
+) -> Schedule:
+    """DyGNeX-L below 100 groups, DyGNeX-G from 100; the notes say which.
+
+    Args:
+        times_s: (K,) predicted or measured seconds per group.
+        ranks: R.
+        per_rank: L, the maximum number of groups per rank and iteration.
+        allreduce_s: seconds of the gradient all-reduce that ends an iteration; DyGNeX-L takes it into account.
+        gap: relative gap at which DyGNeX-L stops.
+        time_limit_s: time limit of DyGNeX-L.
+        seed: for DyGNeX-L.
+        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
+
+    Raises:
+        PlanError: a time is negative or not finite, or ``times_s`` is empty.
+        ConfigError: an option has an invalid value.
+        NotAvailableError: OR-tools is missing for fewer than 100 groups, or numba for more.
+
+    References: DyGNeX appendix G.
+    """
+    few = np.size(times_s) < ILP_BELOW
+    chosen = schedule if few else schedule_greedy
+    plan = chosen(
+        times_s,
+        ranks,
+        per_rank=per_rank,
+        allreduce_s=allreduce_s,
+        gap=gap,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        targets=targets,
+    )
+    why = f"DyGNeX-L, below {ILP_BELOW} groups." if few else f"DyGNeX-G, from {ILP_BELOW} groups."
+    return replace(plan, notes=f"{why} {plan.notes}".strip())

@@ -15,14 +15,14 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import (
     Slots,
     checked,
     finished,
+    longest_first_slots,
     makespan_s,
     problem_bound_s,
     relative_gap,
 )
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import greedy, targets_of
-from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import dealt_longest_first
 
-# Fold: the largest with the smallest, and like sums side by side.
+# Fold: pair the largest with the smallest, and place similar sums side by side.
 
 
 def schedule_fold(
@@ -36,29 +36,30 @@ def schedule_fold(
     seed: int = 0,
     targets: int = 0,
 ) -> Schedule:
-    """Sort groups, pair the largest with the smallest, sort the pairs by their sums, and deal these in runs of R.
+    """Sort groups, pair the largest with the smallest, sort the pairs by their sums, and assign them in runs of R.
 
-    On a growing graph the sums are nearly alike, so nobody waits. Takes O(K log K), milliseconds for 10,000 groups.
+    On a growing graph the sums are nearly equal, so ranks hardly wait. It takes O(K log K): milliseconds for 10,000
+    groups.
 
     Args:
-        times_s: (K,) predicted or measured seconds of each group.
+        times_s: (K,) predicted or measured seconds per group.
         ranks: R.
-        per_rank: L, most groups of a rank in an iteration. With 1 it is ``longest_first``; with 3 and more each
-            further run of groups, the largest first, goes to the bundles with the smallest sums.
-        allreduce_s: seconds of an exchange; the number of iterations is fixed by ``per_rank``, so only the gap
-            reads it.
-        gap: not used by this rule.
-        time_limit_s: not used by this rule.
-        seed: not used by this rule: nothing is drawn.
-        targets: not used by this rule.
+        per_rank: L, the maximum number of groups per rank and iteration. With 1 it equals ``longest_first``. With 3
+            and more each further run of groups, the largest first, goes to the bundles with the smallest sums.
+        allreduce_s: seconds of an all-reduce; ``per_rank`` fixes the number of iterations, so only the gap
+            uses it.
+        gap: not used.
+        time_limit_s: not used.
+        seed: not used: the rule is deterministic.
+        targets: not used.
 
     Returns:
-        ceil(K / (R L)) iterations. Where K does not fill them, the largest groups stay alone. Ties go to the lower
-        group. The best schedule there is where K <= 2 R and L = 2.
+        ceil(K / (R L)) iterations. If K does not fill them, the largest groups are not paired. Ties are broken by the
+        lower group. It is optimal where K <= 2 R and L = 2.
 
     Raises:
-        PlanError: a time is negative or not finite, or there is none.
-        ConfigError: a knob has a value that is not allowed.
+        PlanError: a time is negative or not finite, or ``times_s`` is empty.
+        ConfigError: an option has an invalid value.
 
     References: ours.
     """
@@ -77,7 +78,7 @@ def schedule_fold(
 
 
 def folded(problem: Problem, bundles: int) -> Slots:
-    """Groups in a number of bundles, at least ceil(K / L), dealt in runs of R; (ceil(bundles / R), R, L)."""
+    """Groups in a number of bundles, at least ceil(K / L), assigned in runs of R; (ceil(bundles / R), R, L)."""
     groups, each = problem.groups, problem.per_rank
     lengths_s = np.append(problem.times_s, 0.0)
     longest_first = np.full(bundles * each, groups)
@@ -95,13 +96,13 @@ def folded(problem: Problem, bundles: int) -> Slots:
     return slots.reshape(iterations, problem.ranks, each)
 
 
-# Merge iterations that are no more than half full: never slower, and one exchange less.
+# Merge iterations that are at most half full: never slower, and it saves an all-reduce.
 
 
 def merged(slots: Slots, problem: Problem) -> Slots:
-    """Slots with at most one iteration of R groups or fewer, and none without any, where L >= 2.
+    """Slots with at most one iteration of R groups or fewer, and no empty ones, where L >= 2.
 
-    Two iterations of at most R groups each: spread one a rank, then laid on each other, the longest on the shortest.
+    Two iterations of at most R groups each are merged: one group per rank, then the longest stacked on the shortest.
     No rank takes longer than both iterations did.
     """
     groups, ranks = problem.groups, problem.ranks
@@ -116,12 +117,12 @@ def merged(slots: Slots, problem: Problem) -> Slots:
         if len(both) <= ranks:
             waiting.append(both)
         else:
-            kept.append(_laid(both, problem))
-    return np.array(kept + [_laid(rest, problem) for rest in waiting])
+            kept.append(_stacked(both, problem))
+    return np.array(kept + [_stacked(rest, problem) for rest in waiting])
 
 
-def _laid(groups: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:
-    """One iteration (R, L) of at most 2 R groups: the longest one a rank, the others with the shortest of these."""
+def _stacked(groups: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:
+    """One iteration (R, L) of at most 2 R groups: the longest one per rank, the others paired with the shortest."""
     longest_first = groups[np.argsort(-problem.times_s[groups], kind="stable")]
     ranks = problem.ranks
     row = np.full((ranks, problem.per_rank), problem.groups)
@@ -131,17 +132,17 @@ def _laid(groups: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:
     return row
 
 
-# Local search: swap a group of a slowest rank with a shorter one elsewhere, as long as that shortens the epoch.
+# Local search: swap a group of a straggler with a shorter one elsewhere, as long as that shortens the epoch.
 
 
-WORK = 4_000_000  # slots looked at in all: about a tenth of a second
+WORK = 4_000_000  # slots examined in total: about a tenth of a second
 
 
 def swapped(slots: Slots, problem: Problem, *, until: float) -> Slots:
-    """Better slots, by the best swap of each slowest rank's groups in turn; an empty slot counts as a group of 0 s.
+    """Slots improved by the best swap of each straggler's groups in turn; an empty slot counts as a group of 0 s.
 
-    The work is bounded by a number of slots, so that the same input gives the same slots; ``until``, a time of
-    ``time.perf_counter()``, only matters on a machine much slower than that.
+    The work is bounded by a number of slots, so that the same input gives the same slots; ``until``, a value of
+    ``time.perf_counter()``, only matters on a much slower machine.
     """
     slots = slots.copy()
     times_s = np.append(problem.times_s, 0.0)[slots]  # (iterations, R, L)
@@ -149,22 +150,22 @@ def swapped(slots: Slots, problem: Problem, *, until: float) -> Slots:
     while better and work < WORK:
         better = False
         for iteration in np.argsort(-times_s.sum(axis=2).max(axis=1), kind="stable").tolist():
-            for place in range(problem.per_rank):
+            for position in range(problem.per_rank):
                 work += times_s.size
                 if work > WORK or time.perf_counter() > until:
                     return slots
-                better |= _swap(slots, times_s, iteration, place)
+                better |= _swap(slots, times_s, iteration, position)
     return slots
 
 
-def _swap(slots: Slots, times_s: NDArray[np.float64], iteration: int, place: int) -> bool:
-    """Swap the group in this place of the iteration's slowest rank with the best other; whether that helped."""
+def _swap(slots: Slots, times_s: NDArray[np.float64], iteration: int, position: int) -> bool:
+    """Swap the group at this position of the iteration's straggler with the best other; whether that helped."""
     loads = times_s.sum(axis=2)
     longest = loads.max(axis=1)
     rank = int(loads[iteration].argmax())
     others = np.delete(loads[iteration], rank)
     second = float(others.max()) if len(others) else 0.0
-    less = times_s[iteration, rank, place] - times_s  # (iterations, R, L): what the slowest rank is relieved of
+    less = times_s[iteration, rank, position] - times_s  # (iterations, R, L): reduction of the straggler's load
     own = np.maximum(second, longest[iteration] - less)  # this iteration afterwards
     raised = loads[:, :, None] + less
     change = own - longest[iteration] + np.maximum(raised - longest[:, None, None], 0.0)
@@ -174,17 +175,17 @@ def _swap(slots: Slots, times_s: NDArray[np.float64], iteration: int, place: int
     best = int(change.argmin())
     if change.flat[best] >= -1e-12 * longest.sum():
         return False
-    here, there = (iteration, rank, place), np.unravel_index(best, change.shape)
+    here, there = (iteration, rank, position), np.unravel_index(best, change.shape)
     slots[here], slots[there] = slots[there], slots[here]
     times_s[here], times_s[there] = times_s[there], times_s[here]
     return True
 
 
-# The least makespan of several heuristics.
+# The shortest makespan of several heuristics.
 
 
 FOLDS = 12  # numbers of bundles tried
-NEAR = 1e-3  # relative distance from the bound at which only DyGNeX-G is still tried
+NEAR = 1e-3  # relative distance from the bound below which only DyGNeX-G is still tried
 
 
 def schedule_best_of(
@@ -198,28 +199,27 @@ def schedule_best_of(
     seed: int = 0,
     targets: int = 0,
 ) -> Schedule:
-    """The best of fold, with several numbers of iterations, longest first and DyGNeX-G, improved by swaps.
+    """The best of fold with several numbers of iterations, longest first and DyGNeX-G, improved by swaps.
 
     Args:
-        times_s: (K,) predicted or measured seconds of each group.
+        times_s: (K,) predicted or measured seconds per group.
         ranks: R.
-        per_rank: L, most groups of a rank in an iteration.
-        allreduce_s: seconds of the exchange that ends an iteration: more of them must be worth it.
-        gap: not used by this rule: it costs so little that it stops at 0.1 % only.
-        time_limit_s: no further heuristic is tried after these seconds, and the notes say so.
-        seed: not used by this rule: nothing is drawn.
-        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
+        per_rank: L, the maximum number of groups per rank and iteration.
+        allreduce_s: seconds of the gradient all-reduce that ends an iteration; more iterations must be worth it.
+        gap: not used: the rule is so cheap that it stops at 0.1 % only.
+        time_limit_s: after these seconds no further heuristic is tried, and the notes say so.
+        seed: not used: the rule is deterministic.
+        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
 
     Returns:
-        Never worse than fold and DyGNeX-G, and worse than the others by 0.1 % at most, unless the notes call one
-        untried: time ran out, or it needs what is not installed. The same input gives the same schedule, unless time
-        ran out.
+        Never worse than fold and DyGNeX-G, and worse than the others by at most 0.1 %, unless the notes list one as
+        untried: time ran out, or a package is missing. The same input gives the same schedule, unless time ran out.
 
     Raises:
-        PlanError: a time is negative or not finite, or there is none.
-        ConfigError: a knob has a value that is not allowed.
+        PlanError: a time is negative or not finite, or ``times_s`` is empty.
+        ConfigError: an option has an invalid value.
 
-    References: ours; the parts are named in their own modules.
+    References: ours; see each heuristic for its own.
     """
     since = time.perf_counter()
     problem = checked(
@@ -238,7 +238,7 @@ def schedule_best_of(
 
 
 def best_slots(problem: Problem, bound_s: float, *, until: float) -> tuple[Slots, str, int | None]:
-    """The best slots, which heuristic they are from, and how many targets DyGNeX-G tried; None where it was not."""
+    """The best slots, the name of their heuristic, and the targets that DyGNeX-G tried; None if it did not run."""
     best_s, best, winner, untried = float("inf"), None, "", []
     for name, make in _heuristics(problem):
         if best is not None and time.perf_counter() > until:
@@ -269,7 +269,7 @@ def best_slots(problem: Problem, bound_s: float, *, until: float) -> tuple[Slots
 
 
 def _improved(slots: Slots, made_by: str, problem: Problem, bound_s: float, until: float) -> tuple[Slots, str]:
-    """Slots after swaps, and who made them; as they are where they are near the bound, or swaps bring nothing."""
+    """Slots after swaps and a description; unchanged if they are near the bound or swaps do not help."""
     if relative_gap(makespan_s(slots, problem), bound_s) <= NEAR:
         return slots, made_by
     better = swapped(slots, problem, until=until)
@@ -279,19 +279,19 @@ def _improved(slots: Slots, made_by: str, problem: Problem, bound_s: float, unti
 
 
 def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
-    """Names and functions of what takes milliseconds, the quickest first."""
+    """Names and functions of the heuristics that take milliseconds, the fastest first."""
     ranks, fewest = problem.ranks, problem.fewest
     yield "fold", lambda: folded(problem, fewest * ranks)
     pairs = -(-problem.groups // problem.per_rank)
     if pairs < fewest * ranks:
         yield "fold without lone groups", lambda: folded(problem, pairs)
-    yield "longest first", lambda: dealt_longest_first(problem)
+    yield "longest first", lambda: longest_first_slots(problem)
     for more in range(1, min(FOLDS, problem.most - fewest) + 1):
         bundles = (fewest + more) * ranks
         yield f"fold into {fewest + more} iterations", lambda bundles=bundles: folded(problem, bundles)  # type: ignore[misc]
 
 
-# Neighbouring groups to one rank: what BLAD pipelines.
+# Consecutive groups to one rank: what BLAD pipelines.
 
 
 def schedule_consecutive(
@@ -305,24 +305,24 @@ def schedule_consecutive(
     seed: int = 0,
     targets: int = 0,
 ) -> Schedule:
-    """Deal groups 0, 1, 2, ... to ranks, ``per_rank`` neighbours to each before the next one has its turn.
+    """Assign groups 0, 1, 2, ... to ranks, ``per_rank`` consecutive ones to each rank in turn.
 
     Args:
-        times_s: (K,) seconds of each group; only their number matters to the rule.
+        times_s: (K,) seconds of each group; the rule only uses their number.
         ranks: R.
-        per_rank: L, most groups of a rank in an iteration; BLAD's two processes a GPU have 2.
-        allreduce_s: seconds of an exchange; only the gap reads it.
-        gap: not used by this rule.
-        time_limit_s: not used by this rule.
-        seed: not used by this rule: nothing is drawn.
-        targets: not used by this rule.
+        per_rank: L, the maximum number of groups per rank and iteration; BLAD's two processes per GPU have 2.
+        allreduce_s: seconds of an all-reduce; only the gap uses it.
+        gap: not used.
+        time_limit_s: not used.
+        seed: not used: the rule is deterministic.
+        targets: not used.
 
     Returns:
         ceil(K / (R L)) iterations; in the last one some ranks may be idle.
 
     Raises:
-        PlanError: a time is negative or not finite, or there is none.
-        ConfigError: a knob has a value that is not allowed.
+        PlanError: a time is negative or not finite, or ``times_s`` is empty.
+        ConfigError: an option has an invalid value.
 
     References: DyGNeX section 5.1 (BLAD trains two consecutive snapshot groups on a GPU).
     """
@@ -341,7 +341,7 @@ def schedule_consecutive(
     return finished(in_turn.reshape(problem.fewest, problem.ranks, problem.per_rank), problem, since=since)
 
 
-# Groups in time order, dealt to ranks in turn: the baseline PSG.
+# Groups in time order, assigned to ranks in turn: the baseline PSG.
 
 
 def schedule_round_robin(
@@ -355,24 +355,24 @@ def schedule_round_robin(
     seed: int = 0,
     targets: int = 0,
 ) -> Schedule:
-    """Deal groups 0, 1, 2, ... to ranks in turn, ``per_rank`` rounds an iteration.
+    """Assign groups 0, 1, 2, ... to ranks in turn, ``per_rank`` rounds per iteration.
 
     Args:
-        times_s: (K,) seconds of each group; only their number matters to the rule.
+        times_s: (K,) seconds of each group; the rule only uses their number.
         ranks: R.
-        per_rank: L, most groups of a rank in an iteration; the paper's PSG has 1.
-        allreduce_s: seconds of an exchange; only the gap reads it.
-        gap: not used by this rule.
-        time_limit_s: not used by this rule.
-        seed: not used by this rule: nothing is drawn.
-        targets: not used by this rule.
+        per_rank: L, the maximum number of groups per rank and iteration; the paper's PSG has 1.
+        allreduce_s: seconds of an all-reduce; only the gap uses it.
+        gap: not used.
+        time_limit_s: not used.
+        seed: not used: the rule is deterministic.
+        targets: not used.
 
     Returns:
         ceil(K / (R L)) iterations; in the last one some ranks may be idle.
 
     Raises:
-        PlanError: a time is negative or not finite, or there is none.
-        ConfigError: a knob has a value that is not allowed.
+        PlanError: a time is negative or not finite, or ``times_s`` is empty.
+        ConfigError: an option has an invalid value.
 
     References: DyGNeX section 2.3 (PSG, one group a GPU).
     """

@@ -20,21 +20,21 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import (
     times_of,
 )
 
-# What the other schedulers would have done with the group times of a run.
+# How the other schedulers would have performed with the group times of a run.
 
 
 _ILP = "dygnex_ilp"
-_ILP_MOST = 100  # groups: the paper solves the integer programme below it, and the greedy rule from it
-_CHOOSERS = ("round_robin", "dygnex_auto")  # round_robin stands as psg; dygnex_auto only picks one of the others
+_ILP_MOST = 100  # groups: the paper solves the integer programme below this number, and uses the greedy rule from it
+_CHOOSERS = ("round_robin", "dygnex_auto")  # round_robin is listed as psg; dygnex_auto only picks one of the others
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleReplay:
-    """What each scheduler would have come to with the same times.
+    """The outcome of each scheduler for the same times.
 
     Attributes:
-        outcomes: in the order asked for.
-        missing: scheduler and why it could not be asked, in words.
+        outcomes: in the requested order.
+        missing: scheduler and the reason why it could not run.
     """
 
     outcomes: tuple[ScheduleOutcome, ...]
@@ -42,11 +42,11 @@ class ScheduleReplay:
 
     @property
     def best(self) -> ScheduleOutcome:
-        """The shortest epoch; of equals the first."""
+        """The shortest epoch; the first of equal ones."""
         return min(self.outcomes, key=lambda each: each.makespan_s)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Plain values, a row for each outcome; ``scheduling.outcome.MEANINGS`` says what they are."""
+        """Plain values, a row per outcome; :data:`base.MEANINGS` describes the columns."""
         return [each.row() for each in self.outcomes]
 
 
@@ -61,23 +61,23 @@ def replay(
     time_limit_s: float = 1.0,
     seed: int = 0,
 ) -> ScheduleReplay:
-    """Ask each scheduler for the same groups, and compare.
+    """Run each scheduler on the same groups, and compare.
 
     Args:
         times_s: (K,) measured or predicted seconds of each group.
         ranks: R of the run.
-        per_rank: most groups of a rank in an iteration; ``psg`` has one.
-        allreduce_s: seconds of the exchange that ends an iteration; not counted on one rank.
-        schedulers: ``psg`` or names of the catalogue; where not given ``psg`` and all of the catalogue, but the
-            integer programme only up to 100 groups (the paper's rule), and not what merely chooses among the others.
+        per_rank: maximum number of groups per rank and iteration; ``psg`` has one.
+        allreduce_s: seconds of the gradient all-reduce that ends an iteration; not counted on one rank.
+        schedulers: ``psg`` or names of the catalogue. By default ``psg`` and the whole catalogue, except schedulers
+            that only choose among others; the integer programme only up to 100 groups (the paper's rule).
         gap: see :func:`~dtdg_lab.systems.snapshot_groups.schedulers.base.solve`.
         time_limit_s: for each scheduler that searches.
-        seed: of schedulers that draw lots.
+        seed: for randomised schedulers.
 
     Raises:
         PlanError: times are negative or not finite, or all are 0.
-        ConfigError: there is no rank.
-        UnknownNameError: there is no such scheduler.
+        ConfigError: ``ranks`` is below 1.
+        UnknownNameError: the scheduler is unknown.
         NotAvailableError: none of the schedulers is installed.
     """
     times = times_of(times_s)
@@ -105,7 +105,7 @@ def replay(
         most = 1 if name == PSG else per_rank
         found.append(outcome(name, plan, times, per_rank=most, allreduce_s=exchange, bound_s=bound))
     if not found:
-        raise NotAvailableError(" ".join(why for _, why in missing) or "no scheduler was asked for: name one.")
+        raise NotAvailableError(" ".join(why for _, why in missing) or "no scheduler was given: name at least one.")
     return ScheduleReplay(tuple(found), tuple(missing))
 
 
@@ -114,12 +114,11 @@ def _all(groups: int) -> tuple[str, ...]:
     return (PSG, *(name for name in known if name != _ILP or groups <= _ILP_MOST))
 
 
-# What schedulers come to on many ranks, by their group times alone: the simulation of Figure 5.
+# Outcomes of schedulers on many ranks from group times alone: the simulation of Figure 5.
 #
-# Simulated: in each iteration every rank computes its groups one after another, and all wait for the slowest; then
-# the
-# gradients are all-reduced in ``allreduce_s``. Not simulated: loading of data, slow ranks, ranks that share cores or
-# caches, an all-reduce that overlaps with computing or takes longer on more ranks, and evaluation between epochs.
+# Simulated: in each iteration every rank computes its groups one after another, and all wait for the straggler; then
+# the gradients are all-reduced in ``allreduce_s``. Not simulated: loading of data, slow ranks, ranks that share cores
+# or caches, an all-reduce that overlaps with computing or takes longer on more ranks, and evaluation between epochs.
 
 
 RANKS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -144,25 +143,25 @@ def simulate(
     Args:
         times_s: (K,) seconds that each group takes.
         ranks: numbers of ranks R. One rank needs no all-reduce.
-        schedulers: ``psg``, or names of the catalogue's room ``scheduling``.
-        per_rank: most groups of a rank in an iteration; ``psg`` has one.
-        allreduce_s: seconds of the exchange that ends an iteration, the same on every number of ranks.
-        seen_s: (K,) seconds the schedulers take the groups to need; ``times_s`` where not given, as in the paper.
+        schedulers: ``psg``, or names of the catalogue's kind ``scheduling``.
+        per_rank: maximum number of groups per rank and iteration; ``psg`` has one.
+        allreduce_s: seconds of the gradient all-reduce that ends an iteration, the same on every number of ranks.
+        seen_s: (K,) seconds that schedulers assume; ``times_s`` by default, as in the paper.
         time_limit_s: for schedulers that search.
-        seed: of schedulers that draw lots.
-        targets: that DyGNeX-G tries in an iteration; 0 for as many as take about a second.
+        seed: for randomised schedulers.
+        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
 
     Raises:
-        PlanError: times are negative or not finite, or all are 0, or the two vectors do not fit.
+        PlanError: times are negative or not finite, or all are 0, or the two vectors differ in length.
         ConfigError: no rank or scheduler is given, or a number of ranks is below 1.
-        UnknownNameError: there is no such scheduler.
+        UnknownNameError: the scheduler is unknown.
 
     References: DyGNeX section 5.4 and Figure 5.
     """
     times = times_of(times_s)
     seen = times if seen_s is None else times_of(seen_s)
     if seen.shape != times.shape:
-        raise PlanError(f"the schedulers see {len(seen)} groups of {len(times)}: give each group a time.")
+        raise PlanError(f"seen_s has {len(seen)} groups and times_s {len(times)}: give each group one time in both.")
     if not ranks or min(ranks) < 1 or not schedulers:
         raise ConfigError(
             f"simulation of {list(schedulers)} on {list(ranks)} ranks: at least one of both is needed, and ranks of at "

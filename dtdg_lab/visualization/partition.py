@@ -14,6 +14,7 @@ from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, join_words, share
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.run_view import RunView
 from dtdg_lab.visualization.style import ALWAYS, WAYS, Matrix
 
 # Heat maps of a partition: parts down, snapshots across; edges into own nodes, halo rows, replicated rows.
@@ -684,11 +685,16 @@ def _matrices(facts: PartitionFacts, sent: Sent | None) -> list[Panel]:
     return link_panels(facts.predicted, sent, who="rank" if facts.ranks else "part")
 
 
-class PartitionView:
+class PartitionView(RunView):
     """The partitions of one run, the newest and the one before, and what its ranks sent in the last complete step."""
 
-    def __init__(self) -> None:
-        self.links = LinkLog()
+    name = "partition"
+    title = "Who owns what"
+
+    def __init__(self, links: LinkLog) -> None:
+        self.links = links
+        self.tables = {"links": links.link, "steps": self._step}
+        self.events = {self.name: self.event}
         self._known: list[Known] = []
         self._seen: set[tuple[int, int]] = set()  # attempt, time_ns
 
@@ -705,6 +711,9 @@ class PartitionView:
         facts = None if left else facts_of(row["data"])
         self._known = _changes([*self._known, (attempt, step, facts)])[-_PARTITION_KEPT:]
 
+    def _step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        self.links.step(rank, row["step"])
+
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on; a change just before ``step`` stays."""
         self.links.truncate(step, attempt)
@@ -714,6 +723,11 @@ class PartitionView:
     def facts(self) -> PartitionFacts | None:
         """The partition in use; None where the run has none."""
         return self._known[-1][2] if self._known else None
+
+    @property
+    def shown(self) -> bool:
+        """Whether the run's nodes are partitioned."""
+        return self.facts is not None
 
     @property
     def before(self) -> PartitionFacts | None:

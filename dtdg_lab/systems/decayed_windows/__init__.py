@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from dtdg_lab.systems.base import SystemFamily
+
+if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.visualization.run_view import RunView, SharedViews
 
 
 class DecayedWindowsFamily(SystemFamily):
     """FlareDTDG and DynaGraph: windows of full and decayed or sampled snapshots over node partitions."""
 
     name = "decayed_windows"
+
+    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        from dtdg_lab.systems.decayed_windows.charts import TrapezoidView
+
+        return [TrapezoidView(config.ranks, shared.marks, config.flat.get("overlap", True))]
+
+    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        from dtdg_lab.systems.decayed_windows import charts
+
+        def windows(data: dict[str, Any]) -> str:
+            if charts.trapezoid_left(data):
+                return "no windows from here on"
+            return charts.trapezoid_words(charts.trapezoid_facts(data))
+
+        def chunks(data: dict[str, Any]) -> str:
+            return "no chunks from here on" if charts.trapezoid_left(data) else charts.chunks_words(data)
+
+        return {"trapezoid": windows, "chunks": chunks}
 
 
 FAMILY = DecayedWindowsFamily()

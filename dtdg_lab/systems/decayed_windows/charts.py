@@ -31,6 +31,7 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.partition import SNAPSHOT, byte_unit, colour_bar
+from dtdg_lab.visualization.run_view import RunView
 from dtdg_lab.visualization.series import STEP_SUMS_KEPT, StepSums
 from dtdg_lab.visualization.style import Marks
 
@@ -1138,7 +1139,7 @@ class DecisionLog:
     def __init__(self) -> None:
         self._looks: dict[int, tuple[int, Look]] = {}  # step -> attempt, look
 
-    def row(self, row: Mapping[str, Any], attempt: int) -> None:
+    def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; that every rank tells the same changes nothing."""
         if row["policy"] != POLICY:
             return
@@ -1297,7 +1298,7 @@ Known = tuple[int, int, TrapezoidFacts | None]  # attempt, step; None where the 
 _TRAPEZOID_KEPT = 16
 
 
-class TrapezoidView:
+class TrapezoidView(RunView):
     """The windows of one run as they are now, and what its newest steps took.
 
     Args:
@@ -1306,10 +1307,21 @@ class TrapezoidView:
         overlap: the setting when the run began.
     """
 
+    name = "trapezoid"
+    title = "Windows that decay"
+
     def __init__(self, ranks: int, marks: Marks, overlap: bool = True) -> None:
         self.ranks = ranks
         self.batches, self.decisions = BatchLog(), DecisionLog()
         self.tasks, self.overlap = TaskLog(), OverlapLog(overlap)
+        self.tables = {
+            "steps": self.step,
+            "batches": self.batches.row,
+            "exchanges": self.exchange,
+            "tasks": self.tasks.row,
+        }
+        self.tables_before = {"decisions": self.decisions.row}
+        self.events = {self.name: self.event, "chunks": self.chunks}
         self._marks = marks
         self._known: list[Known] = []
         self._chunks: list[tuple[int, int, str]] = []  # attempt, step, words
@@ -1328,8 +1340,8 @@ class TrapezoidView:
         words = "" if trapezoid_left(row["data"]) else chunks_words(row["data"])
         self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-_TRAPEZOID_KEPT:]
 
-    def knob(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Note that live settings have changed, by an event ``knob`` of any rank."""
+    def setting_changed(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Note changed windows, and whether exchanges overlap, by an event ``knob`` of any rank."""
         facts, changes = self.facts, row["data"]["changes"]
         if "overlap" in changes:
             self.overlap.changed(int(row["step"]), bool(changes["overlap"]), attempt)
@@ -1341,10 +1353,6 @@ class TrapezoidView:
         same = facts is before if facts is None or before is None else facts.same(before)
         if not self._known or not same:  # an attempt that goes on tells it again
             self._known = [*self._known, (attempt, int(row["step"] or 0), facts)][-_TRAPEZOID_KEPT:]
-
-    def batch(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one row of the table ``batches``."""
-        self.batches.row(rank, row, attempt)
 
     def exchange(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of the table ``exchanges``; of runs with such windows alone."""
@@ -1368,6 +1376,11 @@ class TrapezoidView:
     def facts(self) -> TrapezoidFacts | None:
         """The windows in use; None where the run has none."""
         return self._known[-1][2] if self._known else None
+
+    @property
+    def shown(self) -> bool:
+        """Whether the run's steps take windows of full and decayed snapshots."""
+        return self.facts is not None
 
     @property
     def now(self) -> Batch | None:

@@ -22,11 +22,11 @@ from dtdg_lab.systems.feature_cache.charts import (
     traffic_words,
     windows_panel,
 )
-from dtdg_lab.systems.feature_cache.hit_sums import HitSums
-from dtdg_lab.systems.feature_cache.log import FeatureLog, resolved_of
+from dtdg_lab.systems.feature_cache.log import FeatureLog, HitSums, resolved_of
 from dtdg_lab.systems.feature_cache.policy_charts import actions_panel, values_panel
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.run_view import RunView
 from dtdg_lab.visualization.style import Marks
 
 Panel = tuple[Figure, str]
@@ -34,15 +34,21 @@ Known = tuple[int, int, FeatureFacts | None]  # attempt, step; None where the ru
 _KEPT = 64
 
 
-class FeaturesView:
+class FeaturesView(RunView):
     """The features that the parts of one run ask each other for, and what its newest steps took.
 
     Args:
         marks: the run's changes.
     """
 
+    name = "features"
+    order = 2  # after the energy by phase
+
     def __init__(self, marks: Marks) -> None:
         self.log, self.sums, self.congestion = FeatureLog(), HitSums(), CongestionLog()
+        self.tables = {"resolved": self.resolved, "fetches": self.log.fetch, "windows": self.log.window}
+        self.tables_before = {"cache_decisions": self.log.choice}
+        self.events = {self.name: self.event, "congestion": self.congestion.event}
         self._marks = marks
         self._known: list[Known] = []
 
@@ -53,10 +59,6 @@ class FeaturesView:
             self._known[-1] = (*self._known[-1][:2], facts)
         else:
             self._known = [*self._known, (attempt, int(row["step"] or 0), facts)][-_KEPT:]
-
-    def links(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``congestion``."""
-        self.congestion.event(row, attempt)
 
     def resolved(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of the table ``resolved``."""
@@ -75,6 +77,11 @@ class FeaturesView:
     def facts(self) -> FeatureFacts | None:
         """The feature path in use; None where the run has none."""
         return self._known[-1][2] if self._known else None
+
+    @property
+    def title(self) -> str:
+        """What the chart is of."""
+        return "Links" if self.facts is None else "Features that are fetched"
 
     @property
     def shown(self) -> bool:
@@ -125,7 +132,7 @@ class FeaturesView:
         panels = self.panels()
         if not panels:
             raise LookupError("this run fetches no features: ask for `shown` first")
-        return grid(panels, title="Features that are fetched" if self.facts is not None else "Links")
+        return grid(panels, title=self.title)
 
     def caption(self) -> str:
         """The feature path, what its newest steps took, and the links now, in words."""

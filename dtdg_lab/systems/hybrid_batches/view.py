@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtdg_lab.systems.hybrid_batches.charts import (
+    HybridFacts,
     PartBatch,
     ReservoirLog,
     RoundLog,
     TargetLog,
     few_words,
+    hybrid_facts,
+    hybrid_left,
+    hybrid_words,
     reservoir_panels,
     staleness_panel,
     target_map_panel,
     target_sources_panel,
     target_sources_words,
 )
-from dtdg_lab.systems.hybrid_batches.facts import HybridFacts, hybrid_facts, hybrid_left, hybrid_words
 from dtdg_lab.systems.hybrid_batches.policy_charts import (
     AdjusterFacts,
     AdjusterLog,
@@ -28,25 +31,33 @@ from dtdg_lab.systems.hybrid_batches.policy_charts import (
 )
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.run_view import RunView, SharedViews
 from dtdg_lab.visualization.series import RankSteps
-from dtdg_lab.visualization.style import Marks
 
 Panel = tuple[Figure, str]
 Known = tuple[int, int, HybridFacts | None]  # attempt, step; None where the run went on with other steps
 _KEPT = 16
 
 
-class HybridView:
-    """The hybrid batches of one run as they are now, and what its newest steps took.
+class HybridView(RunView):
+    """The hybrid batches of one run as they are now, and what its newest steps took."""
 
-    Args:
-        marks: the run's changes.
-    """
+    name = "hybrid"
+    title = "Hybrid batches"
+    wide = True  # its map
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, shared: SharedViews) -> None:
         self.targets, self.reservoir, self.rounds = TargetLog(), ReservoirLog(), RoundLog()
         self.decisions, self.steps = AdjusterLog(), RankSteps()
-        self._marks = marks
+        self.tables = {
+            "steps": shared.timed(self.step),
+            "targets": self.targets.row,
+            "rounds": self.rounds.row,
+            "reservoir": shared.timed(self.reservoir.row),
+        }
+        self.tables_before = {"decisions": self.decisions.row}
+        self.events = {self.name: self.event}
+        self._marks = shared.marks
         self._known: list[Known] = []
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
@@ -72,6 +83,11 @@ class HybridView:
     def facts(self) -> HybridFacts | None:
         """The batches in use; None where the run has none."""
         return self._known[-1][2] if self._known else None
+
+    @property
+    def shown(self) -> bool:
+        """Whether the run has hybrid batches."""
+        return self.facts is not None
 
     @property
     def since(self) -> int:

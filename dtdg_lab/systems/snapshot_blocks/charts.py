@@ -17,6 +17,7 @@ from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.partition import SNAPSHOT, LinkLog, Sent, byte_unit, link_panels, sent_words
+from dtdg_lab.visualization.run_view import RunView
 from dtdg_lab.visualization.series import StepSums, Sums
 from dtdg_lab.visualization.style import ALWAYS, WAY_COLOURS, WAYS, Marks, Matrix
 
@@ -914,7 +915,7 @@ _KEPT = 16
 GIB = 1024**3
 
 
-class BlocksView:
+class BlocksView(RunView):
     """The blocks of one run as its newest plan has them, and what its ranks told of the steps since.
 
     Args:
@@ -923,8 +924,13 @@ class BlocksView:
         memory_gib: what the blocks are to fit where they are chosen.
     """
 
+    name = "blocks"
+    title = "Blocks of time"
+
     def __init__(self, links: LinkLog, marks: Marks, memory_gib: float | None = None) -> None:
         self.exchanges, self.transfers = exchange_log(), transfer_log()
+        self.tables = {"steps": self.step, "exchanges": self.exchanges.row, "transfers": self.transfers.row}
+        self.events = {self.name: self.event, "memory_trace": self.memory}
         self.memory_gib = memory_gib
         self._links, self._marks = links, marks
         self._known: list[Known] = []
@@ -950,10 +956,14 @@ class BlocksView:
         self._seen.add(described)
         return True
 
-    def step(self, rank: int, step: int) -> None:
-        """Note that a rank has recorded a step."""
-        self.exchanges.step(rank, step)
-        self.transfers.step(rank, step)
+    def step(self, rank: int, row: Row, attempt: int) -> None:
+        """Note that a rank has recorded a step, by a row of ``steps``."""
+        self.exchanges.step(rank, row["step"])
+        self.transfers.step(rank, row["step"])
+
+    def setting_changed(self, row: Row, attempt: int) -> None:
+        """Note another budget."""
+        self.memory_gib = row["data"]["changes"].get("memory_gib", self.memory_gib)
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on; a plan made just before ``step`` stays."""
@@ -966,6 +976,11 @@ class BlocksView:
     def facts(self) -> BlockFacts | None:
         """The blocks in use; None where the run has none."""
         return self._known[-1][2] if self._known else None
+
+    @property
+    def shown(self) -> bool:
+        """Whether the run computes in blocks of time."""
+        return self.facts is not None
 
     @property
     def probed(self) -> MemoryFacts | None:

@@ -16,6 +16,7 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
 from dtdg_lab.visualization.palette import (
@@ -27,6 +28,7 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.phases import BALANCED, OWN
+from dtdg_lab.visualization.run_view import RunView
 from dtdg_lab.visualization.series import Series
 
 # What the pictures of a schedule are made of: the facts of an event ``schedule``.
@@ -1166,15 +1168,23 @@ def _hover(row: Row) -> str:
 Panel = tuple[Figure, str]
 Known = tuple[int, int, int, ScheduleFacts | None]  # attempt, step, epoch; None where the run went on without
 _KEPT = 16
+MOST_GROUPS = 2_000  # above it the schedulers would take longer than a report may
+_TIME_LIMIT_S = 0.5  # for each scheduler that searches
 
 
-class ScheduleView:
+class ScheduleView(RunView):
     """The schedules of one run, and how its ranks executed the newest."""
+
+    name = "schedule"
+    title = "Who computes what when"
+    wide = True
 
     def __init__(self, ranks: int) -> None:
         self.gantt = GanttLog()
         self.balance = BalanceLog(ranks)
         self.times = GroupTimes()
+        self.tables = {"steps": self.balance.step, "phases": self.gantt.phase, "groups": self.group}
+        self.events = {self.name: self.event}
         self._known: list[Known] = []
         self._seen: set[tuple[int, int]] = set()  # attempt, time_ns
         self._replayed: tuple[Row, ...] = ()
@@ -1207,6 +1217,11 @@ class ScheduleView:
         """The schedule in use; None where the run has none."""
         return self._known[-1][3] if self._known else None
 
+    @property
+    def shown(self) -> bool:
+        """Whether the run has a schedule."""
+        return self.facts is not None
+
     def times_s(self) -> NDArray[np.float64]:
         """(K,) measured seconds of each group, the predicted where none was measured: for replays."""
         facts = self._facts()
@@ -1216,6 +1231,26 @@ class ScheduleView:
     def replayed(self, rows: Sequence[Row]) -> None:
         """Draw these rows of ``scheduling.replay`` instead of what the run told, until its next schedule."""
         self._replayed = tuple(rows)
+
+    def complete(self, summary: Mapping[str, Any]) -> None:
+        """Schedule the groups again by every scheduler, from the times that were measured, and draw that.
+
+        Nothing is done for a single rank, for too many groups, or where a group was not measured.
+        """
+        facts = self.facts
+        if facts is None or facts.ranks < 2 or facts.groups > MOST_GROUPS:
+            return
+        measured = self.times.seconds(facts.groups)
+        if not (np.isfinite(measured) & (measured > 0)).all():
+            return
+        found = replay(
+            measured,
+            facts.ranks,
+            per_rank=max(1, facts.per_rank * facts.parts // facts.ranks),
+            allreduce_s=(summary.get("phase_time_s") or {}).get("communicate") or 0.0,
+            time_limit_s=_TIME_LIMIT_S,
+        )
+        self.replayed(found.rows())
 
     def panels(self) -> list[Panel]:
         """Gantt chart, imbalance, waste, group times and the other schedulers; none where the run has no schedule."""

@@ -529,7 +529,7 @@ def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
 
 def _share_line(steps: Sequence[tuple[int, Sums]], leg: str | None, line: dict[str, Any]) -> dict[str, Any]:
     shares = [hidden_share(*_total([each], leg)) for each in steps]
-    name = "all" if leg is None else {"to_vertices": "to nodes"}.get(leg, leg.replace("_", " "))
+    name = "all" if leg is None else _direction(leg)
     return {
         "type": "scatter",
         "mode": "lines" if len(steps) > 1 else "markers",
@@ -614,7 +614,11 @@ def _bars_words(steps: Sequence[tuple[int, Sums]], ranks: int) -> str:
 
 
 def _name(way: str, leg: str) -> str:
-    return f"{way} {leg.replace('_', ' ')}"
+    return f"{way} {_direction(leg)}"
+
+
+def _direction(leg: str) -> str:
+    return "to nodes" if leg == "to_vertices" else leg.replace("_", " ")
 
 
 # Who owns which (node, snapshot): while whole snapshots are computed, and while nodes run through time.

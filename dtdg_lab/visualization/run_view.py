@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from dtdg_lab.visualization.layout import Figure
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Panel = tuple[Figure, str]
 Row = Mapping[str, Any]
+F = TypeVar("F")
 RowHandler = Callable[[int, Row, int], None]  # rank, row, attempt
 EventHandler = Callable[[Row, int], None]  # event, attempt
 NO_TABLES: Mapping[str, RowHandler] = MappingProxyType({})
@@ -118,3 +119,56 @@ class RunView:
     def caption(self) -> str:
         """What the figure shows, in words."""
         return ""
+
+
+class Plan(NamedTuple, Generic[F]):
+    """What an event says that steps do from here on; None where the run went on without."""
+
+    attempt: int
+    step: int
+    epoch: int
+    facts: F | None
+
+
+class PlanView(RunView, Generic[F]):
+    """A chart of what the newest plan makes steps do. A plan is told again by an attempt that resumes the run.
+
+    Attributes:
+        plans_kept: the newest are known.
+    """
+
+    plans_kept = 16
+
+    def __init__(self) -> None:
+        self._known: list[Plan[F]] = []
+        self._seen: set[tuple[str, int, int]] = set()  # kind of event, attempt, time_ns
+
+    def _is_new(self, row: Row, attempt: int, kind: str = "") -> bool:
+        """Whether no rank has sent this event before."""
+        described = (kind, attempt, int(row["time_ns"]))
+        new = described not in self._seen
+        self._seen.add(described)
+        return new
+
+    def _add_plan(self, facts: F | None, row: Row, attempt: int) -> None:
+        plan = Plan(attempt, int(row["step"] or 0), int(row.get("epoch") or 0), facts)
+        self._known = [*self._known, plan][-self.plans_kept :]
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt planned after ``step``; a plan made just before ``step`` stays."""
+        self._known = [plan for plan in self._known if plan.step <= step or plan.attempt >= attempt]
+
+    @property
+    def facts(self) -> F | None:
+        """The plan in use; None where the run has none."""
+        return self._known[-1].facts if self._known else None
+
+    @property
+    def since(self) -> int:
+        """The step from which on the plan is in use; parts of it that only choose among sizes may have changed."""
+        return self._known[-1].step if self._known else 0
+
+    @property
+    def shown(self) -> bool:
+        """Whether a plan is in use."""
+        return self.facts is not None

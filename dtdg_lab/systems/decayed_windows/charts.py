@@ -31,7 +31,7 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.partition import SNAPSHOT, byte_unit, colour_bar
-from dtdg_lab.visualization.run_view import RunView
+from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.series import STEP_SUMS_KEPT, StepSums
 from dtdg_lab.visualization.style import Marks
 
@@ -1294,11 +1294,7 @@ def _named(setting: Setting) -> str:
 # The view of trapezoid-shaped windows: the batch now, windows and phases of steps, exchanges, tasks, and the tuner.
 
 
-Known = tuple[int, int, TrapezoidFacts | None]  # attempt, step; None where the run went on with other batches
-_TRAPEZOID_KEPT = 16
-
-
-class TrapezoidView(RunView):
+class TrapezoidView(PlanView[TrapezoidFacts]):
     """The windows of one run as they are now, and what its newest steps took.
 
     Args:
@@ -1311,6 +1307,7 @@ class TrapezoidView(RunView):
     title = "Windows that decay"
 
     def __init__(self, ranks: int, marks: Marks, overlap: bool = True) -> None:
+        super().__init__()
         self.ranks = ranks
         self.batches, self.decisions = BatchLog(), DecisionLog()
         self.tasks, self.overlap = TaskLog(), OverlapLog(overlap)
@@ -1323,22 +1320,17 @@ class TrapezoidView(RunView):
         self.tables_before = {"decisions": self.decisions.row}
         self.events = {self.name: self.event, "chunks": self.chunks}
         self._marks = marks
-        self._known: list[Known] = []
         self._chunks: list[tuple[int, int, str]] = []  # attempt, step, words
-        self._seen: set[tuple[int, int]] = set()  # attempt, time_ns
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``trapezoid``."""
-        described = (attempt, int(row["time_ns"]))
-        if described in self._seen:
-            return
-        self._seen.add(described)
-        self._take(None if trapezoid_left(row["data"]) else trapezoid_facts(row["data"]), row, attempt)
+        if self._is_new(row, attempt):
+            self._take(None if trapezoid_left(row["data"]) else trapezoid_facts(row["data"]), row, attempt)
 
     def chunks(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``chunks``."""
         words = "" if trapezoid_left(row["data"]) else chunks_words(row["data"])
-        self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-_TRAPEZOID_KEPT:]
+        self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-self.plans_kept :]
 
     def setting_changed(self, row: Mapping[str, Any], attempt: int) -> None:
         """Note changed windows, and whether exchanges overlap, by an event ``knob`` of any rank."""
@@ -1352,7 +1344,7 @@ class TrapezoidView(RunView):
         before = self.facts
         same = facts is before if facts is None or before is None else facts.same(before)
         if not self._known or not same:  # an attempt that goes on tells it again
-            self._known = [*self._known, (attempt, int(row["step"] or 0), facts)][-_TRAPEZOID_KEPT:]
+            self._add_plan(facts, row, attempt)
 
     def exchange(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of the table ``exchanges``; of runs with such windows alone."""
@@ -1367,20 +1359,10 @@ class TrapezoidView(RunView):
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on; a plan made just before ``step`` stays."""
+        super().truncate(step, attempt)
         for log in (self.batches, self.decisions, self.tasks, self.overlap):
             log.truncate(step, attempt)
-        self._known = [known for known in self._known if known[1] <= step or known[0] >= attempt]
         self._chunks = [known for known in self._chunks if known[1] <= step or known[0] >= attempt]
-
-    @property
-    def facts(self) -> TrapezoidFacts | None:
-        """The windows in use; None where the run has none."""
-        return self._known[-1][2] if self._known else None
-
-    @property
-    def shown(self) -> bool:
-        """Whether the run's steps take windows of full and decayed snapshots."""
-        return self.facts is not None
 
     @property
     def now(self) -> Batch | None:
@@ -1403,7 +1385,7 @@ class TrapezoidView(RunView):
         steps, looks = self._steps(), self.decisions.looks()
         batch = steps[-1].batch if steps else None
         found = {"shape": (shape_figure(facts, batch), shape_words(facts, batch))}
-        found |= batch_panels(steps, facts, self._marks, since=self._known[-1][1])
+        found |= batch_panels(steps, facts, self._marks, since=self.since)
         if self.overlap.seconds(self.ranks):
             found |= overlap_panels(self.overlap, self.ranks, self._marks)
         if self.tasks:
@@ -1426,7 +1408,7 @@ class TrapezoidView(RunView):
             return ""
         text = trapezoid_words(facts)
         text += f" {self._chunks[-1][2]}" if self._chunks and facts.chunks > 1 else ""
-        steps = [each for each in self._steps() if each.batch.step >= self._known[-1][1]]
+        steps = [each for each in self._steps() if each.batch.step >= self.since]
         text += f" {shrinking_words(steps)}" if steps else ""
         looks = self.decisions.looks()
         return f"{text} {decision_words(looks)}" if looks else text

@@ -26,15 +26,13 @@ from dtdg_lab.systems.feature_cache.log import FeatureLog, HitSums, resolved_of
 from dtdg_lab.systems.feature_cache.policy_charts import actions_panel, values_panel
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.run_view import RunView
+from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.style import Marks
 
 Panel = tuple[Figure, str]
-Known = tuple[int, int, FeatureFacts | None]  # attempt, step; None where the run went on with features at hand
-_KEPT = 64
 
 
-class FeaturesView(RunView):
+class FeaturesView(PlanView[FeatureFacts]):
     """The features that the parts of one run ask each other for, and what its newest steps took.
 
     Args:
@@ -43,22 +41,23 @@ class FeaturesView(RunView):
 
     name = "features"
     order = 2  # after the energy by phase
+    plans_kept = 64
 
     def __init__(self, marks: Marks) -> None:
+        super().__init__()
         self.log, self.sums, self.congestion = FeatureLog(), HitSums(), CongestionLog()
         self.tables = {"resolved": self.resolved, "fetches": self.log.fetch, "windows": self.log.window}
         self.tables_before = {"cache_decisions": self.log.choice}
         self.events = {self.name: self.event, "congestion": self.congestion.event}
         self._marks = marks
-        self._known: list[Known] = []
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``features``; it is told again by an attempt that goes on, and with another policy."""
         facts = None if features_left(row["data"]) else feature_facts(row["data"])
         if self._known and _layout(facts) == _layout(self.facts):
-            self._known[-1] = (*self._known[-1][:2], facts)
+            self._known[-1] = self._known[-1]._replace(facts=facts)
         else:
-            self._known = [*self._known, (attempt, int(row["step"] or 0), facts)][-_KEPT:]
+            self._add_plan(facts, row, attempt)
 
     def resolved(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of the table ``resolved``."""
@@ -71,12 +70,7 @@ class FeaturesView(RunView):
         kept = [row for rows in self.log.resolved.all().values() for row in rows]
         self.sums.truncate(step, attempt, kept)
         self.congestion.truncate(step, attempt)
-        self._known = [known for known in self._known if known[1] <= step or known[0] >= attempt]
-
-    @property
-    def facts(self) -> FeatureFacts | None:
-        """The feature path in use; None where the run has none."""
-        return self._known[-1][2] if self._known else None
+        super().truncate(step, attempt)
 
     @property
     def title(self) -> str:
@@ -87,11 +81,6 @@ class FeaturesView(RunView):
     def shown(self) -> bool:
         """Whether there is anything to show: features that are fetched, or links that are slower than they were."""
         return self.facts is not None or any(links.congested for links in self.congestion.changes())
-
-    @property
-    def since(self) -> int:
-        """The step from which on parts and keys are as now; the policy may have changed."""
-        return self._known[-1][1] if self._known else 0
 
     def panels(self) -> list[Panel]:
         """The panels in order; the links alone where features are at hand, nothing where these are free."""

@@ -33,7 +33,6 @@ from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
     DecisionLog,
     Shape,
-    TrapezoidView,
     chunks_words,
     decision_panels,
     decision_words,
@@ -44,6 +43,7 @@ from dtdg_lab.systems.decayed_windows.charts import (
     trapezoid_facts,
     trapezoid_words,
 )
+from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 from dtdg_lab.visualization.layout import percent
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.style import Marks

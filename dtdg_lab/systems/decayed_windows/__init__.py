@@ -18,7 +18,7 @@ class DecayedWindowsFamily(SystemFamily):
     name = "decayed_windows"
 
     def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
-        from dtdg_lab.systems.decayed_windows.charts import TrapezoidView
+        from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 
         return [TrapezoidView(config.ranks, shared.marks, config.flat.get("overlap", True))]
 

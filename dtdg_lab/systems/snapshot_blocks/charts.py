@@ -948,9 +948,8 @@ class BlocksView(PlanView[BlockFacts]):
     def memory(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``memory_trace``."""
         if self._is_new(row, attempt, "memory"):
-            self._memory = [*self._memory, (attempt, int(row["step"] or 0), memory_facts(row["data"]))][
-                -self.plans_kept :
-            ]
+            known = (attempt, int(row["step"] or 0), memory_facts(row["data"]))
+            self._memory = [*self._memory, known][-self.plans_kept :]
 
     def step(self, rank: int, row: Row, attempt: int) -> None:
         """Note that a rank has recorded a step, by a row of ``steps``."""

@@ -52,6 +52,15 @@ PARTITIONERS = ("hash", "metis")
 SCHEDULERS = ("psg", "longest_first", "dygnex_greedy")
 GROWN_SCHEDULERS = ("psg", "longest_first", "fold")  # quick ones, for thousands of groups
 WINDOWS = (1, 16, 64)
+_GRADIENTS = "gradients, every system"
+CURVES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "dygnex-g": ("dygnex_greedy", _GRADIENTS),
+        "adgnn-t": ("halo rows, metis",),
+        "esdg": ("rows by snapshots (esdg)",),
+        **dict.fromkeys(("psg", "blad", "dygnex-l", "pygt-dist", "dbov", "dbos", "bvr", "dynagraph"), (_GRADIENTS,)),
+    }
+)  # a system's points go with these curves where none has its name
 LEAST_POINTS = 3  # counted, before growth is fitted
 LEAST_VERTICES = 8  # of a part that is really made
 
@@ -165,9 +174,7 @@ def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
 def gradient_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
     """Bytes of gradients that a rank sends in a step: 2 b (R - 1) / R."""
     size = 2 * facts.parameters * facts.itemsize
-    return [
-        _row("rank_bytes", "gradients, every system", count, size * (count - 1) / count, "formula") for count in ranks
-    ]
+    return [_row("rank_bytes", _GRADIENTS, count, size * (count - 1) / count, "formula") for count in ranks]
 
 
 def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[Row], dict[str, GrowthCurve]]:
@@ -365,7 +372,9 @@ class WhatIf:
     @property
     def figure(self) -> Figure:
         """A panel for each quantity, ranks on a logarithmic axis."""
-        return what_if_ranks_figure(self.rows, measured_ranks=self.measured_ranks, title=self.described)
+        return what_if_ranks_figure(
+            self.rows, curves_of=CURVES_OF, measured_ranks=self.measured_ranks, title=self.described
+        )
 
     def summary(self) -> str:
         """What the curves come to at the most ranks, and what they rest on."""

@@ -33,8 +33,7 @@ from dtdg_lab.systems.feature_cache.policies.shipped_costs import reddit
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, CacheEpisode, CacheSimulator, draw_episode
 from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
 from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, load_groups
-from dtdg_lab.systems.hybrid_batches.charts import PartBatch, target_map_figure
-from dtdg_lab.systems.hybrid_batches.facts import HybridFacts, SizeFacts
+from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, PartBatch, SizeFacts, target_map_figure
 from dtdg_lab.systems.snapshot_blocks.charts import BlockFacts, ownership_panels
 from dtdg_lab.systems.snapshot_groups.charts import gantt_words, planned_epoch, planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
@@ -481,13 +480,13 @@ def run_pictures(system: System, run: Any) -> list[Panel]:
         )
     window = run.window
     views = {
-        "schedule": (window.schedule,),
-        "snapshot": (window.blocks,),
-        "vertex": (window.partition, window.blocks),
-        "batch": (window.hybrid,),
-        "window": (window.trapezoid,),
-        "sampled": (window.trapezoid,),
-        "cache": (window.features,),
+        "schedule": (window.view("schedule"),),
+        "snapshot": (window.view("blocks"),),
+        "vertex": (window.partition, window.view("blocks")),
+        "batch": (window.view("hybrid"),),
+        "window": (window.view("trapezoid"),),
+        "sampled": (window.view("trapezoid"),),
+        "cache": (window.view("features"),),
         "single": (),
     }
     panels = [panel for view in views[_family(system)] for panel in view.panels() if _shows(panel[0])]

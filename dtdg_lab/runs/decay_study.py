@@ -179,7 +179,7 @@ class DecayStudy:
 
         Args:
             path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
-                ``run.window.trapezoid.decisions.path()``.
+                ``run.window.view("trapezoid").decisions.path()``.
             part: whose loss is drawn, ``validation`` or ``test``; the validation split's where the protocol has one.
 
         Raises:

@@ -18,12 +18,10 @@ from dtdg_lab.runs.run import Comparison, StoredRun
 from dtdg_lab.runs.scaling_study import ScalingStudy
 from dtdg_lab.runs.schedule_study import ScheduleStudy
 from dtdg_lab.runs.time_block_studies import BlockStudy, TransferStudy, VolumeStudy
-from dtdg_lab.runs.what_if import replay_run
 from dtdg_lab.visualization.graph import GraphCharts
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.partition import compare_partitions_figure, facts_of, microscope, title_words
-from dtdg_lab.visualization.run_window import CHARTS, PHASE_ENERGY
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.vertex import echo_figure
 
@@ -117,18 +115,14 @@ def _partition(shown: Partition | MeasuredPartition) -> Figure:
 def _run(run: Any, x: XAxis) -> Figure:
     """The four charts, and under them those of what else the run has: partition, schedule, blocks, features, ..."""
     if isinstance(run, StoredRun):
-        replay_run(run)
-    figures, captions = run.window.figures(x), run.window.captions()
-    charts = [(figures[name], captions[name]) for name in CHARTS]
-    panels = [*charts, *run.window.partition.panels()]
-    scheduled = run.window.schedule.panels()
-    more = [*panels, *scheduled, *run.window.blocks.panels(), *run.window.trapezoid.panels()]
-    batches, rest = run.window.hybrid.panels(), run.window.features.panels()
-    if PHASE_ENERGY in figures:
-        rest = [(figures[PHASE_ENERGY], captions[PHASE_ENERGY]), *rest]
-    wide = {len(panels)} if scheduled else set()
-    wide |= {len(more)} if batches else set()  # its map
-    return grid([*more, *batches, *rest], title=f"Run {run.id}", wide=wide)
+        run.window.complete(run.summary or {})
+    loss, *others = run.window.shown()
+    panels, wide = [(loss.figure(x), loss.caption())], set()
+    for view in others:
+        if view.wide:
+            wide.add(len(panels))
+        panels += view.panels()
+    return grid(panels, title=f"Run {run.id}", wide=wide)
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:

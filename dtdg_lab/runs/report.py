@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,9 @@ from dtdg_lab.runs.report_parts import (
 )
 from dtdg_lab.runs.run import StoredRun, ground
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
-from dtdg_lab.runs.what_if import replay_run
-from dtdg_lab.systems.decayed_windows.charts import TrapezoidView
-from dtdg_lab.systems.feature_cache.view import FeaturesView
-from dtdg_lab.systems.hybrid_batches.view import HybridView
-from dtdg_lab.systems.snapshot_blocks.charts import BlocksView
-from dtdg_lab.systems.snapshot_groups.charts import ScheduleView
-from dtdg_lab.visualization.partition import PartitionView
-from dtdg_lab.visualization.run_window import (
-    BLOCKS,
-    CHARTS,
-    FEATURES,
-    HYBRID,
-    PARTITION,
-    PHASE_ENERGY,
-    SCHEDULE,
-    TRAPEZOID,
-)
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.run_view import RunView
+from dtdg_lab.visualization.run_window import CHARTS
 from dtdg_lab.visualization.style import BASELINE, theme_script, words
 
 _MOST_EVENTS = 400
@@ -93,19 +79,15 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         DataError: a record line is damaged.
         RunStoreError: the run's files cannot be read.
     """
-    replay_run(run)
+    run.window.complete(run.summary or {})
     library = plotly_js()
+    figures = run.figures()
+    sections = [view for view in run.window.shown() if view.title]
     body = "".join(
         (
             _head(run, status or run.directory.status()),
-            page.section("What happened", _charts(run, drawn=library is not None)),
-            _partition(run, drawn=library is not None),
-            _schedule(run, drawn=library is not None),
-            _blocks(run, drawn=library is not None),
-            _trapezoid(run, drawn=library is not None),
-            _hybrid(run, drawn=library is not None),
-            _phase_energy(run, drawn=library is not None),
-            _features(run, drawn=library is not None),
+            page.section("What happened", _charts(run, figures, drawn=library is not None)),
+            *(_section(view, figures[view.name], drawn=library is not None) for view in sections),
             page.section("Numbers", _numbers_table(run.summary)) if run.summary else "",
             page.section("Events", _events(run)),
             page.section("Settings", _settings(run)),
@@ -233,8 +215,8 @@ def _share(value: float | None) -> str:
     return "unknown" if value is None else f"{100 * value:.1f} %"
 
 
-def _charts(run: StoredRun, *, drawn: bool) -> str:
-    figures, captions = run.figures(), run.captions()
+def _charts(run: StoredRun, figures: Mapping[str, Figure], *, drawn: bool) -> str:
+    captions = run.captions()
     boxes = "".join(
         f"<div class='chart'>{_plot(name, drawn=drawn)}<p>{page.text(captions[name])}</p></div>" for name in CHARTS
     )
@@ -247,62 +229,11 @@ def _charts(run: StoredRun, *, drawn: bool) -> str:
     return f"{note}<div class='charts'>{boxes}</div><script type='application/json' id='figures'>{data}</script>"
 
 
-def _partition(run: StoredRun, *, drawn: bool) -> str:
-    """The section of the partition, drawn over the whole width; empty where the run has none."""
-    view = run.window.partition
-    if view.facts is None:
-        return ""
-    return _tall("Who owns what", PARTITION, view, drawn=drawn)
-
-
-def _schedule(run: StoredRun, *, drawn: bool) -> str:
-    """The section of the schedule; empty where the run has none."""
-    view = run.window.schedule
-    return "" if view.facts is None else _tall("Who computes what when", SCHEDULE, view, drawn=drawn)
-
-
-def _blocks(run: StoredRun, *, drawn: bool) -> str:
-    """The section of the blocks of time; empty where the run has none."""
-    view = run.window.blocks
-    return "" if view.facts is None else _tall("Blocks of time", BLOCKS, view, drawn=drawn)
-
-
-def _trapezoid(run: StoredRun, *, drawn: bool) -> str:
-    """The section of windows of full and decayed snapshots; empty where the run has none."""
-    view = run.window.trapezoid
-    return "" if view.facts is None else _tall("Windows that decay", TRAPEZOID, view, drawn=drawn)
-
-
-def _hybrid(run: StoredRun, *, drawn: bool) -> str:
-    """The section of hybrid batches; empty where the run has none."""
-    view = run.window.hybrid
-    return "" if view.facts is None else _tall("Hybrid batches", HYBRID, view, drawn=drawn)
-
-
-def _features(run: StoredRun, *, drawn: bool) -> str:
-    """The section of features that are fetched, and of slow links; empty where the run has neither."""
-    view = run.window.features
-    title = "Links" if view.facts is None else "Features that are fetched"
-    return _tall(title, FEATURES, view, drawn=drawn) if view.shown else ""
-
-
-def _phase_energy(run: StoredRun, *, drawn: bool) -> str:
-    """The section of joules by phase; empty where these are not known."""
-    view = run.window.phase_energy
-    if not view.joules():
-        return ""
-    body = f"<p>{page.text(view.caption())}</p>{_plot(PHASE_ENERGY, drawn=drawn)}"
-    return page.section("Where the energy went", body)
-
-
-Tall = PartitionView | ScheduleView | BlocksView | TrapezoidView | HybridView | FeaturesView
-
-
-def _tall(title: str, name: str, view: Tall, *, drawn: bool) -> str:
-    """A section of one figure of many panels."""
-    height = int(view.figure()["layout"]["height"])
-    chart = _plot(name, drawn=drawn, style=f" style='height: {height}px'")
-    return page.section(title, f"<p>{page.text(view.caption())}</p>{chart}")
+def _section(view: RunView, figure: Figure, *, drawn: bool) -> str:
+    """The section of one chart, drawn over the whole width; a figure of many panels is as high as these are."""
+    height = figure["layout"].get("height")
+    chart = _plot(view.name, drawn=drawn, style="" if height is None else f" style='height: {int(height)}px'")
+    return page.section(view.title, f"<p>{page.text(view.caption())}</p>{chart}")
 
 
 def _plot(name: str, *, drawn: bool, style: str = "") -> str:

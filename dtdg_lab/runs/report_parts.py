@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from functools import cache
 from typing import Any
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.systems.decayed_windows.charts import chunks_words, trapezoid_facts, trapezoid_left, trapezoid_words
-from dtdg_lab.systems.feature_cache.charts import feature_facts, feature_words, features_left, links_of
-from dtdg_lab.systems.hybrid_batches.facts import hybrid_facts, hybrid_left, hybrid_words
-from dtdg_lab.systems.snapshot_blocks.charts import block_facts, blocks_left, blocks_words, memory_facts, memory_words
-from dtdg_lab.systems.snapshot_groups.charts import is_end, schedule_facts, schedule_words
 from dtdg_lab.visualization.partition import facts_of, head_words
 
 # The parts of a run's sequence in words, from its event ``parts``.
@@ -63,6 +59,7 @@ def _ends(run: Sequence[int]) -> str:
 _PASSED_OVER = ("epoch", "checkpoint", "asked", "ended")
 
 Row = tuple[str, str, str, str, str]
+EventText = Callable[[dict[str, Any]], str]
 
 
 def event_rows(events: Sequence[dict[str, Any]]) -> list[Row]:
@@ -124,8 +121,8 @@ def _words(kind: str, data: Any) -> str:
     if kind == "knob":
         changes = ", ".join(f"{name} = {value}" for name, value in (data.get("changes") or {}).items())
         return f"{changes} (version {data.get('version')}, before the next {data.get('when', 'step')})"
-    if kind in _SAID:
-        return _SAID[kind](data)
+    if kind in _texts():
+        return _texts()[kind](data)
     return ", ".join(f"{name}: {value}" for name, value in data.items())
 
 
@@ -133,61 +130,17 @@ def _partition(data: dict[str, Any]) -> str:
     return "no partition from here on" if data.get("layout", "") is None else head_words(facts_of(data))
 
 
-def _schedule(data: dict[str, Any]) -> str:
-    return "no schedule from here on" if is_end(data) else schedule_words(schedule_facts(data))
-
-
-def _blocks(data: dict[str, Any]) -> str:
-    return "no blocks of time from here on" if blocks_left(data) else blocks_words(block_facts(data))
-
-
-def _trapezoid(data: dict[str, Any]) -> str:
-    return "no windows from here on" if trapezoid_left(data) else trapezoid_words(trapezoid_facts(data))
-
-
-def _hybrid(data: dict[str, Any]) -> str:
-    return "no hybrid batches from here on" if hybrid_left(data) else hybrid_words(hybrid_facts(data))
-
-
-def _features(data: dict[str, Any]) -> str:
-    return "features are at hand from here on" if features_left(data) else feature_words(feature_facts(data))
-
-
-def _congestion(data: dict[str, Any]) -> str:
-    links = links_of(data, 0)
-    return f"{links.pattern}: {links.words or 'nothing is added to any link'}"
-
-
 def _gathered(data: dict[str, Any]) -> str:
     return f"waited {format_seconds(data['wait_s'])} for the other ranks, and served their rounds of averaging"
 
 
-def _chunks(data: dict[str, Any]) -> str:
-    return "no chunks from here on" if trapezoid_left(data) else chunks_words(data)
-
-
-def _memory(data: dict[str, Any]) -> str:
-    facts = memory_facts(data)
-    return memory_words(facts, blocks=facts.count)
-
-
-# of plans and traces what matters, since all of it is drawn
-_SAID: Mapping[str, Callable[[dict[str, Any]], str]] = MappingProxyType(
-    {
-        "parts": parts_line,
-        "partition": _partition,
-        "schedule": _schedule,
-        "blocks": _blocks,
-        "gathered": _gathered,
-        "empty reservoir": lambda data: str(data.get("reason")),
-        "chunks": _chunks,
-        "trapezoid": _trapezoid,
-        "hybrid": _hybrid,
-        "memory_trace": _memory,
-        "features": _features,
-        "congestion": _congestion,
-    }
-)
+@cache
+def _texts() -> Mapping[str, EventText]:
+    """Kind of event -> a sentence: of plans and traces what matters, since all of it is drawn."""
+    found: dict[str, EventText] = {"parts": parts_line, "partition": _partition, "gathered": _gathered}
+    for family in catalogue.families():
+        found |= family.event_texts()
+    return found
 
 
 # How to do a run again: as a Python cell, as a command, and what the settings mean.

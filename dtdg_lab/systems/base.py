@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dtdg_lab.core.options import Option
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.visualization.run_window import RunWindow
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 
@@ -59,6 +60,10 @@ class SystemFamily:
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Kind of event -> a sentence about its data, for lists of events."""
         return {}
+
+    def comparison(self, runs: Sequence[tuple[str, RunWindow]]) -> str:
+        """What it says of labelled runs that are compared over wall time; empty where it has nothing to say."""
+        return ""
 
     def page(self, context: PageContext) -> RunPage | None:
         """Its page of the dashboard."""

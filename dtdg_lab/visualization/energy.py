@@ -19,8 +19,9 @@ from dtdg_lab.energy.total import MEASURED, STEPS, EnergyTotal, Stream
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, join_words, share, with_note
 from dtdg_lab.visualization.palette import PHASE_COLOURS, TEXT_COLOUR, WARNING_COLOUR, series_colour
+from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, Series
-from dtdg_lab.visualization.style import Marks, text_table
+from dtdg_lab.visualization.style import text_table
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
@@ -158,25 +159,23 @@ class _Meter:
         return np.interp(np.asarray(seconds, np.float64), *known)
 
 
-class EnergyView:
+class EnergyView(RunView):
     """Energy of one run. Joules of steps that were lost and computed again stay counted: they were spent.
 
     What the run took together is the sum of :mod:`dtdg_lab.energy.total`: every device once. The lines show who read
     what, so that a rank's share may stand beside its node's line.
     """
 
-    def __init__(self, points: int, marks: Marks) -> None:
-        self._points = points
-        self._marks = marks
+    name = "energy"
+
+    def __init__(self, shared: SharedViews) -> None:
+        self.tables_kept = {"steps": shared.timed(self.step), "energy": shared.timed(self.reading)}
+        self._points, self._marks = shared.points, shared.marks
         self._total = EnergyTotal()
         self._streams: dict[Stream, _Meter] = {}
         self._meters: dict[Key, _Meter] = {}
         self._from_steps: dict[Key, _Meter] = {}
         self._ranks: set[int] = set()
-
-    def rank_seen(self, rank: int) -> None:
-        """Note that a rank takes part, whether or not its energy is known."""
-        self._ranks.add(rank)
 
     def reading(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int = 1) -> None:
         """Add one row of the table ``energy``; joules that are unknown add nothing, not zero."""
@@ -186,6 +185,7 @@ class EnergyView:
 
     def step(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int = 1) -> None:
         """Add the joules of a row of ``steps``: shown where a rank has no rows in the table ``energy``."""
+        self._ranks.add(rank)
         stream = self._total.step(rank, attempt, row)
         if stream is not None:
             joules, lasted_s = row["energy_j"], row.get("time_s")
@@ -312,21 +312,26 @@ NAMED = 0.02  # share of the joules from which a phase is named in the legend
 WHOLE = 0.995  # coverage from which nothing is said of it
 
 
-class PhaseEnergyView:
+class PhaseEnergyView(RunView):
     """Joules of one run by rank and phase. Those of steps that were computed again stay counted: they were spent."""
 
+    name = "phase_energy"
+    title = "Where the energy went"
+    order = 1
+
     def __init__(self) -> None:
+        self.tables_kept = {"steps": self.step, "phase_energy": self.row}
         self._joules: dict[int, dict[str, float]] = {}
         self._sources: dict[str, float] = {}
         self._described: dict[int, tuple[int, set[tuple[str, Any]]]] = {}  # rank -> newest time and what was told of it
         self._seconds = self._covered_s = 0.0
         self._ranks: set[int] = set()
 
-    def rank_seen(self, rank: int) -> None:
-        """Note that a rank takes part, whether or not its energy is known."""
+    def step(self, rank: int, row: Row, attempt: int) -> None:
+        """Note by a row of ``steps`` that a rank takes part, whether or not its energy is known."""
         self._ranks.add(rank)
 
-    def row(self, rank: int, row: Mapping[str, Any]) -> None:
+    def row(self, rank: int, row: Row, attempt: int = 1) -> None:
         """Add one row of the table ``phase_energy``; joules that are unknown add nothing, not zero."""
         time_ns, what = int(row["time_ns"]), (str(row["phase"]), row["source"])
         newest, described = self._described.get(rank, (-1, set()))
@@ -343,6 +348,11 @@ class PhaseEnergyView:
         phases[what[0]] = phases.get(what[0], 0.0) + float(joules)
         source = str(row["source"])
         self._sources[source] = self._sources.get(source, 0.0) + float(joules)
+
+    @property
+    def shown(self) -> bool:
+        """Whether any joules are known by phase."""
+        return bool(self._joules)
 
     def joules(self) -> dict[int, dict[str, float]]:
         """Joules so far by rank and phase; ranks and phases of which nothing is known are not in it."""
@@ -447,7 +457,6 @@ def _how_phase_energy(source: str) -> str:
 # set are seeds of one bar.
 
 
-Row = Mapping[str, Any]
 CLEAN = "clean"
 NO_RUN = "no run has told its energy yet"
 UNKNOWN_PHASE = "not told apart"

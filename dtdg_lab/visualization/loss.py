@@ -14,8 +14,9 @@ from dtdg_lab.core.support import PAIRS, few_pairs, interval_of
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR, series_colour
+from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, Series, XAxis
-from dtdg_lab.visualization.style import BASELINE, LOSSES, MAIN, Marks, finite, main_metric, words
+from dtdg_lab.visualization.style import BASELINE, LOSSES, MAIN, finite, main_metric, words
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
@@ -26,25 +27,29 @@ _BASELINES = (("persistence", "persistence_loss", "dash"), ("mean", "mean_loss",
 X_TITLES = {"steps": "step (model updates)", "seconds": "time since the start (s)"}
 
 
-class LossView:
+class LossView(RunView):
     """Losses of one run, and the metric of its task on an axis of its own where evaluations hold one."""
 
-    def __init__(self, points: int, marks: Marks, task: str = "regression") -> None:
-        self.task, self._points = task, points
-        self.steps = Series(points)
-        self.splits = {split: Series(points) for split in SPLITS}
+    name = "loss"
+
+    def __init__(self, shared: SharedViews, task: str = "regression") -> None:
+        self.task, self._points = task, shared.points
+        self.steps = Series(shared.points)
+        self.splits = {split: Series(shared.points) for split in SPLITS}
         self.metrics: dict[str, dict[str, Series]] = {split: {} for split in SPLITS}  # by split and name
         self._newest: dict[str, dict[str, float]] = {}  # by split: metrics of the newest evaluation
         self._support: dict[str, Mapping[str, Any]] = {}  # and what says how much they rest on
         self._newest_step: dict[str, int] = {}
         self._baselines: dict[str, dict[str, float]] = {}
-        self._marks = marks
+        self._marks = shared.marks
+        self.tables = {"steps": shared.timed(self.step)}
+        self.tables_before = {"evaluations": shared.timed(self.evaluation)}
 
-    def step(self, step: int, seconds: float, loss: float | None, attempt: int) -> None:
-        """Add the mean loss of all groups of a step; any rank may tell it, the first one counts."""
-        self.steps.add(step, seconds, loss, attempt)
+    def step(self, rank: int, row: Row, seconds: float, attempt: int) -> None:
+        """Add the mean loss of all groups of a step, by a row of ``steps``; that of the first rank counts."""
+        self.steps.add(row["step"], seconds, row.get("global_loss"), attempt)
 
-    def evaluation(self, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
+    def evaluation(self, rank: int, row: Row, seconds: float, attempt: int) -> None:
         """Add one row of the table ``evaluations``."""
         split = str(row["split"])
         if split not in self.splits:

@@ -14,6 +14,7 @@ from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, join_words, share
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.run_view import Plan, PlanView
 from dtdg_lab.visualization.style import ALWAYS, WAYS, Matrix
 
 # Heat maps of a partition: parts down, snapshots across; edges into own nodes, halo rows, replicated rows.
@@ -634,10 +635,6 @@ def _range(values: NDArray[np.float64]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-Known = tuple[int, int, PartitionFacts | None]  # attempt, step, facts; none where no nodes are divided
-_PARTITION_KEPT = 8  # partitions of a run; a resume may take back some of them
-
-
 def microscope(
     facts: PartitionFacts, *, before: PartitionFacts | None = None, sent: Sent | None = None, title: str = ""
 ) -> Figure:
@@ -684,41 +681,42 @@ def _matrices(facts: PartitionFacts, sent: Sent | None) -> list[Panel]:
     return link_panels(facts.predicted, sent, who="rank" if facts.ranks else "part")
 
 
-class PartitionView:
+class PartitionView(PlanView[PartitionFacts]):
     """The partitions of one run, the newest and the one before, and what its ranks sent in the last complete step."""
 
-    def __init__(self) -> None:
-        self.links = LinkLog()
-        self._known: list[Known] = []
-        self._seen: set[tuple[int, int]] = set()  # attempt, time_ns
+    name = "partition"
+    title = "Who owns what"
+    plans_kept = 8  # a resume may take back some of them
+
+    def __init__(self, links: LinkLog) -> None:
+        super().__init__()
+        self.links = links
+        self.tables = {"links": links.link, "steps": self._step}
+        self.events = {self.name: self.event}
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``partition``; an attempt that goes on with the same partition changes nothing.
 
         An event without a ``layout`` says that the run's system divides no nodes any more.
         """
-        described = (attempt, int(row["time_ns"]))
-        if described in self._seen:
-            return
-        self._seen.add(described)
-        step, left = int(row["step"] or 0), row["data"].get("layout", "") is None
-        facts = None if left else facts_of(row["data"])
-        self._known = _changes([*self._known, (attempt, step, facts)])[-_PARTITION_KEPT:]
+        if self._is_new(row, attempt):
+            facts = None if row["data"].get("layout", "") is None else facts_of(row["data"])
+            if not self._known or not _same(facts, self.facts):
+                self._add_plan(facts, row, attempt)
+
+    def _step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        self.links.step(rank, row["step"])
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on; a change just before ``step`` stays."""
         self.links.truncate(step, attempt)
-        self._known = _changes([known for known in self._known if known[1] <= step or known[0] >= attempt])
-
-    @property
-    def facts(self) -> PartitionFacts | None:
-        """The partition in use; None where the run has none."""
-        return self._known[-1][2] if self._known else None
+        super().truncate(step, attempt)
+        self._known = _changes(self._known)
 
     @property
     def before(self) -> PartitionFacts | None:
         """The one before the last change; None where nothing was changed."""
-        return self._known[-2][2] if len(self._known) > 1 else None
+        return self._known[-2].facts if len(self._known) > 1 else None
 
     def sent(self) -> Sent | None:
         """Bytes of the last complete step since the last change."""
@@ -726,7 +724,7 @@ class PartitionView:
         if facts is None or not facts.exchanges or not facts.predicted:
             return None
         layers = max(len(each) for each in facts.predicted.values())
-        return self.links.last(facts.ranks, layers=layers, first=self._known[-1][1]) if facts.ranks else None
+        return self.links.last(facts.ranks, layers=layers, first=self.since) if facts.ranks else None
 
     def panels(self) -> list[Panel]:
         """The panels of the microscope; none where the run has no partition."""
@@ -744,9 +742,9 @@ class PartitionView:
         return "" if self.facts is None else run_words(self.facts, self.before, self.sent())
 
 
-def _changes(known: list[Known]) -> list[Known]:
+def _changes(known: list[Plan[PartitionFacts]]) -> list[Plan[PartitionFacts]]:
     """Without those that are as the one before them."""
-    return [each for place, each in enumerate(known) if not place or not _same(each[2], known[place - 1][2])]
+    return [each for place, each in enumerate(known) if not place or not _same(each.facts, known[place - 1].facts)]
 
 
 def _same(facts: PartitionFacts | None, other: PartitionFacts | None) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
 from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
 from dtdg_lab.visualization.palette import PHASE_COLOURS
+from dtdg_lab.visualization.run_view import RunView
 
 RECENT = 50
 OWN = ("batch", "transfer", "compute")
@@ -36,10 +37,13 @@ class Balance:
         return self.own_s[self.slowest] / self.mean_s if self.mean_s > 0 else 1.0
 
 
-class PhasesView:
+class PhasesView(RunView):
     """Seconds by phase of each rank's last steps."""
 
+    name = "phases"
+
     def __init__(self, recent: int = RECENT) -> None:
+        self.tables = {"steps": self.step}
         self._recent = recent
         self._rows: dict[int, deque[tuple[int, int, float, tuple[float, ...]]]] = {}
 
@@ -133,10 +137,13 @@ TIMELINE_RECENT = 25
 Interval = tuple[str, int, int]  # phase, start_ns, end_ns
 
 
-class TimelineView:
+class TimelineView(RunView):
     """Phase intervals of the newest steps of the newest epoch."""
 
+    name = "timeline"
+
     def __init__(self, recent: int = TIMELINE_RECENT) -> None:
+        self.tables = {"phases": self.interval}
         self._recent = recent
         self._attempt = 0
         self._epoch = -1

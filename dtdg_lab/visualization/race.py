@@ -18,6 +18,7 @@ from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, as_drawn, frame, join_words, with_note
 from dtdg_lab.visualization.loss import NEAR
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.run_view import RunView, SharedViews
 from dtdg_lab.visualization.series import Series
 from dtdg_lab.visualization.style import LOSSES
 
@@ -504,15 +505,16 @@ def _bound_text(quantity: str, bounds: Sequence[Bound]) -> str:
 # What a run has sent so far, and the most memory it needed: running totals for charts of loss against cost.
 
 
-class SpentView:
-    """Bytes sent and peaks of memory of one run. What was sent for steps that were computed again stays counted.
+class SpentView(RunView):
+    """Bytes sent and peaks of memory of one run. What was sent for steps that were computed again stays counted."""
 
-    Args:
-        points: most that are kept of each rank.
-    """
+    name = "spent"
+    shown = False
 
-    def __init__(self, points: int) -> None:
-        self._points = points
+    def __init__(self, shared: SharedViews) -> None:
+        self.tables = {"fetches": self.fetch}
+        self.tables_kept = {"steps": shared.timed(self.step), "memory": self.memory}
+        self._points = shared.points
         self._sent: dict[int, Series] = {}  # of each rank, its total
         self._totals: dict[int, float] = {}
         self._newest_ns: dict[int, int] = {}
@@ -522,7 +524,7 @@ class SpentView:
         self.peak_bytes: int | None = None  # largest peak of tensor memory of any rank
         self.peak_rss_bytes: int | None = None  # largest resident memory of any rank's process
 
-    def step(self, rank: int, row: Mapping[str, Any], seconds: float) -> None:
+    def step(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row of ``steps``; bytes that are unknown add nothing."""
         sent, time_ns = row.get("bytes_sent"), int(row["time_ns"])
         if sent is None or time_ns <= self._newest_ns.get(rank, -1):  # told before
@@ -552,7 +554,7 @@ class SpentView:
                 joined[place // 2] = joined.get(place // 2, 0.0) + sent
             self._fetched = joined
 
-    def memory(self, row: Mapping[str, Any]) -> None:
+    def memory(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``memory``."""
         for name in ("peak_bytes", "peak_rss_bytes"):
             value, known = row.get(name), getattr(self, name)

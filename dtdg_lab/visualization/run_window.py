@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.systems.decayed_windows.charts import TrapezoidView
-from dtdg_lab.systems.feature_cache.view import FeaturesView
-from dtdg_lab.systems.hybrid_batches.view import HybridView
-from dtdg_lab.systems.snapshot_blocks.charts import BlocksView
-from dtdg_lab.systems.snapshot_groups.charts import ScheduleView
 from dtdg_lab.visualization.energy import EnergyView, PhaseEnergyView
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import LossView
-from dtdg_lab.visualization.partition import PartitionView
+from dtdg_lab.visualization.partition import LinkLog, PartitionView
 from dtdg_lab.visualization.phases import PhasesView, TimelineView
 from dtdg_lab.visualization.race import SpentView
+from dtdg_lab.visualization.run_view import EventHandler, Row, RowHandler, RunClock, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, XAxis
 from dtdg_lab.visualization.style import Marks
 
-CHARTS = ("loss", "phases", "energy", "timeline")
-PARTITION = "partition"  # the chart of runs whose nodes are partitioned, beside the four that every run has
-SCHEDULE = "schedule"  # the chart of runs whose snapshot groups are scheduled
-BLOCKS = "blocks"  # the chart of runs whose sequence is computed in blocks of time
-TRAPEZOID = "trapezoid"  # the chart of runs whose steps take a window of full and decayed snapshots
-HYBRID = "hybrid"  # the chart of runs whose steps take some targets in some snapshots
-PHASE_ENERGY = "phase_energy"  # the chart of runs whose joules are known by phase
-FEATURES = "features"  # the chart of runs whose parts ask each other for features, or whose links are congested
-
-View = (
-    LossView
-    | PhasesView
-    | EnergyView
-    | TimelineView
-    | PartitionView
-    | ScheduleView
-    | BlocksView
-    | TrapezoidView
-    | HybridView
-    | PhaseEnergyView
-    | FeaturesView
-)
+CHARTS = ("loss", "phases", "energy", "timeline")  # those that every run has
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,33 +47,29 @@ class RunWindow:
         self.config = config
         self.points = points
         self.marks = Marks()
-        self.loss = LossView(points, self.marks, config["task"])
+        self._clock = RunClock()
+        shared = SharedViews(points, self.marks, LinkLog(), self._clock)
+        self.loss = LossView(shared, config["task"])
         self.phases = PhasesView()
-        self.energy = EnergyView(points, self.marks)
-        self.phase_energy = PhaseEnergyView()
+        self.energy = EnergyView(shared)
         self.timeline = TimelineView()
-        self.partition = PartitionView()
-        self.schedule = ScheduleView(config.ranks)
-        self.blocks = BlocksView(self.partition.links, self.marks, config.flat.get("memory_gib"))
-        self.trapezoid = TrapezoidView(config.ranks, self.marks, config.flat.get("overlap", True))
-        self.hybrid = HybridView(self.marks)
-        self.features = FeaturesView(self.marks)
-        self.spent = SpentView(points)
-        self._of_step: Mapping[str, tuple[Callable[[int, Mapping[str, Any], int], None], ...]] = {
-            "phases": (self.timeline.interval, self.schedule.gantt.phase),
-            "links": (self.partition.links.link,),
-            "groups": (self.schedule.group,),
-            "exchanges": (self.blocks.exchanges.row, self.trapezoid.exchange),
-            "transfers": (self.blocks.transfers.row,),
-            "batches": (self.trapezoid.batch,),
-            "tasks": (self.trapezoid.tasks.row,),
-            "targets": (self.hybrid.targets.row,),
-            "rounds": (self.hybrid.rounds.row,),
-            "resolved": (self.features.resolved,),
-            "fetches": (self.features.log.fetch, self.spent.fetch),
-            "windows": (self.features.log.window,),
-        }
-        self._clock = _Clock()
+        self.spent = SpentView(shared)
+        self.partition = PartitionView(shared.links)
+        self.phase_energy = PhaseEnergyView()
+        views: list[RunView] = [self.loss, self.phases, self.energy, self.timeline, self.spent, self.partition]
+        views.append(self.phase_energy)
+        for family in catalogue.families():  # all of them: a run may change its system while it trains
+            views += family.views(config, shared)
+        self.views = tuple(sorted(views, key=lambda view: view.order))
+        self._named = {view.name: view for view in self.views}
+        self._tables: dict[str, list[tuple[int | None, RowHandler]]] = {}  # and how far before its step a row is made
+        self._events: dict[str, list[EventHandler]] = {}
+        for view in self.views:
+            for before, tables in ((None, view.tables_kept), (0, view.tables), (1, view.tables_before)):
+                for table, take in tables.items():
+                    self._tables.setdefault(table, []).append((before, take))
+            for kind, handle in view.events.items():
+                self._events.setdefault(kind, []).append(handle)
         self._starts: dict[int, int] = {}
         self._gaps = _Gaps()
         self._step = 0
@@ -106,6 +78,14 @@ class RunWindow:
         self._steps_per_epoch = 0  # of the last whole epoch
         self._newest_attempt: int | None = None
 
+    def view(self, name: str) -> Any:
+        """The view of this name, shown or not."""
+        return self._named[name]
+
+    def shown(self) -> list[RunView]:
+        """The views that have something to show of this run, in order."""
+        return [view for view in self.views if view.shown]
+
     def add(self, line: Mapping[str, Any]) -> None:
         """Take in one record line (``core.records``): rows of one table of one rank. Unknown tables are passed over."""
         rank, attempt = int(line.get("rank", 0)), int(line.get("attempt", 0))
@@ -113,48 +93,25 @@ class RunWindow:
         columns, table = line["columns"], line["table"]
         for values in line["rows"]:
             row = dict(zip(columns, values, strict=True))
-            if table == "steps":
-                self._add_step(rank, attempt, row)
-            elif table == "evaluations" and self._current(attempt, row["step"] - 1):  # made of the steps before it
-                self.loss.evaluation(row, self._clock.seconds(attempt, row["time_ns"]), attempt)
-            elif table == "decisions" and self._current(attempt, row["step"] - 1):  # made of the steps before it
-                self.trapezoid.decisions.row(row, attempt)
-                self.hybrid.decisions.row(row, attempt)
-            elif table == "cache_decisions" and self._current(attempt, row["step"] - 1):  # made of the steps before it
-                self.features.log.choice(row, attempt)
-            elif table == "reservoir" and self._current(attempt, row["step"]):
-                self.hybrid.reservoir.row(row, self._clock.seconds(attempt, row["time_ns"]), attempt)
-            elif table == "events":
+            if table == "events":
                 self._add_event(rank, attempt, row)
-            elif table in self._of_step and self._current(attempt, row["step"]):
-                for take in self._of_step[table]:
-                    take(rank, row, attempt)
-            elif table == "energy":
-                self.energy.reading(rank, row, self._clock.seconds(attempt, row["time_ns"]), attempt)
-            elif table == "phase_energy":
-                self.phase_energy.row(rank, row)
-            elif table == "memory":
-                self.spent.memory(row)
+            elif table == "steps":
+                self._add_step(rank, attempt, row)
+            else:
+                self._add_row(table, rank, attempt, row)
 
-    def _add_step(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
+    def _add_row(self, table: str, rank: int, attempt: int, row: Row) -> None:
+        for before, take in self._tables.get(table, ()):
+            if before is None or self._current(attempt, row["step"] - before):
+                take(rank, row, attempt)
+
+    def _add_step(self, rank: int, attempt: int, row: Row) -> None:
         step = row["step"]
         self._note_attempt(attempt, step, rank, row["time_ns"])
-        seconds = self._clock.seconds(attempt, row["time_ns"])
-        self.energy.rank_seen(rank)
-        self.phase_energy.rank_seen(rank)
-        self.energy.step(rank, row, seconds, attempt)
-        self.spent.step(rank, row, seconds)
-        if not self._current(attempt, step):
-            return
-        self.loss.step(step, seconds, row.get("global_loss"), attempt)
-        self.phases.step(rank, row, attempt)
-        self.partition.links.step(rank, step)
-        self.schedule.balance.step(rank, row, attempt)
-        self.blocks.step(rank, step)
-        self.trapezoid.step(rank, row, attempt)
-        self.hybrid.step(rank, row, seconds, attempt)
-        self._step = max(self._step, step + 1)
-        self._advance(row["epoch"], (row.get("iteration") or 0) + 1)
+        self._add_row("steps", rank, attempt, row)
+        if self._current(attempt, step):
+            self._step = max(self._step, step + 1)
+            self._advance(row["epoch"], (row.get("iteration") or 0) + 1)
 
     def _advance(self, epoch: int, done: int) -> None:
         """Ranks that share the steps of an epoch tell of them out of order: the furthest counts."""
@@ -174,8 +131,8 @@ class RunWindow:
             return
         self._newest_attempt = max(attempt, self._newest_attempt)
         self._starts[attempt] = step
-        views = (self.partition, self.schedule, self.blocks, self.trapezoid, self.hybrid, self.features)
-        for view in (self.loss, self.phases, self.marks, *views):
+        self.marks.truncate(step, attempt)
+        for view in self.views:
             view.truncate(step, attempt)
         if first_of_attempt:
             self._step, self._position = step, None
@@ -193,28 +150,13 @@ class RunWindow:
             self.marks.knob(row["data"], rank, row["step"], seconds, attempt)
             changes = row["data"]["changes"]
             self._epochs = changes.get("epochs", self._epochs)
-            self.blocks.memory_gib = changes.get("memory_gib", self.blocks.memory_gib)
-            self.trapezoid.knob(row, attempt)
+            for view in self.views:
+                view.setting_changed(row, attempt)
         elif row["kind"] == "resumed":
             self._epochs = row["data"]["settings"].get("epochs", self._epochs)
-        elif row["kind"] == PARTITION and self._current(attempt, row["step"] - 1):  # made before that step
-            self.partition.event(row, attempt)
-        elif row["kind"] == SCHEDULE and self._current(attempt, row["step"] - 1):
-            self.schedule.event(row, attempt)
-        elif row["kind"] == BLOCKS and self._current(attempt, row["step"] - 1):
-            self.blocks.event(row, attempt)
-        elif row["kind"] == TRAPEZOID and self._current(attempt, row["step"] - 1):
-            self.trapezoid.event(row, attempt)
-        elif row["kind"] == HYBRID and self._current(attempt, row["step"] - 1):
-            self.hybrid.event(row, attempt)
-        elif row["kind"] == FEATURES and self._current(attempt, row["step"] - 1):
-            self.features.event(row, attempt)
-        elif row["kind"] == "congestion" and self._current(attempt, row["step"] - 1):
-            self.features.links(row, attempt)
-        elif row["kind"] == "chunks" and self._current(attempt, row["step"] - 1):
-            self.trapezoid.chunks(row, attempt)
-        elif row["kind"] == "memory_trace" and self._current(attempt, row["step"] - 1):
-            self.blocks.memory(row, attempt)
+        elif row["kind"] in self._events and self._current(attempt, row["step"] - 1):  # made before that step
+            for take in self._events[row["kind"]]:
+                take(row, attempt)
 
     @property
     def dropped(self) -> int:
@@ -246,69 +188,22 @@ class RunWindow:
         """The layouts of the charts that are made of lines."""
         return {"loss": self.loss.layout(x), "energy": self.energy.layout()}
 
-    def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
-        """The four charts as plotly figure dicts; ``x`` is the axis of the loss.
+    def complete(self, summary: Mapping[str, Any]) -> None:
+        """Add what takes too long for a live view, before a report or a plot of a run that was stored."""
+        for view in self.views:
+            view.complete(summary)
 
-        A run whose nodes are partitioned has another, ``partition``, one whose snapshot groups are scheduled has
-        ``schedule``, one in blocks of time has ``blocks``, one whose steps take windows of full and decayed snapshots
-        has ``trapezoid``, one of hybrid batches has ``hybrid``, and one that fetches features, or whose links are
-        congested, has ``features``: tall ones of several panels. Joules by phase, where known, are ``phase_energy``.
+    def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
+        """The charts that are shown as plotly figure dicts; ``x`` is the axis of the loss.
+
+        Every run has those of ``CHARTS``. Others follow where a run has what they show, such as ``partition``, and
+        those of its system: tall figures of several panels.
         """
-        return {
-            "loss": self.loss.figure(x),
-            "phases": self.phases.figure(),
-            "energy": self.energy.figure(),
-            "timeline": self.timeline.figure(),
-            **({} if self.partition.facts is None else {PARTITION: self.partition.figure()}),
-            **({} if self.schedule.facts is None else {SCHEDULE: self.schedule.figure()}),
-            **({} if self.blocks.facts is None else {BLOCKS: self.blocks.figure()}),
-            **({} if self.trapezoid.facts is None else {TRAPEZOID: self.trapezoid.figure()}),
-            **({} if self.hybrid.facts is None else {HYBRID: self.hybrid.figure()}),
-            **({PHASE_ENERGY: self.phase_energy.figure()} if self.phase_energy.joules() else {}),
-            **({FEATURES: self.features.figure()} if self.features.shown else {}),
-        }
+        return {view.name: self.loss.figure(x) if view is self.loss else view.figure() for view in self.shown()}
 
     def captions(self) -> dict[str, str]:
         """What each chart shows, in one sentence."""
-        return {name: view.caption() for name, view in self._views()}
-
-    def _views(self) -> Iterator[tuple[str, View]]:
-        yield from zip(CHARTS, (self.loss, self.phases, self.energy, self.timeline), strict=True)
-        if self.partition.facts is not None:
-            yield PARTITION, self.partition
-        if self.schedule.facts is not None:
-            yield SCHEDULE, self.schedule
-        if self.blocks.facts is not None:
-            yield BLOCKS, self.blocks
-        if self.trapezoid.facts is not None:
-            yield TRAPEZOID, self.trapezoid
-        if self.hybrid.facts is not None:
-            yield HYBRID, self.hybrid
-        if self.phase_energy.joules():
-            yield PHASE_ENERGY, self.phase_energy
-        if self.features.shown:
-            yield FEATURES, self.features
-
-
-class _Clock:
-    """Seconds of training since the start: time between two attempts does not count.
-
-    An attempt begins with rank 0's event ``started``, whoever was heard first; without it with the first line.
-    """
-
-    def __init__(self) -> None:
-        self.newest_s = 0.0
-        self._origins: dict[int, tuple[int, float]] = {}
-
-    def started(self, attempt: int, time_ns: int) -> None:
-        _, before_s = self._origins.get(attempt, (time_ns, self.newest_s))
-        self._origins[attempt] = time_ns, before_s
-
-    def seconds(self, attempt: int, time_ns: int) -> float:
-        origin_ns, before_s = self._origins.setdefault(attempt, (time_ns, self.newest_s))
-        seconds = before_s + max(0.0, (time_ns - origin_ns) / 1e9)
-        self.newest_s = max(self.newest_s, seconds)
-        return seconds
+        return {view.name: view.caption() for view in self.shown()}
 
 
 class _Gaps:

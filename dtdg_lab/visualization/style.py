@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.support import is_score
-from dtdg_lab.systems.hybrid_batches.facts import HybridFacts, given_words
-from dtdg_lab.visualization.palette import DARK_COLOURS, MARK_COLOUR, PAGE_COLOURS, WARNING_COLOUR, series_colour
+from dtdg_lab.visualization.palette import DARK_COLOURS, MARK_COLOUR, PAGE_COLOURS, WARNING_COLOUR
 from dtdg_lab.visualization.series import XAxis
 
 # Vertical marks: knob changes and resumes, at the step they were applied, checked over all ranks.
@@ -200,56 +199,6 @@ def finite(metrics: Mapping[str, Any] | None) -> dict[str, float]:
 def main_metric(task: str, metrics: Container[str]) -> str | None:
     """The metric of a task that is drawn beside its loss; None where there is none of them."""
     return next((name for name in MAIN.get(task, ()) if name in metrics), None)
-
-
-# How lines and points of the sizes of batches are told apart.
-
-
-_DASHES = ("solid", "dash", "dot", "dashdot")
-
-
-_SIZE_STYLE_WORDS = ("solid", "dashed", "dotted", "dash-dotted")
-
-
-def size_style(facts: HybridFacts, action: int) -> dict[str, Any]:
-    """Line and marker of a size: a colour for its snapshots, dashes for its nodes; the one in use is thicker."""
-    given = facts.sizes[action].given if 0 <= action < len(facts.sizes) else (0.0, 0.0)
-    snapshots, vertices = _given(facts)
-    colour = series_colour(snapshots.index(given[0]) if given[0] in snapshots else action)
-    dash = _DASHES[vertices.index(given[1]) % len(_DASHES)] if given[1] in vertices else "solid"
-    width = 3 if action == facts.choice else 1.5
-    return {"line": {"color": colour, "dash": dash, "width": width}, "marker": {"color": colour, "size": 6}}
-
-
-def size_key(facts: HybridFacts) -> dict[str, Any]:
-    """A line over the chart that says which colour and dashes are which; a legend of nine sizes would not fit."""
-    snapshots, vertices = _given(facts)
-    colours = ", ".join(
-        f"<span style='color:{series_colour(at)}'><b>{given_words(value)}</b></span>"
-        for at, value in enumerate(snapshots)
-    )
-    dashes = ", ".join(
-        f"{_SIZE_STYLE_WORDS[at % len(_SIZE_STYLE_WORDS)]} {given_words(value)}" for at, value in enumerate(vertices)
-    )
-    return {
-        "text": f"{colours} of snapshots; {dashes} of nodes",
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0,
-        "y": 1,
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 10},
-    }
-
-
-def _given(facts: HybridFacts) -> tuple[list[float], list[float]]:
-    """The values of N_S and N_V among the sizes, each once."""
-    return (
-        list(dict.fromkeys(size.given[0] for size in facts.sizes)),
-        list(dict.fromkeys(size.given[1] for size in facts.sizes)),
-    )
 
 
 # Rows of words as a table in text.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.systems.hybrid_batches.policy_charts import adjuster_verdict
+from dtdg_lab.core import catalogue
 from dtdg_lab.visualization.layout import Figure, frame, with_note
 from dtdg_lab.visualization.loss import X_TITLES, near_best, seconds_to, time_to_loss_words
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
@@ -43,14 +43,15 @@ def wall_time_figure(runs: Labelled) -> Figure:
 
 
 def wall_time_words(runs: Labelled) -> str:
-    """Who is first near the least loss of all, and how an adjuster stands against fixed sizes where both are shown."""
+    """Which run is first near the least loss of all, and what families of systems say of these runs together."""
     look = "Look which line is first at the star's height; a lower line later on is another merit."
     loss = near_best([window for _, window in runs]) if runs else None
     if loss is None:
         return look
     seconds = {label: taken for label, window in runs if (taken := seconds_to(window, loss)) is not None}
-    verdict, missed = adjuster_verdict(runs), [label for label, _ in runs if label not in seconds]
-    return f"{time_to_loss_words(seconds, loss, missed)} {look}" + (f" {verdict}" if verdict else "")
+    missed = [label for label, _ in runs if label not in seconds]
+    compared = [family.comparison(runs) for family in catalogue.families()]
+    return " ".join(filter(None, (time_to_loss_words(seconds, loss, missed), look, *compared)))
 
 
 def _loss_name(runs: Labelled) -> str:

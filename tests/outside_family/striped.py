@@ -10,20 +10,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.visualization.run_view import PlanView, Row, SharedViews
-
 from dtdg_lab.core.catalogue import Entry, System
 from dtdg_lab.core.options import Option
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.visualization.layout import Figure, frame
+from dtdg_lab.visualization.run_view import PlanView, Row, SharedViews
 
 if TYPE_CHECKING:
-    from dtdg_lab.visualization.run_view import RunView
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.visualization.run_view import RunView
 
 
 def striped_strategy(of: BuildContext) -> Strategy:

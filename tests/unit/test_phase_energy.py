@@ -19,6 +19,8 @@ from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.summary import device_joules, energy_facts, epoch_joules, joules_per_loss, phase_joules, stall_energy
 from dtdg_lab.testing.doubles import ReplayClock, ReplayReader, Scripted
 from dtdg_lab.visualization.energy import EnergyView, PhaseEnergyView
+from dtdg_lab.visualization.partition import LinkLog
+from dtdg_lab.visualization.run_view import RunClock, SharedViews
 from dtdg_lab.visualization.style import Marks
 
 POWER = PowerModel(idle_w=20.0, max_w=100.0, gpu_idle_w=30.0, gpu_max_w=250.0)
@@ -412,7 +414,7 @@ def test_the_view_says_what_is_not_known() -> None:
 
 
 def test_readers_of_one_rank_and_source_add_up_in_the_view_of_energy() -> None:
-    view = EnergyView(points=50, marks=Marks())
+    view = EnergyView(SharedViews(50, Marks(), LinkLog(), RunClock()))
     for at_s in (1, 2, 2):  # the last is told again
         for reader, watts in (("processor-model", 50.0), ("gpu-model", 30.0)):
             view.reading(

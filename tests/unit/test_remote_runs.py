@@ -46,7 +46,10 @@ from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.testing.doubles import RecordingRecorder, Trained
 from dtdg_lab.training.trainer import Trainer
+from dtdg_lab.visualization.partition import LinkLog
 from dtdg_lab.visualization.race import SpentView
+from dtdg_lab.visualization.run_view import RunClock, SharedViews
+from dtdg_lab.visualization.style import Marks
 
 POLICIES = catalogue.names("features")
 CONGESTED = {"congestion": "two_asymmetric", "congestion_from": 0, "congestion_ms": 4.0, "congestion_mbit": 20.0,
@@ -197,8 +200,8 @@ def test_probes_are_counted_apart_from_what_training_fetches(tmp_path: Path) -> 
     facts = fetch_facts(resolved, fetches, windows)
     assert facts["rpcs"] == len(own) and facts["feature_bytes"] == sum(row["bytes"] for row in own)
     assert facts["probe_bytes"] == sum(row["bytes"] for row in probes) > 0
-    spent = SpentView(100)
-    spent.step(0, {"bytes_sent": 0, "time_ns": 1}, 1.0)
+    spent = SpentView(SharedViews(100, Marks(), LinkLog(), RunClock()))
+    spent.step(0, {"bytes_sent": 0, "time_ns": 1}, 1.0, 0)
     for row in [*probes, *own]:
         spent.fetch(0, row, 0)
     assert float(spent.bytes_at([10.0], [10**6])[0]) == sum(row["bytes"] for row in own)

@@ -215,8 +215,8 @@ def test_sixtieths_count_the_targets_by_load() -> None:
     [
         (np.zeros(0, np.int64), 2, "non-empty vector"),
         (np.arange(3), 0, "0 groups"),
-        (np.array([1, 1]), 2, "strictly ascending"),
-        (np.array([-1, 1]), 2, "from 0 on"),
+        (np.array([1, 1]), 2, "distinct indices"),
+        (np.array([-1, 1]), 2, "of at least 0"),
     ],
 )
 def test_groups_that_are_none_are_refused(order: np.ndarray, groups: int, said: str) -> None:

@@ -24,8 +24,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.run import compare
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.systems.hybrid_batches.charts import RoundLog, staleness_words
-from dtdg_lab.systems.hybrid_batches.facts import hybrid_facts
+from dtdg_lab.systems.hybrid_batches.charts import RoundLog, hybrid_facts, staleness_words
 from dtdg_lab.systems.hybrid_batches.policy_charts import AdjusterLog, adjuster_facts, best_words, verdict_words
 from dtdg_lab.visualization.loss import near_best, near_by_seed_words, seconds_to
 from dtdg_lab.visualization.run_window import RunWindow
@@ -38,7 +37,7 @@ from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 def test_a_reward_is_of_the_action_before() -> None:
     log = AdjusterLog()
     for number, (action, reward) in enumerate(((1, None), (2, 0.5), (2, -0.25), (1, 0.0), (0, 0.1))):
-        log.row(named(decision_row(number, action, reward)), 1)
+        log.row(0, named(decision_row(number, action, reward)), 1)
     facts = adjuster_facts(log.choices(), 9)
     assert [(each.action, each.reward) for each in facts.rewards] == [(1, 0.5), (2, -0.25), (2, 0.0), (1, 0.1)]
     assert (facts.arms[1].count, facts.arms[1].mean) == (2, 0.3) and facts.arms[0] is None
@@ -48,7 +47,7 @@ def test_a_reward_is_of_the_action_before() -> None:
 def test_regret_is_what_the_best_would_have_earned_more() -> None:
     log = AdjusterLog()
     for number, (action, reward) in enumerate(((0, None), (0, 0.2), (0, 0.2), (1, 0.2), (1, 0.1), (0, 0.0))):
-        log.row(named(decision_row(number, action, reward)), 1)
+        log.row(0, named(decision_row(number, action, reward)), 1)
     facts = adjuster_facts(log.choices(), 2)
     assert facts.best == 0
     assert facts.regret() == pytest.approx([0, 0, 0, 0.1, 0.3])
@@ -64,7 +63,7 @@ def test_the_verdict_follows_from_the_rewards(late: float, words: str) -> None:
     plan = [(BEST, 0.2)] * 20 + [(action % 3, late) for action in range(20)]
     reward = None
     for number, (action, earns) in enumerate(plan):
-        log.row(named(decision_row(number, action, reward)), 1)
+        log.row(0, named(decision_row(number, action, reward)), 1)
         reward = earns + 0.01 * (-1) ** number
     facts = adjuster_facts(log.choices(), 9)
     if late == 0.45:  # the best of all arms is then one of the late ones: what it beats is size 4
@@ -75,7 +74,7 @@ def test_the_verdict_follows_from_the_rewards(late: float, words: str) -> None:
 def test_values_choices_and_epsilon_are_drawn() -> None:
     data = dynahb_data(choice=BEST)
     shown = described(window(data, steps=5), data)
-    panels = shown.hybrid.named_panels()
+    panels = shown.view("hybrid").named_panels()
     for name in ("values", "choices", "rewards", "regret"):
         check(panels[name][0])
     values = traces(panels["values"][0])
@@ -89,15 +88,15 @@ def test_values_choices_and_epsilon_are_drawn() -> None:
     assert "dqn made 60 decisions, 67 % of them by the best value" in panels["choices"][1]
     assert list(traces(panels["regret"][0])) == ["against always 20 % x 5 %"]
     assert len(traces(panels["rewards"][0])["each"]["x"]) == 59
-    assert "runs with each" in shown.hybrid.caption()
+    assert "runs with each" in shown.view("hybrid").caption()
 
 
 def test_long_decisions_stay_small_and_end_with_the_newest() -> None:
     data = dynahb_data()
     shown = window(data, steps=2)
     shown.add(line("decisions", decisions(2500)))
-    assert shown.hybrid.adjuster().decisions == 2000
-    values = shown.hybrid.named_panels()["values"][0]["data"][0]
+    assert shown.view("hybrid").adjuster().decisions == 2000
+    values = shown.view("hybrid").named_panels()["values"][0]["data"][0]
     assert len(values["x"]) <= 300 and values["x"][-1] == 5 * 2500
 
 
@@ -106,17 +105,17 @@ def test_a_policy_without_values_has_its_choices() -> None:
     shown = window(data, steps=2)
     rows = [decision_row(number, number % 9, 0.1, policy="random", values=[None] * 9) for number in range(9)]
     shown.add(line("decisions", rows))
-    panels = shown.hybrid.named_panels()
+    panels = shown.view("hybrid").named_panels()
     assert "this policy keeps no values" in json.dumps(panels["values"][0])
     check(panels["choices"][0])
     shown.add(line("decisions", [decision_row(20, 0, 0.1, policy="dqn")]))
-    assert shown.hybrid.adjuster().decisions == 9, "those of another adjuster are not this one's"
+    assert shown.view("hybrid").adjuster().decisions == 9, "those of another adjuster are not this one's"
 
 
 def test_decisions_of_other_tuners_are_passed_over() -> None:
     log = AdjusterLog()
     log.row(
-        {"step": 3, "policy": "greedy", "state": {"full_snapshots": 2}, "values": [], "action": {}, "reward": 0.0}, 1
+        0, {"step": 3, "policy": "greedy", "state": {"full_snapshots": 2}, "values": [], "action": {}, "reward": 0.0}, 1
     )
     assert log.choices() == []
 
@@ -133,7 +132,7 @@ def test_staleness_is_a_line_of_each_rank() -> None:
     shown = described(window(data, steps=200), data)
     shown.add(line("rounds", [round_row(number, 190, 190, weight=0.0) for number in (21, 22)], rank=1))
     shown.add(line("rounds", [round_row(0, 200, 200)], rank=0))
-    figure, words = shown.hybrid.named_panels()["staleness"]
+    figure, words = shown.view("hybrid").named_panels()["staleness"]
     check(figure)
     drawn = traces(figure)
     assert drawn["rank 0"]["y"] == [1] * 20 + [0] and drawn["rank 1"]["y"] == [2] * 20 + [0, 0]

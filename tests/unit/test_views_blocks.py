@@ -60,7 +60,7 @@ def report(shown: RunWindow, data: dict[str, Any], steps: Any, **more: Any) -> N
 
 
 def titled(shown: RunWindow) -> dict[str, tuple[dict[str, Any], str]]:
-    return {figure["layout"]["title"]["text"]: (figure, words) for figure, words in shown.blocks.panels()}
+    return {figure["layout"]["title"]["text"]: (figure, words) for figure, words in shown.view("blocks").panels()}
 
 
 def traces(figure: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -145,7 +145,7 @@ def test_bytes_of_reruns_stand_beside_forward_and_backward() -> None:
     )
     assert "equal to the byte" in found["Bytes predicted, layer 1"][1]
     total = LAYERS * 2 * (2 * forward + rerun)
-    assert f"Step 1 sent {total / 1024:.1f} KiB" in shown.blocks.caption()
+    assert f"Step 1 sent {total / 1024:.1f} KiB" in shown.view("blocks").caption()
 
 
 def test_a_run_without_reruns_does_not_speak_of_them() -> None:
@@ -256,24 +256,24 @@ def test_predicted_and_measured_bytes_stand_beside_each_other() -> None:
 def test_what_was_before_the_last_change_is_called_so() -> None:
     data = blocks_data(plan())
     shown = window(data, steps=4, brought=1000, whole=3000)
-    assert "earlier" not in shown.blocks.caption() and "before" not in shown.blocks.caption()
+    assert "earlier" not in shown.view("blocks").caption() and "before" not in shown.view("blocks").caption()
     shown.add(event(blocks_data(plan(blocks=1), blocks=1, asked=1), at=9, step=4))
-    found = shown.blocks.named_panels()
+    found = shown.view("blocks").named_panels()
     assert list(found)[:6] == ["before", "after", "memory", "transfers", "hidden", "flight"]
     assert "no step has brought any since step 3" in found["transfers"][1]
     assert "Probed with 3 blocks; the run has 1 now" in found["memory"][1]
-    assert "probed before these blocks" in shown.blocks.caption()
+    assert "probed before these blocks" in shown.view("blocks").caption()
 
 
 def test_a_step_counts_when_every_rank_has_told_it() -> None:
     data = blocks_data(plan())
     shown = window(data, steps=2)
     report(shown, data, [2], ranks=[0])
-    assert len(shown.blocks.transfers.steps(2)) == 2
+    assert len(shown.view("blocks").transfers.steps(2)) == 2
     shown.add(line("steps", [step_row(2, 1.0, per_epoch=1)], rank=1))
-    assert len(shown.blocks.transfers.steps(2)) == 2, "its other rows may still come"
+    assert len(shown.view("blocks").transfers.steps(2)) == 2, "its other rows may still come"
     report(shown, data, [2], ranks=[1])
-    assert len(shown.blocks.transfers.steps(2)) == 3
+    assert len(shown.view("blocks").transfers.steps(2)) == 3
 
 
 def test_what_is_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
@@ -323,7 +323,7 @@ def test_every_state_of_a_run_has_a_valid_picture(ranks: int, blocks: int, steps
     check(figure)
     assert len(json.dumps(figure)) < 2_000_000
     assert figure["layout"]["title"]["text"].startswith(f"Blocks: {blocks} block")
-    for one, words in shown.blocks.panels():
+    for one, words in shown.view("blocks").panels():
         check(one)
         assert words
 
@@ -343,7 +343,7 @@ def test_the_budget_is_drawn_where_the_blocks_were_chosen_by_it() -> None:
     assert "allowed: 512.0 MiB" in traces(titled(shown)["Memory over a step · 3 blocks"][0])
     shown.add(line("events", [knob_row(1, 1, when="epoch", memory_gib=0.25)]))
     assert "allowed: 256.0 MiB" in traces(titled(shown)["Memory over a step · 3 blocks"][0])
-    assert "the fewest that fit" in shown.blocks.caption()
+    assert "the fewest that fit" in shown.view("blocks").caption()
 
 
 def test_a_view_without_blocks_has_nothing_to_draw() -> None:

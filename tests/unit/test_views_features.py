@@ -119,16 +119,16 @@ def test_links_in_words_and_damaged_ones() -> None:
 
 
 def test_every_panel_is_a_picture_with_a_sentence(run: RunWindow) -> None:
-    panels = run.features.named_panels()
+    panels = run.view("features").named_panels()
     assert list(panels) == ALL
     for figure, words in panels.values():
         check(figure)
         assert figure["data"] and len(words) < 300
-    check(run.features.figure())
+    check(run.view("features").figure())
 
 
 def test_w_follows_the_congestion_behind_it(run: RunWindow) -> None:
-    figure, words = run.features.named_panels()["windows"]
+    figure, words = run.view("features").named_panels()["windows"]
     first = traces(figure)["part 0"]
     at = dict(zip(first["x"], first["y"], strict=True))
     assert (at[32], at[48], at[72], at[80], at[119]) == (16, 8, 8, 16, 16), "the last one goes on to the newest step"
@@ -145,7 +145,7 @@ def test_hit_rates_are_those_of_all_rows_of_an_epoch() -> None:
     for step, rate in ((0, 1.0), (1, 0.5), (PER_EPOCH, 0.25)):
         for part in range(PARTS):
             shown.add(line("resolved", [resolved_row(step, part, rate=rate)], rank=part))
-    figure, words = shown.features.named_panels()["hits"]
+    figure, words = shown.view("features").named_panels()["hits"]
     epochs = traces(figure)["epochs"]
     assert epochs["y"] == [75.0, 25.0] and epochs["x"] == [0.5, PER_EPOCH]
     assert traces(figure)["newest steps"]["y"] == [100.0, 50.0, 25.0]
@@ -157,15 +157,15 @@ def test_lines_told_twice_count_once_and_a_resumed_run_counts_its_own() -> None:
     shown = window(features_data())
     for each in (*lines, *lines):
         shown.add(each)
-    assert [sums.rate for sums in shown.features.sums.epochs().values()] == [0.5, 0.5]
-    before = shown.features.sums.epochs()
+    assert [sums.rate for sums in shown.view("features").sums.epochs().values()] == [0.5, 0.5]
+    before = shown.view("features").sums.epochs()
     assert (before[0].remote, before[1].remote) == (20 * PARTS * REMOTE, 10 * PARTS * REMOTE)
     for each in feature_lines(range(25, 50), attempt=2, rate=1.0):
         shown.add(each)
-    now = shown.features.sums.epochs()
+    now = shown.view("features").sums.epochs()
     assert now[1].remote == 20 * PARTS * REMOTE, "5 steps of the first attempt, 15 of the second"
     assert now[1].hit == (5 * 0.5 + 15) * PARTS * REMOTE and now[0].rate == 0.5
-    assert [row.step for row in shown.features.log.resolved.of(0)] == list(range(50))
+    assert [row.step for row in shown.view("features").log.resolved.of(0)] == list(range(50))
 
 
 def test_a_policy_without_a_cache_says_so() -> None:
@@ -173,7 +173,7 @@ def test_a_policy_without_a_cache_says_so() -> None:
     for step in range(3):
         shown.add(line("resolved", [resolved_row(step, 0, rate=0.0, window=-1)]))
         shown.add(line("fetches", [fetch_row(step, 0, 1)]))
-    panels = shown.features.named_panels()
+    panels = shown.view("features").named_panels()
     assert list(panels) == ["windows", "hits", "latency", "links", "owners", "traffic"]
     for figure, _ in panels.values():
         check(figure)
@@ -186,7 +186,7 @@ def test_a_policy_without_a_cache_says_so() -> None:
 
 
 def test_round_trips_by_owner_with_what_is_added(run: RunWindow) -> None:
-    figure, words = run.features.named_panels()["latency"]
+    figure, words = run.view("features").named_panels()["latency"]
     drawn = traces(figure)
     slow = dict(zip(drawn["part 2"]["x"], drawn["part 2"]["y"], strict=True))
     assert slow[10] == 1.2 and slow[60] == pytest.approx(1.2 + SLOW_MS)
@@ -205,21 +205,21 @@ def test_a_link_s_line_is_the_median_of_who_asks() -> None:
     shown = window(features_data())
     for part, rtt_s in ((0, 0.001), (2, 0.003), (3, 0.1)):
         shown.add(line("fetches", [fetch_row(5, part, 1, rtt_s=rtt_s)], rank=part))
-    assert traces(shown.features.named_panels()["latency"][0])["part 1"]["y"] == [3.0]
+    assert traces(shown.view("features").named_panels()["latency"][0])["part 1"]["y"] == [3.0]
 
 
 def test_a_call_that_hung_does_not_flatten_the_others() -> None:
     shown = window(features_data())
     for step in range(100):
         shown.add(line("fetches", [fetch_row(step, 0, 1, rtt_s=0.9 if step == 50 else 0.002)]))
-    figure, words = shown.features.named_panels()["latency"]
+    figure, words = shown.view("features").named_panels()["latency"]
     assert figure["layout"]["yaxis"]["range"] == [0, pytest.approx(2.3)]
     assert words.endswith("1 of the points are above the picture.")
     assert max(traces(figure)["part 1"]["y"]) == 900.0, "it is there for who looks"
 
 
 def test_estimates_stand_beside_what_is_added(run: RunWindow) -> None:
-    figure, words = run.features.named_panels()["estimates"]
+    figure, words = run.view("features").named_panels()["estimates"]
     drawn = traces(figure)
     late = dict(zip(drawn["part 2"]["x"], drawn["part 2"]["y"], strict=True))
     assert late[48] == 19.0 and late[96] == 0.0, "estimates of the other three parts agree"
@@ -227,7 +227,7 @@ def test_estimates_stand_beside_what_is_added(run: RunWindow) -> None:
     shown = window(features_data())
     shown.add(event("congestion", congestion_data({SLOW_OWNER: SLOW_MS})))
     shown.add(line("cache_decisions", [decision_row(3, 0, 16, delays_ms=[0.0, 12.0, 0.0])]))
-    words = shown.features.named_panels()["estimates"][1]
+    words = shown.view("features").named_panels()["estimates"][1]
     assert words.startswith("At last: part 2 12 ms where 20 ms are added."), "of part 0 the second other one is part 2"
 
 
@@ -236,7 +236,7 @@ def test_links_now_are_owner_by_requester() -> None:
     data = congestion_data({1: 20.0}, {1: 25.0, 3: 100.0})
     data["delay_ms"][1][0] = 8.0
     shown.add(event("congestion", data))
-    figure, words = shown.features.named_panels()["links"]
+    figure, words = shown.view("features").named_panels()["links"]
     (trace,) = figure["data"]
     assert trace["z"][1] == [8.0, None, 20.0, 20.0] and trace["z"][0] == [None, 0.0, 0.0, 0.0]
     texts = {(note["y"], note["x"]): note["text"] for note in figure["layout"]["annotations"]}
@@ -249,9 +249,9 @@ def test_slow_links_are_shown_where_features_are_at_hand() -> None:
     """The halo exchange has slow links too."""
     shown = RunWindow(RunConfig(system="adgnn-t", dataset="growing", ranks=PARTS))
     shown.add(event("congestion", congestion_data()))
-    assert not shown.features.shown and "features" not in shown.figures()
+    assert not shown.view("features").shown and "features" not in shown.figures()
     shown.add(event("congestion", congestion_data({0: 5.0}), step=3))
-    assert shown.features.shown and list(shown.features.named_panels()) == ["links"]
+    assert shown.view("features").shown and list(shown.view("features").named_panels()) == ["links"]
     check(shown.figures()["features"])
     assert shown.captions()["features"] == "Links: part 0 +5 ms."
 
@@ -260,7 +260,7 @@ def test_worse_congestion_is_drawn_darker() -> None:
     shown = window(features_data())
     for step, delay, rate in ((0, {0: 5.0}, None), (10, {0: 20.0}, None), (20, None, {1: 25.0}), (30, None, None)):
         shown.add(event("congestion", congestion_data(delay, rate), step=step))
-    bands = shown.features.congestion.bands(-0.5, 40)
+    bands = shown.view("features").congestion.bands(-0.5, 40)
     assert [(band["x0"], band["x1"]) for band in bands] == [(0, 10), (10, 20), (20, 30)]
     depth = [float(band["fillcolor"].rsplit(",", 1)[1][:-1]) for band in bands]
     assert depth[0] < depth[1] < depth[2], "a megabit takes 40 ms at 25 Mbit/s"
@@ -270,26 +270,26 @@ def test_links_that_change_all_the_time_stay_small_pictures() -> None:
     shown = window(features_data(), steps=30)
     for step in range(3000):
         shown.add(event("congestion", congestion_data({step % 4: 5.0 + step % 7}), step=step))
-    log = shown.features.congestion
+    log = shown.view("features").congestion
     assert log.at(-1) is None and log.at(1234).delay_of(1234 % 4) == 5.0 + 1234 % 7
     x, y = log.injected(0, 0, 3000)
     assert len(x) == len(y) <= 410 and max(y) == 11.0, "peaks stay"
     assert len(log.bands(0, 3000)) <= 200
-    check(shown.features.figure())
+    check(shown.view("features").figure())
 
 
 # contents, owners, bytes
 
 
 def test_caches_hold_rows_of_others(run: RunWindow) -> None:
-    figure, words = run.features.named_panels()["contents"]
+    figure, words = run.view("features").named_panels()["contents"]
     drawn = traces(figure)
     assert drawn["rows of part 0"]["x"] == [0, 300, 300, 300] and drawn["at most"]["x"] == [CAPACITY] * PARTS
     assert figure["layout"]["barmode"] == "stack" and "3,600 of 3,600 rows are held, 50 % of them kept" in words
 
 
 def test_shares_follow_the_allocation(run: RunWindow) -> None:
-    figure, _ = run.features.named_panels()["shares"]
+    figure, _ = run.view("features").named_panels()["shares"]
     drawn = traces(figure)
     share = dict(zip(drawn["part 2"]["x"], drawn["part 2"]["y"], strict=True))
     assert share[0] == 25.0 and share[48] == 45.0, "three of four parts give it 60 %"
@@ -301,7 +301,7 @@ def test_rows_asked_for_by_owner() -> None:
     row = resolved_row(0, 0)
     row[5], row[6] = [0, 30, 0, 10], [0, 10, 40, 10]
     shown.add(line("resolved", [row]))
-    figure, words = shown.features.named_panels()["owners"]
+    figure, words = shown.view("features").named_panels()["owners"]
     assert [trace["y"] for trace in figure["data"]] == [[0, 30, 0, 10], [0, 10, 40, 10]]
     assert words.startswith("In the cache, of the last 1 steps: part 1 75 %, part 2 0 % and part 3 50 %.")
 
@@ -313,7 +313,7 @@ def test_bytes_of_misses_and_rebuilds_and_waiting() -> None:
             row = resolved_row(step, part, rate=0.5, wait_s=0.001 * (1 + part))
             shown.add(line("resolved", [row], rank=part))
     shown.add(line("windows", [window_row(2, 0, 0, 16)]))
-    figure, words = shown.features.named_panels()["traffic"]
+    figure, words = shown.view("features").named_panels()["traffic"]
     drawn = traces(figure)
     missed = 2 * (REMOTE // 2) * ROW_BYTES / 1024
     assert drawn["missed by batches"]["y"] == [pytest.approx(missed, abs=1e-3)] * 4
@@ -331,7 +331,7 @@ def test_values_are_a_map_of_windows_and_allocations() -> None:
     rows = [decision_row(16, 1, 4, biased=3, greedy=False), decision_row(0, 0, 16)]
     for row in rows:
         shown.add(line("cache_decisions", [row], rank=row[2]))
-    figure, words = shown.features.named_panels()["values"]
+    figure, words = shown.view("features").named_panels()["values"]
     (trace,) = figure["data"]
     assert (len(trace["z"]), len(trace["z"][0])) == (PARTS, len(WINDOWS))
     assert figure["layout"]["yaxis"]["ticktext"] == ["even", "most for part 0", "most for part 2", "most for part 3"]
@@ -345,14 +345,14 @@ def test_values_are_a_map_of_windows_and_allocations() -> None:
 def test_a_policy_without_values_has_no_map() -> None:
     shown = window(features_data(policy="threshold"))
     shown.add(line("cache_decisions", [decision_row(0, 0, 16, policy="threshold", values=False, reward=None)]))
-    assert "values" not in shown.features.named_panels()
-    figure, words = shown.features.named_panels()["actions"]
+    assert "values" not in shown.view("features").named_panels()
+    figure, words = shown.view("features").named_panels()["actions"]
     check(figure)
     assert words.startswith("Of 1 decisions 100 % were W 16 with an even cache.") and "reward" not in words
 
 
 def test_actions_are_told_apart_by_whom_they_prefer(run: RunWindow) -> None:
-    figure, words = run.features.named_panels()["actions"]
+    figure, words = run.view("features").named_panels()["actions"]
     drawn = traces(figure)
     assert set(drawn) == {"even", "most for part 2"}
     assert {round(y) for y in drawn["most for part 2"]["y"]} == {WINDOWS.index(8)}
@@ -366,7 +366,7 @@ def test_a_window_that_is_no_action_is_drawn_between_two() -> None:
     row = decision_row(0, 0, 16, values=False)
     row[7] = 20
     shown.add(line("cache_decisions", [row]))
-    (trace,) = shown.features.named_panels()["actions"][0]["data"]
+    (trace,) = shown.view("features").named_panels()["actions"][0]["data"]
     assert WINDOWS.index(16) < trace["y"][0] < WINDOWS.index(32)
 
 
@@ -391,13 +391,21 @@ def test_logs_are_bounded() -> None:
 
 def test_another_number_of_parts_leaves_old_rows_behind() -> None:
     shown = window(features_data(), steps=10)
-    assert shown.features.since == 0
+    assert shown.view("features").since == 0
     shown.add(event("features", features_data(policy="planner"), step=10))
-    assert shown.features.since == 0 and shown.features.facts.policy == "planner", "the same parts go on"
+    assert shown.view("features").since == 0 and shown.view("features").facts.policy == "planner", (
+        "the same parts go on"
+    )
     shown.add(event("features", features_data(parts=2), step=10))
-    assert shown.features.since == 10 and "no batch was resolved" in json.dumps(shown.features.named_panels()["hits"])
+    assert shown.view("features").since == 10 and "no batch was resolved" in json.dumps(
+        shown.view("features").named_panels()["hits"]
+    )
     shown.add(event("features", {"layout": None}, step=12))
-    assert shown.features.facts is None and not shown.features.shown and shown.features.caption() == ""
+    assert (
+        shown.view("features").facts is None
+        and not shown.view("features").shown
+        and shown.view("features").caption() == ""
+    )
 
 
 def test_a_run_is_reported_and_plotted(tmp_path) -> None:

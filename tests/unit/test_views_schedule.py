@@ -51,7 +51,9 @@ def traces(panel: tuple[dict[str, Any], str]) -> dict[str, dict[str, Any]]:
 
 
 def panel(shown: RunWindow, title: str) -> tuple[dict[str, Any], str]:
-    return next(each for each in shown.schedule.panels() if each[0]["layout"]["title"]["text"].startswith(title))
+    return next(
+        each for each in shown.view("schedule").panels() if each[0]["layout"]["title"]["text"].startswith(title)
+    )
 
 
 def test_only_a_run_with_a_schedule_has_its_chart() -> None:
@@ -59,9 +61,9 @@ def test_only_a_run_with_a_schedule_has_its_chart() -> None:
     for each in epoch_lines(ASSIGNMENT, TIMES):
         shown.add(each)
     assert list(shown.figures()) == list(shown.captions()) == list(CHARTS)
-    assert shown.schedule.panels() == [] and shown.schedule.caption() == ""
+    assert shown.view("schedule").panels() == [] and shown.view("schedule").caption() == ""
     with pytest.raises(LookupError, match="no schedule"):
-        shown.schedule.figure()
+        shown.view("schedule").figure()
     shown.add(event(schedule_data(TIMES, ASSIGNMENT)))
     assert list(shown.figures()) == list(shown.captions()) == [*CHARTS, "schedule"]
     check(shown.figures()["schedule"])
@@ -125,7 +127,7 @@ def test_sizes_are_made_seconds_by_what_was_measured() -> None:
     predicted = next(name for name in traces(panel(shown, "Gantt")) if name.startswith("predicted end"))
     assert predicted == "predicted end 700 ms"
     assert "off by 0.0 % on average" in panel(shown, "Group times")[1]
-    assert "an epoch, " not in shown.schedule.caption().split("Made in")[1]  # no seconds are claimed for sizes
+    assert "an epoch, " not in shown.view("schedule").caption().split("Made in")[1]  # no seconds are claimed for sizes
 
 
 def test_a_short_epoch_is_shown_when_it_is_over_and_a_long_one_while_it_runs() -> None:
@@ -152,7 +154,7 @@ def test_many_groups_are_drawn_in_part_and_kept_in_bounded_memory(monkeypatch: p
     for epoch in range(16):
         for each in epoch_lines(assignment, times, epoch=epoch):
             shown.add(each)
-        sizes.append(_size(shown.schedule))
+        sizes.append(_size(shown.view("schedule")))
     assert sizes[15] <= 1.02 * sizes[7]  # of a group the newest five epochs are kept
     figure, _ = panel(shown, "Gantt chart of epoch 16")
     assert "last 60 iterations" in figure["layout"]["title"]["text"]
@@ -217,7 +219,10 @@ def test_imbalance_and_waste_over_epochs_name_the_slowest_rank() -> None:
     whole = [sum(values) for values in zip(*(trace["y"] for trace in shares[0]["data"]), strict=True)]
     assert whole == [pytest.approx(100, abs=0.01)] * 6
     assert "Rank 1 is slowest: it is 57 % of the critical path of 700 ms (even: 50 %)" in shares[1]
-    assert "Rank 1 is slowest" in shown.schedule.caption() and "of the ranks' time is waste" in shown.schedule.caption()
+    assert (
+        "Rank 1 is slowest" in shown.view("schedule").caption()
+        and "of the ranks' time is waste" in shown.view("schedule").caption()
+    )
 
 
 def test_a_line_twice_or_late_changes_nothing() -> None:
@@ -268,7 +273,7 @@ def test_a_run_that_leaves_snapshot_groups_has_no_schedule_any_more() -> None:
     shown.add(event({"layout": None}, step=4, epoch=2))
     assert list(shown.figures()) == list(shown.captions()) == list(CHARTS)
     shown.add(event(schedule_data(TIMES, ASSIGNMENT, scheduler="best_of"), step=8, epoch=4))
-    assert shown.schedule.facts.scheduler == "best_of"
+    assert shown.view("schedule").facts.scheduler == "best_of"
     check(shown.figures()["schedule"])
 
 
@@ -277,8 +282,8 @@ def test_group_times_are_medians_without_the_first_epoch() -> None:
     for epoch, factor in enumerate((9.0, 1.0, 1.2, 1.1)):
         for each in epoch_lines(ASSIGNMENT, [factor * t for t in TIMES], epoch=epoch):
             shown.add(each)
-    assert shown.schedule.times.seconds(5) == pytest.approx(1.1 * np.array(TIMES), rel=1e-6)
-    assert shown.schedule.times_s() == pytest.approx(1.1 * np.array(TIMES), rel=1e-6)
+    assert shown.view("schedule").times.seconds(5) == pytest.approx(1.1 * np.array(TIMES), rel=1e-6)
+    assert shown.view("schedule").times_s() == pytest.approx(1.1 * np.array(TIMES), rel=1e-6)
     words = panel(shown, "Group times")[1]
     assert words.startswith("Predicted times are off by 9.1 % on average, 9.1 % at most.")
     dots = [trace for trace in panel(shown, "Group times")[0]["data"] if trace["mode"] == "markers"]
@@ -304,13 +309,13 @@ def test_what_if_is_what_the_run_told_until_it_is_replayed() -> None:
         {"scheduler": name, "makespan_s": seconds, "bound_s": 0.5, "imbalance": None, "solve_s": 0.01, "notes": "so"}
         for name, seconds in (("psg", 0.9), ("fold", 0.7), ("best_of", 0.56))
     ]
-    shown.schedule.replayed(rows)
+    shown.view("schedule").replayed(rows)
     figure, words = panel(shown, "What would")
     assert traces((figure, words))["predicted epoch"]["x"] == [900, 700, 560]
     assert "best_of would need 20 % less than fold" in words
     assert "best_of needs 38 % less than round robin (psg)" in words
     assert "save more than 11 % of what it needs" in words
-    check(shown.schedule.figure())
+    check(shown.view("schedule").figure())
     shown.add(event(schedule_data(TIMES, ASSIGNMENT), step=4, epoch=2))
     assert "psg" in traces(panel(shown, "What would"))["predicted epoch"]["y"][0]
     assert len(traces(panel(shown, "What would"))["predicted epoch"]["y"]) == 2
@@ -322,7 +327,7 @@ def test_one_rank_waits_for_nobody() -> None:
     shown.add(event(schedule_data(times, assignment)))
     for each in epoch_lines(assignment, times):
         shown.add(each)
-    titles = [each[0]["layout"]["title"]["text"] for each in shown.schedule.panels()]
+    titles = [each[0]["layout"]["title"]["text"] for each in shown.view("schedule").panels()]
     assert len(titles) == 3 and not any("mbalance" in title for title in titles)
     assert "nobody waits" in panel(shown, "Gantt")[1]
     check(shown.figures()["schedule"])

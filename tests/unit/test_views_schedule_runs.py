@@ -18,10 +18,9 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report_parts import event_rows
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.runs.schedule_study import ScheduleStudy
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.runs.what_if import replay_run
 from dtdg_lab.systems.snapshot_groups.charts import epoch_times_figure, simulation_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import outcome
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
@@ -104,20 +103,25 @@ def test_a_replay_uses_what_was_measured(tmp_path: Path) -> None:
     run = scheduled_run(tmp_path, psg_makespan_s=99.0)
     finish(run, "finished")
     stored = open_run(run.path)
-    assert replay_run(stored)
-    figure, _ = stored.window.schedule.panels()[-1]
+    stored.window.complete(stored.summary)
+    figure, _ = stored.window.view("schedule").panels()[-1]
     bars = figure["data"][0]
     psg = round_robin(TIMES, 2, per_rank=1).makespan_s(TIMES)
     exchange = 0.002 * 3  # of three iterations, as measured
     assert bars["x"][bars["y"].index("psg")] == pytest.approx(1e3 * (psg + exchange), rel=1e-3)
 
 
+def replayed(run: StoredRun) -> bool:
+    run.window.complete(run.summary or {})
+    return bool(run.window.view("schedule")._replayed)
+
+
 def test_nothing_is_replayed_where_groups_were_not_measured(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
-    assert not replay_run(open_run(run.path))
+    assert not replayed(open_run(run.path))
     with RecordWriter(run.record_file(0), 0, 1) as writer:
         writer.row("events", tuple(event(schedule_data(TIMES, ASSIGNMENT))["rows"][0]))
-    assert not replay_run(open_run(run.path))
+    assert not replayed(open_run(run.path))
 
 
 def outcomes(*ranks: int) -> list[dict[str, Any]]:

@@ -29,8 +29,14 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report_parts import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.systems.hybrid_batches.charts import PartBatch, ReservoirLog, TargetLog, target_counts
-from dtdg_lab.systems.hybrid_batches.facts import hybrid_facts, hybrid_words
+from dtdg_lab.systems.hybrid_batches.charts import (
+    PartBatch,
+    ReservoirLog,
+    TargetLog,
+    hybrid_facts,
+    hybrid_words,
+    target_counts,
+)
 from dtdg_lab.visualization.run_window import CHARTS
 
 # facts
@@ -87,7 +93,7 @@ def test_targets_of_the_example_of_the_paper() -> None:
 
 def test_the_map_shows_the_batch_beside_those_it_replaces() -> None:
     data = hybrid_data()
-    figure, words = window(data, steps=5).hybrid.named_panels()["map"]
+    figure, words = window(data, steps=5).view("hybrid").named_panels()["map"]
     check(figure)
     assert figure["layout"]["title"]["text"] == "Batch of step 4"
     assert len(figure["data"]) == len(figure["layout"]["shapes"]) == 3 * 2, "three fields of two parts"
@@ -112,15 +118,15 @@ def test_every_part_shows_its_own_newest_batch_with_a_map() -> None:
         shown.add(each)
     for each in step_lines(data, [5], ranks=[0], drawn=False):
         shown.add(each)
-    assert {part: batch.step for part, batch in shown.hybrid.now().items()} == {0: 4, 1: 2}, "ranks do not wait"
-    assert shown.hybrid.map()[0]["layout"]["title"]["text"] == "Batch of step 2 to 4"
+    assert {part: batch.step for part, batch in shown.view("hybrid").now().items()} == {0: 4, 1: 2}, "ranks do not wait"
+    assert shown.view("hybrid").map()[0]["layout"]["title"]["text"] == "Batch of step 2 to 4"
 
 
 def test_a_batch_that_stands_in_is_called_one() -> None:
     data = dynahb_data(choice=BEST)
     shown = window(data, steps=3)
     shown.add(line("targets", [target_row(3, 1, data, source="snapshot")], rank=1))
-    figure, words = shown.hybrid.map()
+    figure, words = shown.view("hybrid").map()
     check(figure)
     assert words.endswith("The reservoir gave part 1 none: all its nodes stand in.")
     assert {cell for (cell,) in figure["data"][3]["z"]} == {1.0}
@@ -128,7 +134,7 @@ def test_a_batch_that_stands_in_is_called_one() -> None:
 
 def test_a_part_of_few_vertices_fills_its_field() -> None:
     data = hybrid_data(candidates=[240, 7], sizes=[[4, 1, 12]])
-    figure, _ = window(data, steps=1).hybrid.named_panels()["map"]
+    figure, _ = window(data, steps=1).view("hybrid").named_panels()["map"]
     check(figure)
     field, small = figure["layout"]["shapes"][3], figure["data"][5]
     assert len(small["z"]) == 7 and [small["y"][0], small["y"][-1]] == [field["y0"], field["y1"]]
@@ -137,17 +143,17 @@ def test_a_part_of_few_vertices_fills_its_field() -> None:
 def test_a_change_of_size_leaves_old_batches_behind() -> None:
     shown = window(hybrid_data(), steps=5)
     shown.add(event(hybrid_data(sizes=[[10, 20, 24]], shares=[[0.5, 0.1]]), step=5))
-    assert shown.hybrid.now() == {} and shown.hybrid.since == 5
-    assert "no step has told" in json.dumps(shown.hybrid.map()[0])
+    assert shown.view("hybrid").now() == {} and shown.view("hybrid").since == 5
+    assert "no step has told" in json.dumps(shown.view("hybrid").map()[0])
 
 
 def test_another_choice_of_the_same_sizes_keeps_them() -> None:
     shown = described(window(dynahb_data(), steps=30), dynahb_data())
     for step in range(40):
         shown.add(event(dynahb_data(choice=step % 9), step=step))
-    assert shown.hybrid.since == 0 and len(shown.hybrid.now()) == 2 and shown.hybrid.unchanged
-    assert shown.hybrid.facts.choice == 39 % 9
-    assert shown.hybrid.adjuster().decisions == 60
+    assert shown.view("hybrid").since == 0 and len(shown.view("hybrid").now()) == 2 and shown.view("hybrid").unchanged
+    assert shown.view("hybrid").facts.choice == 39 % 9
+    assert shown.view("hybrid").adjuster().decisions == 60
 
 
 # where batches come from
@@ -160,7 +166,7 @@ def test_sources_and_waiting_are_told() -> None:
     row = step_row(10, 1.0)
     row[STEPS.index("batch_s")] = 0.0014
     shown.add(line("steps", [row]))
-    figure, words = shown.hybrid.named_panels()["sources"]
+    figure, words = shown.view("hybrid").named_panels()["sources"]
     check(figure)
     drawn = traces(figure)
     assert drawn["from the reservoir"]["y"] == [0, 100] * 5 + [0]
@@ -170,7 +176,7 @@ def test_sources_and_waiting_are_told() -> None:
 
 
 def test_bars_are_of_several_steps_where_there_are_many() -> None:
-    figure, _ = window(hybrid_data(), steps=400).hybrid.named_panels()["sources"]
+    figure, _ = window(hybrid_data(), steps=400).view("hybrid").named_panels()["sources"]
     (trace,) = figure["data"]
     assert len(trace["x"]) == 80 and trace["width"] == 5 and trace["x"][0] == 2
 
@@ -181,7 +187,7 @@ def test_bars_are_of_several_steps_where_there_are_many() -> None:
 def test_levels_are_sums_over_the_parts() -> None:
     data = dynahb_data(choice=8)
     shown = described(window(data), data, levels=8)
-    panels = shown.hybrid.named_panels()
+    panels = shown.view("hybrid").named_panels()
     figure, words = panels["reservoir"]
     check(figure)
     drawn = traces(figure)
@@ -201,13 +207,13 @@ def test_levels_are_sums_over_the_parts() -> None:
 
 def test_a_reservoir_of_few_distinct_batches_warns() -> None:
     data = dynahb_data()
-    words = described(window(data), data, levels=8).hybrid.caption()
+    words = described(window(data), data, levels=8).view("hybrid").caption()
     assert data["capacities"][8][1] == 3
     assert "Warning: a part's reservoir holds at most" in words and "and 3 of 30 % x 10 %" in words
     assert "9 sizes share it" in words and "reservoir_uses" in words
     plenty = {**data, "capacities": [[10, 11]] * 9}
-    assert "Warning" not in described(window(plenty), plenty, levels=8).hybrid.caption()
-    assert "Warning" not in window(dynahb_data(reservoir=False), steps=2).hybrid.caption()
+    assert "Warning" not in described(window(plenty), plenty, levels=8).view("hybrid").caption()
+    assert "Warning" not in window(dynahb_data(reservoir=False), steps=2).view("hybrid").caption()
 
 
 def test_levels_begin_when_every_part_has_told_its_own() -> None:
@@ -216,25 +222,25 @@ def test_levels_begin_when_every_part_has_told_its_own() -> None:
     for at, part, held in ((0, 0, 5), (1, 0, 6), (2, 1, 7), (3, 0, 8)):
         time_ns = START_NS + at * 500_000_000
         shown.add(line("reservoir", [[at, 0, time_ns, part, 0, held, 10, 100, held, 0.0, held]], rank=part))
-    (trace,) = shown.hybrid.named_panels()["made"][0]["data"]
+    (trace,) = shown.view("hybrid").named_panels()["made"][0]["data"]
     assert trace["x"] == [1.0, 1.5] and trace["y"] == [6 + 7, 8 + 7]
 
 
 def test_sizes_have_a_colour_for_snapshots_and_dashes_for_vertices() -> None:
     data = dynahb_data()
-    drawn = traces(described(window(data), data).hybrid.named_panels()["reservoir"][0])
+    drawn = traces(described(window(data), data).view("hybrid").named_panels()["reservoir"][0])
     colours = {name: trace["line"]["color"] for name, trace in drawn.items()}
     dashes = {name: trace["line"]["dash"] for name, trace in drawn.items()}
     assert len(set(colours.values())) == len(set(dashes.values())) == 3
     assert colours["10 % x 1 %"] == colours["10 % x 10 %"] != colours["20 % x 1 %"]
     assert dashes["10 % x 5 %"] == dashes["30 % x 5 %"] == "dash"
-    (key,) = described(window(data), data).hybrid.named_panels()["made"][0]["layout"]["annotations"]
+    (key,) = described(window(data), data).view("hybrid").named_panels()["made"][0]["layout"]["annotations"]
     assert key["text"].endswith("of snapshots; solid 1 %, dashed 5 %, dotted 10 % of nodes")
 
 
 def test_a_run_without_a_reservoir_an_adjuster_or_averaging_has_no_panels_of_them() -> None:
-    assert list(window(hybrid_data(), steps=2).hybrid.named_panels()) == ["map", "sources"]
-    assert list(window(dynahb_data(), steps=2).hybrid.named_panels()) == [
+    assert list(window(hybrid_data(), steps=2).view("hybrid").named_panels()) == ["map", "sources"]
+    assert list(window(dynahb_data(), steps=2).view("hybrid").named_panels()) == [
         "map", "sources", "reservoir", "made", "values", "choices", "rewards", "regret", "staleness",
     ]  # fmt: skip
 
@@ -254,7 +260,7 @@ def test_what_is_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
     shown.add(event(other, step=20, attempt=2))
     for each in step_lines(other, range(20, 22), attempt=2):
         shown.add(each)
-    view = shown.hybrid
+    view = shown.view("hybrid")
     assert {batch.step for batch in view.now().values()} == {21} and view.now()[0].action == 0
     assert max(choice.step for choice in view.decisions.choices()) == 20, "made of the steps before"
     assert all(each.applied < 20 for found in view.rounds.rounds().values() for each in found)
@@ -267,7 +273,7 @@ def test_logs_stay_bounded() -> None:
         targets.row(0, dict(zip(names, target_row(step, 0, hybrid_data()), strict=True)), 1)
         row = {"step": step, "time_ns": step, "part": 0, "action": 0, "held": 1, "capacity": 2, "bytes": 3, "made": 4,
                "busy_s": 0.1}  # fmt: skip
-        levels.row(row, step / 2, 1)
+        levels.row(0, row, step / 2, 1)
     assert len(targets.steps()) == 50 and targets.steps()[-1][0] == 199
     assert [level.step for level in levels.levels()[0, 0]] == list(range(180, 200))
 
@@ -279,7 +285,7 @@ def test_every_state_of_a_run_has_valid_pictures(data: dict[str, Any], steps: in
     shown = described(window(data, steps=steps), data, looks=more, rounds=more, levels=more)
     check(shown.figures()["hybrid"])
     assert len(json.dumps(shown.figures()["hybrid"])) < 200_000
-    for name, (figure, words) in shown.hybrid.named_panels().items():
+    for name, (figure, words) in shown.view("hybrid").named_panels().items():
         check(figure)
         assert words and len(words) <= (2 if name == "map" else 1) * ROOM, name
     assert "nan" not in shown.captions()["hybrid"]
@@ -288,9 +294,13 @@ def test_every_state_of_a_run_has_valid_pictures(data: dict[str, Any], steps: in
 def test_only_a_run_with_hybrid_batches_has_their_chart() -> None:
     shown = window()
     assert list(shown.figures()) == list(shown.captions()) == list(CHARTS)
-    assert shown.hybrid.panels() == [] and shown.hybrid.map() is None and shown.hybrid.caption() == ""
+    assert (
+        shown.view("hybrid").panels() == []
+        and shown.view("hybrid").map() is None
+        and shown.view("hybrid").caption() == ""
+    )
     with pytest.raises(LookupError):
-        shown.hybrid.figure()
+        shown.view("hybrid").figure()
     shown.add(event(hybrid_data()))
     assert list(shown.figures()) == list(shown.captions()) == [*CHARTS, "hybrid"]
     shown.add(event({"layout": None}, step=3))
@@ -298,7 +308,7 @@ def test_only_a_run_with_hybrid_batches_has_their_chart() -> None:
 
 
 def test_an_empty_panel_of_a_grid_has_its_axes_and_note() -> None:
-    figure = window(dynahb_data()).hybrid.figure()
+    figure = window(dynahb_data()).view("hybrid").figure()
     used = {trace["xaxis"] for trace in figure["data"]}
     notes = [
         note["xref"] for note in figure["layout"]["annotations"] if "yet" in note["text"] and note["xref"] != "paper"

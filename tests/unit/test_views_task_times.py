@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.systems.decayed_windows.overlap_charts import OVERLAP_KEPT as KEPT_STEPS
-from dtdg_lab.systems.decayed_windows.overlap_charts import (
+from dtdg_lab.systems.decayed_windows.view import OVERLAP_KEPT as KEPT_STEPS
+from dtdg_lab.systems.decayed_windows.view import (
     STRETCHES,
     TASK_TIMES_KEPT,
     OverlapLog,

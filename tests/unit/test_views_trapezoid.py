@@ -33,7 +33,6 @@ from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
     DecisionLog,
     Shape,
-    TrapezoidView,
     chunks_words,
     decision_panels,
     decision_words,
@@ -44,6 +43,7 @@ from dtdg_lab.systems.decayed_windows.charts import (
     trapezoid_facts,
     trapezoid_words,
 )
+from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 from dtdg_lab.visualization.layout import percent
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.style import Marks
@@ -203,9 +203,9 @@ def test_the_newest_batch_is_shown_when_every_rank_has_told_it() -> None:
     data = trapezoid_data()
     shown = window(data, steps=5)
     report(shown, data, [5], ranks=[0])
-    assert shown.trapezoid.now is not None and shown.trapezoid.now.step == 4
+    assert shown.view("trapezoid").now is not None and shown.view("trapezoid").now.step == 4
     report(shown, data, [5], ranks=[1])
-    now, made = shown.trapezoid.now, batches(data)[5]
+    now, made = shown.view("trapezoid").now, batches(data)[5]
     assert (now.step, now.target, now.counts) == (5, made.target, made.counts)
     assert now.rows == 2 * (5 * (sum(made.counts) + made.full * CHUNKS) // 2), "of both ranks"
 
@@ -213,7 +213,7 @@ def test_the_newest_batch_is_shown_when_every_rank_has_told_it() -> None:
 def test_windows_of_the_last_steps_are_a_row_each() -> None:
     data = trapezoid_data()
     shown = window(data, steps=60)
-    figure, words = shown.trapezoid.named_panels()["windows"]
+    figure, words = shown.view("trapezoid").named_panels()["windows"]
     check(figure)
     (trace,) = figure["data"]
     assert trace["y"] == list(range(20, 60)) and len(trace["z"]) == 40
@@ -228,7 +228,7 @@ def test_windows_of_the_last_steps_are_a_row_each() -> None:
 def test_rows_are_told_against_the_same_snapshots_all_full() -> None:
     data = trapezoid_data()
     shown = window(data, steps=PER_EPOCH)
-    figure, words = shown.trapezoid.named_panels()["rows"]
+    figure, words = shown.view("trapezoid").named_panels()["rows"]
     check(figure)
     drawn = traces(figure)
     longest = max(range(PER_EPOCH), key=lambda step: len(batches(data)[step].snapshots))
@@ -242,7 +242,7 @@ def test_rows_are_told_against_the_same_snapshots_all_full() -> None:
 
 def test_phases_and_cutting_out_are_shares_of_a_ranks_step() -> None:
     shown = window(trapezoid_data(), steps=10, shrink_s=0.0007)
-    panels = shown.trapezoid.named_panels()
+    panels = shown.view("trapezoid").named_panels()
     phases, words = panels["phases"]
     check(phases)
     assert traces(phases)["compute"]["y"] == [10.0] * 10 and "transfer" not in traces(phases)
@@ -251,7 +251,7 @@ def test_phases_and_cutting_out_are_shares_of_a_ranks_step() -> None:
     check(cut)
     assert cut["data"][0]["y"] == [5.0] * 10, "0.7 ms of 14 ms"
     assert "took a rank 0.7 ms, 5.0 % of the step" in described
-    assert "5.0 % of the step" in shown.trapezoid.caption()
+    assert "5.0 % of the step" in shown.view("trapezoid").caption()
 
 
 def test_a_change_shows_from_its_step_on() -> None:
@@ -259,21 +259,21 @@ def test_a_change_shows_from_its_step_on() -> None:
     shown = window(data, steps=30)
     for rank in (0, 1):
         shown.add(line("events", [knob_row(30, 1, full_snapshots=3, alpha=0.5)], rank=rank))
-    assert shown.trapezoid.facts.shape == Shape(3, 0.5, "ladder")
+    assert shown.view("trapezoid").facts.shape == Shape(3, 0.5, "ladder")
     other = trapezoid_data(full_snapshots=3, alpha=0.5)
     report(shown, other, range(30, 40))
     for name in ("rows", "phases", "shrinking"):
-        figure, words = shown.trapezoid.named_panels()[name]
+        figure, words = shown.view("trapezoid").named_panels()[name]
         assert [note["text"] for note in figure["layout"]["annotations"]] == ["full_snapshots 3, alpha 0.5"]
         assert "last 10 steps" in words, "of the shape in use"
     shown.add(event(other, step=40))
-    assert len(shown.trapezoid._known) == 2, "what is told again changes nothing"
+    assert len(shown.view("trapezoid")._known) == 2, "what is told again changes nothing"
 
 
 def test_other_settings_leave_the_shape() -> None:
     shown = window(trapezoid_data(), steps=3)
     shown.add(line("events", [knob_row(3, 1, learning_rate=0.1)]))
-    assert len(shown.trapezoid._known) == 1
+    assert len(shown.view("trapezoid")._known) == 1
 
 
 def test_what_is_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
@@ -288,9 +288,9 @@ def test_what_is_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
     other = trapezoid_data(full_snapshots=4)
     shown.add(event(other, step=5, attempt=2))
     report(shown, other, range(5, 7), attempt=2)
-    now = shown.trapezoid.now
+    now = shown.view("trapezoid").now
     assert now.step == 6 and now.full == min(4, len(batches(other)[6].snapshots))
-    assert not shown.trapezoid.decisions.looks(), "decided after step 5"
+    assert not shown.view("trapezoid").decisions.looks(), "decided after step 5"
 
 
 def test_logs_stay_bounded() -> None:
@@ -300,7 +300,7 @@ def test_logs_stay_bounded() -> None:
     for each in step_lines(data, range(900), ranks=[0]):
         for row in each["rows"]:
             named = dict(zip(each["columns"], row, strict=True))
-            (view.batch if each["table"] == "batches" else view.step)(0, named, 1)
+            (view.batches.row if each["table"] == "batches" else view.step)(0, named, 1)
     assert view.now is None, "rank 1 is silent"
     assert len(view.batches._shapes) <= 400
 
@@ -313,7 +313,7 @@ def test_every_state_of_a_run_has_valid_pictures(steps: int, shape: dict[str, An
     look(shown, *LOOKS[:looks])
     check(shown.figures()["trapezoid"])
     assert len(json.dumps(shown.figures()["trapezoid"])) < 500_000
-    for figure, words in shown.trapezoid.panels():
+    for figure, words in shown.view("trapezoid").panels():
         check(figure)
         assert words
 
@@ -321,12 +321,12 @@ def test_every_state_of_a_run_has_valid_pictures(steps: int, shape: dict[str, An
 def test_exchanges_and_tasks_of_the_windows_are_on_the_page() -> None:
     data = trapezoid_data()
     shown = window(data, steps=4)
-    assert not {"exposed", "predicted"} & set(shown.trapezoid.named_panels())
+    assert not {"exposed", "predicted"} & set(shown.view("trapezoid").named_panels())
     for rank in (0, 1):
         shown.add(line("exchanges", [[4, 0, 0, "forward", "halo", 2, 0.004, 0.001]], rank=rank))
         shown.add(line("tasks", [[4, 0, 0, 7, "compute", 0.002, 0.001]], rank=rank))
     report(shown, data, [4])
-    panels = shown.trapezoid.named_panels()
+    panels = shown.view("trapezoid").named_panels()
     assert {"exposed", "change", "predicted", "error"} <= set(panels)
     check(shown.figures()["trapezoid"])
 
@@ -337,8 +337,8 @@ def test_exchanges_and_tasks_of_the_windows_are_on_the_page() -> None:
 def test_the_path_of_the_tuner_and_what_it_saw() -> None:
     shown = window(trapezoid_data(), steps=3)
     look(shown, *LOOKS)
-    assert shown.trapezoid.decisions.path() == [(2, 0.1), (2, 0.2), (3, 0.2)]
-    panels = shown.trapezoid.named_panels()
+    assert shown.view("trapezoid").decisions.path() == [(2, 0.1), (2, 0.2), (3, 0.2)]
+    panels = shown.view("trapezoid").named_panels()
     figure, words = panels["tuner-losses"]
     check(figure)
     drawn = traces(figure)
@@ -349,7 +349,7 @@ def test_the_path_of_the_tuner_and_what_it_saw() -> None:
         "After epoch 6 the tuner stayed at K 3, alpha 0.2: no neighbour it asked about was better; 1 neighbour would "
         "need more than 1.0 GiB. 2 moves in 3 looks."
     )
-    assert "2 moves in 3 looks" in shown.trapezoid.caption()
+    assert "2 moves in 3 looks" in shown.view("trapezoid").caption()
     figure, _ = panels["tuner-path"]
     check(figure)
     cells, line_, _ = figure["data"]
@@ -365,9 +365,9 @@ def test_the_path_of_the_tuner_and_what_it_saw() -> None:
 def test_a_move_names_both_losses() -> None:
     log = DecisionLog()
     columns = ("step", "epoch", "policy", "state", "values", "action", "reward")
-    log.row(dict(zip(columns, decision_row(*LOOKS[0]), strict=True)), 1)
+    log.row(0, dict(zip(columns, decision_row(*LOOKS[0]), strict=True)), 1)
     assert "went from K 2, alpha 0.1 to K 2, alpha 0.2, validation loss 0.5 to 0.4" in decision_words(log.looks())
-    log.row({**dict(zip(columns, decision_row(*LOOKS[1]), strict=True)), "policy": "another"}, 1)
+    log.row(0, {**dict(zip(columns, decision_row(*LOOKS[1]), strict=True)), "policy": "another"}, 1)
     assert len(log.looks()) == 1, "what other policies decide is not about K and alpha"
 
 
@@ -375,7 +375,7 @@ def test_losses_that_are_not_finite_and_no_looks_are_drawn_too() -> None:
     log = DecisionLog()
     columns = ("step", "epoch", "policy", "state", "values", "action", "reward")
     wild = (40, (2, 0.1), (2, 0.1), {(2, 0.1): float("nan"), (1, 0.1): float("inf")})
-    log.row(dict(zip(columns, decision_row(*wild), strict=True)), 1)
+    log.row(0, dict(zip(columns, decision_row(*wild), strict=True)), 1)
     for looks in (log.looks(), []):
         for figure, words in decision_panels(looks).values():
             check(figure)
@@ -391,7 +391,7 @@ def test_only_a_run_with_windows_has_their_chart() -> None:
     shown.add(event(trapezoid_data()))
     assert list(shown.figures()) == list(shown.captions()) == [*CHARTS, "trapezoid"]
     shown.add(event({"layout": None}, step=3))
-    assert list(shown.figures()) == list(CHARTS) and shown.trapezoid.named_panels() == {}
+    assert list(shown.figures()) == list(CHARTS) and shown.view("trapezoid").named_panels() == {}
 
 
 def test_a_view_without_windows_has_nothing_to_draw() -> None:

@@ -91,12 +91,12 @@ class BatchPage:
         if run is not None and run.version != self._mapped:
             with run.lock:
                 self._mapped = run.version
-                self._map = run.window.hybrid.map()
+                self._map = run.window.view("hybrid").map()
             self.map.redraw()
         if run is not None and slow and run.version != self._version:
             with run.lock:
                 self._version = run.version
-                view = run.window.hybrid
+                view = run.window.view("hybrid")
                 self._panels, words = view.named_panels(), view.caption()
             self._panels.pop("map", None)
             self._say(words)
@@ -190,7 +190,7 @@ class BlockPage:
             return
         with run.lock:
             self._version = run.version
-            view = run.window.blocks
+            view = run.window.view("blocks")
             self._panels, words = view.named_panels(), view.caption()
         self._say(words)
         self.charts.redraw()
@@ -425,7 +425,7 @@ class FeaturePage:
             return
         with run.lock:
             self._version = run.version
-            view, energy = run.window.features, run.window.phase_energy
+            view, energy = run.window.view("features"), run.window.phase_energy
             self._panels, words = view.named_panels(), view.caption()
             if self._panels and energy.joules():
                 self._panels["energy"] = (energy.figure(), energy.caption())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.catalogue import system
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.visualization.run_view import RunView, SharedViews
 
 
 class DecayedWindowsFamily(SystemFamily):
@@ -22,6 +25,24 @@ class DecayedWindowsFamily(SystemFamily):
 
         builds = {"halo_window": strategy.build, "sampled_window": sampled.build}
         return builds[system(context.config.system).parts["parallel"]](context)
+
+    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        from dtdg_lab.systems.decayed_windows.view import TrapezoidView
+
+        return [TrapezoidView(config.ranks, shared.marks, config.flat.get("overlap", True))]
+
+    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        from dtdg_lab.systems.decayed_windows import charts
+
+        def windows(data: dict[str, Any]) -> str:
+            if charts.trapezoid_left(data):
+                return "no windows from here on"
+            return charts.trapezoid_words(charts.trapezoid_facts(data))
+
+        def chunks(data: dict[str, Any]) -> str:
+            return "no chunks from here on" if charts.trapezoid_left(data) else charts.chunks_words(data)
+
+        return {"trapezoid": windows, "chunks": chunks}
 
 
 FAMILY = DecayedWindowsFamily()

@@ -99,7 +99,7 @@ class TrapezoidPage:
         if slow and run.version != self._version:
             with run.lock:
                 self._version = run.version
-                view = run.window.trapezoid
+                view = run.window.view("trapezoid")
                 facts, self._batch, self._panels, words = view.facts, view.now, view.named_panels(), view.caption()
             self._panels.pop("shape", None)
             self._take(facts)

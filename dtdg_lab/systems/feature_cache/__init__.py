@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.visualization.run_view import RunView, SharedViews
 
 
 class FeatureCacheFamily(SystemFamily):
@@ -20,6 +23,23 @@ class FeatureCacheFamily(SystemFamily):
         from dtdg_lab.systems.feature_cache.strategy import build
 
         return build(context)
+
+    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        from dtdg_lab.systems.feature_cache.view import FeaturesView
+
+        return [FeaturesView(shared.marks)]
+
+    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        from dtdg_lab.systems.feature_cache.charts import feature_facts, feature_words, features_left, links_of
+
+        def features(data: dict[str, Any]) -> str:
+            return "features are at hand from here on" if features_left(data) else feature_words(feature_facts(data))
+
+        def congestion(data: dict[str, Any]) -> str:
+            links = links_of(data, 0)
+            return f"{links.pattern}: {links.words or 'nothing is added to any link'}"
+
+        return {"features": features, "congestion": congestion}
 
 
 FAMILY = FeatureCacheFamily()

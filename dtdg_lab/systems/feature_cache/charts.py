@@ -16,8 +16,7 @@ import numpy as np
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.feature_store import WINDOWS
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.systems.feature_cache.hit_sums import EpochHits
-from dtdg_lab.systems.feature_cache.log import CacheChoice, CacheWindow, Fetched, ResolvedStep
+from dtdg_lab.systems.feature_cache.log import CacheChoice, CacheWindow, EpochHits, Fetched, ResolvedStep
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.visualization.palette import (

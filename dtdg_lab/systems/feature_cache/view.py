@@ -22,41 +22,42 @@ from dtdg_lab.systems.feature_cache.charts import (
     traffic_words,
     windows_panel,
 )
-from dtdg_lab.systems.feature_cache.hit_sums import HitSums
-from dtdg_lab.systems.feature_cache.log import FeatureLog, resolved_of
+from dtdg_lab.systems.feature_cache.log import FeatureLog, HitSums, resolved_of
 from dtdg_lab.systems.feature_cache.policy_charts import actions_panel, values_panel
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.style import Marks
 
 Panel = tuple[Figure, str]
-Known = tuple[int, int, FeatureFacts | None]  # attempt, step; None where the run went on with features at hand
-_KEPT = 64
 
 
-class FeaturesView:
+class FeaturesView(PlanView[FeatureFacts]):
     """The features that the parts of one run ask each other for, and what its newest steps took.
 
     Args:
         marks: the run's changes.
     """
 
+    name = "features"
+    order = 2  # after the energy by phase
+    plans_kept = 64
+
     def __init__(self, marks: Marks) -> None:
+        super().__init__()
         self.log, self.sums, self.congestion = FeatureLog(), HitSums(), CongestionLog()
+        self.tables = {"resolved": self.resolved, "fetches": self.log.fetch, "windows": self.log.window}
+        self.tables_before = {"cache_decisions": self.log.choice}
+        self.events = {self.name: self.event, "congestion": self.congestion.event}
         self._marks = marks
-        self._known: list[Known] = []
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``features``; it is told again by an attempt that goes on, and with another policy."""
         facts = None if features_left(row["data"]) else feature_facts(row["data"])
         if self._known and _layout(facts) == _layout(self.facts):
-            self._known[-1] = (*self._known[-1][:2], facts)
+            self._known[-1] = self._known[-1]._replace(facts=facts)
         else:
-            self._known = [*self._known, (attempt, int(row["step"] or 0), facts)][-_KEPT:]
-
-    def links(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``congestion``."""
-        self.congestion.event(row, attempt)
+            self._add_plan(facts, row, attempt)
 
     def resolved(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of the table ``resolved``."""
@@ -69,22 +70,17 @@ class FeaturesView:
         kept = [row for rows in self.log.resolved.all().values() for row in rows]
         self.sums.truncate(step, attempt, kept)
         self.congestion.truncate(step, attempt)
-        self._known = [known for known in self._known if known[1] <= step or known[0] >= attempt]
+        super().truncate(step, attempt)
 
     @property
-    def facts(self) -> FeatureFacts | None:
-        """The feature path in use; None where the run has none."""
-        return self._known[-1][2] if self._known else None
+    def title(self) -> str:
+        """What the chart is of."""
+        return "Links" if self.facts is None else "Features that are fetched"
 
     @property
     def shown(self) -> bool:
         """Whether there is anything to show: features that are fetched, or links that are slower than they were."""
         return self.facts is not None or any(links.congested for links in self.congestion.changes())
-
-    @property
-    def since(self) -> int:
-        """The step from which on parts and keys are as now; the policy may have changed."""
-        return self._known[-1][1] if self._known else 0
 
     def panels(self) -> list[Panel]:
         """The panels in order; the links alone where features are at hand, nothing where these are free."""
@@ -125,7 +121,7 @@ class FeaturesView:
         panels = self.panels()
         if not panels:
             raise LookupError("this run fetches no features: ask for `shown` first")
-        return grid(panels, title="Features that are fetched" if self.facts is not None else "Links")
+        return grid(panels, title=self.title)
 
     def caption(self) -> str:
         """The feature path, what its newest steps took, and the links now, in words."""

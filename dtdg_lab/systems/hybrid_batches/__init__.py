@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.visualization.run_window import RunWindow
 
 
 class HybridBatchesFamily(SystemFamily):
@@ -20,6 +24,24 @@ class HybridBatchesFamily(SystemFamily):
         from dtdg_lab.systems.hybrid_batches.strategy import build
 
         return build(context)
+
+    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        from dtdg_lab.systems.hybrid_batches.view import HybridView
+
+        return [HybridView(shared)]
+
+    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        from dtdg_lab.systems.hybrid_batches.charts import hybrid_facts, hybrid_left, hybrid_words
+
+        def batches(data: dict[str, Any]) -> str:
+            return "no hybrid batches from here on" if hybrid_left(data) else hybrid_words(hybrid_facts(data))
+
+        return {"hybrid": batches, "empty reservoir": lambda data: str(data.get("reason"))}
+
+    def comparison(self, runs: Sequence[tuple[str, RunWindow]]) -> str:
+        from dtdg_lab.systems.hybrid_batches.policy_charts import adjuster_verdict
+
+        return adjuster_verdict(runs)
 
 
 FAMILY = HybridBatchesFamily()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.systems.hybrid_batches.facts import HybridFacts
+from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, size_key, size_style
 from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.visualization.loss import near_best, seconds_to
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, STEP_COLOUR, series_colour
-from dtdg_lab.visualization.style import Marks, size_key, size_style
+from dtdg_lab.visualization.style import Marks
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
@@ -74,7 +74,7 @@ class AdjusterLog:
         self._kept = kept
         self._choices: dict[int, tuple[int, LoggedChoice]] = {}  # step -> attempt, choice
 
-    def row(self, row: Mapping[str, Any], attempt: int) -> None:
+    def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; that several ranks tell the same changes nothing."""
         state = row["state"]
         if not isinstance(state, Mapping) or "loss_reduction" not in state:
@@ -473,7 +473,7 @@ def adjuster_verdict(runs: Labelled) -> str:
     """
     groups: dict[tuple[tuple[str, str], ...], list[RunWindow]] = {}
     for _, window in runs:
-        if window.hybrid.unchanged:
+        if window.view("hybrid").unchanged:
             groups.setdefault(_settings(window), []).append(window)
     return " ".join(filter(None, (_verdict(group) for group in groups.values())))
 
@@ -485,7 +485,7 @@ def _verdict(windows: Sequence[RunWindow]) -> str:
     adjusted: dict[str, list[float]] = {}
     fixed: dict[str, list[float]] = {}
     for window in windows:
-        seconds, facts = seconds_to(window, loss), window.hybrid.facts
+        seconds, facts = seconds_to(window, loss), window.view("hybrid").facts
         if facts is not None:
             into, name = (adjusted, facts.adjuster) if facts.adjusted else (fixed, facts.size.label)
             into.setdefault(name, []).append(math.inf if seconds is None else seconds)

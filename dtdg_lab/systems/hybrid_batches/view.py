@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtdg_lab.systems.hybrid_batches.charts import (
+    HybridFacts,
     PartBatch,
     ReservoirLog,
     RoundLog,
     TargetLog,
     few_words,
+    hybrid_facts,
+    hybrid_left,
+    hybrid_words,
     reservoir_panels,
     staleness_panel,
     target_map_panel,
     target_sources_panel,
     target_sources_words,
 )
-from dtdg_lab.systems.hybrid_batches.facts import HybridFacts, hybrid_facts, hybrid_left, hybrid_words
 from dtdg_lab.systems.hybrid_batches.policy_charts import (
     AdjusterFacts,
     AdjusterLog,
@@ -28,34 +31,40 @@ from dtdg_lab.systems.hybrid_batches.policy_charts import (
 )
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.run_view import PlanView, SharedViews
 from dtdg_lab.visualization.series import RankSteps
-from dtdg_lab.visualization.style import Marks
 
 Panel = tuple[Figure, str]
-Known = tuple[int, int, HybridFacts | None]  # attempt, step; None where the run went on with other steps
-_KEPT = 16
 
 
-class HybridView:
-    """The hybrid batches of one run as they are now, and what its newest steps took.
+class HybridView(PlanView[HybridFacts]):
+    """The hybrid batches of one run as they are now, and what its newest steps took."""
 
-    Args:
-        marks: the run's changes.
-    """
+    name = "hybrid"
+    title = "Hybrid batches"
+    wide = True  # its map
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, shared: SharedViews) -> None:
+        super().__init__()
         self.targets, self.reservoir, self.rounds = TargetLog(), ReservoirLog(), RoundLog()
         self.decisions, self.steps = AdjusterLog(), RankSteps()
-        self._marks = marks
-        self._known: list[Known] = []
+        self.tables = {
+            "steps": shared.timed(self.step),
+            "targets": self.targets.row,
+            "rounds": self.rounds.row,
+            "reservoir": shared.timed(self.reservoir.row),
+        }
+        self.tables_before = {"decisions": self.decisions.row}
+        self.events = {self.name: self.event}
+        self._marks = shared.marks
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``hybrid``; it is told again by an attempt that goes on, and with every choice of a size."""
         facts = None if hybrid_left(row["data"]) else hybrid_facts(row["data"])
         if self._known and _plan(facts) == _plan(self.facts):
-            self._known[-1] = (*self._known[-1][:2], facts)
+            self._known[-1] = self._known[-1]._replace(facts=facts)
         else:
-            self._known = [*self._known, (attempt, int(row["step"] or 0), facts)][-_KEPT:]
+            self._add_plan(facts, row, attempt)
 
     def step(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row of the table ``steps``; of runs with such batches alone."""
@@ -66,17 +75,7 @@ class HybridView:
         """Forget what an earlier attempt did from ``step`` on; what was told just before ``step`` stays."""
         for log in (self.targets, self.reservoir, self.rounds, self.decisions, self.steps):
             log.truncate(step, attempt)
-        self._known = [known for known in self._known if known[1] <= step or known[0] >= attempt]
-
-    @property
-    def facts(self) -> HybridFacts | None:
-        """The batches in use; None where the run has none."""
-        return self._known[-1][2] if self._known else None
-
-    @property
-    def since(self) -> int:
-        """The step from which on parts, sizes and adjuster are as now; the choice among sizes may have changed."""
-        return self._known[-1][1] if self._known else 0
+        super().truncate(step, attempt)
 
     @property
     def unchanged(self) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.visualization.run_view import RunView, SharedViews
 
 
 class SnapshotBlocksFamily(SystemFamily):
@@ -20,6 +23,25 @@ class SnapshotBlocksFamily(SystemFamily):
         from dtdg_lab.systems.snapshot_blocks.strategy import build
 
         return build(context)
+
+    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        from dtdg_lab.systems.snapshot_blocks.charts import BlocksView
+
+        return [BlocksView(shared.links, shared.marks, config.flat.get("memory_gib"))]
+
+    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        from dtdg_lab.systems.snapshot_blocks import charts
+
+        def blocks(data: dict[str, Any]) -> str:
+            if charts.blocks_left(data):
+                return "no blocks of time from here on"
+            return charts.blocks_words(charts.block_facts(data))
+
+        def memory(data: dict[str, Any]) -> str:
+            facts = charts.memory_facts(data)
+            return charts.memory_words(facts, blocks=facts.count)
+
+        return {"blocks": blocks, "memory_trace": memory}
 
 
 FAMILY = SnapshotBlocksFamily()

@@ -17,6 +17,7 @@ from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.partition import SNAPSHOT, LinkLog, Sent, byte_unit, link_panels, sent_words
+from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.series import StepSums, Sums
 from dtdg_lab.visualization.style import ALWAYS, WAY_COLOURS, WAYS, Marks, Matrix
 
@@ -528,7 +529,7 @@ def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
 
 def _share_line(steps: Sequence[tuple[int, Sums]], leg: str | None, line: dict[str, Any]) -> dict[str, Any]:
     shares = [hidden_share(*_total([each], leg)) for each in steps]
-    name = "all" if leg is None else {"to_vertices": "to nodes"}.get(leg, leg.replace("_", " "))
+    name = "all" if leg is None else _direction(leg)
     return {
         "type": "scatter",
         "mode": "lines" if len(steps) > 1 else "markers",
@@ -613,7 +614,11 @@ def _bars_words(steps: Sequence[tuple[int, Sums]], ranks: int) -> str:
 
 
 def _name(way: str, leg: str) -> str:
-    return f"{way} {leg.replace('_', ' ')}"
+    return f"{way} {_direction(leg)}"
+
+
+def _direction(leg: str) -> str:
+    return "to nodes" if leg == "to_vertices" else leg.replace("_", " ")
 
 
 # Who owns which (node, snapshot): while whole snapshots are computed, and while nodes run through time.
@@ -909,12 +914,10 @@ def _to_dict(steps: Sequence[tuple[int, Sums]]) -> list[tuple[int, float, float,
 # The view of blocks of time: who owns what, what ranks send, what is hidden, what is held, what is brought.
 
 
-Known = tuple[int, int, BlockFacts | None]  # attempt, step; None where the run went on without blocks
-_KEPT = 16
 GIB = 1024**3
 
 
-class BlocksView:
+class BlocksView(PlanView[BlockFacts]):
     """The blocks of one run as its newest plan has them, and what its ranks told of the steps since.
 
     Args:
@@ -923,49 +926,46 @@ class BlocksView:
         memory_gib: what the blocks are to fit where they are chosen.
     """
 
+    name = "blocks"
+    title = "Blocks of time"
+
     def __init__(self, links: LinkLog, marks: Marks, memory_gib: float | None = None) -> None:
+        super().__init__()
         self.exchanges, self.transfers = exchange_log(), transfer_log()
+        self.tables = {"steps": self.step, "exchanges": self.exchanges.row, "transfers": self.transfers.row}
+        self.events = {self.name: self.event, "memory_trace": self.memory}
         self.memory_gib = memory_gib
         self._links, self._marks = links, marks
-        self._known: list[Known] = []
-        self._seen: set[tuple[str, int, int]] = set()  # kind, attempt, time_ns
         self._memory: list[tuple[int, int, MemoryFacts]] = []  # attempt, step
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``blocks``."""
-        if self._is_new("blocks", row, attempt):
+        if self._is_new(row, attempt):
             facts = None if blocks_left(row["data"]) else block_facts(row["data"])
             if not self._known or not _same(facts, self.facts):  # an attempt that goes on tells it again
-                self._known = [*self._known, (attempt, int(row["step"] or 0), facts)][-_KEPT:]
+                self._add_plan(facts, row, attempt)
 
     def memory(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``memory_trace``."""
-        if self._is_new("memory", row, attempt):
-            self._memory = [*self._memory, (attempt, int(row["step"] or 0), memory_facts(row["data"]))][-_KEPT:]
+        if self._is_new(row, attempt, "memory"):
+            known = (attempt, int(row["step"] or 0), memory_facts(row["data"]))
+            self._memory = [*self._memory, known][-self.plans_kept :]
 
-    def _is_new(self, kind: str, row: Mapping[str, Any], attempt: int) -> bool:
-        described = (kind, attempt, int(row["time_ns"]))
-        if described in self._seen:
-            return False
-        self._seen.add(described)
-        return True
+    def step(self, rank: int, row: Row, attempt: int) -> None:
+        """Note that a rank has recorded a step, by a row of ``steps``."""
+        self.exchanges.step(rank, row["step"])
+        self.transfers.step(rank, row["step"])
 
-    def step(self, rank: int, step: int) -> None:
-        """Note that a rank has recorded a step."""
-        self.exchanges.step(rank, step)
-        self.transfers.step(rank, step)
+    def setting_changed(self, row: Row, attempt: int) -> None:
+        """Note another budget."""
+        self.memory_gib = row["data"]["changes"].get("memory_gib", self.memory_gib)
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on; a plan made just before ``step`` stays."""
+        super().truncate(step, attempt)
         self.exchanges.truncate(step, attempt)
         self.transfers.truncate(step, attempt)
-        self._known = [known for known in self._known if known[1] <= step or known[0] >= attempt]
         self._memory = [known for known in self._memory if known[1] <= step or known[0] >= attempt]
-
-    @property
-    def facts(self) -> BlockFacts | None:
-        """The blocks in use; None where the run has none."""
-        return self._known[-1][2] if self._known else None
 
     @property
     def probed(self) -> MemoryFacts | None:
@@ -983,7 +983,7 @@ class BlocksView:
         if facts is None or not facts.predicted:
             return None
         layers = max(len(each) for each in facts.predicted.values())
-        return self._links.last(facts.ranks, layers=layers, first=self._known[-1][1])
+        return self._links.last(facts.ranks, layers=layers, first=self.since)
 
     def panels(self) -> list[Panel]:
         """Ownership, memory, hidden share, bytes from rank to rank, transfers; none where the run has no blocks."""
@@ -994,7 +994,7 @@ class BlocksView:
         facts = self.facts
         if facts is None:
             return {}
-        since, memory = self._known[-1][1], self.probed
+        since, memory = self.since, self.probed
         budget = None if facts.asked or self.memory_gib is None else GIB * self.memory_gib
         found = ownership_panels(facts)
         note = f"{memory.count} blocks" if memory is not None and memory.count > 1 else ""
@@ -1031,7 +1031,7 @@ class BlocksView:
             sent = self.sent()
             predicted = sum(float(each.sum()) for each in facts.predicted.values())
             text += " " + sent_words(predicted, sent, None if sent is None else sent.total, runs=True)
-            steps = self.exchanges.steps(facts.ranks, first=self._known[-1][1])
+            steps = self.exchanges.steps(facts.ranks, first=self.since)
             text += f" {share_words(steps)}" if steps else ""
         if self.probed is not None and len(self.probed.bytes):
             when = ", probed before these blocks" if self._probed_earlier else ""

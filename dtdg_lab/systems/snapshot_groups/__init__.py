@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.visualization.run_view import RunView, SharedViews
 
 
 class SnapshotGroupsFamily(SystemFamily):
@@ -20,6 +23,19 @@ class SnapshotGroupsFamily(SystemFamily):
         from dtdg_lab.systems.snapshot_groups.strategy import build
 
         return build(context)
+
+    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        from dtdg_lab.systems.snapshot_groups.charts import ScheduleView
+
+        return [ScheduleView(config.ranks)]
+
+    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        from dtdg_lab.systems.snapshot_groups.charts import is_end, schedule_facts, schedule_words
+
+        def schedule(data: dict[str, Any]) -> str:
+            return "no schedule from here on" if is_end(data) else schedule_words(schedule_facts(data))
+
+        return {"schedule": schedule}
 
 
 FAMILY = SnapshotGroupsFamily()

@@ -16,6 +16,7 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
 from dtdg_lab.visualization.palette import (
@@ -27,6 +28,7 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.phases import BALANCED, OWN
+from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.series import Series
 
 # What the pictures of a schedule are made of: the facts of an event ``schedule``.
@@ -1164,32 +1166,35 @@ def _hover(row: Row) -> str:
 
 
 Panel = tuple[Figure, str]
-Known = tuple[int, int, int, ScheduleFacts | None]  # attempt, step, epoch; None where the run went on without
-_KEPT = 16
+MOST_GROUPS = 2_000  # above it the schedulers would take longer than a report may
+_TIME_LIMIT_S = 0.5  # for each scheduler that searches
 
 
-class ScheduleView:
+class ScheduleView(PlanView[ScheduleFacts]):
     """The schedules of one run, and how its ranks executed the newest."""
 
+    name = "schedule"
+    title = "Who computes what when"
+    wide = True
+
     def __init__(self, ranks: int) -> None:
+        super().__init__()
         self.gantt = GanttLog()
         self.balance = BalanceLog(ranks)
         self.times = GroupTimes()
-        self._known: list[Known] = []
-        self._seen: set[tuple[int, int]] = set()  # attempt, time_ns
+        self.tables = {"steps": self.balance.step, "phases": self.gantt.phase, "groups": self.group}
+        self.events = {self.name: self.event}
         self._replayed: tuple[Row, ...] = ()
         self._bound: tuple[tuple[int, int], float] | None = None  # of which attempt and epoch
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``schedule``."""
-        described = (attempt, int(row["time_ns"]))
-        if described in self._seen:
+        if not self._is_new(row, attempt):
             return
-        self._seen.add(described)
         before, facts = self.facts, None if is_end(row["data"]) else schedule_facts(row["data"])
         if before is not None and (facts is None or before.groups != facts.groups):
             self.times.clear()
-        self._known = [*self._known, (attempt, int(row["step"] or 0), int(row["epoch"] or 0), facts)][-_KEPT:]
+        self._add_plan(facts, row, attempt)
         self._replayed = ()
 
     def group(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
@@ -1199,13 +1204,8 @@ class ScheduleView:
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on; a schedule made just before ``step`` stays."""
+        super().truncate(step, attempt)
         self.balance.truncate(step, attempt)
-        self._known = [known for known in self._known if known[1] <= step or known[0] >= attempt]
-
-    @property
-    def facts(self) -> ScheduleFacts | None:
-        """The schedule in use; None where the run has none."""
-        return self._known[-1][3] if self._known else None
 
     def times_s(self) -> NDArray[np.float64]:
         """(K,) measured seconds of each group, the predicted where none was measured: for replays."""
@@ -1216,6 +1216,26 @@ class ScheduleView:
     def replayed(self, rows: Sequence[Row]) -> None:
         """Draw these rows of ``scheduling.replay`` instead of what the run told, until its next schedule."""
         self._replayed = tuple(rows)
+
+    def complete(self, summary: Mapping[str, Any]) -> None:
+        """Schedule the groups again by every scheduler, from the times that were measured, and draw that.
+
+        Nothing is done for a single rank, for too many groups, or where a group was not measured.
+        """
+        facts = self.facts
+        if facts is None or facts.ranks < 2 or facts.groups > MOST_GROUPS:
+            return
+        measured = self.times.seconds(facts.groups)
+        if not (np.isfinite(measured) & (measured > 0)).all():
+            return
+        found = replay(
+            measured,
+            facts.ranks,
+            per_rank=max(1, facts.per_rank * facts.parts // facts.ranks),
+            allreduce_s=(summary.get("phase_time_s") or {}).get("communicate") or 0.0,
+            time_limit_s=_TIME_LIMIT_S,
+        )
+        self.replayed(found.rows())
 
     def panels(self) -> list[Panel]:
         """Gantt chart, imbalance, waste, group times and the other schedulers; none where the run has no schedule."""
@@ -1239,7 +1259,7 @@ class ScheduleView:
         epoch, scale = self.gantt.shown(facts.groups), facts.scale(self.times.seconds(facts.groups))
         bound = None if epoch is None else self._bound_of(epoch, facts)
         predicted = None if scale is None else scale * facts.makespan_s
-        label = facts.scheduler if epoch is not None and epoch.number >= self._known[-1][2] else ""
+        label = facts.scheduler if epoch is not None and epoch.number >= self._known[-1].epoch else ""
         predicted = predicted if label else None  # the epoch is of the schedule before
         return gantt_figure(epoch, facts.ranks, bound_s=bound, predicted_s=predicted, label=label), gantt_words(epoch)
 
@@ -1283,7 +1303,9 @@ class ScheduleView:
 
     def _marks(self) -> dict[int, str]:
         """Epoch (from 1) -> scheduler, of schedules made in the middle of the run."""
-        return {epoch + 1: facts.scheduler for _, step, epoch, facts in self._known if step > 0 and facts is not None}
+        return {
+            each.epoch + 1: each.facts.scheduler for each in self._known if each.step > 0 and each.facts is not None
+        }
 
 
 # What schedulers come to on many ranks: throughput and imbalance over the number of ranks, as the paper's Figure 5.

@@ -126,7 +126,7 @@ def measured_epochs(own: ScheduleCalibration, config: RunConfig, runs: Iterable[
         if not _alike(run.config, config):
             continue
         with run.lock:
-            other = calibrate(run.window.schedule)
+            other = calibrate(run.window.view("schedule"))
         if other is None or other.epoch_s is None or len(other.times_s) != len(own.times_s):
             continue
         if (other.scheduler, other.per_rank) == (own.scheduler, own.per_rank):
@@ -345,7 +345,7 @@ class SchedulePage:
             return
         with run.lock:
             changed, self._version = run.version != self._version, run.version
-            view = run.window.schedule
+            view = run.window.view("schedule")
             facts = view.facts
             self._gantt = None if facts is None else view.gantt_panel()
             if slow:
@@ -381,8 +381,8 @@ class SchedulePage:
         if run is None:
             return
         with run.lock:
-            known = calibrate(run.window.schedule)
-            self._asked = run.window.schedule.facts
+            known = calibrate(run.window.view("schedule"))
+            self._asked = run.window.view("schedule").facts
         if known is None:
             self._say(TOO_EARLY, problem=True)
             return
@@ -393,7 +393,7 @@ class SchedulePage:
     def _came(self, wanted: WantedSchedule, outcome: ScheduleAnswer) -> None:
         if wanted is not self._wanted or wanted.run is not self._run:
             return  # something else has been asked for since
-        view = wanted.run.window.schedule
+        view = wanted.run.window.view("schedule")
         with wanted.run.lock:
             current = view.facts is wanted.measured.facts
             if current:

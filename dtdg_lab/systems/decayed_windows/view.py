@@ -1,4 +1,4 @@
-"""Seconds in flight and exposed in a step, before and after each change of the setting ``overlap``."""
+"""The view of trapezoid-shaped windows, with the charts of hidden exchanges and of predicted task times."""
 
 from __future__ import annotations
 
@@ -8,11 +8,33 @@ from statistics import median
 from typing import Any
 
 from dtdg_lab.core.units import format_seconds
+from dtdg_lab.systems.decayed_windows.charts import (
+    Batch,
+    BatchLog,
+    BatchStep,
+    DecisionLog,
+    Panel,
+    TrapezoidFacts,
+    batch_panels,
+    chunks_words,
+    decision_panels,
+    decision_words,
+    shape_figure,
+    shape_words,
+    shrinking_words,
+    trapezoid_facts,
+    trapezoid_left,
+    trapezoid_words,
+)
+from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
+from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.style import Marks
 
-Panel = tuple[Figure, str]
+# Seconds in flight and exposed in a step, before and after each change of the setting ``overlap``.
+
+
 Seconds = tuple[float, float]  # in flight and exposed
 OVERLAP_KEPT = 60  # steps of a stretch; the newest
 STRETCHES = 6  # between changes; the newest
@@ -460,3 +482,126 @@ def _error_figure(errors: Sequence[tuple[int, Mapping[str, float]]], marks: Mark
             }
         )
     return {"data": data, "layout": layout if errors else with_note(layout, NO_TASKS)}
+
+
+# The view of trapezoid-shaped windows: the batch now, windows and phases of steps, exchanges, tasks, and the tuner.
+
+
+class TrapezoidView(PlanView[TrapezoidFacts]):
+    """The windows of one run as they are now, and what its newest steps took.
+
+    Args:
+        ranks: R.
+        marks: the run's changes.
+        overlap: the setting when the run began.
+    """
+
+    name = "trapezoid"
+    title = "Windows that decay"
+
+    def __init__(self, ranks: int, marks: Marks, overlap: bool = True) -> None:
+        super().__init__()
+        self.ranks = ranks
+        self.batches, self.decisions = BatchLog(), DecisionLog()
+        self.tasks, self.overlap = TaskLog(), OverlapLog(overlap)
+        self.tables = {
+            "steps": self.step,
+            "batches": self.batches.row,
+            "exchanges": self.exchange,
+            "tasks": self.tasks.row,
+        }
+        self.tables_before = {"decisions": self.decisions.row}
+        self.events = {self.name: self.event, "chunks": self.chunks}
+        self._marks = marks
+        self._chunks: list[tuple[int, int, str]] = []  # attempt, step, words
+
+    def event(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one event ``trapezoid``."""
+        if self._is_new(row, attempt):
+            self._take(None if trapezoid_left(row["data"]) else trapezoid_facts(row["data"]), row, attempt)
+
+    def chunks(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one event ``chunks``."""
+        words = "" if trapezoid_left(row["data"]) else chunks_words(row["data"])
+        self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-self.plans_kept :]
+
+    def setting_changed(self, row: Mapping[str, Any], attempt: int) -> None:
+        """Note changed windows, and whether exchanges overlap, by an event ``knob`` of any rank."""
+        facts, changes = self.facts, row["data"]["changes"]
+        if "overlap" in changes:
+            self.overlap.changed(int(row["step"]), bool(changes["overlap"]), attempt)
+        if facts is not None and (attempt, int(row["step"])) >= self._known[-1][:2]:
+            self._take(facts.changed(changes), row, attempt)
+
+    def _take(self, facts: TrapezoidFacts | None, row: Mapping[str, Any], attempt: int) -> None:
+        before = self.facts
+        same = facts is before if facts is None or before is None else facts.same(before)
+        if not self._known or not same:  # an attempt that goes on tells it again
+            self._add_plan(facts, row, attempt)
+
+    def exchange(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``exchanges``; of runs with such windows alone."""
+        if self._known:
+            self.overlap.row(rank, row, attempt)
+
+    def step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Add one row of the table ``steps``; likewise."""
+        if self._known:
+            self.batches.step(rank, row, attempt)
+            self.overlap.step(rank, int(row["step"]))
+
+    def truncate(self, step: int, attempt: int) -> None:
+        """Forget what an earlier attempt did from ``step`` on; a plan made just before ``step`` stays."""
+        super().truncate(step, attempt)
+        for log in (self.batches, self.decisions, self.tasks, self.overlap):
+            log.truncate(step, attempt)
+        self._chunks = [known for known in self._chunks if known[1] <= step or known[0] >= attempt]
+
+    @property
+    def now(self) -> Batch | None:
+        """The batch of the newest step that every rank has told."""
+        steps = self._steps()
+        return steps[-1].batch if steps else None
+
+    def _steps(self) -> list[BatchStep]:
+        return self.batches.steps(self.ranks)
+
+    def panels(self) -> list[Panel]:
+        """The panels in order; none where the run has no windows."""
+        return list(self.named_panels().values())
+
+    def named_panels(self) -> dict[str, Panel]:
+        """The panels by names that stay theirs: ``shape``, and those of batches, exchanges, tasks and decisions."""
+        facts = self.facts
+        if facts is None:
+            return {}
+        steps, looks = self._steps(), self.decisions.looks()
+        batch = steps[-1].batch if steps else None
+        found = {"shape": (shape_figure(facts, batch), shape_words(facts, batch))}
+        found |= batch_panels(steps, facts, self._marks, since=self.since)
+        if self.overlap.seconds(self.ranks):
+            found |= overlap_panels(self.overlap, self.ranks, self._marks)
+        if self.tasks:
+            found |= task_panels(self.tasks, self._marks)
+        return found | decision_panels(looks) if looks else found
+
+    def figure(self) -> Figure:
+        """All panels as one figure."""
+        facts = self.facts
+        if facts is None:
+            raise LookupError("this run has no windows of full and decayed snapshots: ask for `facts` first")
+        panels = self.named_panels()
+        wide = [list(panels).index("shape")] if len(panels) % 2 else []
+        return grid(list(panels.values()), title=f"Windows of {facts.window} snapshots: {facts.shape.words}", wide=wide)
+
+    def caption(self) -> str:
+        """The windows, what cutting them out costs, and what the tuner did, in words."""
+        facts = self.facts
+        if facts is None:
+            return ""
+        text = trapezoid_words(facts)
+        text += f" {self._chunks[-1][2]}" if self._chunks and facts.chunks > 1 else ""
+        steps = [each for each in self._steps() if each.batch.step >= self.since]
+        text += f" {shrinking_words(steps)}" if steps else ""
+        looks = self.decisions.looks()
+        return f"{text} {decision_words(looks)}" if looks else text

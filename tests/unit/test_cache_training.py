@@ -82,7 +82,7 @@ def test_epsilon_and_the_rate_fall_as_they_are_said_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "described"),
     [
         ({"episodes": 0}, "'episodes': 0"),
         ({"lanes": 0}, "'lanes': 0"),

@@ -56,7 +56,7 @@ def test_no_text_is_clean() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "described"),
     [
         ("7>0 delay=1", "'7>0 delay=1' names part 7: there are 4, numbered from 0 to 3"),
         ("0>4 delay=1", "names part 4"),
@@ -246,7 +246,7 @@ def test_a_table_is_made_where_none_is_given(cycle: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "described"),
     [
         ("1:15 2:20", "has 2 entries, but congestion_cycle=3"),
         ("1:15 2:20 - -", "has 4 entries"),
@@ -266,7 +266,7 @@ def test_a_bad_table_is_refused(table: str, described: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "described"),
     [
         ({"delay_ms": -1.0}, "congestion_ms: a delay of -1 ms"),
         ({"mbit": -1.0}, "congestion_mbit: a rate of -1"),
@@ -339,7 +339,7 @@ def test_a_trace_made_by_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "told"),
+    ("text", "error", "described"),
     [
         ("", DataError, "is no trace"),
         ("{}", DataError, "line 1 of"),

@@ -204,7 +204,7 @@ def test_too_few_transitions_teach_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "described"),
     [
         ({"choices": 1}, "at least 2"),
         ({"memory": 0}, "at least 1"),

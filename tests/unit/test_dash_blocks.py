@@ -187,7 +187,6 @@ def test_a_run_without_blocks_says_so_and_another_runs_pictures_go(dashboard):
     look(dashboard)
     page = dashboard.pages["Blocks"]
     assert page.charts.figures() == {} and "This run has no blocks of time" in page.words.value
-    )
     click(dashboard, "stop")
     click(dashboard, "run")
     look(dashboard)

@@ -313,9 +313,8 @@ def test_more_parts_than_vertices_are_refused_in_words(dashboard):
     choose(dashboard, "generated_nodes", 40)
     measured(dashboard, "hash", parts=64)
     assert "64" in dashboard.pages["Partition"].table.value and "40" in dashboard.pages["Partition"].table.value
-    assert (
-        dashboard.pages["Partition"].looked_at.options == [RUN] and not dashboard.pages["Partition"].looked_at.visible
-    )
+    looked_at = dashboard.pages["Partition"].looked_at
+    assert looked_at.options == [RUN] and not looked_at.visible
 
 
 def test_what_cannot_be_asked_is_said_beside_the_button(dashboard, monkeypatch, tmp_path):

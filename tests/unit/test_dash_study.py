@@ -96,10 +96,10 @@ def test_a_click_opens_the_run_and_its_report(
     loop.until(lambda: len(page.trial.options) == 5, page=page)
     page.map._handle_msg(json.dumps({"kind": "clicked", "chart": "study-map", "x": 1, "y": 1,
                                      "customdata": ["told", study.trials[3].key]}))  # fmt: skip
-    loop.until(lambda: bool(page.run_figures()), page=page)
+    loop.until(lambda: bool(page.charts.figures()), page=page)
     assert page.trial.value == study.trials[3].key and real.id in page.run_words.value
-    assert {"study-run-loss", "study-run-phases"} <= set(page.run_figures())
-    assert page.run_sentences()["study-run-loss"]
+    assert {"study-run-loss", "study-run-phases"} <= set(page.charts.figures())
+    assert page.charts.captions()["study-run-loss"]
     assert not page.report.disabled and page.report.filename == f"{real.id}.html"
     assert page.report.callback() == str(real.report_file)
     page.map._handle_msg(json.dumps({"kind": "clicked", "chart": "study-map", "x": 0, "y": 0, "customdata": ["", ""]}))

@@ -20,11 +20,9 @@ from dtdg_lab.studies.race_result import open_race
 from dtdg_lab.studies.race_rules import labels_for
 from dtdg_lab.studies.race_store import races_in
 from dtdg_lab.studies.stop_rule import StopRule
-from dtdg_lab.visualization.layout import Figure, join_words
-from dtdg_lab.visualization.race import Panel
+from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import WholeCharts
-from dtdg_lab.widgets.run_page import TEXT, Page, text_line
+from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, Panel, PanelCharts, text_line
 from dtdg_lab.widgets.worker import BackgroundWorker, describe
 
 if TYPE_CHECKING:
@@ -80,8 +78,7 @@ class RacePage(Page):
         self._drawn: tuple[dict[str, Panel], str] = ({}, "")
         self._shown: tuple[dict[str, Panel], str] = ({}, "")
         self._drawer: BackgroundWorker[Race] = BackgroundWorker(self._draw, "dashboard-race")
-        stretch = {"sizing_mode": "stretch_width", "margin": 0}
-        self.charts = WholeCharts(self.figures, self.captions, defer=actions.later, chart_height=330, **stretch)
+        self.charts = PanelCharts("race", defer=actions.later, chart_height=330, **STRETCH)
         self._make_controls()
         self.words = text_line(_EMPTY)
         self.alert = text_line(visible=False, styles=_ALERT)
@@ -96,7 +93,7 @@ class RacePage(Page):
             self.words,
             self.table,
             self.place(self.charts),
-            **stretch,
+            **STRETCH,
         )
         self._offer()
 
@@ -230,7 +227,7 @@ class RacePage(Page):
         if self._drawn is not self._shown:
             self._shown = self._drawn
             self.table.value = self._shown[1]
-            self.charts.redraw()
+            self.charts.draw(self._shown[0])
         if slow:
             self._offer()
             self._list_past()
@@ -272,14 +269,6 @@ class RacePage(Page):
         self.alert.param.update(
             value=f'<div role="alert">{html.escape(text, quote=False)}</div>' if text else "", visible=bool(text)
         )
-
-    def figures(self) -> dict[str, Figure]:
-        """The panels of the race as it was drawn last."""
-        return {f"race-{name}": figure for name, (figure, _) in self._shown[0].items()}
-
-    def captions(self) -> dict[str, str]:
-        """What to look for in each."""
-        return {f"race-{name}": words for name, (_, words) in self._shown[0].items()}
 
     def close(self) -> None:
         """End the drawing; a race goes on."""

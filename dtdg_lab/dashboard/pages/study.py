@@ -15,9 +15,7 @@ from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.studies.objective import number
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 from dtdg_lab.studies.trials import FILE, Trial
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.widgets.live import WholeCharts
-from dtdg_lab.widgets.run_page import Page, Panel, text_line
+from dtdg_lab.widgets.run_page import STRETCH, Page, Panel, PanelCharts, text_line
 from dtdg_lab.widgets.worker import BackgroundWorker, describe
 
 if TYPE_CHECKING:
@@ -71,8 +69,7 @@ class RunSeen:
     """What a page shows of a run: words, charts with sentences, its report where it has one."""
 
     words: str = ""
-    figures: Mapping[str, Figure] = field(default_factory=lambda: _NOTHING)
-    captions: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    panels: Mapping[str, Panel] = field(default_factory=lambda: _NOTHING)
     report: str | None = None
     report_name: str = "report.html"
     under_way: bool = False
@@ -141,12 +138,11 @@ def look_at_run(path: Path, key: str) -> RunSeen:
         study = open_study(path)
         trial = study.trial(key)
         run = study.open(trial)
-        report = run.directory.report_file
+        report, captions = run.directory.report_file, run.captions()
         words = f"Run {run.id} of trial {trial.number}, seed {trial.seed}: {run.status}. {trial.reason or run.reason}"
         return RunSeen(
             f"{words} lab.open_run({str(run.path)!r})",
-            run.figures(),
-            run.captions(),
+            {name: (figure, captions.get(name, "")) for name, figure in run.figures().items()},
             str(report) if report.is_file() else None,
             f"{run.id}.html",
             run.status not in ENDED,
@@ -186,12 +182,11 @@ class StudyPage(Page):
         self._reader: BackgroundWorker[WantedStudy] = BackgroundWorker(self._read, "study-reader")
         self._run_reader: BackgroundWorker[tuple[Path, str]] = BackgroundWorker(self._read_run, "study-run-reader")
         self._make_widgets(folder)
-        stretch = {"sizing_mode": "stretch_width", "margin": 0}
-        self.map = WholeCharts(self.map_figures, self.map_captions, defer=defer, chart_height=430, **stretch)
+        self.map = PanelCharts("study", defer=defer, chart_height=430, **STRETCH)
         self.map.on_click(self._clicked)
-        self.charts = WholeCharts(self.run_figures, self.run_sentences, defer=defer, chart_height=330, **stretch)
-        choices = pn.Row(self.study, self.across, self.up, self.colour, **stretch)
-        shown = pn.Row(self.trial, self.report, **stretch)
+        self.charts = PanelCharts("study-run", defer=defer, chart_height=330, **STRETCH)
+        choices = pn.Row(self.study, self.across, self.up, self.colour, **STRETCH)
+        shown = pn.Row(self.trial, self.report, **STRETCH)
         self.panel = pn.Column(
             self.folder,
             choices,
@@ -200,7 +195,7 @@ class StudyPage(Page):
             shown,
             self.run_words,
             self.place(self.charts),
-            **stretch,
+            **STRETCH,
         )
 
     def _make_widgets(self, folder: str | Path) -> None:
@@ -252,6 +247,7 @@ class StudyPage(Page):
 
     def _new_study(self) -> None:
         self._seen, self._stamp = StudySeen(), None
+        self.map.draw({})
         for widget in (self.across, self.up, self.colour):
             widget.param.update(options=[], value=None)
         self._look()
@@ -289,18 +285,10 @@ class StudyPage(Page):
         if dict(self.trial.options) != seen.runs:
             kept = self.trial.value if self.trial.value in seen.runs.values() else ""
             self.trial.param.update(options=seen.runs, value=kept)
-        self.map.redraw()
+        self.map.draw(seen.panels)
 
     def _say(self, words: str) -> None:
         self.words.value = html.escape(words, quote=False)
-
-    def map_figures(self) -> dict[str, Figure]:
-        """The map, and what the study's analysis draws."""
-        return {f"study-{name}": figure for name, (figure, _) in self._seen.panels.items()}
-
-    def map_captions(self) -> dict[str, str]:
-        """What to look for in each."""
-        return {f"study-{name}": words for name, (_, words) in self._seen.panels.items()}
 
     # the run
 
@@ -340,12 +328,4 @@ class StudyPage(Page):
             self.report.disabled = True
         else:
             self.report.param.update(callback=lambda: report, filename=self._run.report_name, disabled=False)
-        self.charts.redraw()
-
-    def run_figures(self) -> dict[str, Figure]:
-        """The charts of the run that is shown."""
-        return {f"study-run-{name}": figure for name, figure in self._run.figures.items()}
-
-    def run_sentences(self) -> dict[str, str]:
-        """What to look for in each."""
-        return {f"study-run-{name}": self._run.captions.get(name, "") for name in self._run.figures}
+        self.charts.draw(self._run.panels)

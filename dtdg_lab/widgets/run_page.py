@@ -190,6 +190,6 @@ class RunPage(Page):
         known = f"Systems with {self.subject}: {', '.join(named)}."
         if run is None:
             return f"No run yet. {known}"
-        if run.status in ACTIVE and run.config.system in named:
-            return f"No {self.data} data yet."
+        if run.config.system in named:
+            return f"No {self.data} data yet." if run.status in ACTIVE else f"This run has no {self.data} data."
         return f"This run has no {self.subject}. {known}"

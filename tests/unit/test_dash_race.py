@@ -90,7 +90,7 @@ def test_contestants_are_the_settings_shown_each_once(page):
     for number in range(MOST):
         choose(page, "hidden", 20 + number)
         click(page, page.add)
-    assert len(page.configs) == MOST and "remove one" in page.alert.value
+    assert len(page.configs) == MOST and "Remove one" in page.alert.value
 
 
 def two(page: RacePage) -> None:

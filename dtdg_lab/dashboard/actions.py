@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import html
-import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.style import Mark, coloured, short
+from dtdg_lab.widgets.worker import ACTIVE, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.cluster.session import Session
 
-
-_LOG = logging.getLogger(__name__)
 
 Request = tuple[str, Callable[[], Any], Callable[[Any], None], Callable[[], None]]
 
@@ -84,9 +82,7 @@ class Actions:
         try:
             result = request()
         except Exception as error:  # shown to the person who asked, whatever it is; there is no caller to raise to
-            text = describe(error)
-            if not isinstance(error, LabError):
-                _LOG.exception("%s failed", words)
+            text = describe(error, f"{words} failed")
 
             def report() -> None:
                 self._on_error(f"{words}: {text}")
@@ -96,15 +92,9 @@ class Actions:
         return lambda: then(result)
 
 
-def describe(error: Exception) -> str:
-    """What to tell a person about an error: our own messages as they are, others with their kind."""
-    return str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error} (details are in the log)"
+# What was requested of a run here: which change waits, which was applied at which step, which was refused and why.
 
 
-# What was asked of a run here: which change waits, which was applied at which step, which was refused and why.
-
-
-ACTIVE = ("starting", "running", "paused", "stopping")
 TOLD = 2  # epoch changes whose outcome stays in the status line
 
 
@@ -248,58 +238,6 @@ def _where(mark: Mark) -> str:
     return f"applied at step {mark.step} on {ranks}"
 
 
-# A thread that works on what was asked for last; earlier requests that have not begun are passed over.
-
-
-T = TypeVar("T")
-
-
-class NewestFirst(Generic[T]):
-    """Calls ``work(wanted)`` in a thread of its own, which begins with the first request.
-
-    Args:
-        work: must raise nothing: there is no caller to raise to.
-        name: of the thread.
-    """
-
-    def __init__(self, work: Callable[[T], None], name: str) -> None:
-        self._work, self._name = work, name
-        self._wanted: T | None = None
-        self._wake = threading.Condition()
-        self._closed = False
-        self._thread: threading.Thread | None = None
-
-    @property
-    def overtaken(self) -> bool:
-        """Whether what is in work is wanted no more: something else was asked for since, or the end."""
-        return self._closed or self._wanted is not None
-
-    def ask(self, wanted: T) -> None:
-        """Work on this next."""
-        with self._wake:
-            self._wanted = wanted
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
-            self._wake.notify()
-
-    def close(self) -> None:
-        """End the thread once it has finished what it does."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
-
-    def _run(self) -> None:
-        while (wanted := self._next()) is not None:
-            self._work(wanted)
-
-    def _next(self) -> T | None:
-        with self._wake:
-            self._wake.wait_for(lambda: self._closed or self._wanted is not None)
-            wanted, self._wanted = self._wanted, None
-            return None if self._closed else wanted
-
-
 # The status line: what the run is doing, how far it is, and how the cluster is.
 
 
@@ -375,9 +313,7 @@ class SessionWatch:
             runs = tuple(session.runs) if self.with_runs else self.seen.runs
             self.seen = Seen(session.current, engines, session.ready, runs)
         except Exception as error:  # there is no caller to raise to: the page shows it
-            problem = describe(error)
-            if problem != self.seen.problem:
-                _LOG.exception("the session does not answer")
+            problem = describe(error, "" if self.seen.problem else "the session does not answer")
             self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)
 
     def start(self) -> None:

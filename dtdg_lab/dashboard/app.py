@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import html
-import logging
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dashboard.actions import ACTIVE, Actions, Change, Changes, SessionWatch, describe, status_html
-from dtdg_lab.dashboard.live import LiveCharts, ThemeSwitch, labelled
+from dtdg_lab.dashboard.actions import Actions, Change, Changes, SessionWatch, status_html
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
 from dtdg_lab.dashboard.pages.compare import CodePage, ComparePage
 from dtdg_lab.dashboard.pages.data import GraphPage
 from dtdg_lab.dashboard.pages.partition import PartitionPage
 from dtdg_lab.dashboard.pages.race import RacePage
-from dtdg_lab.dashboard.pages.run_pages import BatchPage, BlockPage, FeaturePage
 from dtdg_lab.dashboard.pages.study import StudyPage
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.datasets.names import default_dataset
-from dtdg_lab.systems.decayed_windows.page import TrapezoidPage
-from dtdg_lab.systems.snapshot_groups.page import SchedulePage
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.run_window import RunWindow
+from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.style import coloured
+from dtdg_lab.widgets.live import LiveCharts, ThemeSwitch, labelled
+from dtdg_lab.widgets.run_page import STRETCH, Page, PageContext
+from dtdg_lab.widgets.worker import ACTIVE, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -74,8 +74,6 @@ TITLE = "DTDG Lab"
 PERIOD_MS = 125
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
-# places of the tabs
-LIVE, COMPARE, RACE, STUDY, DATA, PARTITION, SCHEDULE, BLOCKS, TRAPEZOID, BATCHES, FEATURES, PAPERS, CODE = range(13)
 _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {
     "font-size": "13px",
@@ -90,7 +88,6 @@ _ALERT = {
 }
 # tabs that do not fit go into a second line
 _WRAPPED = ":host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }"
-_LOG = logging.getLogger(__name__)
 _BUTTONS = (
     ("run", "Run", "success"),
     ("pause", "Pause", "default"),
@@ -98,6 +95,24 @@ _BUTTONS = (
     ("resume", "Resume", "primary"),
     ("repair", "Repair", "warning"),
 )
+
+
+class LivePage(Page):
+    """The four live charts of the run."""
+
+    title = "Live"
+
+    def __init__(self, charts: LiveCharts) -> None:
+        super().__init__()
+        self.panel = charts
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run."""
+        self.panel.follow(run)
+
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
+        """Send what is new."""
+        self.panel.update()
 
 
 class Dashboard:
@@ -109,7 +124,7 @@ class Dashboard:
 
     Args:
         session: whose runs are shown.
-        config: what the controls stand at; else the session's newest run, else a first suggestion.
+        config: settings that the controls begin with; else those of the session's newest run, else a suggestion.
     """
 
     def __init__(self, session: Session, config: RunConfig | None = None) -> None:
@@ -126,31 +141,22 @@ class Dashboard:
         self._graph_is_here = False
         self._ticks = self._gone = 0
         self._callback: Any = None
-        # StaticText and not panes: a pane that changes in a notebook asks the internet for its style sheets again
+        # StaticText and not panes: see widgets.run_page.text_line
         self.alert = pn.widgets.StaticText(value="", visible=False, margin=(4, 8), styles=_ALERT)
         start = config or self._first_config()
-        self.settings = Settings(session.ranks, start, self._knob, defer=self.actions.later)
-        self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, sizing_mode="stretch_width", margin=0)
+        self.settings = Settings(session.ranks, start, self._apply_one, defer=self.actions.later)
+        self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, **STRETCH)
         self.graph = GraphPage(self.settings, self.actions.later)
-        self.partition = PartitionPage(self.settings, self.actions.later)
-        self.schedule = SchedulePage(lambda: session.runs, self.actions.later)
-        self.blocks = BlockPage(self.actions.later)
-        self.trapezoid = TrapezoidPage(self.actions.later, self._knobs)
-        self.batches = BatchPage(self.actions.later, self._knobs)
-        self.features = FeaturePage(self.actions.later, self._knobs)
-        self.compare, self.code = ComparePage(self.actions.later), CodePage(self.settings)
-        self.race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
-        self.study = StudyPage(self.actions.later, session.runs_dir / "studies")
-        self.cards = CardPage(self.actions.later)
+        self.compare = ComparePage(self.actions.later)
+        self.pages = {page.title: page for page in self._make_pages()}  # in the order of their tabs
         self.branch = Branch(self.settings, session, self.actions, self._clear_problem)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(
             options=["steps", "seconds"], value="steps", margin=(2, 8), stylesheets=[labelled("Loss over")]
         )
-        self.axis.param.watch(lambda event: self.actions.later(lambda: self.charts.over(event.new)), "value")
+        self.axis.param.watch(lambda event: self.actions.later(partial(self._draw_over, event.new)), "value")
         self.buttons = {name: self._button(name, words, kind) for name, words, kind in _BUTTONS}
         self.layout = self._lay_out()
-        self._pages = self._updates()
         self.tick()
         self._start()
 
@@ -163,6 +169,23 @@ class Dashboard:
             self._show_problem(str(error))
             dataset = "growing"
         return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=300)
+
+    def _make_pages(self) -> list[Page]:
+        """The dashboard's own pages, with those of the families of systems between them."""
+        later, session = self.actions.later, self.session
+        context = PageContext(later, self._apply, lambda: session.runs)
+        pages = [family.page(context) for family in catalogue.families()]
+        return [
+            LivePage(self.charts),
+            self.compare,
+            RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir),
+            StudyPage(later, session.runs_dir / "studies"),
+            self.graph,
+            PartitionPage(self.settings, later),
+            *(page for page in pages if page is not None),
+            CardPage(later),
+            CodePage(self.settings),
+        ]
 
     def _button(self, name: str, words: str, kind: str) -> pn.widgets.Button:
         button = pn.widgets.Button(label=words, color=kind, sizing_mode="stretch_width", margin=(3, 4))
@@ -186,21 +209,8 @@ class Dashboard:
             margin=(0, 8, 0, 0),
         )
         self.tabs = pn.Tabs(
-            ("Live", self.charts),
-            ("Compare", self.compare.page.panel),
-            ("Race", self.race.panel),
-            ("Study", self.study.panel),
-            ("Data", self.graph.page.panel),
-            ("Partition", self.partition.panel),
-            ("Schedule", self.schedule.panel),
-            ("Blocks", self.blocks.panel),
-            ("Trapezoid", self.trapezoid.panel),
-            ("Batches", self.batches.panel),
-            ("Features", self.features.panel),
-            ("Papers", self.cards.panel),
-            ("As code", self.code.panel),
-            sizing_mode="stretch_width",
-            margin=0,
+            *((title, page.panel) for title, page in self.pages.items()),
+            **STRETCH,
             stylesheets=[_WRAPPED],
         )
         return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
@@ -228,11 +238,15 @@ class Dashboard:
             self.actions.do(name.capitalize(), requests[name])
         self._refresh_state()
 
-    def _knob(self, name: str, value: Any) -> None:
-        """Change a live setting of the run under way."""
-        self._knobs({name: value})
+    def _draw_over(self, x: XAxis) -> None:
+        """Draw losses over steps or seconds."""
+        self.charts.over(x)
+        self.compare.over(x)
 
-    def _knobs(self, changes: dict[str, Any]) -> None:
+    def _apply_one(self, name: str, value: Any) -> None:
+        self._apply({name: value})
+
+    def _apply(self, changes: dict[str, Any]) -> None:
         """Change live settings of the run under way, all by one request."""
         run = self._run
         if run is None or not changes:
@@ -282,9 +296,8 @@ class Dashboard:
         """Bring the page up to date; called eight times a second by the event loop."""
         try:
             self._tick()
-        except Exception as error:  # the event loop has nobody to raise to: the person is told
-            _LOG.exception("the dashboard could not be brought up to date")
-            self._show_problem(describe(error))
+        except Exception as error:  # the event loop could not handle it: the page shows it
+            self._show_problem(describe(error, "the dashboard could not be brought up to date"))
 
     def _tick(self) -> None:
         self._stop_where_nobody_looks()
@@ -302,59 +315,23 @@ class Dashboard:
                 self._show_problem(seen.problem)
         if seen.run is not self._run:
             self._follow(seen.run)
-        self.charts.update()
         self._update_page(slow=slow)
-        if slow:
-            self.branch.update()
+        self.branch.update(slow=slow)
         run = self._run
         if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
             self._refresh_state()
 
     def _update_page(self, *, slow: bool) -> None:
         """Bring the page that is open up to date; where ``slow``, once a second, all of it."""
-        self.watch.with_runs = self.tabs.active in (COMPARE, BATCHES)
-        if self.tabs.active in self._pages:
-            opened, update = self._pages[self.tabs.active]
-            opened()
-            update(slow)
-
-    def _updates(self) -> dict[int, tuple[Callable[[], None], Callable[[bool], Any]]]:
-        """By place of a tab: what puts its charts on the page, and what brings them up to date."""
-
-        def slowly(update: Callable[[], Any]) -> Callable[[bool], Any]:
-            return lambda slow: update() if slow else None
-
-        runs = self.watch
-        return {
-            COMPARE: (self.compare.page.open, slowly(lambda: self.compare.update(runs.seen.runs, self.axis.value))),
-            RACE: (self.race.open, lambda slow: self.race.update(slow=slow)),
-            STUDY: (self.study.open, lambda slow: self.study.update(slow=slow)),
-            DATA: (self.graph.page.open, slowly(lambda: None)),
-            PARTITION: (self.partition.open, slowly(self.partition.update)),
-            SCHEDULE: (self.schedule.open, lambda slow: self.schedule.update(slow=slow)),
-            BLOCKS: (self.blocks.open, slowly(self.blocks.update)),
-            TRAPEZOID: (self.trapezoid.open, lambda slow: self.trapezoid.update(slow=slow)),
-            BATCHES: (self.batches.open, lambda slow: self.batches.update(runs.seen.runs, slow=slow)),
-            FEATURES: (self.features.open, slowly(self.features.update)),
-            PAPERS: (self.cards.open, lambda slow: self.cards.update(slow=slow)),
-        }
+        page = list(self.pages.values())[self.tabs.active]
+        self.watch.with_runs = page.compares_runs
+        page.open()
+        page.update(self.watch.seen.runs, slow=slow)
 
     def _follow(self, run: Run | None) -> None:
         self._run, self._version, self._described, self._graph_is_here = run, -1, "", False
         self._changes.forget()
-        for page in (
-            self.charts,
-            self.partition,
-            self.schedule,
-            self.blocks,
-            self.trapezoid,
-            self.batches,
-            self.features,
-            self.race,
-            self.study,
-            self.cards,
-            self.branch,
-        ):
+        for page in (*self.pages.values(), self.branch):
             page.follow(run)
         if run is not None:
             self._config = run.config
@@ -362,7 +339,7 @@ class Dashboard:
             self.settings.touched()
 
     def _refresh_state(self) -> None:
-        """Status line, buttons, and live knobs as the run has them."""
+        """Status line, buttons, and live settings as the run has them."""
         run, engines = self._run, self.watch.seen.engines
         state = "idle" if run is None else run.status
         active = state in ACTIVE
@@ -373,7 +350,7 @@ class Dashboard:
             self._version = run.version
             self._changes.look(run, state)
             if active:
-                self._follow_knobs(run)
+                self._follow_live_settings(run)
             with run.lock:
                 self.status.value = status_html(run, engines, self._changes, ready=self.watch.seen.ready)
                 begun = run.window.progress.step > 0
@@ -383,7 +360,7 @@ class Dashboard:
                 self.graph.again()
         self._enable(state, active)
 
-    def _follow_knobs(self, run: Run) -> None:
+    def _follow_live_settings(self, run: Run) -> None:
         config = run.config
         before, self._config = self._config, config
         self.settings.follow(config)
@@ -451,17 +428,9 @@ class Dashboard:
     def close(self) -> None:
         """End the updates; the session and its runs go on."""
         self._stop()
-        for page in (
-            self.graph,
-            self.partition,
-            self.schedule,
-            self.race,
-            self.study,
-            self.cards,
-            self.branch,
-            self.actions,
-        ):
+        for page in (*self.pages.values(), self.branch):
             page.close()
+        self.actions.close()
 
 
 def _alert(text: str) -> str:

@@ -216,13 +216,20 @@ READING = (
 )
 
 
-def link_panels(predicted: Mapping[str, Matrix], sent: Sent | None, *, who: str = "rank") -> list[Panel]:
+NO_STEP = "No step is complete yet."
+FETCHED = "A halo exchange would send this; this run fetches features instead."
+
+
+def link_panels(
+    predicted: Mapping[str, Matrix], sent: Sent | None, *, who: str = "rank", unmeasured: str = NO_STEP
+) -> list[Panel]:
     """Predicted on the left, measured on the right, in the same colours, for each layer.
 
     Args:
         predicted: way -> (L, R, R) bytes of a step.
         sent: the step that was counted, where there is one.
         who: ``rank``, or ``part`` where nothing runs.
+        unmeasured: why no bytes were counted, where none were.
     """
     found: list[Panel] = []
     for name, layers in layers_of(predicted):
@@ -230,7 +237,7 @@ def link_panels(predicted: Mapping[str, Matrix], sent: Sent | None, *, who: str 
         counted = None if sent is None else in_layers(sent.bytes, layers)
         total, top = _sum_and_top(described)
         said, highest = (None, 0.0) if counted is None else _sum_and_top(counted)
-        top, words = max(top, highest), sent_words(total, sent, said, runs=who == "rank")
+        top, words = max(top, highest), sent_words(total, sent, said, unmeasured=unmeasured)
         found.append((matrix_figure(f"Bytes predicted, {name}", described, who=who, top=top), words))
         if counted is not None and sent is not None:
             title = f"Bytes measured in step {sent.step}, {name}"
@@ -238,18 +245,17 @@ def link_panels(predicted: Mapping[str, Matrix], sent: Sent | None, *, who: str 
     return found
 
 
-def sent_words(predicted: float, measured: Sent | None, said: float | None, *, runs: bool) -> str:
+def sent_words(predicted: float, measured: Sent | None, said: float | None, *, unmeasured: str = NO_STEP) -> str:
     """Bytes predicted beside those counted, with the difference in words.
 
     Args:
         predicted: bytes in a step.
         measured: the step that was counted, where there is one.
         said: its bytes.
-        runs: whether there is a run that could count.
+        unmeasured: why no bytes were counted, where none were.
     """
     if measured is None or said is None:
-        where = "No step is complete yet." if runs else "A run counts what it sends beside this."
-        return f"Predicted: {format_bytes(predicted)} in a step. {where}"
+        return f"Predicted: {format_bytes(predicted)} in a step. {unmeasured}"
     text = f"Step {measured.step} sent {format_bytes(said)}; predicted were {format_bytes(predicted)}"
     if said == predicted:
         return f"{text}: equal to the byte."
@@ -383,6 +389,13 @@ class PartitionFacts:
     def exchanges(self) -> bool:
         """Whether rows are sent between ranks, or would be."""
         return self.layout != "cached_vertex"
+
+    @property
+    def unmeasured(self) -> str:
+        """Why no bytes are counted beside those predicted, where none are."""
+        if not self.ranks:
+            return "A run counts what it sends beside this."
+        return FETCHED if self.layout == "remote_feature" else NO_STEP
 
     def same(self, other: PartitionFacts) -> bool:
         """Whether it is the same partition, executed in the same way."""
@@ -571,7 +584,7 @@ def run_words(facts: PartitionFacts, before: PartitionFacts | None, sent: Sent |
     text = head_words(facts)
     if facts.exchanges and facts.ranks > 1:
         predicted = sum(float(each.sum()) for each in facts.predicted.values())
-        text += " " + sent_words(predicted, sent, None if sent is None else sent.total, runs=True)
+        text += " " + sent_words(predicted, sent, None if sent is None else sent.total, unmeasured=facts.unmeasured)
     if not facts.exchanges:
         text += " Parts hold copies and exchange no rows."
     if before is not None:
@@ -678,7 +691,8 @@ def _matrices(facts: PartitionFacts, sent: Sent | None) -> list[Panel]:
     """Bytes between ranks, or parts; none where nothing is sent."""
     if not facts.exchanges or not facts.predicted or facts.ranks == 1:
         return []
-    return link_panels(facts.predicted, sent, who="rank" if facts.ranks else "part")
+    who = "rank" if facts.ranks else "part"
+    return link_panels(facts.predicted, sent, who=who, unmeasured=facts.unmeasured)
 
 
 class PartitionView(PlanView[PartitionFacts]):

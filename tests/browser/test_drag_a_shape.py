@@ -11,8 +11,8 @@ import pytest
 from following import until
 from jupyterlab import CHROMIUM, FLAGS
 
-from dtdg_lab.dashboard.live import WholeCharts
 from dtdg_lab.systems.decayed_windows.charts import Batch, Shape, shape_figure, snapped, trapezoid_facts
+from dtdg_lab.widgets.live import WholeCharts
 
 CHUNKS = 128
 FACTS = trapezoid_facts({

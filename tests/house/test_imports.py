@@ -28,6 +28,7 @@ NO_TORCH = (
     "runs",
     "studies",
     "visualization",
+    "widgets",
 )
 # of each system: files that work without torch keep to it by name
 TORCH_FREE_FILES = (

@@ -17,12 +17,11 @@ from dtdg_lab.visualization.layout import Figure, frame
 from dtdg_lab.visualization.run_view import PlanView, Row, SharedViews
 
 if TYPE_CHECKING:
-    from dtdg_lab.widgets.run_page import PageContext, RunPage
-
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.visualization.run_view import RunView
+    from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 
 def striped_strategy(of: BuildContext) -> Strategy:

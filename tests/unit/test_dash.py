@@ -15,8 +15,9 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.dashboard.app import COMPARE, Dashboard
-from dtdg_lab.dashboard.settings import as_cell, as_json, make_control
+from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.dashboard.settings import as_cell, as_json
+from dtdg_lab.widgets.controls import make_control
 
 
 @pytest.fixture
@@ -52,6 +53,10 @@ def look(shown: Dashboard) -> None:
         shown.tick()
         shown.watch.look()
     shown.tick()
+
+
+def open_tab(shown: Dashboard, title: str) -> None:
+    shown.tabs.active = list(shown.pages).index(title)
 
 
 def click(shown: Dashboard, name: str) -> None:
@@ -267,7 +272,7 @@ def test_settings_that_do_not_go_together_are_shown(dashboard, session):
     choose(dashboard, "power_idle_w", 500.0)
     click(dashboard, "run")
     assert "power_idle_w=500 exceeds power_max_w" in dashboard.alert.value and session.runs == []
-    assert "power_idle_w=500 exceeds" in dashboard.code.cell.value
+    assert "power_idle_w=500 exceeds" in dashboard.pages["As code"].cell.value
 
 
 def test_a_failed_run_names_its_rank_and_repair_is_offered(dashboard, session):
@@ -299,9 +304,9 @@ def test_runs_are_compared_while_their_page_is_open(dashboard, session):
         click(dashboard, "run")
         session.current.advance(60)
         click(dashboard, "stop")
-    dashboard.tabs.active = COMPARE
+    open_tab(dashboard, "Compare")
     look(dashboard)
-    names = [trace["name"] for trace in dashboard.compare.figure["data"]]
+    names = [trace["name"] for trace in dashboard.pages["Compare"].figure["data"]]
     assert names == [session.runs[0].id, session.runs[1].id, "persistence"]
 
 
@@ -332,8 +337,8 @@ def test_settings_as_code_round_trip(system, dataset, protocol):
 
 def test_the_code_page_follows_the_controls(dashboard):
     choose(dashboard, "epochs", 7)
-    assert "epochs=7" in dashboard.code.cell.value
-    assert "&quot;epochs&quot;: 7" in dashboard.code.json.value
+    assert "epochs=7" in dashboard.pages["As code"].cell.value
+    assert "&quot;epochs&quot;: 7" in dashboard.pages["As code"].json.value
 
 
 def test_a_new_dashboard_stands_where_the_newest_run_does(session):

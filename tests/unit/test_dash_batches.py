@@ -9,10 +9,10 @@ import param
 import plotly.graph_objects as go
 import pytest
 from pretend_hybrid import SYSTEM, HybridRun, HybridSession
-from test_dash import choose, click, look, settle
+from test_dash import choose, click, look, open_tab, settle
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dashboard.app import BATCHES, COMPARE, Dashboard
+from dtdg_lab.dashboard.app import Dashboard
 
 CHARTS = [
     f"batches-{name}"
@@ -43,9 +43,9 @@ def started(shown: Dashboard, steps: int = 30) -> HybridRun:
 
 def opened(shown: Dashboard) -> dict[str, list[dict[str, Any]]]:
     """Open the page as a browser does; the messages that its displays get."""
-    shown.tabs.active = BATCHES
+    open_tab(shown, "Batches")
     sent: dict[str, list[dict[str, Any]]] = {"map": [], "charts": []}
-    for name, charts in (("map", shown.batches.map), ("charts", shown.batches.charts)):
+    for name, charts in (("map", shown.pages["Batches"].map), ("charts", shown.pages["Batches"].charts)):
         charts._send_msg = lambda text, into=sent[name]: into.append(json.loads(text))
         charts._handle_msg('{"kind": "ready"}')
     look(shown)
@@ -54,15 +54,15 @@ def opened(shown: Dashboard) -> dict[str, list[dict[str, Any]]]:
 
 def test_the_page_shows_the_batch_and_what_makes_it(dashboard):
     opened(dashboard)
-    page = dashboard.batches
-    assert page.words.value.startswith("No run yet. Systems whose steps take some nodes in some snapshots: dbov, ")
-    assert page.map_figures() == page.figures() == {}
+    page = dashboard.pages["Batches"]
+    assert page.words.value.startswith("No run yet. Systems with hybrid batches: dbov, ")
+    assert page.map.figures() == page.charts.figures() == {}
     started(dashboard)
     assert page.words.value.startswith("Batches of 4 of 20 snapshots and 10 to 12 of 200 to 240 nodes")
-    assert list(page.map_figures()) == ["batches-map"] and list(page.figures()) == CHARTS
-    for figure in (*page.map_figures().values(), *page.figures().values()):
+    assert list(page.map.figures()) == ["batches-map"] and list(page.charts.figures()) == CHARTS
+    for figure in (*page.map.figures().values(), *page.charts.figures().values()):
         go.Figure(figure)
-    assert all({**page.captions(), **page.map_captions()}.values())
+    assert all({**page.charts.captions(), **page.map.captions()}.values())
     assert not page.verdict.visible, "there is no run with a fixed size"
 
 
@@ -84,7 +84,7 @@ def test_the_map_is_live_and_the_charts_follow_once_a_second(dashboard):
 
 def test_a_closed_page_is_not_drawn(dashboard):
     started(dashboard)
-    assert dashboard.batches.map_figures() == dashboard.batches.figures() == {}
+    assert dashboard.pages["Batches"].map.figures() == dashboard.pages["Batches"].charts.figures() == {}
 
 
 def test_a_run_without_hybrid_batches_says_so_and_another_runs_pictures_go(dashboard):
@@ -93,16 +93,16 @@ def test_a_run_without_hybrid_batches_says_so_and_another_runs_pictures_go(dashb
     click(dashboard, "stop")
     choose(dashboard, "system", "psg")
     started(dashboard)
-    page = dashboard.batches
-    assert page.figures() == page.map_figures() == {}
-    assert page.words.value.startswith("This run has no hybrid batches. Systems whose steps take")
+    page = dashboard.pages["Batches"]
+    assert page.charts.figures() == page.map.figures() == {}
+    assert page.words.value.startswith("This run has no hybrid batches. Systems with hybrid batches: ")
 
 
 def test_a_run_that_has_not_told_its_batches_yet_is_not_called_one_without(dashboard):
     opened(dashboard)
     started(dashboard)
-    dashboard.batches.follow(dashboard.batches._run)
-    assert dashboard.batches.words.value == "The run has not told its batches yet."
+    dashboard.pages["Batches"].follow(dashboard.pages["Batches"]._run)
+    assert dashboard.pages["Batches"].words.value == "No batch data yet."
 
 
 def test_an_adjuster_is_judged_where_fixed_sizes_ran_too(dashboard, session):
@@ -112,16 +112,16 @@ def test_an_adjuster_is_judged_where_fixed_sizes_ran_too(dashboard, session):
     session.train(RunConfig(**SYSTEM, adjuster="none")).advance(100)
     look(dashboard)
     look(dashboard)
-    verdict = dashboard.batches.verdict
+    verdict = dashboard.pages["Batches"].verdict
     assert verdict.visible and "The best of 1 fixed size, in hindsight, is 20 % x 5 %" in verdict.value
     assert verdict.value.endswith("does not beat it here."), "as fast is not faster"
 
 
 def test_runs_are_compared_over_wall_time(dashboard):
-    dashboard.tabs.active = COMPARE
+    open_tab(dashboard, "Compare")
     started(dashboard, steps=60)
     look(dashboard)
-    page = dashboard.compare
+    page = dashboard.pages["Compare"]
     assert page.wall_time["layout"]["title"]["text"].startswith("Loss over wall time")
     assert page.words.startswith("Protocol warm, 0 snapshots left out") and "To loss " in page.words
     assert list(page.charts._figures()) == ["compare", "wall-time", "energy-by-run"]
@@ -129,7 +129,7 @@ def test_runs_are_compared_over_wall_time(dashboard):
 
 def test_the_knobs_beside_the_charts_are_the_run_s(dashboard):
     opened(dashboard)
-    live_settings = dashboard.batches.live_settings
+    live_settings = dashboard.pages["Batches"].live_settings
     assert not live_settings.panel.visible
     run = started(dashboard)
     assert live_settings.panel.visible and not live_settings.controls["adjuster"].widget.disabled

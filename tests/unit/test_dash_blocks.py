@@ -9,13 +9,13 @@ import plotly.graph_objects as go
 import pytest
 from pretend_blocks import FITTING, SYSTEM, BlockedRun, BlockedSession
 from pretend_session import PretendSession
-from test_dash import choose, click, look, settle
+from test_dash import choose, click, look, open_tab, settle
 from test_dash_feed import Display
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dashboard.app import BLOCKS, Dashboard
-from dtdg_lab.dashboard.live import ChartFeed
+from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.widgets.live import ChartFeed
 
 KNOBS = ("blocks", "memory_gib", "row_ranks", "overlap", "difference")
 
@@ -46,20 +46,24 @@ def started(shown: Dashboard, steps: int = 5) -> BlockedRun:
 
 def opened(shown: Dashboard) -> list[dict[str, Any]]:
     """Open the page as a browser does; the messages its display gets."""
-    shown.tabs.active = BLOCKS
+    open_tab(shown, "Blocks")
     sent: list[dict[str, Any]] = []
-    shown.blocks.charts._send_msg = lambda text: sent.append(json.loads(text))
-    shown.blocks.charts._handle_msg('{"kind": "ready"}')
+    shown.pages["Blocks"].charts._send_msg = lambda text: sent.append(json.loads(text))
+    shown.pages["Blocks"].charts._handle_msg('{"kind": "ready"}')
     look(shown)
     return sent
 
 
 def titles(shown: Dashboard) -> list[str]:
-    return [figure["layout"]["title"]["text"] for figure in shown.blocks.figures().values()]
+    return [figure["layout"]["title"]["text"] for figure in shown.pages["Blocks"].charts.figures().values()]
 
 
 def figure(shown: Dashboard, title: str) -> dict[str, Any]:
-    return next(each for each in shown.blocks.figures().values() if each["layout"]["title"]["text"].startswith(title))
+    return next(
+        each
+        for each in shown.pages["Blocks"].charts.figures().values()
+        if each["layout"]["title"]["text"].startswith(title)
+    )
 
 
 # widgets
@@ -106,7 +110,9 @@ def test_a_number_of_blocks_below_none_cannot_be_entered(dashboard):
 
 def test_the_page_shows_who_owns_what_memory_transfers_exchanges_and_bytes(dashboard):
     opened(dashboard)
-    assert "No run yet" in dashboard.blocks.words.value and "esdg-hybrid" in dashboard.blocks.words.value
+    assert (
+        "No run yet" in dashboard.pages["Blocks"].words.value and "esdg-hybrid" in dashboard.pages["Blocks"].words.value
+    )
     started(dashboard)
     look(dashboard)
     assert titles(dashboard)[:6] == [
@@ -117,19 +123,19 @@ def test_the_page_shows_who_owns_what_memory_transfers_exchanges_and_bytes(dashb
     assert titles(dashboard)[6:] == [
         f"Bytes {what}, layer {layer}" for layer in (0, 1) for what in ("predicted", "measured in step 3")
     ]
-    for each in dashboard.blocks.figures().values():
+    for each in dashboard.pages["Blocks"].charts.figures().values():
         go.Figure(each)
-    assert all(dashboard.blocks.captions().values())
-    assert "4 blocks of 10 snapshots on 2 ranks" in dashboard.blocks.words.value
-    assert "equal to the byte" in dashboard.blocks.words.value
+    assert all(dashboard.pages["Blocks"].charts.captions().values())
+    assert "4 blocks of 10 snapshots on 2 ranks" in dashboard.pages["Blocks"].words.value
+    assert "equal to the byte" in dashboard.pages["Blocks"].words.value
 
 
 def test_only_an_open_page_is_drawn_and_only_once_a_second(dashboard):
     run = started(dashboard)
     look(dashboard)
-    assert dashboard.blocks.figures() == {}
+    assert dashboard.pages["Blocks"].charts.figures() == {}
     sent = opened(dashboard)
-    assert sent and sent[-1]["charts"] == list(dashboard.blocks.figures())
+    assert sent and sent[-1]["charts"] == list(dashboard.pages["Blocks"].charts.figures())
     before = len(sent)
     for _ in range(8):
         run.advance(1)
@@ -150,12 +156,15 @@ def test_changes_show_on_the_page(dashboard):
     share = figure(dashboard, "Share of the exchanges")
     assert share["data"][-1]["y"][-5:] == [0.0] * 5
     assert [note["text"] for note in share["layout"]["annotations"]] == ["overlap False, difference False"]
-    assert "each whole" in dashboard.blocks.captions()["blocks-transfers"]
+    assert "each whole" in dashboard.pages["Blocks"].charts.captions()["blocks-transfers"]
     choose(dashboard, "blocks", 0)
     run.advance(2)
     look(dashboard)
-    assert f"{FITTING} blocks of 8 snapshots" in dashboard.blocks.words.value
-    assert f"Probed with 4 blocks; the run has {FITTING} now." in dashboard.blocks.captions()["blocks-memory"]
+    assert f"{FITTING} blocks of 8 snapshots" in dashboard.pages["Blocks"].words.value
+    assert (
+        f"Probed with 4 blocks; the run has {FITTING} now."
+        in dashboard.pages["Blocks"].charts.captions()["blocks-memory"]
+    )
 
 
 def test_one_rank_exchanges_nothing(session):
@@ -164,7 +173,7 @@ def test_one_rank_exchanges_nothing(session):
     started(shown)
     look(shown)
     assert not [title for title in titles(shown) if "Bytes" in title or "hidden" in title]
-    assert "One rank keeps everything" in shown.blocks.captions()["blocks-after"]
+    assert "One rank keeps everything" in shown.pages["Blocks"].charts.captions()["blocks-after"]
     shown.close()
 
 
@@ -172,15 +181,16 @@ def test_a_run_without_blocks_says_so_and_another_runs_pictures_go(dashboard):
     opened(dashboard)
     run = started(dashboard)
     look(dashboard)
-    assert dashboard.blocks.figures()
+    assert dashboard.pages["Blocks"].charts.figures()
     choose(dashboard, "system", "psg")
     run.advance(2)
     look(dashboard)
-    assert dashboard.blocks.figures() == {} and "This run has no blocks of time" in dashboard.blocks.words.value
+    page = dashboard.pages["Blocks"]
+    assert page.charts.figures() == {} and "This run has no blocks of time" in page.words.value
     click(dashboard, "stop")
     click(dashboard, "run")
     look(dashboard)
-    assert dashboard.blocks.figures() == {}
+    assert dashboard.pages["Blocks"].charts.figures() == {}
 
 
 def test_the_live_charts_are_the_same_four_where_a_run_has_blocks(dashboard):

@@ -63,7 +63,7 @@ def until(page: Branch, done: Callable[[], bool]) -> None:
         assert time.monotonic() < end, page.changes.value
         time.sleep(0.02)
         page._actions.poll()
-        page.update()
+        page.update(slow=True)
 
 
 def click(page: Branch, button: Any) -> None:
@@ -100,7 +100,7 @@ def test_a_run_is_forked_and_replayed_from_the_page(page, problems):
     run = handle(train_here(CONFIG, runs_dir=page._session.folder))
     page.follow(run)
     page.enable("finished", free=True)
-    page.update()
+    page.update(slow=True)
     assert not page.at.options, "nothing is read from the disk while it is folded"
     page.panel.collapsed = False
     until(page, lambda: bool(page.at.options))

@@ -9,12 +9,12 @@ import param
 import plotly.graph_objects as go
 import pytest
 from pretend_features import SYSTEM, FeatureRun, FeatureSession
-from test_dash import choose, click, look, settle
+from test_dash import choose, click, look, open_tab, settle
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dashboard.app import COMPARE, FEATURES, Dashboard
-from dtdg_lab.dashboard.pages.run_pages import MOST_PARTS, LinkEditor
+from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.network.patterns import parse_links
+from dtdg_lab.widgets.link_editor import MOST_PARTS, LinkEditor
 
 CHARTS = [
     f"features-{name}"
@@ -48,10 +48,10 @@ def started(shown: Dashboard, steps: int = 30) -> FeatureRun:
 
 def opened(shown: Dashboard) -> list[dict[str, Any]]:
     """Open the page as a browser does; the messages that its display gets."""
-    shown.tabs.active = FEATURES
+    open_tab(shown, "Features")
     sent: list[dict[str, Any]] = []
-    shown.features.charts._send_msg = lambda text: sent.append(json.loads(text))
-    shown.features.charts._handle_msg('{"kind": "ready"}')
+    shown.pages["Features"].charts._send_msg = lambda text: sent.append(json.loads(text))
+    shown.pages["Features"].charts._handle_msg('{"kind": "ready"}')
     look(shown)
     return sent
 
@@ -65,20 +65,20 @@ def enter(shown: Dashboard, box: Any, value: float) -> None:
 
 def test_the_page_shows_caches_and_links(dashboard):
     opened(dashboard)
-    page = dashboard.features
-    assert page.words.value.startswith("No run yet. Systems whose parts ask each other for features: dgl-default, bgl,")
-    assert page.figures() == {} and not page.cache.panel.visible and not page.power.panel.visible
+    page = dashboard.pages["Features"]
+    assert page.words.value.startswith("No run yet. Systems with remote features: dgl-default, bgl,")
+    assert page.charts.figures() == {} and not page.cache.panel.visible and not page.power.panel.visible
     started(dashboard)
     assert page.words.value.startswith("2 parts with batches of 512 seeds")
-    assert list(page.figures()) == CHARTS
-    for figure in page.figures().values():
+    assert list(page.charts.figures()) == CHARTS
+    for figure in page.charts.figures().values():
         go.Figure(figure)
-    assert all(page.captions().values())
+    assert all(page.charts.captions().values())
 
 
 def test_the_charts_follow_once_a_second_where_the_page_is_open(dashboard):
     run = started(dashboard)
-    assert dashboard.features.figures() == {}, "a closed page is not drawn"
+    assert dashboard.pages["Features"].charts.figures() == {}, "a closed page is not drawn"
     sent = opened(dashboard)
     before = len(sent)
     for _ in range(3):
@@ -87,7 +87,7 @@ def test_the_charts_follow_once_a_second_where_the_page_is_open(dashboard):
     assert len(sent) <= before + 1
     look(dashboard)
     assert sent[-1]["react"] and set(sent[-1]["react"]) <= set(CHARTS)
-    assert dashboard.features.figures()["features-windows"]["data"][0]["x"][-1] == run.step - 1
+    assert dashboard.pages["Features"].charts.figures()["features-windows"]["data"][0]["x"][-1] == run.step - 1
 
 
 def test_a_run_without_fetched_features_says_so_and_another_runs_pictures_go(dashboard):
@@ -96,8 +96,8 @@ def test_a_run_without_fetched_features_says_so_and_another_runs_pictures_go(das
     click(dashboard, "stop")
     choose(dashboard, "system", "psg")
     started(dashboard)
-    page = dashboard.features
-    assert page.figures() == {} and page.words.value.startswith("This run fetches no features. Systems whose parts")
+    page = dashboard.pages["Features"]
+    assert page.charts.figures() == {} and page.words.value.startswith("This run has no remote features. Systems with")
     assert not any(each.panel.visible for each in (page.cache, page.links, page.power, page.editor))
 
 
@@ -105,28 +105,29 @@ def test_links_of_a_halo_exchange_can_be_slow_too(dashboard):
     opened(dashboard)
     choose(dashboard, "system", "adgnn-t")
     run = started(dashboard)
-    page = dashboard.features
-    assert page.words.value.startswith("This run fetches no features. Its links can be made slow here all the same.")
+    page = dashboard.pages["Features"]
+    assert page.words.value.startswith("This run has no remote features.")
+    assert page.words.value.endswith("Its links can still be slowed down here.")
     assert page.editor.panel.visible and not page.cache.panel.visible and page.links.panel.visible
     enter(dashboard, page.editor.boxes["delay", 1, 0], 30.0)
     run.advance(1)
     look(dashboard)
     assert run.config["links"] == "1 delay=30", "part 1 has no other link"
-    assert list(page.figures()) == ["features-links"]
+    assert list(page.charts.figures()) == ["features-links"]
     assert page.words.value == "Links: part 1 +30 ms."
 
 
 def test_a_run_that_has_not_told_its_features_yet_is_not_called_one_without(dashboard):
     opened(dashboard)
     started(dashboard)
-    dashboard.features.follow(dashboard.features._run)
-    assert dashboard.features.words.value == "The run has not told its features yet."
+    dashboard.pages["Features"].follow(dashboard.pages["Features"]._run)
+    assert dashboard.pages["Features"].words.value == "No feature data yet."
 
 
 def test_knobs_beside_the_charts_are_the_run_s(dashboard):
     opened(dashboard)
     run = started(dashboard)
-    page = dashboard.features
+    page = dashboard.pages["Features"]
     assert page.cache.panel.visible and page.cache.controls["cache_policy"].value == "double_dqn"
     page.cache.controls["cache_policy"].widget.value = "fixed"
     settle(dashboard)
@@ -146,7 +147,7 @@ def test_knobs_beside_the_charts_are_the_run_s(dashboard):
 def test_links_are_entered_one_by_one_and_freed_together(dashboard):
     opened(dashboard)
     run = started(dashboard)
-    editor = dashboard.features.editor
+    editor = dashboard.pages["Features"].editor
     assert set(editor.boxes) == {(kind, o, 1 - o) for kind in ("delay", "rate") for o in (0, 1)}
     enter(dashboard, editor.boxes["delay", 0, 1], 20.0)
     enter(dashboard, editor.boxes["rate", 0, 1], 25.0)
@@ -167,7 +168,7 @@ def test_links_are_entered_one_by_one_and_freed_together(dashboard):
 def test_links_set_elsewhere_are_shown_but_not_over_what_was_just_entered(dashboard):
     opened(dashboard)
     run = started(dashboard)
-    editor = dashboard.features.editor
+    editor = dashboard.pages["Features"].editor
     run.set(links="1 delay=7")
     run.advance(1)
     look(dashboard)
@@ -233,10 +234,10 @@ def test_links_that_no_longer_fit_are_told_and_no_boxes_lie():
 
 
 def test_energy_of_the_last_runs_is_compared(dashboard):
-    dashboard.tabs.active = COMPARE
+    open_tab(dashboard, "Compare")
     started(dashboard, steps=60)
     look(dashboard)
-    page = dashboard.compare
+    page = dashboard.pages["Compare"]
     assert page.energy["layout"]["title"]["text"] == "Energy, so far"
     assert {"compute", "idle"} <= {trace["name"].split(" ")[0] for trace in page.energy["data"]}
     assert "needs least" in page.spent

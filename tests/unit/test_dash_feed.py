@@ -12,8 +12,8 @@ from synthetic_lines import energy_row, evaluation_row, knob_row, line, steady_r
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dashboard.live import ChartFeed, LiveCharts
 from dtdg_lab.visualization.run_window import RunWindow
+from dtdg_lab.widgets.live import ChartFeed, LiveCharts
 
 
 class Display:

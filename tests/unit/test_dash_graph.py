@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 from pretend_session import PretendSession
-from test_dash import choose, click, look, settle
+from test_dash import choose, click, look, open_tab, settle
 
 import dtdg_lab as lab
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dashboard import live as opened
 from dtdg_lab.dashboard import settings as choices
-from dtdg_lab.dashboard.app import DATA, Dashboard
+from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import data as graph_loader
 from dtdg_lab.dashboard.pages.data import Described, GraphLoader, data_key, describe_data
+from dtdg_lab.widgets import live as opened
 
 SMALL = {"generated_nodes": 40, "generated_edges": 60, "generated_snapshots": 12}
 
@@ -165,8 +165,8 @@ def test_a_stored_graph_that_is_gone_is_named_and_does_not_break_the_page(sessio
 def test_the_picture_follows_the_choice_and_the_page_has_four_charts(dashboard) -> None:
     drawn(dashboard, "11 snapshots, 40 nodes")
     assert "<svg" in dashboard.graph.picture.value
-    dashboard.tabs.active = DATA
-    assert list(dashboard.graph.page.panel) == [], "a page that nobody opens draws nothing"
+    open_tab(dashboard, "Data")
+    assert list(dashboard.graph.panel) == [], "a page that nobody opens draws nothing"
     _wait_for_page(dashboard)
     titles = [figure["layout"]["title"]["text"] for figure in dashboard.graph.figures().values()]
     assert len(titles) == 4 and all(titles)
@@ -177,7 +177,7 @@ def test_the_picture_follows_the_choice_and_the_page_has_four_charts(dashboard) 
 
 def _wait_for_page(shown: Dashboard) -> None:
     until = time.monotonic() + 10
-    while list(shown.graph.page.panel) != [shown.graph.charts]:
+    while list(shown.graph.panel) != [shown.graph.charts]:
         assert time.monotonic() < until, "the page of the data set stays empty"
         time.sleep(0.02)
         look(shown)
@@ -186,10 +186,10 @@ def _wait_for_page(shown: Dashboard) -> None:
 def test_charts_that_no_display_reported_are_put_on_their_page_again(dashboard, monkeypatch) -> None:
     """An update may be lost on its way to a notebook's page."""
     monkeypatch.setattr(opened, "AGAIN_S", 0.1)
-    dashboard.tabs.active = DATA
+    open_tab(dashboard, "Data")
     _wait_for_page(dashboard)
     changes = []
-    dashboard.graph.page.panel.param.watch(lambda event: changes.append(list(event.new)), "objects")
+    dashboard.graph.panel.param.watch(lambda event: changes.append(list(event.new)), "objects")
     time.sleep(0.15)
     look(dashboard)
     assert changes[-1] == [dashboard.graph.charts] and len(changes) >= 2

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from pretend_partitions import REBUILD_S, SMALL, PartitionedRun, PartitionedSession
 from pretend_session import PER_EPOCH
-from test_dash import choose, click, settle
+from test_dash import choose, click, open_tab, settle
 from test_dash_feed import Display
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError
-from dtdg_lab.dashboard.app import PARTITION, Dashboard
-from dtdg_lab.dashboard.live import ChartFeed, WholeCharts
+from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import partition as partition_measurer
 from dtdg_lab.dashboard.pages.partition import RUN, table_html
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.visualization.partition import facts_of
+from dtdg_lab.widgets.live import ChartFeed, WholeCharts
 
 GROWING = {"dataset": "growing", "epochs": 50, **SMALL}
 
@@ -230,19 +230,19 @@ def test_another_dashboard_follows(dashboard, session):
 
 def open_page(shown: Dashboard) -> None:
     """Open the tab and wait for its charts, then report as a display does."""
-    shown.tabs.active = PARTITION
+    open_tab(shown, "Partition")
     until = time.monotonic() + 10
-    while list(shown.partition._opened.panel) != [shown.partition.charts]:
+    while list(shown.pages["Partition"]._opened[0].panel) != [shown.pages["Partition"].charts]:
         assert time.monotonic() < until, "the page stays empty"
         time.sleep(0.02)
         settle(shown)
-    shown.partition.charts._handle_msg('{"kind": "ready"}')
+    shown.pages["Partition"].charts._handle_msg('{"kind": "ready"}')
     settle(shown)
 
 
 def measured(shown: Dashboard, *partitioners: str, parts: int = 2) -> None:
     """Press Measure and wait until every partitioner has an outcome."""
-    page = shown.partition
+    page = shown.pages["Partition"]
     page.partitioners.value, page.parts.value = list(partitioners), parts
     page.button.clicks += 1
     settle(shown)
@@ -256,7 +256,7 @@ def measured(shown: Dashboard, *partitioners: str, parts: int = 2) -> None:
 def test_partitioners_are_measured_and_compared_and_one_is_looked_at(dashboard):
     open_page(dashboard)
     measured(dashboard, "hash", "load_aware", parts=4)
-    page = dashboard.partition
+    page = dashboard.pages["Partition"]
     assert page.status.value == "growing in 4 parts, for tgcn with 1 layer:"
     graph = load_for(dashboard.settings.config())
     for name in ("hash", "load_aware"):
@@ -276,16 +276,16 @@ def test_partitioners_are_measured_and_compared_and_one_is_looked_at(dashboard):
 
 def test_the_page_begins_at_the_parts_of_the_settings_and_keeps_what_was_measured(dashboard):
     choose(dashboard, "parts", 8)
-    assert dashboard.partition.parts.value == 8
+    assert dashboard.pages["Partition"].parts.value == 8
     measured(dashboard, "hash", parts=4)
     choose(dashboard, "parts", 2)
-    assert dashboard.partition.parts.value == 4
+    assert dashboard.pages["Partition"].parts.value == 4
 
 
 def test_other_data_than_the_settings_can_be_measured(dashboard):
-    dashboard.partition.data.value = "sbm"
+    dashboard.pages["Partition"].data.value = "sbm"
     measured(dashboard, "hash")
-    assert dashboard.partition.status.value.startswith("sbm in 2 parts")
+    assert dashboard.pages["Partition"].status.value.startswith("sbm in 2 parts")
     assert dashboard.settings.config().dataset == "growing"
 
 
@@ -301,23 +301,24 @@ def test_a_partitioner_that_fails_is_told_in_its_row_and_the_others_are_measured
 
     monkeypatch.setattr(partition_measurer, "partition_graph", fails)
     measured(dashboard, "metis", "hypergraph", "hash", "file")
-    table = dashboard.partition.table.value
+    table = dashboard.pages["Partition"].table.value
     assert "METIS died of &lt;signal&gt; 11. Choose another partitioner." in table
     assert "ZeroDivisionError: a slip" in table and "ZeroDivisionError" in caplog.text
     assert "partition_file" in table, "partitioner file was given none"
-    assert dashboard.partition.looked_at.options == ["hash"]
+    assert dashboard.pages["Partition"].looked_at.options == ["hash"]
 
 
 def test_more_parts_than_vertices_are_refused_in_words(dashboard):
     choose(dashboard, "generated_edges", 10)
     choose(dashboard, "generated_nodes", 40)
     measured(dashboard, "hash", parts=64)
-    assert "64" in dashboard.partition.table.value and "40" in dashboard.partition.table.value
-    assert dashboard.partition.looked_at.options == [RUN] and not dashboard.partition.looked_at.visible
+    assert "64" in dashboard.pages["Partition"].table.value and "40" in dashboard.pages["Partition"].table.value
+    looked_at = dashboard.pages["Partition"].looked_at
+    assert looked_at.options == [RUN] and not looked_at.visible
 
 
 def test_what_cannot_be_asked_is_said_beside_the_button(dashboard, monkeypatch, tmp_path):
-    page = dashboard.partition
+    page = dashboard.pages["Partition"]
     measured(dashboard)
     assert page.status.value == "No partitioner is chosen: tick at least one." and not page.table.visible
     choose(dashboard, "power_idle_w", 500.0)
@@ -333,7 +334,7 @@ def test_what_cannot_be_asked_is_said_beside_the_button(dashboard, monkeypatch, 
 def test_a_graph_that_cannot_be_read_is_told(dashboard, monkeypatch, caplog):
     monkeypatch.setattr(partition_measurer, "load_for", lambda config: 1 // 0)
     measured(dashboard, "hash")
-    assert "ZeroDivisionError" in dashboard.partition.status.value and "ZeroDivisionError" in caplog.text
+    assert "ZeroDivisionError" in dashboard.pages["Partition"].status.value and "ZeroDivisionError" in caplog.text
 
 
 def test_measuring_holds_up_neither_page_nor_requests_and_the_newest_request_wins(dashboard, monkeypatch):
@@ -345,7 +346,7 @@ def test_measuring_holds_up_neither_page_nor_requests_and_the_newest_request_win
         return real(graph, name, parts, **settings)
 
     monkeypatch.setattr(partition_measurer, "partition_graph", slow)
-    page = dashboard.partition
+    page = dashboard.pages["Partition"]
     for parts in (2, 4):
         page.partitioners.value, page.parts.value = ["hash", "round_robin"], parts
         page.button.clicks += 1
@@ -373,9 +374,9 @@ def test_measuring_holds_up_neither_page_nor_requests_and_the_newest_request_win
 
 def test_the_run_is_under_the_microscope_with_what_it_sent_and_before_beside_now(dashboard):
     open_page(dashboard)
-    page = dashboard.partition
+    page = dashboard.pages["Partition"]
     run = started(dashboard)
-    page.update()
+    page.update(slow=True)
     assert page.looked_at.visible and page.looked_at.options == [RUN]
     titles = [figure["layout"]["title"]["text"] for figure in page.figures().values()]
     assert "Bytes predicted, layer 0" in titles
@@ -383,7 +384,7 @@ def test_the_run_is_under_the_microscope_with_what_it_sent_and_before_beside_now
     assert "equal to the byte" in page.words.value
     choose(dashboard, "partitioner", "hash")
     to_next_epoch(dashboard, run)
-    page.update()
+    page.update(slow=True)
     titles = " ".join(figure["layout"]["title"]["text"] for figure in page.figures().values())
     assert "before: metis, 2 parts" in titles and "now: hash, 2 parts" in titles
     measured(dashboard, "round_robin")
@@ -393,13 +394,13 @@ def test_the_run_is_under_the_microscope_with_what_it_sent_and_before_beside_now
 def test_a_run_without_parts_has_no_microscope_and_another_runs_one_goes(dashboard):
     open_page(dashboard)
     started(dashboard)
-    dashboard.partition.update()
-    assert dashboard.partition.figures()
+    dashboard.pages["Partition"].update(slow=True)
+    assert dashboard.pages["Partition"].figures()
     click(dashboard, "stop")
     choose(dashboard, "system", "psg")
     started(dashboard)
-    dashboard.partition.update()
-    assert dashboard.partition.figures() == {} and not dashboard.partition.looked_at.visible
+    dashboard.pages["Partition"].update(slow=True)
+    assert dashboard.pages["Partition"].figures() == {} and not dashboard.pages["Partition"].looked_at.visible
 
 
 def test_the_live_charts_are_the_same_four_where_a_run_has_a_partition(dashboard):

@@ -90,7 +90,7 @@ def test_contestants_are_the_settings_shown_each_once(page):
     for number in range(MOST):
         choose(page, "hidden", 20 + number)
         click(page, page.add)
-    assert len(page.configs) == MOST and "remove one" in page.alert.value
+    assert len(page.configs) == MOST and "Remove one" in page.alert.value
 
 
 def two(page: RacePage) -> None:
@@ -138,7 +138,7 @@ def test_a_race_is_drawn_while_it_goes_on_and_never_by_the_loop(page, here, monk
     assert not page.alert.visible
     assert "has ended" in page.words.value and page.stop.disabled and not page.start.disabled
     assert drawn_by == {"dashboard-race"}
-    figures, captions = page.figures(), page.captions()
+    figures, captions = page.charts.figures(), page.charts.captions()
     assert {"race-seconds", "race-joules", "race-bytes", "race-peak"} <= figures.keys() == captions.keys()
     for figure in figures.values():
         go.Figure(figure)

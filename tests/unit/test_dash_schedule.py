@@ -13,18 +13,18 @@ import pytest
 from pretend_schedules import SYSTEM, TIMES, ScheduledRun, ScheduledSession
 from pretend_session import PretendRun
 from schedules_synthetic import EXCHANGE_S, REST_S
-from test_dash import choose, click, settle
+from test_dash import choose, click, open_tab, settle
 from test_dash_feed import Display
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.dashboard.app import SCHEDULE, Dashboard
-from dtdg_lab.dashboard.live import ChartFeed
+from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.systems.snapshot_groups import page as schedule_asker
 from dtdg_lab.systems.snapshot_groups.page import ASK, TOO_EARLY, calibrate
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
+from dtdg_lab.widgets.live import ChartFeed
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def started(shown: Dashboard, epochs: int = 0) -> ScheduledRun:
 
 def opened(shown: Dashboard) -> list[dict[str, Any]]:
     """Open the page as a browser does; the messages its displays get."""
-    shown.tabs.active = SCHEDULE
+    open_tab(shown, "Schedule")
     sent: list[dict[str, Any]] = []
-    for charts in (shown.schedule.gantt, shown.schedule.charts):
+    for charts in (shown.pages["Schedule"].gantt, shown.pages["Schedule"].charts):
         charts._send_msg = lambda text: sent.append(json.loads(text))
         charts._handle_msg('{"kind": "ready"}')
     look(shown)
@@ -65,14 +65,14 @@ def look(shown: Dashboard) -> None:
 
 
 def asked(shown: Dashboard) -> None:
-    shown.schedule.button.clicks += 1
+    shown.pages["Schedule"].button.clicks += 1
     answered(shown)
 
 
 def answered(shown: Dashboard) -> None:
     settle(shown)
     until = time.monotonic() + 60
-    while shown.schedule.status.value.endswith("…"):
+    while shown.pages["Schedule"].status.value.endswith("…"):
         assert time.monotonic() < until
         time.sleep(0.01)
         settle(shown)
@@ -80,8 +80,8 @@ def answered(shown: Dashboard) -> None:
 
 
 def titles(shown: Dashboard) -> list[str]:
-    page = shown.schedule
-    found = {**page.gantt_figures(), **page.figures()}
+    page = shown.pages["Schedule"]
+    found = {**page.gantt.figures(), **page.charts.figures()}
     for figure in found.values():
         go.Figure(figure)
         json.dumps(figure, allow_nan=False)
@@ -89,9 +89,9 @@ def titles(shown: Dashboard) -> list[str]:
 
 
 def figure_of(shown: Dashboard, title: str) -> tuple[dict[str, Any], str]:
-    page = shown.schedule
-    name = next(n for n, figure in page.figures().items() if figure["layout"]["title"]["text"].startswith(title))
-    return page.figures()[name], page.captions()[name]
+    page = shown.pages["Schedule"]
+    name = next(n for n, figure in page.charts.figures().items() if figure["layout"]["title"]["text"].startswith(title))
+    return page.charts.figures()[name], page.charts.captions()[name]
 
 
 # widgets
@@ -137,7 +137,7 @@ def test_another_scheduler_waits_for_the_end_of_the_epoch_and_is_told_where_it_b
     settle(dashboard)
     look(dashboard)
     assert run.config["scheduler"] == "fold" and "scheduler fold: applied at step" in dashboard.status.value
-    assert dashboard.schedule.words.value.startswith("fold, 40 groups on 2 ranks, at most 3 a part")
+    assert dashboard.pages["Schedule"].words.value.startswith("fold, 40 groups on 2 ranks, at most 3 a part")
     marks = [note["text"] for note in figure_of(dashboard, "Imbalance")[0]["layout"]["annotations"]]
     assert marks == ["dygnex_greedy", "fold"], "the schedule from measured times, and the new one"
 
@@ -147,21 +147,21 @@ def test_another_scheduler_waits_for_the_end_of_the_epoch_and_is_told_where_it_b
 
 def test_what_there_is_before_a_run_and_of_a_run_without_schedule(dashboard, session):
     opened(dashboard)
-    page = dashboard.schedule
-    assert page.words.value == "No run yet. Systems that schedule snapshot groups: psg, blad, dygnex-g, dygnex-l."
+    page = dashboard.pages["Schedule"]
+    assert page.words.value == "No run yet. Systems with scheduled snapshot groups: psg, blad, dygnex-g, dygnex-l."
     assert not page.button.visible and titles(dashboard) == []
     choose(dashboard, "system", "adgnn-t")
     session._make = PretendRun
     click(dashboard, "run")
     session.current.advance(3)
     look(dashboard)
-    assert page.words.value.startswith("This run has no schedule. Systems") and titles(dashboard) == []
+    assert page.words.value.startswith("This run has no scheduled snapshot groups. Systems") and titles(dashboard) == []
     click(dashboard, "stop")
     choose(dashboard, "system", "psg")
     click(dashboard, "run")
     session.current.advance(3)
     look(dashboard)
-    assert page.words.value.startswith("The run has not told its schedule yet.")
+    assert page.words.value == "No schedule data yet."
 
 
 def test_the_page_names_the_slowest_rank_and_draws_everything(dashboard):
@@ -174,9 +174,9 @@ def test_the_page_names_the_slowest_rank_and_draws_everything(dashboard):
         "Gantt chart of epoch 4 · dygnex_greedy", "Imbalance of own time", "Where the ranks' time goes",
         "Group times: predicted against measured", "What would the others have done",
     ]  # fmt: skip
-    assert "Rank 1 is slowest: it is" in dashboard.schedule.words.value
-    assert all(dashboard.schedule.captions().values()) and dashboard.schedule.button.visible
-    assert "Orange ones set the pace" in dashboard.schedule.gantt_sentences()["gantt"]
+    assert "Rank 1 is slowest: it is" in dashboard.pages["Schedule"].words.value
+    assert all(dashboard.pages["Schedule"].charts.captions().values()) and dashboard.pages["Schedule"].button.visible
+    assert "Orange ones set the pace" in dashboard.pages["Schedule"].gantt.captions()["schedule-gantt"]
 
 
 def test_the_gantt_chart_follows_at_every_tick_and_the_rest_once_a_second(dashboard):
@@ -187,8 +187,8 @@ def test_the_gantt_chart_follows_at_every_tick_and_the_rest_once_a_second(dashbo
     for _ in range(3):
         run.through(1)
         dashboard.tick()
-    assert [sorted(message["react"]) for message in sent] == [["gantt"]] * 3
-    begins = [message["react"]["gantt"]["layout"]["title"]["text"] for message in sent]
+    assert [sorted(message["react"]) for message in sent] == [["schedule-gantt"]] * 3
+    begins = [message["react"]["schedule-gantt"]["layout"]["title"]["text"] for message in sent]
     assert begins == [f"Gantt chart of epoch {epoch} · dygnex_greedy" for epoch in (4, 5, 6)]
     sent.clear()
     dashboard.tick()
@@ -206,7 +206,7 @@ def test_a_large_gantt_chart_is_drawn_at_every_other_tick(dashboard, monkeypatch
     for _ in range(6):
         run.through(1)
         dashboard.tick()
-    assert [sorted(message["react"]) for message in sent] == [["gantt"]] * 3
+    assert [sorted(message["react"]) for message in sent] == [["schedule-gantt"]] * 3
 
 
 def test_a_page_nobody_opened_draws_nothing(dashboard, monkeypatch):
@@ -223,7 +223,7 @@ def test_another_runs_charts_go_and_many_ranks_have_a_higher_chart():
     opened(shown)
     started(shown, 2)
     look(shown)
-    assert shown.schedule.gantt_figures()["gantt"]["layout"]["height"] > 600
+    assert shown.pages["Schedule"].gantt.figures()["schedule-gantt"]["layout"]["height"] > 600
     click(shown, "stop")
     choose(shown, "ranks", 2)
     click(shown, "run")
@@ -231,7 +231,7 @@ def test_another_runs_charts_go_and_many_ranks_have_a_higher_chart():
     assert titles(shown)[0] == "Gantt chart" and len(titles(shown)) == 5, "of the new run, nothing timed yet"
     shown.session.current.through(1)
     look(shown)
-    assert shown.schedule.gantt_figures()["gantt"]["layout"]["height"] == 330
+    assert shown.pages["Schedule"].gantt.figures()["schedule-gantt"]["layout"]["height"] == 330
     shown.close()
 
 
@@ -264,7 +264,7 @@ def test_the_other_schedulers_are_asked_with_the_times_of_the_run(dashboard):
     unit = 1e3 if max(expected.values()) < 1 else 1.0
     assert by_name == pytest.approx({name: unit * value for name, value in expected.items()}, abs=1e-3)
     assert "dygnex_greedy<br>(in use)" in bars["y"] and "dygnex_ilp" in by_name
-    assert dashboard.schedule.status.value.startswith("Asked with the group times up to epoch 4: 7 schedulers")
+    assert dashboard.pages["Schedule"].status.value.startswith("Asked with the group times up to epoch 4: 7 schedulers")
 
 
 def test_a_scheduler_that_replays_pass_over_is_asked_for_all_the_same(session):
@@ -348,7 +348,7 @@ def test_before_a_group_was_timed_there_is_nothing_to_ask_with(dashboard):
     started(dashboard)
     look(dashboard)
     asked(dashboard)
-    assert dashboard.schedule.status.value == TOO_EARLY
+    assert dashboard.pages["Schedule"].status.value == TOO_EARLY
 
 
 def test_a_run_that_is_over_is_asked_about_once_without_a_click(dashboard, monkeypatch):
@@ -369,15 +369,15 @@ def test_a_run_that_is_over_is_asked_about_once_without_a_click(dashboard, monke
 def test_an_answer_for_another_schedule_or_run_is_not_drawn(dashboard, monkeypatch):
     gate = threading.Event()
     monkeypatch.setattr(schedule_asker, "replay", lambda *args, **more: gate.wait(20) and replay(*args, **more))
-    came, page = [], dashboard.schedule
+    came, page = [], dashboard.pages["Schedule"]
     real = page._came
     monkeypatch.setattr(page, "_came", lambda wanted, outcome: (real(wanted, outcome), came.append(outcome)))
     opened(dashboard)
     run = started(dashboard, 3)
     look(dashboard)
-    dashboard.schedule.button.clicks += 1
+    dashboard.pages["Schedule"].button.clicks += 1
     settle(dashboard)
-    assert dashboard.schedule.status.value.endswith("Asking …")
+    assert dashboard.pages["Schedule"].status.value.endswith("Computing …")
     begun = time.monotonic()
     look(dashboard)
     assert time.monotonic() - begun < 5, "the page does not wait"
@@ -398,7 +398,7 @@ def test_an_answer_for_another_schedule_or_run_is_not_drawn(dashboard, monkeypat
     choose(dashboard, "scheduler", "longest_first")
     run.through(1)
     look(dashboard)
-    assert len(titles(dashboard)) == 5 and "what would they come to" in dashboard.schedule.status.value
+    assert len(titles(dashboard)) == 5 and "How long would an epoch" in dashboard.pages["Schedule"].status.value
 
 
 def test_what_fails_is_said_and_leaves_the_other_answer(dashboard, monkeypatch, caplog):
@@ -406,7 +406,7 @@ def test_what_fails_is_said_and_leaves_the_other_answer(dashboard, monkeypatch, 
     started(dashboard, 3)
     monkeypatch.setattr(schedule_asker, "predict_epochs", lambda *args, **more: 1 // 0)
     asked(dashboard)
-    assert "other numbers of ranks: ZeroDivisionError" in dashboard.schedule.status.value
+    assert "other numbers of ranks: ZeroDivisionError" in dashboard.pages["Schedule"].status.value
     assert "ZeroDivisionError" in caplog.text
     assert len(figure_of(dashboard, "What would")[0]["data"][0]["y"]) == 7
 
@@ -416,5 +416,5 @@ def test_what_fails_is_said_and_leaves_the_other_answer(dashboard, monkeypatch, 
     monkeypatch.setattr(schedule_asker, "predict_epochs", predict_epochs)
     monkeypatch.setattr(schedule_asker, "replay", missing)
     asked(dashboard)
-    assert dashboard.schedule.status.value == "the other schedulers: dygnex_ilp needs &lt;ortools&gt;."
+    assert dashboard.pages["Schedule"].status.value == "the other schedulers: dygnex_ilp needs &lt;ortools&gt;."
     assert len(titles(dashboard)) == 6

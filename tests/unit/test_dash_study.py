@@ -61,7 +61,7 @@ def study_in(folder: Path, **how: object) -> Study:
 
 def test_a_page_without_studies_says_how_to_make_one(page: StudyPage, loop: Loop) -> None:
     page.update(slow=True)
-    assert page.words.value.startswith("No study here yet.") and page.map_figures() == {}
+    assert page.words.value.startswith("No study here yet.") and page.map.figures() == {}
     assert page.report.disabled
 
 
@@ -72,15 +72,15 @@ def test_the_map_grows_with_the_study(tmp_path: Path, training: PretendTraining,
         done = study.counts.get("finished", 0)
         if done:
             loop.until(lambda: f"{done} finished" in page.words.value, page=page)
-            heat = page.map_figures()["study-map"]["data"][0]["z"]
+            heat = page.map.figures()["study-map"]["data"][0]["z"]
             seen.append(sum(value is not None for row in heat for value in row))
 
     study_in(tmp_path, on_trial=on_trial)
     assert seen == [1, 2, 3, 4]
     assert page.study.options == ["mine"] and page.across.value == "full_snapshots" and page.up.value == "alpha"
-    assert page.map_captions()["study-map"].startswith("Lowest validation_loss")
+    assert page.map.captions()["study-map"].startswith("Lowest validation_loss")
     page.colour.value = "peak_bytes"
-    loop.until(lambda: page.map_figures()["study-map"]["layout"]["title"]["text"] == "mine: peak_bytes", page=page)
+    loop.until(lambda: page.map.figures()["study-map"]["layout"]["title"]["text"] == "mine: peak_bytes", page=page)
     page.across.value = "alpha"
     loop.until(lambda: page.up.value == "full_snapshots", page=page)
 
@@ -96,10 +96,10 @@ def test_a_click_opens_the_run_and_its_report(
     loop.until(lambda: len(page.trial.options) == 5, page=page)
     page.map._handle_msg(json.dumps({"kind": "clicked", "chart": "study-map", "x": 1, "y": 1,
                                      "customdata": ["told", study.trials[3].key]}))  # fmt: skip
-    loop.until(lambda: bool(page.run_figures()), page=page)
+    loop.until(lambda: bool(page.charts.figures()), page=page)
     assert page.trial.value == study.trials[3].key and real.id in page.run_words.value
-    assert {"study-run-loss", "study-run-phases"} <= set(page.run_figures())
-    assert page.run_sentences()["study-run-loss"]
+    assert {"study-run-loss", "study-run-phases"} <= set(page.charts.figures())
+    assert page.charts.captions()["study-run-loss"]
     assert not page.report.disabled and page.report.filename == f"{real.id}.html"
     assert page.report.callback() == str(real.report_file)
     page.map._handle_msg(json.dumps({"kind": "clicked", "chart": "study-map", "x": 0, "y": 0, "customdata": ["", ""]}))
@@ -117,4 +117,4 @@ def test_what_cannot_be_read_is_said_on_the_page(
     loop.until(lambda: bool(page.run_words.value), page=page)
     (study.path / "trials.jsonl").write_text("garbage\n")
     loop.until(lambda: "is damaged" in page.words.value, page=page)
-    assert page.map_figures() == {}
+    assert page.map.figures() == {}

@@ -9,16 +9,17 @@ import param
 import plotly.graph_objects as go
 import pytest
 from pretend_trapezoid import SYSTEM, WindowedRun, WindowedSession
-from test_dash import choose, click, look, settle
+from test_dash import choose, click, look, open_tab, settle
 from trapezoid_synthetic import CHUNKS
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.options import option
-from dtdg_lab.dashboard.app import TRAPEZOID, Dashboard
-from dtdg_lab.dashboard.settings import Settings, make_control
+from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.systems.decayed_windows.charts import Shape
+from dtdg_lab.widgets.controls import make_control
 
 KNOBS = (
     "window",
@@ -56,9 +57,9 @@ def started(shown: Dashboard, steps: int = 30) -> WindowedRun:
 
 def opened(shown: Dashboard) -> list[dict[str, Any]]:
     """Open the page as a browser does; the messages that the display of the trapezoid gets."""
-    shown.tabs.active = TRAPEZOID
+    open_tab(shown, "Trapezoid")
     sent: list[dict[str, Any]] = []
-    for charts, into in ((shown.trapezoid.shape, sent), (shown.trapezoid.charts, [])):
+    for charts, into in ((shown.pages["Trapezoid"].shape, sent), (shown.pages["Trapezoid"].charts, [])):
         charts._send_msg = lambda text, into=into: into.append(json.loads(text))
         charts._handle_msg('{"kind": "ready"}')
     look(shown)
@@ -74,20 +75,20 @@ def page_on(shown: Dashboard, **more: Any) -> WindowedRun:
 
 def slide(shown: Dashboard, full: int) -> None:
     """What a browser does while a slider moves: no release yet."""
-    with param.edit_constant(shown.trapezoid.full):
-        shown.trapezoid.full.param.update(value=full, value_throttled=2)
+    with param.edit_constant(shown.pages["Trapezoid"].full):
+        shown.pages["Trapezoid"].full.param.update(value=full, value_throttled=2)
     shown.tick()
 
 
 def press(shown: Dashboard, name: str) -> None:
-    button = {"apply": shown.trapezoid.button, "back": shown.trapezoid.back}[name]
+    button = {"apply": shown.pages["Trapezoid"].button, "back": shown.pages["Trapezoid"].back}[name]
     assert not button.disabled
     button.clicks += 1
     settle(shown)
 
 
 def shape_figure(shown: Dashboard) -> dict[str, Any]:
-    return shown.trapezoid.shape_figures()["trapezoid-shape"]
+    return shown.pages["Trapezoid"].shape.figures()["trapezoid-shape"]
 
 
 def outlines(shown: Dashboard) -> list[str]:
@@ -115,7 +116,7 @@ def test_alpha_is_a_slider_over_powers_of_ten():
 def test_k_and_alpha_are_live_on_the_left_too_and_a_closed_page_is_not_drawn(dashboard):
     run = started(dashboard)
     look(dashboard)
-    assert dashboard.trapezoid.figures() == {}
+    assert dashboard.pages["Trapezoid"].charts.figures() == {}
     choose(dashboard, "full_snapshots", 3)
     run.advance(1)
     settle(dashboard)
@@ -128,23 +129,23 @@ def test_k_and_alpha_are_live_on_the_left_too_and_a_closed_page_is_not_drawn(das
 
 def test_the_page_shows_the_batch_and_what_became_of_it(dashboard):
     opened(dashboard)
-    page = dashboard.trapezoid
+    page = dashboard.pages["Trapezoid"]
     assert "No run yet" in page.words.value and "flaredtdg, full-history, recent-only" in page.words.value
-    assert not page.choice.visible and page.shape_figures() == page.figures() == {}
+    assert not page.choice.visible and page.shape.figures() == page.charts.figures() == {}
     started(dashboard)
     look(dashboard)
     assert "the newest 2 full, those before in 13, 8, 5, 3, 2, 1 of 128 chunks" in page.words.value
     assert "about 1,440 rows (28 % of full), 1.8 MiB" in page.needs.value
-    assert list(page.figures()) == [f"trapezoid-{name}" for name in ("windows", "rows", "phases", "shrinking")]
-    for figure in (*page.shape_figures().values(), *page.figures().values()):
+    assert list(page.charts.figures()) == [f"trapezoid-{name}" for name in ("windows", "rows", "phases", "shrinking")]
+    for figure in (*page.shape.figures().values(), *page.charts.figures().values()):
         go.Figure(figure)
-    assert all({**page.captions(), **page.shape_sentences()}.values())
+    assert all({**page.charts.captions(), **page.shape.captions()}.values())
     assert shape_figure(dashboard)["layout"]["title"]["text"].startswith("Batch of step 29: target snapshot ")
 
 
 def test_a_shape_is_drawn_and_told_before_it_is_set(dashboard):
     run = page_on(dashboard)
-    page = dashboard.trapezoid
+    page = dashboard.pages["Trapezoid"]
     assert page.button.disabled and page.back.disabled and outlines(dashboard) == []
     slide(dashboard, 4)
     assert outlines(dashboard) == ["proposed: K 4, alpha 0.1, ladder"]
@@ -162,8 +163,8 @@ def test_a_shape_is_drawn_and_told_before_it_is_set(dashboard):
 def test_all_that_was_chosen_is_applied_at_one_step(dashboard):
     run = page_on(dashboard)
     slide(dashboard, 3)
-    dashboard.trapezoid.alpha.widget.value = 0.0
-    dashboard.trapezoid.decay.widget.value = "text"
+    dashboard.pages["Trapezoid"].alpha.widget.value = 0.0
+    dashboard.pages["Trapezoid"].decay.widget.value = "text"
     dashboard.tick()
     press(dashboard, "apply")
     assert run.requests == [{"full_snapshots": 3, "alpha": 1.0, "decay": "text"}]
@@ -171,8 +172,8 @@ def test_all_that_was_chosen_is_applied_at_one_step(dashboard):
     look(dashboard)
     for words in ("full_snapshots 3", "alpha 1.0", "decay text"):
         assert f"{words}: applied at step 30 on 2 ranks" in dashboard.status.value
-    assert outlines(dashboard) == [] and dashboard.trapezoid.button.disabled
-    assert "Now K 3, alpha 1, text" in dashboard.trapezoid.needs.value
+    assert outlines(dashboard) == [] and dashboard.pages["Trapezoid"].button.disabled
+    assert "Now K 3, alpha 1, text" in dashboard.pages["Trapezoid"].needs.value
     assert dashboard.settings.controls["full_snapshots"].value == 3, "and the left follows"
 
 
@@ -186,7 +187,7 @@ def test_only_what_differs_is_asked_for_and_widgets_follow_what_is_changed_elsew
     run.set(full_snapshots=6, alpha=0.123456)
     run.advance(1)
     look(dashboard)
-    page = dashboard.trapezoid
+    page = dashboard.pages["Trapezoid"]
     assert page.full.value == 6 and page.alpha.value == 0.123
     assert page.proposed is None, "three digits of a slider are no other alpha"
     assert page.chosen == Shape(6, 0.123456, "ladder")
@@ -207,7 +208,7 @@ def test_a_refused_change_is_told_and_stays_proposed(dashboard):
 
 def test_handles_of_the_figure_are_dragged(dashboard):
     page_on(dashboard)
-    page = dashboard.trapezoid
+    page = dashboard.pages["Trapezoid"]
     handles = {point["name"]: point for point in shape_figure(dashboard)["layout"]["meta"]["handles"]}
     assert set(handles) == {"full_snapshots", "alpha"}
 
@@ -226,7 +227,7 @@ def test_a_drag_is_sent_to_the_display_at_once(dashboard):
     started(dashboard)
     look(dashboard)
     before = len(sent)
-    dashboard.trapezoid.shape._handle_msg('{"kind": "dragged", "handle": "full_snapshots", "value": -4}')
+    dashboard.pages["Trapezoid"].shape._handle_msg('{"kind": "dragged", "handle": "full_snapshots", "value": -4}')
     dashboard.tick()
     dashboard.tick()
     assert len(sent) == before + 1, "and what did not change is not sent"
@@ -240,14 +241,18 @@ def test_a_run_that_is_over_can_be_tried_but_not_changed(dashboard):
     look(dashboard)
     slide(dashboard, 4)
     look(dashboard)
-    assert outlines(dashboard) and dashboard.trapezoid.button.disabled and not dashboard.trapezoid.back.disabled
+    assert (
+        outlines(dashboard)
+        and dashboard.pages["Trapezoid"].button.disabled
+        and not dashboard.pages["Trapezoid"].back.disabled
+    )
 
 
 @pytest.mark.parametrize(("system", "visible"), [("full-history", []), ("recent-only", [])])
 def test_systems_without_decay_have_what_they_read(system, visible, session):
     shown = Dashboard(session, RunConfig(**SYSTEM | {"system": system}))
     page_on(shown)
-    page = shown.trapezoid
+    page = shown.pages["Trapezoid"]
     widgets = {"full_snapshots": page.full, "alpha": page.alpha.widget, "decay": page.decay.widget}
     assert [name for name, widget in widgets.items() if widget.visible] == visible
     assert page.choice.visible == bool(visible)
@@ -264,15 +269,15 @@ def test_a_run_without_windows_says_so_and_another_runs_pictures_go(dashboard):
     choose(dashboard, "system", "psg")
     click(dashboard, "run")
     look(dashboard)
-    page = dashboard.trapezoid
-    assert page.figures() == page.shape_figures() == {} and not page.choice.visible
+    page = dashboard.pages["Trapezoid"]
+    assert page.charts.figures() == page.shape.figures() == {} and not page.choice.visible
     assert "This run has no windows" in page.words.value
 
 
 def test_the_tuner_is_shown_where_it_looks(session):
     shown = Dashboard(session, RunConfig(**SYSTEM, tune=True))
     page_on(shown, steps=130)
-    page = shown.trapezoid
-    assert {"trapezoid-tuner-losses", "trapezoid-tuner-path"} <= set(page.figures())
+    page = shown.pages["Trapezoid"]
+    assert {"trapezoid-tuner-losses", "trapezoid-tuner-path"} <= set(page.charts.figures())
     assert "2 moves in 3 looks" in page.words.value
     shown.close()

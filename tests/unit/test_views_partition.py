@@ -170,6 +170,15 @@ def test_measured_bytes_stand_beside_the_predicted_ones_in_the_same_colours() ->
     assert "Step 1 sent 1.2 KiB; predicted were 1.2 KiB: equal to the byte." in shown.captions()["partition"]
 
 
+def test_a_run_that_fetches_features_counts_no_halo_rows_and_says_so() -> None:
+    shown = window(event(described(layers=2, layout="remote_feature")))
+    for step in range(3):
+        shown.add(line("steps", [step_row(step, 1.0)], rank=0))
+        shown.add(line("steps", [step_row(step, 1.0)], rank=1))
+    for words in (shown.captions()["partition"], texts(shown.figures()["partition"])):
+        assert "this run fetches features instead" in words and "No step is complete yet" not in words
+
+
 def test_what_was_sent_besides_is_told_in_words() -> None:
     shown = window(event(described()))
     sent(shown, 0, each=150)

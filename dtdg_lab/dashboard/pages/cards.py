@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import panel as pn
@@ -12,11 +12,12 @@ from dtdg_lab.cards.card import TEXTS, Card, card_html
 from dtdg_lab.cards.pictures import run_pictures
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dashboard.actions import NewestFirst
-from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
 from dtdg_lab.visualization.cards import Panel
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.style import coloured
+from dtdg_lab.widgets.live import WholeCharts
+from dtdg_lab.widgets.run_page import STRETCH, Page, text_line
+from dtdg_lab.widgets.worker import BackgroundWorker
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -37,45 +38,30 @@ class _Made(NamedTuple):
     note: str
 
 
-class CardPage:
+class CardPage(Page):
     """A choice of systems by paper, the chosen one's charts, and its card under them.
 
     Cards are made by a thread. Where the run that is followed is of the chosen system, its charts are shown while it
     goes on. ``defer(call)`` has a call made by the event loop.
     """
 
+    title = "Papers"
+
     def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__()
         self._defer = defer
         self._run: Run | None = None
         self._version = -1
         self._asked = ""
         self._made: _Made | None = None
         self._of_run: list[Panel] = []
-        self._maker: NewestFirst[str] = NewestFirst(self._make, "paper-cards")
+        self._maker: BackgroundWorker[str] = BackgroundWorker(self._make, "paper-cards")
         self.system = pn.widgets.Select(label="System", groups=_by_paper(), value=FIRST, width=260, margin=(3, 8))
         self.system.param.watch(lambda event: defer(self._ask), "value")
-        # StaticText and not panes: see dash.app
-        self.words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
-        self.card = pn.widgets.StaticText(
-            value="", margin=(4, 10), styles=_CARD, stylesheets=[_AS_WIDE], sizing_mode="stretch_width"
-        )
-        self.charts = WholeCharts(
-            self.figures,
-            self.captions,
-            defer=defer,
-            chart_height=320,
-            sizing_mode="stretch_width",
-            margin=0,
-        )
-        self._opened = OpenedPage(self.charts)
-        self.panel = pn.Column(
-            self.system,
-            self.words,
-            self._opened.panel,
-            self.card,
-            sizing_mode="stretch_width",
-            margin=0,
-        )
+        self.words = text_line(margin=(2, 10), styles=_WORDS)
+        self.card = text_line(styles=_CARD, stylesheets=[_AS_WIDE])
+        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=320, **STRETCH)
+        self.panel = pn.Column(self.system, self.words, self.place(self.charts), self.card, **STRETCH)
 
     def follow(self, run: Run | None) -> None:
         """Show another run's charts on the card of its system, which is chosen."""
@@ -85,13 +71,13 @@ class CardPage:
         self._draw()
 
     def open(self) -> None:
-        """Put the page there; called again and again while its tab is open."""
+        """Show the card and its charts."""
         if not self._asked:
             self._ask()
-        self._opened.open()
+        super().open()
 
-    def update(self, *, slow: bool) -> None:
-        """Once a second, where ``slow``, draw what the run has told since."""
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
+        """Draw what the run has recorded since, once a second."""
         run = self._run
         if not slow or run is None or run.version == self._version:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,13 @@ import panel as pn
 
 from dtdg_lab.cluster.replay import Repeated, fork, start_replay, tell_repeats
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dashboard.actions import ACTIVE, Actions, NewestFirst
-from dtdg_lab.dashboard.settings import Settings, folded
+from dtdg_lab.dashboard.actions import Actions
+from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints
 from dtdg_lab.visualization.layout import join_words
+from dtdg_lab.widgets.controls import folded
+from dtdg_lab.widgets.run_page import Page
+from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -28,7 +31,7 @@ _ROW = {"sizing_mode": "stretch_width", "margin": (3, 8)}
 _WORDS = {"margin": (0, 8, 4, 9), "width": 262, "styles": {"font-size": "12px", "overflow-wrap": "anywhere"}}
 
 
-class Branch:
+class Branch(Page):
     """What can be made of the run that is shown, folded away under the settings.
 
     Args:
@@ -39,12 +42,13 @@ class Branch:
     """
 
     def __init__(self, settings: Settings, session: Session, actions: Actions, clear: Callable[[], None]) -> None:
+        super().__init__()
         self._settings, self._session, self._actions, self._clear = settings, session, actions, clear
         self._run: Run | None = None
         self._replayed: Run | None = None
         self._kept: dict[str, Kept] = {}
         self._files: tuple[Any, ...] = ()
-        self._reader: NewestFirst[Path] = NewestFirst(self._read, "dashboard-checkpoints")
+        self._reader: BackgroundWorker[Path] = BackgroundWorker(self._read, "dashboard-checkpoints")
         self.keep = self._button("Keep a checkpoint", self._keep_one)
         self.at = pn.widgets.Select(label="Checkpoint", options={}, **_ROW)
         self.at.param.watch(lambda event: actions.later(self._tell_changes), "value")
@@ -109,8 +113,10 @@ class Branch:
         self.fork.disabled = active or not free or self._chosen is None
         self.replay.disabled = active or not free or self._run is None
 
-    def update(self) -> None:
-        """Look for new checkpoints, where they are shown, and for the end of a replay; called once a second."""
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
+        """Look for new checkpoints, where they are shown, and for the end of a replay, once a second."""
+        if not slow:
+            return
         if self._run is not None and not self.panel.collapsed:
             self._reader.ask(self._run.path)
         again = self._replayed

@@ -1,31 +1,40 @@
-"""The two quiet pages beside the live one: comparison of runs, and settings as code."""
+"""Pages Compare and As code: the last runs beside each other, and the settings as code."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
 from dtdg_lab.dashboard.settings import Settings, as_cell, as_json
 from dtdg_lab.visualization.energy import SO_FAR, energy_panel, energy_rows
 from dtdg_lab.visualization.loss import compare_figure, ground_words
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
+from dtdg_lab.widgets.live import WholeCharts
+from dtdg_lab.widgets.run_page import Page
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
 
 COMPARED = 6
 
 
-class ComparePage:
+class ComparePage(Page):
     """The last runs beside each other: validation losses, all losses over wall time, and energy by phase."""
 
+    title = "Compare"
+    compares_runs = True
+
     def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__()
         self._drawn: tuple[Any, ...] = ()
+        self._x: XAxis = "steps"
         self.figure = compare_figure([])
         self.wall_time, self.words = wall_time_figure([]), wall_time_words([])
         self.energy, self.spent = energy_panel([], SO_FAR)
@@ -36,19 +45,25 @@ class ComparePage:
             chart_height=620,
             sizing_mode="stretch_width",
         )
-        self.page = OpenedPage(self.charts)
+        self.panel = self.place(self.charts)
 
-    def update(self, runs: Sequence[Any], x: XAxis) -> None:
+    def over(self, x: XAxis) -> None:
+        """Draw the losses over ``steps`` or ``seconds``."""
+        self._x = x
+
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
         """Draw again where something changed; costs a whole figure, so at most once a second."""
+        if not slow:
+            return
         last = list(runs)[-COMPARED:]
-        drawn = (x, *((run.id, run.version) for run in last))
+        drawn = (self._x, *((run.id, run.version) for run in last))
         if drawn == self._drawn:
             return
         with ExitStack() as locks:
             for lock in dict.fromkeys(run.lock for run in last):
                 locks.enter_context(lock)
             labelled = [(run.id, run.window) for run in last]
-            self.figure = compare_figure(labelled, x)
+            self.figure = compare_figure(labelled, self._x)
             self.wall_time = wall_time_figure(labelled)
             self.words = f"{ground_words(labelled)} {wall_time_words(labelled)}"
             self.energy, self.spent = energy_panel(energy_rows(labelled), SO_FAR)
@@ -56,10 +71,13 @@ class ComparePage:
         self.charts.redraw()
 
 
-class CodePage:
+class CodePage(Page):
     """The present settings as a Python cell and as JSON."""
 
+    title = "As code"
+
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self._settings = settings
         self.cell = pn.widgets.StaticText(value="", sizing_mode="stretch_width")
         self.json = pn.widgets.StaticText(value="", sizing_mode="stretch_width")
@@ -68,11 +86,11 @@ class CodePage:
             pn.Column("#### As JSON, for `python -m dtdg_lab run CONFIG.json`", self.json, sizing_mode="stretch_width"),
             sizing_mode="stretch_width",
         )
-        settings.watch(self.update)
-        self.update()
+        settings.watch(self._write)
+        self._write()
 
-    def update(self) -> None:
-        """Write down what the controls say, or why that is no valid run."""
+    def _write(self) -> None:
+        """The settings of the controls, or why they are no valid run."""
         try:
             config = self._settings.config()
         except LabError as error:

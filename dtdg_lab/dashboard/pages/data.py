@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +11,15 @@ import panel as pn
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dashboard.actions import NewestFirst, describe
-from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
 from dtdg_lab.dashboard.settings import Settings, is_generated, is_stored
 from dtdg_lab.datasets.names import DatasetInfo, datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization.graph import GRAPH_CHARTS, GraphCharts, mean_of
 from dtdg_lab.visualization.layout import Figure, frame, with_note
 from dtdg_lab.visualization.svg import message_html, thumbnail_html, thumbnail_svg, thumbnail_words
+from dtdg_lab.widgets.live import WholeCharts
+from dtdg_lab.widgets.run_page import STRETCH, Page
+from dtdg_lab.widgets.worker import BackgroundWorker, describe
 
 # The chosen graph's statistics, computed by a thread: the page must not wait for a file or a generator.
 
@@ -27,7 +27,6 @@ from dtdg_lab.visualization.svg import message_html, thumbnail_html, thumbnail_s
 MOST_ROWS = 3_000_000  # edges of a file, or of all snapshots of a generator, that are loaded only to be drawn
 MOST_ALIVE = 10 * MOST_ROWS  # each counted once for every interval it lives
 KEPT = 12
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class GraphLoader:
     def __init__(self, on_done: Callable[[Described], None]) -> None:
         self._on_done = on_done
         self._known: dict[tuple[Any, ...], Described] = {}
-        self._worker = NewestFirst(self._work, "dashboard-graph")
+        self._worker = BackgroundWorker(self._work, "dashboard-graph")
 
     def ask(self, config: RunConfig) -> None:
         """Describe this graph next."""
@@ -110,8 +109,7 @@ class GraphLoader:
         try:
             return describe_data(config)
         except Exception as error:  # there is no caller to raise to: the page says it
-            _LOG.exception("%s could not be described", config.dataset)
-            return Described(config, why_not=describe(error))
+            return Described(config, why_not=describe(error, f"{config.dataset} could not be described"))
 
 
 # The chosen graph: a small picture beside the controls, and a page of charts.
@@ -120,31 +118,27 @@ class GraphLoader:
 READING = "reading the graph …"
 
 
-class GraphPage:
+class GraphPage(Page):
     """What the chosen data set looks like over time; ``defer(call)`` has a call made by the event loop.
 
-    The graph is read and described by a thread. ``follow`` is called by the loop after a setting has changed.
+    A thread reads and describes the graph.
     """
 
+    title = "Data"
+
     def __init__(self, settings: Settings, defer: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__()
         self._settings = settings
         self._key: tuple[Any, ...] | None = None
         self._view: GraphCharts | None = None
         self._note = READING
         self._loader = GraphLoader(lambda described: defer(lambda: self._show(described)))
         self.picture = pn.widgets.StaticText(value=message_html(READING), margin=(0, 8, 4, 9), width=285)
-        self.charts = WholeCharts(
-            self.figures,
-            self.captions,
-            defer=defer,
-            chart_height=330,
-            sizing_mode="stretch_width",
-            margin=0,
-        )
-        self.page = OpenedPage(self.charts)
+        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **STRETCH)
+        self.panel = self.place(self.charts)
         settings.put_under("dataset", self.picture)
-        settings.watch(self.follow)
-        self.follow()
+        settings.watch(self._follow_settings)
+        self._follow_settings()
 
     def figures(self) -> dict[str, Figure]:
         """The charts of the page; before the graph has been described they say why."""
@@ -158,7 +152,7 @@ class GraphPage:
         """What to look for in the charts; nothing where there are none."""
         return dict.fromkeys(GRAPH_CHARTS, "") if self._view is None else self._view.captions()
 
-    def follow(self) -> None:
+    def _follow_settings(self) -> None:
         """Ask for the graph of the present settings where it is another than before."""
         try:
             config = self._settings.config()
@@ -169,10 +163,10 @@ class GraphPage:
             self._loader.ask(config)
 
     def again(self) -> None:
-        """Look again at a graph that could not be drawn: a run may have brought it to this machine."""
+        """Try again to draw a graph that could not be drawn: a run may have downloaded it."""
         if self._view is None and self._note != READING:
             self._key = None
-            self.follow()
+            self._follow_settings()
 
     def close(self) -> None:
         """End the thread."""

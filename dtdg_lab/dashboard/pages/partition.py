@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import panel as pn
@@ -15,8 +15,6 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.dashboard import settings as choices
-from dtdg_lab.dashboard.actions import NewestFirst, describe
-from dtdg_lab.dashboard.live import OpenedPage, WholeCharts, labelled
 from dtdg_lab.dashboard.pages.data import is_here
 from dtdg_lab.dashboard.settings import PARTS, Settings
 from dtdg_lab.datasets.names import load_for
@@ -24,18 +22,20 @@ from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.visualization.layout import Figure, share
 from dtdg_lab.visualization.partition import Panel, PartitionFacts, facts_of, head_words, panels
 from dtdg_lab.visualization.style import coloured
+from dtdg_lab.widgets.live import WholeCharts, labelled
+from dtdg_lab.widgets.run_page import PROBLEM, STRETCH, TEXT, Page, text_line
+from dtdg_lab.widgets.worker import BackgroundWorker, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 
-# Partitions of the chosen graph, made and measured by a thread: the page must not wait for a partitioner.
+# Partitions of the chosen graph.
 
 
 NOT_HERE = "The graph is not on this machine yet: a run, or lab.load_dataset({name!r}), downloads it."
 PARTITION_OPTIONS = ("dealing", "imbalance", "partition_file")
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,53 +56,12 @@ class PartitionAnswer:
     why_not: str = ""
 
 
-class PartitionMeasurer:
-    """Measures what was asked for last; partitioners of an earlier request that have not begun are passed over.
-
-    ``on_outcome(wanted, outcome)`` is called by the thread for each partitioner, ``on_end(wanted, why_not)`` after the
-    last; ``why_not`` says why the graph could not be read, else it is empty.
-    """
-
-    def __init__(
-        self,
-        on_outcome: Callable[[WantedPartition, PartitionAnswer], None],
-        on_end: Callable[[WantedPartition, str], None],
-    ) -> None:
-        self._on_outcome, self._on_end = on_outcome, on_end
-        self._worker = NewestFirst(self._work, "dashboard-partitions")
-
-    def ask(self, wanted: WantedPartition) -> None:
-        """Measure this next."""
-        self._worker.ask(wanted)
-
-    def close(self) -> None:
-        """End the thread once it has finished what it does."""
-        self._worker.close()
-
-    def _work(self, wanted: WantedPartition) -> None:
-        self._on_end(wanted, self._measure_all(wanted))
-
-    def _measure_all(self, wanted: WantedPartition) -> str:
-        config = wanted.config
-        try:
-            if not is_here(config):
-                return NOT_HERE.format(name=config.dataset)
-            graph = load_for(config)
-        except Exception as error:  # there is no caller to raise to: the page says it
-            return _to_dict(error, f"{config.dataset} could not be read")
-        for name in wanted.partitioners:
-            if self._worker.overtaken:
-                break
-            self._on_outcome(wanted, _outcome(graph, name, wanted))
-        return ""
-
-
 def _outcome(graph: DynamicGraph, name: str, wanted: WantedPartition) -> PartitionAnswer:
     try:
         measured = partition_graph(graph, name, wanted.parts, **_settings(wanted.config))
         return PartitionAnswer(name, facts_of(measured.to_dict()))
     except Exception as error:  # a partitioner that fails leaves the others; there is no caller to raise to
-        return PartitionAnswer(name, why_not=_to_dict(error, f"partitioner {name} failed"))
+        return PartitionAnswer(name, why_not=describe(error, f"partitioner {name} failed"))
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
@@ -110,12 +69,6 @@ def _settings(config: RunConfig) -> dict[str, Any]:
     read = ("seed", "model", "layers", "hidden", "protocol")
     options = {**config.options["models"], **{name: config[name] for name in PARTITION_OPTIONS}}
     return {**{name: config[name] for name in read}, **options}
-
-
-def _to_dict(error: Exception, what: str) -> str:
-    if not isinstance(error, LabError):
-        _LOG.exception("%s", what)
-    return describe(error)
 
 
 # Partitions beside each other as a table: one row for each partitioner, the best of every column in bold.
@@ -171,7 +124,7 @@ _HEADS = (
     "cut<br>edges",
     "halo rows",
     "replicated<br>rows",
-    "uneven:<br>vertices",
+    "uneven:<br>nodes",
     "<br>edges",
     "<br>load",
     "memory:<br>exchanged",
@@ -220,22 +173,23 @@ def _said(name: str, why: str, *, colour: str = coloured("problem")) -> str:
 AS_SET = "as set on the left"
 RUN = "this run"
 FEWEST = 2
-FIRST = "Choose partitioners and press Measure: each one's parts are made and counted before a run pays for them."
-_WORDS = {"font-size": "13px", "color": coloured("text")}
+FIRST = "Choose partitioners and press Measure to compare their partitions before a run uses one."
 _SMALL = {"font-size": "11.5px", "color": coloured("soft")}
 _SCROLLING = {"overflow-x": "auto", "max-width": "100%"}
-_PROBLEM = {"font-size": "13px", "color": coloured("problem")}
 
 
-class PartitionPage:
+class PartitionPage(Page):
     """Choice of data, parts and partitioners; a table of what each would cost; the microscope of the one looked at.
 
     A run that has a partition is one of those that can be looked at. ``defer(call)`` has a call made by the event
     loop; partitions are made and measured by a thread.
     """
 
+    title = "Partition"
+
     def __init__(self, settings: Settings, defer: Callable[[Callable[[], None]], None]) -> None:
-        self._settings = settings
+        super().__init__()
+        self._settings, self._defer = settings, defer
         self._wanted: WantedPartition | None = None
         self._measured: dict[str, PartitionFacts] = {}
         self._refused: dict[str, str] = {}
@@ -244,20 +198,9 @@ class PartitionPage:
         self._run_panels: list[Panel] = []
         self._run_words = ""
         self._version = -1
-        self._measurer = PartitionMeasurer(
-            lambda wanted, outcome: defer(lambda: self._came(wanted, outcome)),
-            lambda wanted, why_not: defer(lambda: self._ended(wanted, why_not)),
-        )
+        self._worker: BackgroundWorker[WantedPartition] = BackgroundWorker(self._work, "dashboard-partitions")
         self._make_widgets(defer)
-        self.charts = WholeCharts(
-            self.figures,
-            self.captions,
-            defer=defer,
-            chart_height=330,
-            sizing_mode="stretch_width",
-            margin=0,
-        )
-        self._opened = OpenedPage(self.charts)
+        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **STRETCH)
         self.panel = self._lay_out()
         settings.watch(self._follow_settings)
         self._follow_settings()
@@ -286,19 +229,14 @@ class PartitionPage:
         )
         self.button = pn.widgets.Button(label="Measure", color="primary", width=100, margin=(20, 8, 0, 8))
         self.button.on_click(lambda event: defer(self._measure))
-        # StaticText and not panes: see dash.app
-        self.status = pn.widgets.StaticText(value=FIRST, margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
-        self.table = pn.widgets.StaticText(
-            value="", visible=False, margin=(2, 8), styles=_SCROLLING, sizing_mode="stretch_width"
-        )
-        self.reading = pn.widgets.StaticText(
-            value=READING, visible=False, margin=(2, 10), styles=_SMALL, sizing_mode="stretch_width"
-        )
+        self.status = text_line(FIRST, margin=(2, 10))
+        self.table = text_line(visible=False, margin=(2, 8), styles=_SCROLLING)
+        self.reading = text_line(READING, visible=False, margin=(2, 10), styles=_SMALL)
         self.looked_at = pn.widgets.RadioButtonGroup(
             options=[RUN], value=RUN, visible=False, margin=(4, 8), stylesheets=[labelled("Partition looked at")]
         )
         self.looked_at.param.watch(lambda event: defer(self._draw), "value")
-        self.words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
+        self.words = text_line(margin=(2, 10))
 
     def _lay_out(self) -> pn.Column:
         asked = pn.Row(self.data, self.parts, self.button, margin=0, sizing_mode="stretch_width")
@@ -310,9 +248,8 @@ class PartitionPage:
             self.reading,
             self.looked_at,
             self.words,
-            self._opened.panel,
-            sizing_mode="stretch_width",
-            margin=0,
+            self.place(self.charts),
+            **STRETCH,
         )
 
     # what a person does
@@ -344,9 +281,25 @@ class PartitionPage:
         self._measured, self._refused, self._panels = {}, {}, {}
         self._say(f"{_what(self._wanted)}: measuring …")
         self._report()
-        self._measurer.ask(self._wanted)
+        self._worker.ask(self._wanted)
 
-    # what the thread tells
+    # what the thread measures
+
+    def _work(self, wanted: WantedPartition) -> None:
+        """In the thread: measure, until there is a newer request."""
+        why_not = ""
+        try:
+            if is_here(wanted.config):
+                graph = load_for(wanted.config)
+                for name in wanted.partitioners:
+                    if self._worker.overtaken:
+                        break
+                    self._defer(partial(self._came, wanted, _outcome(graph, name, wanted)))
+            else:
+                why_not = NOT_HERE.format(name=wanted.config.dataset)
+        except Exception as error:  # there is no caller to raise to: the page says it
+            why_not = describe(error, f"{wanted.config.dataset} could not be read")
+        self._defer(lambda: self._ended(wanted, why_not))
 
     def _came(self, wanted: WantedPartition, outcome: PartitionAnswer) -> None:
         if wanted is not self._wanted:
@@ -380,7 +333,7 @@ class PartitionPage:
         self._offer()
 
     def _say(self, text: str, *, problem: bool = False) -> None:
-        self.status.param.update(value=html.escape(text, quote=False), styles=_PROBLEM if problem else _WORDS)
+        self.status.param.update(value=html.escape(text, quote=False), styles=PROBLEM if problem else TEXT)
 
     def _offer(self) -> None:
         """What can be looked at: the run's own partition, and the measured ones."""
@@ -390,25 +343,21 @@ class PartitionPage:
             self.looked_at.param.update(options=offered or [RUN], value=kept, visible=bool(offered))
         self._draw()
 
-    # what the run tells
+    # what the run has
 
     def follow(self, run: Run | None) -> None:
         """Show another run."""
         self._run, self._run_panels, self._run_words, self._version = run, [], "", -1
         self._offer()
 
-    def open(self) -> None:
-        """Put the charts on the page; called again and again while its tab is open."""
-        self._opened.open()
-
-    def update(self) -> None:
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
         """Draw the run's partition again where something changed; whole figures, so at most once a second."""
         run = self._run
-        if run is None or run.version == self._version:
+        if not slow or run is None or run.version == self._version:
             return
         with run.lock:
             self._version = run.version
-            view = run.window.partition
+            view = run.window.view("partition")
             found, words = view.panels(), view.caption()
         is_new = bool(found) != bool(self._run_panels)
         self._run_panels, self._run_words = found, words
@@ -446,7 +395,7 @@ class PartitionPage:
 
     def close(self) -> None:
         """End the thread."""
-        self._measurer.close()
+        self._worker.close()
 
 
 def _narrow(figure: Figure) -> Figure:

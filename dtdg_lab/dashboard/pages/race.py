@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import html
-import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,28 +13,28 @@ import panel as pn
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError
-from dtdg_lab.dashboard.actions import Actions, NewestFirst, describe
-from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
+from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.studies.race import prepare
 from dtdg_lab.studies.race_result import open_race
 from dtdg_lab.studies.race_rules import labels_for
 from dtdg_lab.studies.race_store import races_in
 from dtdg_lab.studies.stop_rule import StopRule
-from dtdg_lab.visualization.layout import Figure, join_words
-from dtdg_lab.visualization.race import Panel
+from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.style import coloured
+from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, Panel, PanelCharts, text_line
+from dtdg_lab.widgets.worker import BackgroundWorker, describe
 
 if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
     from dtdg_lab.cluster.session import Session
     from dtdg_lab.studies.race_result import Race
     from dtdg_lab.studies.race_runner import RaceRunner
 
 
 MOST = 8  # contestants: as many as there are colours
-_WORDS = {"font-size": "13px", "color": coloured("text")}
 _ALERT = {
-    **_WORDS,
+    **TEXT,
     "color": coloured("alert"),
     "background": coloured("alert-back"),
     "padding": "8px",
@@ -45,13 +44,12 @@ _ALERT = {
 }
 HERE = "the race begun here"
 _EMPTY = (
-    "Set up a run at the left and press “Add the settings shown”; change the system, or any other setting, and add "
+    "Set up a run on the left and press “Add the settings shown”. Change the system or another setting, and add "
     "that too. All contestants get the same data, split, seeds, evaluation and stopping rule."
 )
-_LOG = logging.getLogger(__name__)
 
 
-class RacePage:
+class RacePage(Page):
     """The contestants, the rules, Start and Stop; below, losses against time, joules, bytes and memory, and the table.
 
     The race is made by a thread, and drawn by another: the page itself never waits.
@@ -63,9 +61,12 @@ class RacePage:
         runs_dir: folder that gets ``races/``.
     """
 
+    title = "Race"
+
     def __init__(
         self, settings: Settings, session: Session, actions: Actions, *, runs_dir: str | Path = "runs"
     ) -> None:
+        super().__init__()
         self._settings, self._session, self._actions, self._runs_dir = settings, session, actions, Path(runs_dir)
         self.configs: list[RunConfig] = []
         self._runner: RaceRunner | None = None
@@ -76,18 +77,13 @@ class RacePage:
         self._past: Race | None = None
         self._drawn: tuple[dict[str, Panel], str] = ({}, "")
         self._shown: tuple[dict[str, Panel], str] = ({}, "")
-        self._drawer: NewestFirst[Race] = NewestFirst(self._draw, "dashboard-race")
-        stretch = {"sizing_mode": "stretch_width", "margin": 0}
-        self.charts = WholeCharts(self.figures, self.captions, defer=actions.later, chart_height=330, **stretch)
-        self._opened = OpenedPage(self.charts)
+        self._drawer: BackgroundWorker[Race] = BackgroundWorker(self._draw, "dashboard-race")
+        self.charts = PanelCharts("race", defer=actions.later, chart_height=330, **STRETCH)
         self._make_controls()
-        # StaticText and not panes: see dash.app
-        self.words = pn.widgets.StaticText(value=_EMPTY, margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
-        self.alert = pn.widgets.StaticText(
-            value="", visible=False, margin=(4, 10), styles=_ALERT, sizing_mode="stretch_width"
-        )
-        wide = {**_WORDS, "overflow-x": "auto", "min-width": "0"}  # a table of many columns scrolls, not the page
-        self.table = pn.widgets.StaticText(value="", margin=(4, 10), styles=wide, sizing_mode="stretch_width")
+        self.words = text_line(_EMPTY)
+        self.alert = text_line(visible=False, styles=_ALERT)
+        wide = {**TEXT, "overflow-x": "auto", "min-width": "0"}  # a table of many columns scrolls, not the page
+        self.table = text_line(styles=wide)
         self.panel = pn.Column(
             pn.Row(self.add, self.start, self.stop, margin=0),
             pn.Row(self.chosen, self.remove, margin=0),
@@ -96,8 +92,8 @@ class RacePage:
             self.alert,
             self.words,
             self.table,
-            self._opened.panel,
-            **stretch,
+            self.place(self.charts),
+            **STRETCH,
         )
         self._offer()
 
@@ -112,9 +108,9 @@ class RacePage:
         self.patience = pn.widgets.TextInput(label="Evaluations without gain", placeholder="any", width=165)
         self.seconds = pn.widgets.TextInput(label="Seconds a run", placeholder="any", width=120)
         self.loss = pn.widgets.TextInput(label="Validation loss reached", placeholder="none", width=155)
-        self.name = pn.widgets.TextInput(label="Name, to go on with it later", placeholder="none", width=240)
+        self.name = pn.widgets.TextInput(label="Race name (needed to resume)", placeholder="none", width=240)
         self.at_once = pn.widgets.Checkbox(
-            label="Two at a time, on halves of the engines", value=False, margin=(28, 10)
+            label="Run two contestants in parallel (half the engines each)", value=False, margin=(28, 10)
         )
         self.past = pn.widgets.Select(label="Shown", options={HERE: ""}, value="", width=300)
         self.past.param.watch(lambda event: self._actions.later(self._choose), "value")
@@ -141,9 +137,9 @@ class RacePage:
         try:
             config = self._settings.config()
             if config.to_json() in [known.to_json() for known in self.configs]:
-                raise ConfigError("these settings are a contestant already: change one, such as the system, and add.")
+                raise ConfigError("these settings are a contestant already. Change the system or another setting.")
             if len(self.configs) >= MOST:
-                raise ConfigError(f"{MOST} contestants are the most that can be told apart here: remove one.")
+                raise ConfigError(f"a race has at most {MOST} contestants here. Remove one.")
         except LabError as error:
             self._tell_problem(str(error))
             return
@@ -201,9 +197,7 @@ class RacePage:
         except Exception as error:
             if self._runner is not None and self._runner.stopped and isinstance(error, RunFailedError):
                 return  # as was asked for
-            if not isinstance(error, LabError):
-                _LOG.exception("the race failed")
-            self._problem = describe(error)
+            self._problem = describe(error, "the race failed")
 
     def _stop(self) -> None:
         self._to_stop = True
@@ -226,21 +220,14 @@ class RacePage:
 
     # what is shown
 
-    def open(self) -> None:
-        """Put the charts on the page; called again and again while its tab is open."""
-        self._opened.open()
-
-    def follow(self, run: object) -> None:
-        """The dashboard shows another run; the race keeps its own."""
-
-    def update(self, *, slow: bool) -> None:
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
         """Show what was drawn since; once a second, where ``slow``, have it drawn again where anything has changed."""
         if self._shown_problem != self._problem:
             self._tell_problem(self._problem)
         if self._drawn is not self._shown:
             self._shown = self._drawn
             self.table.value = self._shown[1]
-            self.charts.redraw()
+            self.charts.draw(self._shown[0])
         if slow:
             self._offer()
             self._list_past()
@@ -259,9 +246,7 @@ class RacePage:
         try:
             self._drawn = race.panels(), race.html()
         except Exception as error:  # there is no caller to raise to: the page says it
-            if not isinstance(error, LabError):
-                _LOG.exception("the race could not be drawn")
-            self._problem = describe(error)
+            self._problem = describe(error, "the race could not be drawn")
 
     def _offer(self) -> None:
         """Which buttons do something now, and what to do where there is nothing yet."""
@@ -271,12 +256,12 @@ class RacePage:
         self.remove.disabled = not self.configs
         words = _EMPTY if len(self.configs) < 2 else f"Contestants: {join_words(labels_for(self.configs))}."
         if racing:
-            words = "Preparing the race: data are loaded and compared." if self._runner is None else "Racing."
+            words = "Preparing the race: loading and comparing the data." if self._runner is None else "Racing."
         elif self._past is not None:
             words = f"A race of the past. lab.open_race({str(self._past.folder)!r}) reads it in a cell."
         elif self._runner is not None:
-            end = "was stopped: with its name it goes on. It" if self._runner.stopped else "has ended. It"
-            words = f"The race {end} is kept in {self._runner.race.folder}, which lab.open_race(...) reads."
+            end = "was stopped. The same name resumes it." if self._runner.stopped else "has ended."
+            words = f"The race {end} It is kept in {self._runner.race.folder}, which lab.open_race(...) reads."
         self.words.value = html.escape(words, quote=False)
 
     def _tell_problem(self, text: str) -> None:
@@ -284,14 +269,6 @@ class RacePage:
         self.alert.param.update(
             value=f'<div role="alert">{html.escape(text, quote=False)}</div>' if text else "", visible=bool(text)
         )
-
-    def figures(self) -> dict[str, Figure]:
-        """The panels of the race as it was drawn last."""
-        return {f"race-{name}": figure for name, (figure, _) in self._shown[0].items()}
-
-    def captions(self) -> dict[str, str]:
-        """What to look for in each."""
-        return {f"race-{name}": words for name, (_, words) in self._shown[0].items()}
 
     def close(self) -> None:
         """End the drawing; a race goes on."""

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
-from dtdg_lab.dashboard.actions import NewestFirst, describe
-from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
 from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.studies.objective import number
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 from dtdg_lab.studies.trials import FILE, Trial
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.style import coloured
+from dtdg_lab.widgets.run_page import STRETCH, Page, Panel, PanelCharts, text_line
+from dtdg_lab.widgets.worker import BackgroundWorker, describe
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
 
 # Studies and their runs read from the disk for a page: what it needs of them, and never an error raised.
 
 
-Panel = tuple[Figure, str]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -69,8 +69,7 @@ class RunSeen:
     """What a page shows of a run: words, charts with sentences, its report where it has one."""
 
     words: str = ""
-    figures: Mapping[str, Figure] = field(default_factory=lambda: _NOTHING)
-    captions: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    panels: Mapping[str, Panel] = field(default_factory=lambda: _NOTHING)
     report: str | None = None
     report_name: str = "report.html"
     under_way: bool = False
@@ -95,7 +94,7 @@ def look_at_study(wanted: WantedStudy) -> StudySeen:
     try:
         return _study(open_study(wanted.path), wanted)
     except Exception as error:  # shown to whoever looks: there is no caller to raise to
-        return StudySeen(words=describe(error))
+        return StudySeen(words=describe(error, f"the study {wanted.path} could not be read"))
 
 
 def _study(study: Study, wanted: WantedStudy) -> StudySeen:
@@ -139,32 +138,30 @@ def look_at_run(path: Path, key: str) -> RunSeen:
         study = open_study(path)
         trial = study.trial(key)
         run = study.open(trial)
-        report = run.directory.report_file
+        report, captions = run.directory.report_file, run.captions()
         words = f"Run {run.id} of trial {trial.number}, seed {trial.seed}: {run.status}. {trial.reason or run.reason}"
         return RunSeen(
             f"{words} lab.open_run({str(run.path)!r})",
-            run.figures(),
-            run.captions(),
+            {name: (figure, captions.get(name, "")) for name, figure in run.figures().items()},
             str(report) if report.is_file() else None,
             f"{run.id}.html",
             run.status not in ENDED,
         )
     except Exception as error:  # shown to whoever looks: there is no caller to raise to
-        return RunSeen(words=describe(error))
+        return RunSeen(words=describe(error, f"a run of the study {path} could not be read"))
 
 
 # A study as it grows, or one of the past: its heat map, where a click opens a run, that run's charts and report.
 
 
 AGAIN_TICKS = 2  # seconds between two looks at the run that is shown, while it is under way
-_WORDS = {"font-size": "13px", "color": coloured("text")}
 _HOW = (
     "No study here yet. Make one: lab.run_study('figure8', quick=True), or lab.run_study(lab.Sweep(config, "
     "over={'full_snapshots': (1, 2, 4), 'alpha': (0.1, 0.6)}), name='my-study')."
 )
 
 
-class StudyPage:
+class StudyPage(Page):
     """Studies of a folder, read from the disk by a thread of its own, so that it does not matter who makes them.
 
     Args:
@@ -172,32 +169,33 @@ class StudyPage:
         folder: that holds studies.
     """
 
+    title = "Study"
+
     def __init__(self, defer: Callable[[Callable[[], None]], None], folder: str | Path = "runs/studies") -> None:
+        super().__init__()
         self._defer = defer
         self._seen = StudySeen()
         self._asked: WantedStudy | None = None
         self._stamp: Any = None
         self._run = RunSeen()
         self._run_key, self._ticks = "", 0
-        self._reader: NewestFirst[WantedStudy] = NewestFirst(self._read, "study-reader")
-        self._run_reader: NewestFirst[tuple[Path, str]] = NewestFirst(self._read_run, "study-run-reader")
+        self._reader: BackgroundWorker[WantedStudy] = BackgroundWorker(self._read, "study-reader")
+        self._run_reader: BackgroundWorker[tuple[Path, str]] = BackgroundWorker(self._read_run, "study-run-reader")
         self._make_widgets(folder)
-        stretch = {"sizing_mode": "stretch_width", "margin": 0}
-        self.map = WholeCharts(self.map_figures, self.map_captions, defer=defer, chart_height=430, **stretch)
+        self.map = PanelCharts("study", defer=defer, chart_height=430, **STRETCH)
         self.map.on_click(self._clicked)
-        self.charts = WholeCharts(self.run_figures, self.run_sentences, defer=defer, chart_height=330, **stretch)
-        self._opened = [OpenedPage(self.map), OpenedPage(self.charts)]
-        choices = pn.Row(self.study, self.across, self.up, self.colour, **stretch)
-        shown = pn.Row(self.trial, self.report, **stretch)
+        self.charts = PanelCharts("study-run", defer=defer, chart_height=330, **STRETCH)
+        choices = pn.Row(self.study, self.across, self.up, self.colour, **STRETCH)
+        shown = pn.Row(self.trial, self.report, **STRETCH)
         self.panel = pn.Column(
             self.folder,
             choices,
             self.words,
-            self._opened[0].panel,
+            self.place(self.map),
             shown,
             self.run_words,
-            self._opened[1].panel,
-            **stretch,
+            self.place(self.charts),
+            **STRETCH,
         )
 
     def _make_widgets(self, folder: str | Path) -> None:
@@ -215,9 +213,7 @@ class StudyPage:
             margin=(20, 8),
             width=190,
         )
-        # StaticText and not panes: see dash.app
-        self.words = pn.widgets.StaticText(value=_HOW, margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
-        self.run_words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
+        self.words, self.run_words = text_line(_HOW), text_line(margin=(2, 10))
         self.folder.param.watch(lambda event: self._defer(self._look), "value")
         self.study.param.watch(lambda event: self._defer(self._new_study), "value")
         for widget in (self.across, self.up, self.colour):
@@ -226,15 +222,7 @@ class StudyPage:
 
     # called by the dashboard
 
-    def follow(self, run: Any) -> None:
-        """A study has its runs from the disk: which one the session trains does not matter."""
-
-    def open(self) -> None:
-        """Put the charts on the page; called again and again while its tab is open."""
-        for page in self._opened:
-            page.open()
-
-    def update(self, *, slow: bool) -> None:
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
         """Once a second, where ``slow``, look whether the study, or the run that is shown, has grown."""
         if not slow:
             return
@@ -259,6 +247,7 @@ class StudyPage:
 
     def _new_study(self) -> None:
         self._seen, self._stamp = StudySeen(), None
+        self.map.draw({})
         for widget in (self.across, self.up, self.colour):
             widget.param.update(options=[], value=None)
         self._look()
@@ -296,18 +285,10 @@ class StudyPage:
         if dict(self.trial.options) != seen.runs:
             kept = self.trial.value if self.trial.value in seen.runs.values() else ""
             self.trial.param.update(options=seen.runs, value=kept)
-        self.map.redraw()
+        self.map.draw(seen.panels)
 
     def _say(self, words: str) -> None:
         self.words.value = html.escape(words, quote=False)
-
-    def map_figures(self) -> dict[str, Figure]:
-        """The map, and what the study's analysis draws."""
-        return {f"study-{name}": figure for name, (figure, _) in self._seen.panels.items()}
-
-    def map_captions(self) -> dict[str, str]:
-        """What to look for in each."""
-        return {f"study-{name}": words for name, (_, words) in self._seen.panels.items()}
 
     # the run
 
@@ -347,12 +328,4 @@ class StudyPage:
             self.report.disabled = True
         else:
             self.report.param.update(callback=lambda: report, filename=self._run.report_name, disabled=False)
-        self.charts.redraw()
-
-    def run_figures(self) -> dict[str, Figure]:
-        """The charts of the run that is shown."""
-        return {f"study-run-{name}": figure for name, figure in self._run.figures.items()}
-
-    def run_sentences(self) -> dict[str, str]:
-        """What to look for in each."""
-        return {f"study-run-{name}": self._run.captions.get(name, "") for name in self._run.figures}
+        self.charts.draw(self._run.panels)

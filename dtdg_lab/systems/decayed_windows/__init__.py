@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 
 class DecayedWindowsFamily(SystemFamily):
@@ -43,6 +44,12 @@ class DecayedWindowsFamily(SystemFamily):
             return "no chunks from here on" if charts.trapezoid_left(data) else charts.chunks_words(data)
 
         return {"trapezoid": windows, "chunks": chunks}
+
+    def page(self, context: PageContext) -> RunPage:
+        """The page of its windows."""
+        from dtdg_lab.systems.decayed_windows.page import DecayedWindowPage
+
+        return DecayedWindowPage(context)
 
 
 FAMILY = DecayedWindowsFamily()

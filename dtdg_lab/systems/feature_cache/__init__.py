@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 
 class FeatureCacheFamily(SystemFamily):
@@ -40,6 +41,12 @@ class FeatureCacheFamily(SystemFamily):
             return f"{links.pattern}: {links.words or 'nothing is added to any link'}"
 
         return {"features": features, "congestion": congestion}
+
+    def page(self, context: PageContext) -> RunPage:
+        """The page of its caches and links."""
+        from dtdg_lab.systems.feature_cache.page import FeaturePage
+
+        return FeaturePage(context)
 
 
 FAMILY = FeatureCacheFamily()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.run_window import RunWindow
+    from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 
 class HybridBatchesFamily(SystemFamily):
@@ -42,6 +43,12 @@ class HybridBatchesFamily(SystemFamily):
         from dtdg_lab.systems.hybrid_batches.policy_charts import adjuster_verdict
 
         return adjuster_verdict(runs)
+
+    def page(self, context: PageContext) -> RunPage:
+        """The page of its batches."""
+        from dtdg_lab.systems.hybrid_batches.page import BatchPage
+
+        return BatchPage(context)
 
 
 FAMILY = HybridBatchesFamily()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 
 class SnapshotBlocksFamily(SystemFamily):
@@ -42,6 +43,12 @@ class SnapshotBlocksFamily(SystemFamily):
             return charts.memory_words(facts, blocks=facts.count)
 
         return {"blocks": blocks, "memory_trace": memory}
+
+    def page(self, context: PageContext) -> RunPage:
+        """The page of its blocks of time."""
+        from dtdg_lab.systems.snapshot_blocks.page import BlockPage
+
+        return BlockPage(context)
 
 
 FAMILY = SnapshotBlocksFamily()

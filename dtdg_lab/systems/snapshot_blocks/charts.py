@@ -1030,7 +1030,7 @@ class BlocksView(PlanView[BlockFacts]):
         if facts.ranks > 1 and facts.sends:
             sent = self.sent()
             predicted = sum(float(each.sum()) for each in facts.predicted.values())
-            text += " " + sent_words(predicted, sent, None if sent is None else sent.total, runs=True)
+            text += " " + sent_words(predicted, sent, None if sent is None else sent.total)
             steps = self.exchanges.steps(facts.ranks, first=self.since)
             text += f" {share_words(steps)}" if steps else ""
         if self.probed is not None and len(self.probed.bytes):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 
 class SnapshotGroupsFamily(SystemFamily):
@@ -36,6 +37,12 @@ class SnapshotGroupsFamily(SystemFamily):
             return "no schedule from here on" if is_end(data) else schedule_words(schedule_facts(data))
 
         return {"schedule": schedule}
+
+    def page(self, context: PageContext) -> RunPage:
+        """The page of its schedule and group times."""
+        from dtdg_lab.systems.snapshot_groups.page import SchedulePage
+
+        return SchedulePage(context)
 
 
 FAMILY = SnapshotGroupsFamily()

@@ -1,9 +1,8 @@
-"""Page Schedule: measure group times, compare schedulers, and apply one."""
+"""Page Schedule: the schedule of a run's snapshot groups, its group times, and what other schedulers would give."""
 
 from __future__ import annotations
 
 import html
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -13,16 +12,11 @@ import numpy as np
 import panel as pn
 from numpy.typing import NDArray
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.dashboard.actions import ACTIVE, NewestFirst, describe
-from dtdg_lab.dashboard.live import OpenedPage, WholeCharts
 from dtdg_lab.systems.snapshot_groups.charts import (
     PSG,
     Epoch,
-    Panel,
     ScheduleFacts,
     ScheduleView,
     epoch_times_figure,
@@ -31,14 +25,14 @@ from dtdg_lab.systems.snapshot_groups.charts import (
 )
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.style import coloured
+from dtdg_lab.widgets.run_page import PROBLEM, STRETCH, TEXT, PageContext, Panel, RunPage, text_line
+from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
 
-# What a run's schedule view tells about its time: what schedules of the same groups can be judged by.
+# What a run has measured: schedules of the same groups are compared by it.
 
 
 # settings in which runs may differ whose epochs are compared: numbers of ranks, and what a schedule was made from
@@ -157,12 +151,11 @@ def _followed(epoch: Epoch, facts: ScheduleFacts) -> bool:
     return not epoch.cut and done == [{group for part in row for group in part} for row in facts.assignment]
 
 
-# Other schedulers and other numbers of ranks for a run's groups, asked by a thread: the page must not wait.
+# Other schedulers and other numbers of ranks for a run's groups.
 
 
 RANKS = (1, 2, 4, 8, 16)
 TIME_LIMIT_S = 1.0  # for each scheduler that searches
-_LOG = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 
@@ -185,64 +178,40 @@ class ScheduleAnswer:
     why_not: str = ""
 
 
-class ScheduleAsker:
-    """Answers what was asked last; ``on_outcome(wanted, outcome)`` is called by the thread.
+def _answer(wanted: WantedSchedule, runs: Callable[[], Sequence[Run]]) -> ScheduleAnswer:
+    """In the thread. ``runs`` gives the session's runs, oldest first, whose epochs are compared with."""
+    problems: list[str] = []
 
-    Args:
-        runs: gives the session's runs, oldest first, whose epochs are compared with; called by the thread.
-        on_outcome: takes each answer.
-    """
+    def tried(what: str, ask: Callable[[], tuple[Row, ...]]) -> tuple[Row, ...]:
+        try:
+            return ask()
+        except Exception as error:  # one answer that fails leaves the other; there is no caller to raise to
+            problems.append(f"{what}: {describe(error, what)}")
+            return ()
 
-    def __init__(
-        self, runs: Callable[[], Sequence[Run]], on_outcome: Callable[[WantedSchedule, ScheduleAnswer], None]
-    ) -> None:
-        self._runs, self._on_outcome = runs, on_outcome
-        self._worker = NewestFirst(self._work, "dashboard-schedules")
+    others = tried("the other schedulers", lambda: _others(wanted, problems))
+    epochs = tried("other numbers of ranks", lambda: _epochs(wanted, runs()))
+    return ScheduleAnswer(others, epochs, " ".join(problems))
 
-    def ask(self, wanted: WantedSchedule) -> None:
-        """Answer this next."""
-        self._worker.ask(wanted)
 
-    def close(self) -> None:
-        """End the thread once it has finished what it does."""
-        self._worker.close()
-
-    def _work(self, wanted: WantedSchedule) -> None:
-        self._on_outcome(wanted, self._answer(wanted))
-
-    def _answer(self, wanted: WantedSchedule) -> ScheduleAnswer:
-        problems: list[str] = []
-
-        def tried(what: str, ask: Callable[[], tuple[Row, ...]]) -> tuple[Row, ...]:
-            try:
-                return ask()
-            except Exception as error:  # one answer that fails leaves the other; there is no caller to raise to
-                if not isinstance(error, LabError):
-                    _LOG.exception("%s", what)
-                problems.append(f"{what}: {describe(error)}")
-                return ()
-
-        others = tried("the other schedulers", lambda: _others(wanted, problems))
-        epochs = tried("other numbers of ranks", lambda: self._epochs(wanted))
-        return ScheduleAnswer(others, epochs, " ".join(problems))
-
-    def _epochs(self, wanted: WantedSchedule) -> tuple[Row, ...]:
-        known = wanted.measured
-        measured = measured_epochs(known, wanted.config, self._runs())
-        ranks = {*(count for count in RANKS if count <= len(known.times_s)), known.facts.ranks, *measured}
-        found = predict_epochs(
-            known.times_s,
-            measured_on=known.facts.ranks,
-            ranks=sorted(ranks),
-            scheduler=known.scheduler,
-            per_rank=known.per_rank,
-            allreduce_s=known.exchange_s,
-            step_s=known.step_s,
-            measured_s=measured,
-            time_limit_s=TIME_LIMIT_S,
-            seed=wanted.config.seed,
-        )
-        return tuple(each.row() for each in found)
+def _epochs(wanted: WantedSchedule, runs: Iterable[Run]) -> tuple[Row, ...]:
+    """Epochs on other numbers of ranks, predicted, with those that were measured."""
+    known = wanted.measured
+    measured = measured_epochs(known, wanted.config, runs)
+    ranks = {*(count for count in RANKS if count <= len(known.times_s)), known.facts.ranks, *measured}
+    found = predict_epochs(
+        known.times_s,
+        measured_on=known.facts.ranks,
+        ranks=sorted(ranks),
+        scheduler=known.scheduler,
+        per_rank=known.per_rank,
+        allreduce_s=known.exchange_s,
+        step_s=known.step_s,
+        measured_s=measured,
+        time_limit_s=TIME_LIMIT_S,
+        seed=wanted.config.seed,
+    )
+    return tuple(each.row() for each in found)
 
 
 def _others(wanted: WantedSchedule, problems: list[str]) -> tuple[Row, ...]:
@@ -271,72 +240,50 @@ def _others(wanted: WantedSchedule, problems: list[str]) -> tuple[Row, ...]:
 # The schedule of a run's snapshot groups: who computes what when, who waits, and what others would have done.
 
 
-ASK = "Other schedulers, other numbers of ranks: what would they come to with the times of this run's groups?"
-COSTS = "Solving takes a core for some seconds, which a run under way on this machine then misses."
-TOO_EARLY = "No group of this schedule has been timed yet: ask again after the first epoch."
+ASK = "How long would an epoch of this run take with other schedulers, or on other numbers of ranks?"
+COSTS = "The solvers use one core for some seconds. A run on this machine is slower meanwhile."
+TOO_EARLY = "No group of this schedule has been timed yet. Ask again after the first epoch."
 _SHARED = 0.8  # processor seconds over wall-clock seconds below which ranks shared cores
-_QUICK = (
-    300  # blocks of a Gantt chart up to which a browser draws it eight times a second, and larger ones half as often
-)
+_QUICK = 300  # blocks of a Gantt chart up to which it is drawn eight times a second; larger ones half as often
 _HIGH, _ROW = 330, 17  # pixels: a chart, and a rank of the Gantt chart
-_WORDS = {"font-size": "13px", "color": coloured("text")}
-_PROBLEM = {"font-size": "13px", "color": coloured("problem")}
 
 
-class SchedulePage:
-    """Gantt chart as live as the run, and once a second the rest: imbalance, waste, group times, the other schedulers.
+class SchedulePage(RunPage):
+    """The Gantt chart as live as the run; imbalance, waste, group times and the other schedulers once a second.
 
-    ``defer(call)`` has a call made by the event loop. A thread asks the other schedulers, and predicts epochs on other
-    numbers of ranks: when asked to, and of a run that is over when its page is opened.
-
-    Args:
-        runs: gives the session's runs, whose epochs are compared with those predicted; called by the thread.
-        defer: see above.
+    A thread asks the other schedulers, and predicts epochs on other numbers of ranks. It does so on request, and for a
+    run that is over when its page is opened.
     """
 
-    def __init__(self, runs: Callable[[], Sequence[Run]], defer: Callable[[Callable[[], None]], None]) -> None:
-        self._run: Run | None = None
-        self._version = -1
+    title, family = "Schedule", "snapshot_groups"
+    data, subject = "schedule", "scheduled snapshot groups"
+
+    def __init__(self, context: PageContext) -> None:
+        super().__init__(context)
         self._facts: ScheduleFacts | None = None
-        self._gantt: Panel | None = None
+        self._shown: Panel | None = None  # the Gantt chart
         self._passed_over = False
         self._panels: list[Panel] = []
         self._epochs: Panel | None = None
         self._wanted: WantedSchedule | None = None  # the newest request
         self._asked: ScheduleFacts | None = None  # the schedule it was about
-        self._asker = ScheduleAsker(runs, lambda wanted, outcome: defer(lambda: self._came(wanted, outcome)))
-        stretch = {"sizing_mode": "stretch_width", "margin": 0}
-        self.gantt = WholeCharts(self.gantt_figures, self.gantt_sentences, defer=defer, chart_height=_HIGH, **stretch)
-        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=_HIGH, **stretch)
-        self._opened = [OpenedPage(self.gantt), OpenedPage(self.charts)]
-        # StaticText and not panes: see dash.app
-        self.words = pn.widgets.StaticText(value="", margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
+        self._worker: BackgroundWorker[WantedSchedule] = BackgroundWorker(self._work, "dashboard-schedules")
+        self.gantt = self.add_charts(_HIGH)
         self.button = pn.widgets.Button(label="Ask", color="primary", width=80, margin=(8, 8), visible=False)
-        self.button.on_click(lambda event: defer(self._ask))
-        self.status = pn.widgets.StaticText(
-            value="", margin=(8, 10), styles=_WORDS, sizing_mode="stretch_width", visible=False
-        )
-        asking = pn.Row(self.button, self.status, **stretch)
-        self.panel = pn.Column(self.words, self._opened[0].panel, asking, self._opened[1].panel, **stretch)
-        self.follow(None)
+        self.button.on_click(lambda event: context.defer(self._ask))
+        self.status = text_line(margin=(8, 10), visible=False)
+        self.lay_out(self.gantt, pn.Row(self.button, self.status, **STRETCH), self.charts)
 
-    # what the run tells
+    # what the run has
 
     def follow(self, run: Run | None) -> None:
         """Show another run."""
-        self._run, self._version, self._asked = run, -1, None
+        super().follow(run)
+        self._asked, self._shown, self._panels = None, None, []
         self._take_schedule(None)
-        self._gantt, self._panels = None, []
-        self._say_what_there_is("")
-        self._draw()
 
-    def open(self) -> None:
-        """Put the charts on the page; called again and again while its tab is open."""
-        for page in self._opened:
-            page.open()
-
-    def update(self, *, slow: bool) -> None:
-        """Draw the Gantt chart again where something changed, and where ``slow``, once a second, all that is slow."""
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
+        """Draw the Gantt chart again where something changed, and the rest once a second."""
         run = self._run
         if run is None or (run.version == self._version and not slow):
             return
@@ -347,32 +294,29 @@ class SchedulePage:
             changed, self._version = run.version != self._version, run.version
             view = run.window.view("schedule")
             facts = view.facts
-            self._gantt = None if facts is None else view.gantt_panel()
+            self._shown = None if facts is None else view.gantt_panel()
             if slow:
                 self._panels, words = view.panels()[1:], view.caption()
         if facts is not self._facts:
             self._take_schedule(facts)
         if changed:
-            self.gantt.redraw()
+            self._draw_gantt()
         if slow:
-            self._say_what_there_is(words)
-            self.charts.redraw()
+            self.say(words)
+            self._draw()
             if facts is not None and facts is not self._asked and run.status not in ACTIVE:
                 self._ask()
 
     @property
     def _is_large(self) -> bool:
-        return self._gantt is not None and sum(len(trace["x"]) for trace in self._gantt[0]["data"]) > _QUICK
+        return self._shown is not None and sum(len(trace["x"]) for trace in self._shown[0]["data"]) > _QUICK
 
     def _take_schedule(self, facts: ScheduleFacts | None) -> None:
-        """There is another schedule, or none: what was predicted from the last one goes."""
+        """There is another schedule, or none: predictions from the last one are dropped."""
         self._facts, self._epochs, self._wanted = facts, None, None
-        self._say(f"{ASK} {COSTS}")
+        self._tell(f"{ASK} {COSTS}")
         for widget in (self.button, self.status):
             widget.visible = facts is not None
-
-    def _say_what_there_is(self, words: str) -> None:
-        self.words.value = html.escape(words or _nothing(self._run), quote=False)
 
     # what a person asks, and what the thread answers
 
@@ -384,64 +328,56 @@ class SchedulePage:
             known = calibrate(run.window.view("schedule"))
             self._asked = run.window.view("schedule").facts
         if known is None:
-            self._say(TOO_EARLY, problem=True)
+            self._tell(TOO_EARLY, problem=True)
             return
         self._wanted = WantedSchedule(run, run.config, known)
-        self._say(f"{ASK} Asking …")
-        self._asker.ask(self._wanted)
+        self._tell(f"{ASK} Computing …")
+        self._worker.ask(self._wanted)
+
+    def _work(self, wanted: WantedSchedule) -> None:
+        """In the thread."""
+        outcome = _answer(wanted, self._context.runs)
+        self._context.defer(lambda: self._came(wanted, outcome))
 
     def _came(self, wanted: WantedSchedule, outcome: ScheduleAnswer) -> None:
         if wanted is not self._wanted or wanted.run is not self._run:
-            return  # something else has been asked for since
+            return  # there is a newer request
         view = wanted.run.window.view("schedule")
         with wanted.run.lock:
             current = view.facts is wanted.measured.facts
             if current:
                 view.replayed(outcome.others)
                 self._panels = view.panels()[1:]
-        if not current:  # the next look sees the other schedule, and invites to ask again
+        if not current:  # the next update sees the new schedule, and offers to ask again
             return
         if outcome.epochs:
             figure, words = epoch_times_figure(outcome.epochs)
             self._epochs = figure, f"{words} {basis_words(wanted.measured)}"
-        self._say(outcome.why_not or _answered(wanted.measured, outcome.others), problem=bool(outcome.why_not))
-        self.charts.redraw()
+        self._tell(outcome.why_not or _answered(wanted.measured, outcome.others), problem=bool(outcome.why_not))
+        self._draw()
 
-    def _say(self, text: str, *, problem: bool = False) -> None:
-        self.status.param.update(value=html.escape(text, quote=False), styles=_PROBLEM if problem else _WORDS)
+    def _tell(self, text: str, *, problem: bool = False) -> None:
+        self.status.param.update(value=html.escape(text, quote=False), styles=PROBLEM if problem else TEXT)
 
     # what is drawn
 
-    def gantt_figures(self) -> dict[str, Figure]:
-        """The Gantt chart, higher where there are many ranks; nothing where the run has no schedule."""
-        if self._gantt is None or self._facts is None:
-            return {}
-        figure, height = self._gantt[0], max(_HIGH, _HIGH // 2 + _ROW * self._facts.ranks)
-        return {"gantt": {**figure, "layout": {**figure["layout"], "height": height}}}
-
-    def gantt_sentences(self) -> dict[str, str]:
-        """What to look for in it."""
-        return {} if self._gantt is None else {"gantt": self._gantt[1]}
-
-    def figures(self) -> dict[str, Figure]:
-        """The other charts by their place, and the epochs predicted."""
-        return {name: figure for name, (figure, _) in self._named().items()}
-
-    def captions(self) -> dict[str, str]:
-        """What to look for in each."""
-        return {name: words for name, (_, words) in self._named().items()}
-
-    def _named(self) -> dict[str, Panel]:
-        named = {f"schedule-{place}": panel for place, panel in enumerate(self._panels)}
-        return named if self._epochs is None else {**named, "schedule-epochs": self._epochs}
+    def _draw_gantt(self) -> None:
+        """The Gantt chart, higher where there are many ranks."""
+        if self._shown is None or self._facts is None:
+            self.gantt.draw({})
+            return
+        figure, caption = self._shown
+        height = max(_HIGH, _HIGH // 2 + _ROW * self._facts.ranks)
+        self.gantt.draw({"gantt": ({**figure, "layout": {**figure["layout"], "height": height}}, caption)})
 
     def _draw(self) -> None:
-        self.gantt.redraw()
-        self.charts.redraw()
+        """The other charts, and the epochs predicted."""
+        panels = {str(place): panel for place, panel in enumerate(self._panels)}
+        self.charts.draw(panels if self._epochs is None else {**panels, "epochs": self._epochs})
 
     def close(self) -> None:
         """End the thread."""
-        self._asker.close()
+        self._worker.close()
 
 
 def basis_words(known: ScheduleCalibration) -> str:
@@ -450,27 +386,14 @@ def basis_words(known: ScheduleCalibration) -> str:
     more = f"{format_seconds(known.step_s)} of other work an iteration"
     if facts.ranks > 1:
         more = f"all-reduces of {format_seconds(known.exchange_s)} and {more}"
-    text = f"From {known.scheduler}'s group times on {on}, {more}; a group is taken to need as long on any number."
+    text = f"From {known.scheduler}'s group times on {on}, {more}; group times are assumed not to depend on it."
     if facts.ranks == 1:
         text += " One rank has no all-reduce to measure: none is added."
     if known.processor is not None and known.processor < _SHARED:
-        text += (
-            f" But these ranks had {format_share(known.processor)} of a core: with cores of their own they are faster."
-        )
+        text += f" But these ranks had {format_share(known.processor)} of a core: each with its own core is faster."
     return text
 
 
 def _answered(known: ScheduleCalibration, others: Sequence[Row]) -> str:
     when = f"Asked with the group times up to epoch {known.epoch}" if known.epoch else "Asked with the times so far"
     return f"{when}: {len(others)} schedulers and the run's own on other numbers of ranks. Ask again for newer times."
-
-
-def _nothing(run: Run | None) -> str:
-    """Why there is no schedule, and what to do for one."""
-    named = [name for name in catalogue.names("systems") if "scheduling" in catalogue.system(name).parts]
-    do = f"Systems that schedule snapshot groups: {', '.join(named)}."
-    if run is None:
-        return f"No run yet. {do}"
-    if run.status in ACTIVE and run.config.system in named:
-        return "The run has not told its schedule yet."
-    return f"This run has no schedule. {do}"

@@ -21,7 +21,7 @@ from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import Line, XAxis
 from dtdg_lab.visualization.style import theme_script
 
-# What a display must be told: first everything, then only what is new since it was last told.
+# What a display gets: first everything, then only what is new since the last message.
 
 
 Message = dict[str, Any]

@@ -1,6 +1,6 @@
 // Charts that are told what is new, on the Plotly that pn.extension('plotly') has loaded. The kernel holds the truth: a display that
 // starts, or finds a number missing, asks for a snapshot; then it gets only what is new. Python side: feed.py. Stands after
-// views/theme.js; the theme itself is chosen by theme.js beside this, and charts on a page without it are light.
+// visualization/theme.js; the theme itself is chosen by theme.js beside this, and charts on a page without it are light.
 
 const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
 const DRAG_MS = 80 // between two messages of a handle that is dragged

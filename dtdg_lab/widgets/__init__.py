@@ -1,0 +1,1 @@
+"""What pages are made of: live charts, controls, background work, and the base classes of pages."""

@@ -1,0 +1,195 @@
+"""The base classes of the dashboard's pages, and of the pages that show what is special about one run."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import panel as pn
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.style import coloured
+from dtdg_lab.widgets.live import Charts, OpenedPage, WholeCharts
+from dtdg_lab.widgets.worker import ACTIVE
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+
+Panel = tuple[Figure, str]  # a chart with its caption
+STRETCH: Mapping[str, Any] = {"sizing_mode": "stretch_width", "margin": 0}
+TEXT = {"font-size": "13px", "color": coloured("text")}
+PROBLEM = {"font-size": "13px", "color": coloured("problem")}
+
+
+def text_line(value: str = "", **more: Any) -> pn.widgets.StaticText:
+    """A line of text. Not a pane: a pane that changes in a notebook requests its style sheets from the internet."""
+    return pn.widgets.StaticText(
+        **{"value": value, "margin": (4, 10), "styles": TEXT, "sizing_mode": "stretch_width", **more}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PageContext:
+    """What the dashboard offers the pages of systems.
+
+    Attributes:
+        defer: has a call made by the event loop, which alone may change widgets.
+        apply: requests live settings of the run that is shown, all for one step.
+        runs: the session's runs, oldest first. It may read from disk: call it in a thread only.
+    """
+
+    defer: Callable[[Callable[[], None]], None]
+    apply: Callable[[dict[str, Any]], None]
+    runs: Callable[[], Sequence[Run]]
+
+
+class Page:
+    """A page of the dashboard. The base class shows its charts once the page is open, and reacts to nothing.
+
+    Attributes:
+        title: of its tab.
+        compares_runs: whether ``update`` needs the session's runs.
+        panel: what its tab holds.
+    """
+
+    title = ""
+    compares_runs = False
+    panel: Any = None
+
+    def __init__(self) -> None:
+        self._opened: list[OpenedPage] = []
+
+    def place(self, charts: Charts) -> pn.Column:
+        """Where these charts appear on the page once it is open."""
+        opened = OpenedPage(charts)
+        self._opened.append(opened)
+        return opened.panel
+
+    def open(self) -> None:
+        """Show the charts; called at every update while the page is open."""
+        for each in self._opened:
+            each.open()
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run."""
+
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
+        """Show what has changed; called eight times a second while the page is open.
+
+        Args:
+            runs: of the session, oldest first, where ``compares_runs``.
+            slow: whether a second has passed since the last such call.
+        """
+
+    def close(self) -> None:
+        """End its threads."""
+
+
+class PanelCharts(WholeCharts):
+    """Charts with captions, which ``draw`` replaces.
+
+    Args:
+        prefix: of the charts' names on the page.
+    """
+
+    def __init__(self, prefix: str, **params: Any) -> None:
+        panels: dict[str, Panel] = {}
+        super().__init__(
+            lambda: {f"{prefix}-{name}": figure for name, (figure, _) in panels.items()},
+            lambda: {f"{prefix}-{name}": caption for name, (_, caption) in panels.items()},
+            **params,
+        )
+        self._panels = panels
+
+    def draw(self, panels: Mapping[str, Panel]) -> None:
+        """Draw these charts instead. Names are kept: a chart that becomes another kind of picture is drawn wrongly."""
+        named = dict(panels)
+        self._panels.clear()
+        self._panels.update(named)
+        self.redraw()
+
+    def figures(self) -> dict[str, Figure]:
+        """The figures by their names on the page."""
+        return self._figures()
+
+    def captions(self) -> dict[str, str]:
+        """What to look for in each."""
+        return self._captions()
+
+
+class RunPage(Page):
+    """A text, and charts of one run that only systems of one family have. Subclasses say which, and read them.
+
+    Attributes:
+        family: whose systems have such charts.
+        data: what the page waits for, as in "No batch data yet."
+        subject: what these systems have and others do not.
+    """
+
+    family = ""
+    data = ""
+    subject = ""
+
+    def __init__(self, context: PageContext) -> None:
+        super().__init__()
+        self._context = context
+        self._run: Run | None = None
+        self._version = -1
+        self._all_charts: list[PanelCharts] = []
+        self.words = text_line()
+        self.charts = self.add_charts()
+        self.panel = pn.Column(self.words, **STRETCH)
+        self.say("")
+
+    def add_charts(self, height: int = 330) -> PanelCharts:
+        """Charts that are empty before a run has data for them."""
+        charts = PanelCharts(self.title.lower(), defer=self._context.defer, chart_height=height, **STRETCH)
+        self._all_charts.append(charts)
+        return charts
+
+    def lay_out(self, *parts: Any) -> None:
+        """Put widgets and charts below the text."""
+        self.panel.extend([self.place(part) if isinstance(part, Charts) else part for part in parts])
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run, of which nothing is known yet."""
+        self._run, self._version = run, -1
+        self.say("")
+        for charts in self._all_charts:
+            charts.draw({})
+
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
+        """Draw what changed. Figures are sent as a whole, so at most once a second."""
+        run = self._run
+        if not slow or run is None or run.version == self._version:
+            return
+        with run.lock:
+            self._version = run.version
+            panels, words = self.read(run)
+        self.say(words)
+        self.charts.draw(panels)
+
+    def read(self, run: Run) -> tuple[dict[str, Panel], str]:
+        """The run's charts by name and the text above them, both empty without data. The run is locked."""
+        raise NotImplementedError
+
+    def say(self, words: str) -> None:
+        """Show the text, or why there is none."""
+        self.words.value = html.escape(words or self.nothing(), quote=False)
+
+    def systems(self) -> list[str]:
+        """Names of the systems that have such charts."""
+        return [system.name for system in catalogue.SYSTEMS if system.family == self.family]
+
+    def nothing(self) -> str:
+        """Why there are no charts, and which systems have some."""
+        run, named = self._run, self.systems()
+        known = f"Systems with {self.subject}: {', '.join(named)}."
+        if run is None:
+            return f"No run yet. {known}"
+        if run.config.system in named:
+            return f"No {self.data} data yet." if run.status in ACTIVE else f"This run has no {self.data} data."
+        return f"This run has no {self.subject}. {known}"

@@ -1,6 +1,6 @@
 """``lab.advise``: which system for this graph, these ranks and this memory, by calibrated models, and how sure that is.
 
-Every prediction is a count (:mod:`dtdg_lab.advisor.workload`) times rates fitted to runs made here, and carries the
+Every prediction is a count (:mod:`dtdg_lab.systems.workload`) times rates fitted to runs made here, and carries the
 error that such predictions had on these runs, each predicted by the others; or the word assumed.
 """
 
@@ -25,7 +25,6 @@ from dtdg_lab.advisor.rates import (
     fit_rates,
     kind_of,
 )
-from dtdg_lab.advisor.workload import EpochWork, Facts, count_work, facts_of
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -36,7 +35,8 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.html import text
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.systems.snapshot_blocks.cost_model import NetworkCosts
+from dtdg_lab.systems.step_time import NetworkCosts
+from dtdg_lab.systems.workload import EpochWork, Facts, count_work, facts_of
 from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words
 from dtdg_lab.visualization.layout import Figure, percent
 
@@ -210,17 +210,6 @@ def learnt_of(
 # What would make a system fit the memory: the first change of its settings, or number of ranks, that does.
 
 
-# layout -> options and by what each is multiplied, again and again; blocks grow, the others shrink
-_CHANGES: Mapping[str, tuple[tuple[str, float], ...]] = MappingProxyType(
-    {
-        "snapshot": (("blocks", 2.0),),
-        "halo_vertex": (("blocks", 2.0),),
-        "snapshot_group": (("group_window", 0.5),),
-        "halo_window": (("window", 0.5),),
-        "sampled_window": (("window", 0.5), ("fanout", 0.5)),
-        "remote_feature": (("batch_size", 0.5),),
-    }
-)
 _TIMES, _MOST_RANKS = 5, 64
 
 
@@ -256,11 +245,8 @@ def remedy(config: RunConfig, graph: DynamicGraph, rates: Rates, budget_bytes: f
 
 
 def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
-    of = catalogue.system(config.system).parts
-    changes = _CHANGES.get(of["parallel"], ())
-    if of["parallel"] == "cached_vertex" and "batching" in of and config["adjuster"] == "none":
-        changes = (("batch_vertices", 0.5), ("batch_snapshots", 0.5))
-    for name, factor in changes:
+    of = catalogue.system(config.system)
+    for name, factor in catalogue.family(of.family).memory_changes(config):
         value = config[name]
         for _ in range(_TIMES):
             value = max(value, 1) * factor if factor > 1 else value * factor
@@ -269,7 +255,7 @@ def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
             if value <= 0 or (name == "window" and value < config["full_snapshots"] and "alpha" in config.flat):
                 break
             yield {name: value}
-    if of["parallel"] != "single":
+    if of.parts["parallel"] != "single":
         ranks = config.ranks * 2
         while ranks <= max(_MOST_RANKS, config.ranks * 4):
             yield {"ranks": ranks, "parts": ranks}
@@ -518,8 +504,12 @@ def _against(first: Suggestion, second: Suggestion) -> str:
 # A few short runs in this process, from which rates are learnt where no run of these settings is there.
 
 
-CHOSEN = ("single", "psg", "blad", "pygt-dist", "flaredtdg", "dbov", "dgl-default")  # one of each kind of layout
 EPOCHS = 4
+
+
+def calibration_settings() -> dict[str, Mapping[str, Any]]:
+    """System -> settings of a short run: the systems that families calibrate rates with."""
+    return {name: settings for family in catalogue.families() for name, settings in family.calibrated.items()}
 
 
 def calibration_runs(
@@ -535,14 +525,10 @@ def calibration_runs(
     folder = mkdtemp(prefix="dtdg-advise-") if runs_dir is None else runs_dir
     some = next(iter(configs.values()))
     made = []
-    for name in CHOSEN:
+    for name, settings in calibration_settings().items():
         with contextlib.suppress(LabError):  # a system that cannot run on this graph tells nothing
             config = (configs.get(name) or some.replace(system=name)).replace(
-                ranks=1,
-                parts=2 if name == "dgl-default" else 1,
-                epochs=EPOCHS,
-                evaluate_every=EPOCHS,
-                threads=1,
+                **{"ranks": 1, "parts": 1, **settings}, epochs=EPOCHS, evaluate_every=EPOCHS, threads=1
             )
             made.append(run_config(config, runs_dir=folder).run)
     return made

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log2
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -12,16 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.advisor.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers, count_work
-from dtdg_lab.core.errors import DataError, LabError, PlanError, RunStoreError
+from dtdg_lab.core.errors import DataError, LabError, RunStoreError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.feature_cache.policies.calibration import DEFAULT_RPC, fetches_of, fit_rpc
 from dtdg_lab.systems.feature_cache.policies.costs import RpcModel
-from dtdg_lab.systems.snapshot_blocks.cost_model import MeasuredStep, NetworkCosts, ScalingModel, fit_scaling
-from dtdg_lab.systems.snapshot_groups.schedulers.base import named, solve
-from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
+from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel, fit_scaling
+from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers, count_work, imbalance_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -321,15 +320,28 @@ class Rates:
         """A system's own seconds over what the rates of all systems say, alone or on several ranks."""
         return _factor(self.seconds_of, system, ranks)
 
+    def allreduce(self, facts: Facts) -> Callable[[int], float]:
+        """Ranks -> seconds of an exchange of gradients: latency by log2 R (assumed), bytes by the ring's formula."""
+        given = self.network(None)
+        message_s = self.scaling.message_s if given.message_s is None else given.message_s
+        byte_s = self.scaling.byte_s if given.rank_bytes_s is None else 1 / given.rank_bytes_s
+
+        def seconds(ranks: int) -> float:
+            moved = 2 * facts.parameters * facts.itemsize * (ranks - 1) / ranks
+            return (message_s or 0.0) * log2(ranks) + (byte_s or 0.0) * moved
+
+        return seconds
+
     def predict(self, work: EpochWork, facts: Facts, network: NetworkCosts | None = None) -> Predicted:
         """An epoch of some work."""
         factor = self.factor(work.system, work.ranks)
         step = self.scaling.predict(work.step(), self.network(network))
         communicate_s, transfer_s = step.communicate_s * work.steps, step.transfer_s * work.steps
         own = (work.passes @ self.scaling.compute) * factor
-        compute_s, bound_s, imbalance = float(own.max()), None, _ratio(own)
+        compute_s, bound_s, imbalance = float(own.max()), None, imbalance_of(own)
         if work.groups is not None:
-            compute_s, bound_s, imbalance = _scheduled(work, facts, self.scaling, factor)
+            times_s = (work.groups.passes @ self.scaling.compute) * factor
+            compute_s, bound_s, imbalance = work.groups.epoch(times_s, work.ranks)
         fetch_s = self._fetch_s(work, compute_s)
         a_number = self.memory * (facts.itemsize / 4) * _factor(self.memory_of, work.system, work.ranks)
         peak = (work.alive @ _per_row(facts)) * a_number
@@ -513,41 +525,3 @@ def _typical(models: Sequence[RpcModel]) -> RpcModel:
     if not models:
         return DEFAULT_RPC
     return RpcModel(median(model.a_s for model in models), median(model.s_per_byte for model in models))
-
-
-def _scheduled(
-    work: EpochWork, facts: Facts, scaling: ScalingModel, factor: float
-) -> tuple[float, float | None, float]:
-    """Own seconds of the slowest ranks of all iterations, the least that can be, and imbalance."""
-    groups, parts = work.groups, facts.config.parts
-    assert groups is not None
-    times = (groups.passes @ scaling.compute) * factor
-    if not times.any():
-        raise PlanError("groups take no time by these rates: fit them to longer runs.")
-    described = predict_epochs(
-        times,
-        measured_on=1,
-        ranks=(parts,),
-        scheduler=groups.scheduler,
-        per_rank=groups.per_rank,
-        time_limit_s=1.0,
-        seed=facts.config.seed,
-    )[0]
-    if parts == work.ranks:
-        return (
-            described.predicted_s,
-            described.bound_s,
-            _group_imbalance(times, groups.scheduler, groups.per_rank, parts),
-        )
-    return float(times.sum()) / work.ranks, None, 1.0  # several parts a rank, one after another
-
-
-def _group_imbalance(times: Numbers, scheduler: str, per_rank: int, parts: int) -> float:
-    most = named(scheduler, per_rank)[1]
-    return _ratio(solve(scheduler, times, parts, per_rank=most, time_limit_s=1.0).loads(times).sum(axis=0))
-
-
-def _ratio(own: Numbers) -> float:
-    """Most over least; 1 of one rank."""
-    least = float(np.min(own))
-    return float(np.max(own)) / least if least > 0 else float("inf")

@@ -21,7 +21,7 @@ from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import make_partition
-from dtdg_lab.partition.metrics import partition_graph
+from dtdg_lab.partition.metrics import Volume, partition_graph
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.systems.decayed_windows.charts import Shape, TrapezoidFacts, shape_figure
 from dtdg_lab.systems.decayed_windows.window import RULES
@@ -35,7 +35,7 @@ from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, l
 from dtdg_lab.systems.hybrid_batches.charts import PartBatch, target_map_figure
 from dtdg_lab.systems.hybrid_batches.facts import HybridFacts, SizeFacts
 from dtdg_lab.systems.snapshot_blocks.charts import BlockFacts, ownership_panels
-from dtdg_lab.systems.snapshot_blocks.cost_model import Volume, legs, pulled_by_groups, redistributed, sent
+from dtdg_lab.systems.snapshot_blocks.cost_model import legs, pulled_by_groups, redistributed, sent
 from dtdg_lab.systems.snapshot_groups.charts import gantt_words, planned_epoch, planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
 from dtdg_lab.visualization.cards import Panel, Span, compared_panel, lanes_panel, stacked_panel, windows_chosen_panel

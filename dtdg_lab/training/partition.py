@@ -17,14 +17,11 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.partition.base import make_partition
-from dtdg_lab.partition.metrics import measures_for, predicted_bytes
+from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, measures_for, predicted_bytes
 from dtdg_lab.systems.decayed_windows.chunks import chunk_facts, make_chunks, told_chunks
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Trapezoid
 from dtdg_lab.systems.snapshot_blocks.cost_model import (
-    RERUN_MEMORIES,
     AllToAllCost,
-    Volume,
-    between_parts,
     legs,
     pulled_by_groups,
     redistributed,

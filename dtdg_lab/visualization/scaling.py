@@ -352,15 +352,6 @@ PANELS: Mapping[str, tuple[str, str, float, bool, str]] = MappingProxyType(
         ),
     }
 )
-_GRADIENTS = "gradients, every system"
-CURVES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "dygnex-g": ("dygnex_greedy", _GRADIENTS),
-        "adgnn-t": ("halo rows, metis",),
-        "esdg": ("rows by snapshots (esdg)",),
-        **dict.fromkeys(("psg", "blad", "dygnex-l", "pygt-dist", "dbov", "dbos", "bvr", "dynagraph"), (_GRADIENTS,)),
-    }
-)  # a system's points go with these curves where none has its name
 _OTHERS = "other systems, measured"
 _REGION = "rgba(0, 158, 115, 0.12)"
 _HEIGHT, _PLOT, _TOP = 330, 214, 56  # pixels: of a panel, of its axes, above them; the sentence is below
@@ -368,7 +359,13 @@ _WIDTH = 0.72  # share of the figure that axes take; the legend is beside
 _LINE = 118  # characters of a sentence in a line
 
 
-def what_if_ranks_figure(rows: Sequence[Row], *, measured_ranks: int = 0, title: str = "") -> Figure:
+def what_if_ranks_figure(
+    rows: Sequence[Row],
+    *,
+    measured_ranks: int = 0,
+    title: str = "",
+    curves_of: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Figure:
     """A panel for each quantity there is, one under another, each with its legend beside it.
 
     Args:
@@ -376,9 +373,12 @@ def what_if_ranks_figure(rows: Sequence[Row], *, measured_ranks: int = 0, title:
             predicted, fitted (drawn dotted) or measured (drawn as points).
         measured_ranks: most ranks that were measured: the region up to there is shaded; 0 for none.
         title: of the whole.
+        curves_of: system -> curves that its points go with where none has its name.
     """
     found = [name for name in PANELS if any(row["quantity"] == name for row in rows)]
-    panels = [_panel(name, [row for row in rows if row["quantity"] == name], measured_ranks) for name in found]
+    panels = [
+        _panel(name, [row for row in rows if row["quantity"] == name], measured_ranks, curves_of) for name in found
+    ]
     if not panels:
         panels = [({"data": [], "layout": with_note(frame("What if", "ranks", "value"), "nothing to show")}, "")]
     return _stacked(panels, title or "What if there were more ranks")
@@ -448,7 +448,7 @@ def _text(said: str, size: int, y: float, more: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _panel(name: str, rows: Sequence[Row], measured_ranks: int) -> Panel:
+def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: Mapping[str, tuple[str, ...]]) -> Panel:
     title, axis, factor, is_log, look = PANELS[name]
     ranks = sorted({row["ranks"] for row in rows})
     y: dict[str, Any] = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else {"rangemode": "tozero"}
@@ -472,7 +472,7 @@ def _panel(name: str, rows: Sequence[Row], measured_ranks: int) -> Panel:
         colours[curve] = _colour(curve, len(colours))
         data += _curve(curve, [row for row in rows if row["curve"] == curve], factor, colours[curve])
     measured = [row for row in rows if row["kind"] == "measured"]
-    data += _measured(measured, colours, factor)
+    data += _measured(measured, colours, factor, curves_of)
     if measured_ranks and measured:
         layout["shapes"].append(
             {
@@ -517,12 +517,14 @@ def _line_what_if_ranks(name: str, rows: Sequence[Row], factor: float, line: dic
     }
 
 
-def _measured(rows: Sequence[Row], colours: Mapping[str, str], factor: float) -> list[dict[str, Any]]:
+def _measured(
+    rows: Sequence[Row], colours: Mapping[str, str], factor: float, curves_of: Mapping[str, tuple[str, ...]]
+) -> list[dict[str, Any]]:
     """Points: in the colour of the curve that predicts them, those of all other systems small and grey."""
     found = []
     by_name: dict[str, list[Row]] = {}
     for row in rows:
-        named = (row["curve"], *CURVES_OF.get(row["curve"], ()))
+        named = (row["curve"], *curves_of.get(row["curve"], ()))
         by_name.setdefault(next((curve for curve in named if curve in colours), _OTHERS), []).append(row)
     for name, mine in sorted(by_name.items(), key=lambda item: item[0] == _OTHERS, reverse=True):
         other = name == _OTHERS

@@ -14,7 +14,7 @@ import pytest
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator
-from dtdg_lab.runs.schedule_study import simulate_schedules
+from dtdg_lab.systems.snapshot_groups.forecast import simulate_schedules
 from dtdg_lab.systems.snapshot_groups.schedulers import base as bounds
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex as dygnex_greedy
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex_auto, dygnex_ilp, longest_first

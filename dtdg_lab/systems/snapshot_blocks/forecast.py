@@ -1,17 +1,20 @@
-"""Studies of time blocks before training: memory, delta transfers and volume."""
+"""Forecasts of snapshot parallelism: memory by blocks, delta transfers, volume, and steps on more ranks."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
+from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
 from dtdg_lab.core.message_passing import Pull, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
@@ -31,6 +34,7 @@ from dtdg_lab.graphs.model_smoothing import averaged, lived
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.base import make_partition
+from dtdg_lab.partition.metrics import RERUN_MEMORIES, between_parts
 from dtdg_lab.systems.snapshot_blocks.charts import (
     MemoryFacts,
     block_peaks_figure,
@@ -43,19 +47,22 @@ from dtdg_lab.systems.snapshot_blocks.charts import (
     volume_figure,
 )
 from dtdg_lab.systems.snapshot_blocks.cost_model import (
-    RERUN_MEMORIES,
     AllToAllCost,
-    between_parts,
+    StepSettings,
     leg_rows,
     legs,
     redistributed,
+    sent,
 )
+from dtdg_lab.systems.step_time import MeasuredStep
+from dtdg_lab.systems.workload import Facts, Row, curve_row
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.training.block_cost import BlockCost
 
 
@@ -607,3 +614,128 @@ def _paper_ratio(model: str, ranks: int) -> float | None:
 
 def _short(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}"
+
+
+# Steps of a recorded run of ESDG as the scaling model takes them: what each rank did, and how long its parts took.
+
+
+WARM_UPS = 1  # steps left out: the first fills caches
+
+
+def measured_step(
+    run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
+) -> tuple[MeasuredStep, StepSettings, SequenceChanges]:
+    """The median step of a run, what it computes, and the graph it computes on.
+
+    Where there were more ranks than cores, compute and transfer are the rank's processor seconds, in the proportion of
+    their wall times, and nothing else is known. They then hold what exchanges cost the processor, too.
+
+    Args:
+        run: of a system whose ranks have whole snapshots, without overlap where there are several.
+        graph: its data; loaded where not given.
+        cores: of the machine it ran on; those of this process where not given.
+
+    Raises:
+        ConfigError: it is another system's, has too few steps, or hides exchanges behind computing.
+    """
+    described, config = _told_blocks(run), run.config
+    ranks = described["ranks"]
+    if ranks > 1 and config["overlap"]:
+        raise ConfigError(
+            f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
+            "overlap=False."
+        )
+    graph = load_for(config) if graph is None else graph
+    first, *_, last = described["bounds"]
+    changes = sequence_changes(graph.snapshots[first:last])
+    settings = _settings(run, described, graph.num_features)
+    seconds = _seconds(run)
+    compute, transfer, cpu = (np.array([each[name] for each in seconds]) for name in ("compute", "transfer", "cpu"))
+    work = settings.work(changes, ranks)
+    if ranks > (len(os.sched_getaffinity(0)) if cores is None else cores):
+        share = compute / np.maximum(compute + transfer, 1e-12)
+        return MeasuredStep(run.id, work, cpu * share, cpu * (1 - share)), settings, changes
+    exchanged, whole = (max(each[name] for each in seconds) for name in ("communicate", "whole"))
+    exchanged = exchanged if ranks > 1 else 0.0  # alone nothing moves
+    return MeasuredStep(run.id, work, compute, transfer, exchanged, whole), settings, changes
+
+
+def _told_blocks(run: StoredRun) -> dict[str, Any]:
+    """What the run's last event ``blocks`` says."""
+    described = [event["data"] for event in run.events if event["kind"] == "blocks"]
+    if not described or described[-1].get("layout") != "snapshot" or described[-1]["row_ranks"] > 1:
+        raise ConfigError(
+            f"run {run.id} is of system {run.config.system!r}; steps of esdg, whose ranks have whole snapshots, are "
+            "needed. Record one with system='esdg'."
+        )
+    return described[-1]
+
+
+def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepSettings:
+    config, last = run.config, run.config.layers - 1
+    scored = [
+        width for layer, way, leg, width in described["legs"] if (layer, way, leg) == (last, "forward", "to_snapshots")
+    ]
+    return StepSettings(
+        config.model,
+        features,
+        config.hidden,
+        config.layers,
+        pairs=scored[0] if scored else 0,
+        blocks=described["blocks"],
+        difference=config["difference"],
+        reuse=config["halo_reuse"],
+        itemsize=np.dtype(config["dtype"]).itemsize,
+        options=config.options.get("models", {}),
+    )
+
+
+def _seconds(run: StoredRun) -> list[dict[str, float]]:
+    """Medians of each rank."""
+    steps = run.table("steps")
+    steps = steps[steps["step"] >= WARM_UPS]
+    if steps.empty:
+        raise ConfigError(f"run {run.id} has no step after the first: record one of at least {WARM_UPS + 1} epochs.")
+    found = []
+    for _, own in steps.groupby("rank", sort=True):
+        middle = own[["batch_s", "compute_s", "update_s", "transfer_s", "communicate_s", "cpu_s", "time_s"]].median()
+        found.append(
+            {
+                "compute": float(middle[["batch_s", "compute_s", "update_s"]].sum()),
+                "cpu": float(middle["cpu_s"]),
+                "transfer": float(middle["transfer_s"]),
+                "communicate": float(middle["communicate_s"]),
+                "whole": float(middle["time_s"]),
+            }
+        )
+    return found
+
+
+# Curves of ``lab.what_if``.
+
+
+def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
+    """Bytes that the busiest rank sends in a step of ESDG: exact, as far as there are nodes for the ranks.
+
+    References: ESDG section 6.4: S N (R - 1) / R rows a leg, whatever the graph.
+    """
+    config = facts.config
+    pairs = facts.outputs if config["task"] == "link" else 0
+    try:
+        some = sent(
+            legs(
+                config.model, facts.graph.num_features, config.hidden, config.layers, pairs=pairs, **facts.model_options
+            )
+        )
+    except LabError:  # the model's memory cannot be divided by snapshots
+        return []
+    found = []
+    for count in ranks:
+        if count > facts.graph.num_nodes:
+            continue
+        plan = SnapshotBlocks(range(len(facts.train)), 1, count, facts.graph.num_nodes)
+        volume = redistributed(plan, some, config.layers)
+        moved = sum(each.sum(axis=0) for each in volume.bytes(facts.itemsize).values())
+        value = float(np.asarray(moved).sum(axis=1).max())
+        found.append(curve_row("rank_bytes", "rows by snapshots (esdg)", count, value, "formula"))
+    return found

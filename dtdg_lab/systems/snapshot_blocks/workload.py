@@ -1,0 +1,116 @@
+"""Work of an epoch of snapshot parallelism in blocks of time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.graphs.delta import sequence_changes
+from dtdg_lab.partition.metrics import RERUN_MEMORIES
+from dtdg_lab.systems.snapshot_blocks.cost_model import StepSettings, legs, pulled_by_groups, redistributed, sent
+from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers
+
+
+def snapshot_work(facts: Facts) -> EpochWork:
+    """Blocks of time, whose snapshots are shared out to ranks (ESDG); in the hybrid to groups of ranks.
+
+    References: ESDG sections 3.1 and 4.2 (rerun and redistribution), 6.5 (hybrid).
+    """
+    config, ranks = facts.config, facts.ranks
+    blocks, notes = int(config["blocks"]) or 1, _said(config)
+    split = int(config["row_ranks"])
+    plan = SnapshotBlocks(facts.train, blocks, ranks, facts.graph.num_nodes, split)
+    # as a step of ESDG numbers the snapshots: from 0 on
+    counted = SnapshotBlocks(range(len(facts.train)), blocks, ranks, facts.graph.num_nodes, split)
+    pairs = facts.outputs if config["task"] == "link" else 0
+    some = sent(
+        legs(
+            config.model,
+            facts.graph.num_features,
+            config.hidden,
+            config.layers,
+            pairs=pairs,
+            blocks=blocks,
+            reuse=config["halo_reuse"],
+            **facts.model_options,
+        )
+    )
+    volume = redistributed(counted, some, config.layers)
+    if split > 1:
+        again = facts.memory in RERUN_MEMORIES
+        volume = volume + pulled_by_groups(
+            facts.graph.snapshots, plan, facts.pulled, rerun=again, reuse=config["halo_reuse"]
+        )
+    moved = sum((each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), np.zeros((ranks, ranks)))
+    settings = StepSettings(
+        config.model,
+        facts.graph.num_features,
+        config.hidden,
+        config.layers,
+        pairs=pairs,
+        blocks=blocks,
+        difference=config["difference"],
+        reuse=config["halo_reuse"],
+        itemsize=facts.itemsize,
+        options=facts.model_options,
+    )
+    step = settings.work(sequence_changes(facts.snapshots), ranks)
+    by_rank = _split_rows(step.passes, counted, facts) if split > 1 else step.passes
+    passes = facts.weighed(np.column_stack([by_rank, np.full(ranks, float(blocks))]))
+    rows, edges, alive = _shares(facts, counted)
+    brought = step.brought if split == 1 and blocks > 1 and config["graphs"] == "brought" else np.zeros((ranks, 3))
+    held = np.full(ranks, facts.graph_bytes / (ranks if split == 1 and blocks == 1 else 1))
+    return EpochWork(
+        system=config.system,
+        steps=1,
+        passes=passes,
+        rows=rows,
+        edges=edges,
+        sent=np.asarray(moved, float),
+        exchanges=max(step.exchanges - 1, 0) + 2 * len(facts.pulled) * (split > 1),
+        gradient_bytes=float(facts.gradient_bytes),
+        brought=brought,
+        alive=alive,
+        held_bytes=held,
+        exact=frozenset(EXACT) if not config["overlap"] or ranks == 1 else frozenset({"rows"}),
+        notes=notes,
+    )
+
+
+def _said(config: RunConfig) -> tuple[str, ...]:
+    found: tuple[str, ...] = ("blocks=0 is taken as one block",) if not config["blocks"] else ()
+    if config["overlap"] and config.ranks > 1:
+        found += (f"bytes lack the {FRONT_BYTES} in front of each piece that overlap sends",)
+    return found
+
+
+def _shares(facts: Facts, plan: SnapshotBlocks) -> tuple[Numbers, Numbers, Numbers]:
+    """Rows and edges of each rank's own snapshots, and what the largest block keeps."""
+    rows, edges = np.zeros(plan.ranks), np.zeros(plan.ranks)
+    alive = np.zeros((plan.ranks, 2))
+    for block in range(plan.blocks):
+        for rank in range(plan.ranks):
+            own = plan.own(block, rank)
+            spatial = len(own) * len(plan.rows(rank))
+            through = len(plan.chunk(rank)) * len(plan.block(block)) if facts.memory == "per_vertex" else 0
+            pulled = float(facts.edges[own.start : own.stop].sum()) / plan.row_ranks
+            rows[rank] += spatial
+            edges[rank] += pulled
+            alive[rank] = np.maximum(alive[rank], [max(spatial, through), pulled])
+    return rows, edges, alive
+
+
+def _split_rows(passes: Numbers, plan: SnapshotBlocks, facts: Facts) -> Numbers:
+    """Passes of a hybrid: a rank has a share of the rows of its group's snapshots."""
+    found = np.zeros((plan.ranks, 5))
+    for block in range(plan.blocks):
+        times = 2 + (facts.memory in RERUN_MEMORIES and block < plan.blocks - 1)
+        length = len(plan.block(block))
+        for rank in range(plan.ranks):
+            own = plan.own(block, rank)
+            through = len(plan.chunk(rank)) * length if facts.memory == "per_vertex" else 0
+            edges = float(facts.edges[own.start : own.stop].sum()) / plan.row_ranks
+            rows = len(own) * len(plan.rows(rank)) + through
+            found[rank] += np.array([edges, rows, len(own), length, length]) * times
+    return found

@@ -39,6 +39,7 @@ from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import EpochWork, Facts, count_work, facts_of
 from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words
 from dtdg_lab.visualization.layout import Figure, percent
+from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -358,11 +359,11 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Advice:
+class Advice(StudyResult):
     """Systems ranked: those that fit first, by the seconds of an epoch.
 
     Attributes:
-        told: what was asked, in words.
+        described: what was asked, in words.
         suggestions: in order of rank.
         left: system -> why it cannot run so.
         rates: that predictions were made with.
@@ -376,6 +377,29 @@ class Advice:
     rates: Rates
     errors: tuple[RunError, ...]
     skipped: Mapping[str, str]
+    text_columns = (
+        "system",
+        "fits",
+        "epoch_s",
+        "rank_bytes",
+        "peak_bytes",
+        "held_bytes",
+        "imbalance",
+        "epoch_error",
+    )
+    html_columns = (
+        "system",
+        "fits",
+        "epoch_s",
+        "epoch_error",
+        "rank_bytes",
+        "bytes_error",
+        "peak_bytes",
+        "peak_error",
+        "held_bytes",
+        "imbalance",
+        "remedy",
+    )
 
     @property
     def best(self) -> Suggestion | None:
@@ -431,57 +455,17 @@ class Advice:
         return "; ".join(said) + ". " + advice_measured_words([each.row() for each in self.errors])
 
     def __repr__(self) -> str:
-        head = (
-            f"{'system':18}{'fits':>8}{'epoch':>10}{'sends':>11}{'peak':>11}{'data':>11}{'uneven':>8}  error of epoch"
-        )
-        lines = [head]
-        for row in self.rows:
-            lines.append(
-                f"{row['system']:18}{row['fits']:>8}{format_seconds(row['epoch_s']):>10}"
-                f"{format_bytes(row['rank_bytes']):>11}{format_bytes(row['peak_bytes']):>11}"
-                f"{format_bytes(row['held_bytes']):>11}{row['imbalance']:>8.2f}  {row['epoch_error']}"
-            )
-        lines += [f"{name}: {why}" for name, why in self.left.items()]
-        return "\n".join([*lines, self.summary()])
+        left = [f"{name}: {why}" for name, why in self.left.items()]
+        return "\n".join([self.readable(self.text_columns).to_string(index=False), *left, self.summary()])
 
     def _repr_html_(self) -> str:
-        head = (
-            "system",
-            "fits",
-            "epoch",
-            "error",
-            "sent by a rank",
-            "error",
-            "peak",
-            "error",
-            "data",
-            "uneven",
-            "would fit with",
-        )
-        body = "".join(_html_row(row) for row in self.rows)
         said = "".join(f"<p>{text(line)}</p>" for line in self.summary().split("\n"))
         left = "".join(f"<li>{text(name)}: {text(why)}</li>" for name, why in self.left.items())
-        titles = "".join(f"<th>{text(name)}</th>" for name in head)
-        return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>{said}" + (
-            f"<p>Cannot run so:</p><ul>{left}</ul>" if left else ""
+        return (
+            self.readable(self.html_columns).to_html(index=False)
+            + said
+            + (f"<p>Cannot run so:</p><ul>{left}</ul>" if left else "")
         )
-
-
-def _html_row(row: Mapping[str, Any]) -> str:
-    cells = (
-        row["system"],
-        row["fits"],
-        format_seconds(row["epoch_s"]),
-        row["epoch_error"],
-        format_bytes(row["rank_bytes"]),
-        row["bytes_error"],
-        format_bytes(row["peak_bytes"]),
-        row["peak_error"],
-        format_bytes(row["held_bytes"]),
-        f"{row['imbalance']:.2f}",
-        row["remedy"],
-    )
-    return "<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in cells) + "</tr>"
 
 
 def _against(first: Suggestion, second: Suggestion) -> str:

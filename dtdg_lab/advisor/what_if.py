@@ -28,9 +28,10 @@ from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_row
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.scaling import what_if_ranks_figure
+from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 # What each part of the picture over ranks comes to: counted as far as can be, then continued and marked as such.
@@ -200,7 +201,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class WhatIf:
+class WhatIf(StudyResult):
     """Curves over ranks.
 
     Attributes:
@@ -208,7 +209,7 @@ class WhatIf:
             ``kind`` (``KINDS``).
         growth: curve -> the power that continues it.
         rates: that predictions were made with.
-        told: what is shown, in words.
+        described: what is shown, in words.
         notes: what to know of it, sentence by sentence.
     """
 
@@ -224,13 +225,6 @@ class WhatIf:
         return max((row["ranks"] for row in self.rows if row["kind"] == "measured"), default=0)
 
     @property
-    def table(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows))
-
-    @property
     def figure(self) -> Figure:
         """A panel for each quantity, ranks on a logarithmic axis."""
         return what_if_ranks_figure(
@@ -240,9 +234,6 @@ class WhatIf:
     def summary(self) -> str:
         """What the curves come to at the most ranks, and what they rest on."""
         return "\n".join([self.described + ".", *_ends(self.rows), *self.notes])
-
-    def __repr__(self) -> str:
-        return self.summary()
 
     def _repr_html_(self) -> str:
         said = "".join(f"<p>{text(line)}</p>" for line in self.summary().split("\n"))

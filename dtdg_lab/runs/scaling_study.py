@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, shortened
-from dtdg_lab.core.units import format_seconds
 from dtdg_lab.graphs.delta import SequenceChanges, scaled
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.run import StoredRun, open_run
@@ -27,10 +26,7 @@ from dtdg_lab.systems.step_time import (
 from dtdg_lab.systems.workload import StepWork
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.scaling import scaling_figure, scaling_words
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from dtdg_lab.visualization.study_result import StudyResult
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to stand beside them
@@ -50,7 +46,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ScalingStudy:
+class ScalingStudy(StudyResult):
     """Steps over numbers of ranks, measured and predicted.
 
     Attributes:
@@ -70,6 +66,8 @@ class ScalingStudy:
     described: str
     weak: bool
     paper: float | None = None
+    meanings = MEANINGS
+    text_columns = ("ranks", "source", *(f"{part}_s" for part in PARTS), "step_s", "speedup")
 
     def error(self, part: str = "sum", *, fitted: bool = False) -> tuple[float, float] | None:
         """Median and largest absolute error of a part over steps that were fitted, or held out; None without any."""
@@ -81,31 +79,9 @@ class ScalingStudy:
         """Parts of a step over ranks, speed-up beside the paper's, and predicted against measured."""
         return scaling_figure(self.rows, self.errors, weak=self.weak, paper=self.paper, title=self.described)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows))
-
-    def __repr__(self) -> str:
-        lines = [
-            self.described,
-            f"{'ranks':>6} {'source':10}{'compute':>10}{'communicate':>13}{'transfer':>10}{'step':>10}{'speed-up':>10}",
-        ]
-        for row in self.rows:
-            times = [format_seconds(row[f"{part}_s"]) if row[f"{part}_s"] is not None else "" for part in PARTS]
-            lines.append(
-                f"{row['ranks']:>6} {row['source']:10}{times[0]:>10}{times[1]:>13}{times[2]:>10}"
-                f"{format_seconds(row['step_s']):>10}" + (f"{row['speedup']:>10.2f}" if row["speedup"] else "")
-            )
-        return "\n".join([*lines, scaling_words(self.rows, self.errors, weak=self.weak)])
-
-    def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
-        said = "".join(f"<li><b>{name}</b>: {words}</li>" for name, words in MEANINGS.items())
-        table = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
-        words = scaling_words(self.rows, self.errors, weak=self.weak)
-        return f"<p>{self.described}</p>{table}<p>{words}</p><ul style='font-size:90%'>{said}</ul>"
+    def conclusion(self) -> str:
+        """What is predicted for the most ranks, and how far predictions were off."""
+        return scaling_words(self.rows, self.errors, weak=self.weak)
 
 
 def predict_scaling(

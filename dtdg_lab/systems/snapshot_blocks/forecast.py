@@ -18,7 +18,6 @@ from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shorte
 from dtdg_lab.core.message_passing import Pull, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
-from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.delta import (
     FORMATS,
@@ -58,10 +57,9 @@ from dtdg_lab.systems.step_time import MeasuredStep
 from dtdg_lab.systems.workload import Facts, Row, curve_row
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.training.block_cost import BlockCost
 
@@ -95,7 +93,7 @@ DIFFERENCE_MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TransferStudy:
+class TransferStudy(StudyResult):
     """What bringing a graph costs, whole and as differences.
 
     Attributes:
@@ -103,42 +101,30 @@ class TransferStudy:
         shares: one for each model, format, number of blocks and of ranks: ``share`` of the snapshots that have another
             one before them in their block and on their rank, and with it ``whole_bytes``, ``difference_bytes`` and
             ``ratio`` of all blocks, once.
-        told: what was compared, in words.
+        described: what was compared, in words.
     """
 
     rows: tuple[dict[str, Any], ...]
     shares: tuple[dict[str, Any], ...]
     described: str
+    meanings = DIFFERENCE_MEANINGS
+    text_columns = (
+        "model",
+        "form",
+        "overlap",
+        "whole_bytes",
+        "difference_bytes",
+        "ratio",
+        "bound",
+        "whole_s",
+        "difference_s",
+        "time_ratio",
+    )
 
     @property
     def figure(self) -> Figure:
         """Bytes and times, what the overlap allows, and what is left of it on ranks, as a plotly figure dict."""
         return difference_figure(self.rows, self.shares, title=self.described)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows))
-
-    def __repr__(self) -> str:
-        head = f"{'model':11} {'form':6} {'overlap':>8} {'whole':>11} {'difference':>11} {'ratio':>7} {'bound':>7}"
-        lines = [self.described, f"{head} {'whole time':>11} {'difference':>11} {'ratio':>7}"]
-        for row in self.rows:
-            sizes = f"{format_bytes(row['whole_bytes']):>11} {format_bytes(row['difference_bytes']):>11}"
-            text = f"{row['model']:11} {row['form']:6} {row['overlap']:>8.1%} {sizes} "
-            text += f"{row['ratio']:>7.2f} {row['bound']:>7.2f}"
-            if row["time_ratio"] is not None:
-                times = f"{format_seconds(row['whole_s']):>11} {format_seconds(row['difference_s']):>11}"
-                text += f" {times} {row['time_ratio']:>7.2f}"
-            lines.append(text)
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
-        said = "".join(f"<li><b>{name}</b>: {words}</li>" for name, words in DIFFERENCE_MEANINGS.items())
-        table = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
-        return f"<p>{self.described}</p>{table}<ul style='font-size:90%'>{said}</ul>"
 
 
 def compare_transfers(
@@ -281,18 +267,19 @@ MEMORY_MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BlockStudy:
+class BlockStudy(StudyResult):
     """Steps of one config with different numbers of blocks.
 
     Attributes:
         rows: one for each number of blocks; ``MEANINGS`` has what is in them.
         traces: blocks -> memory over the step.
-        told: what was measured, in words.
+        described: what was measured, in words.
     """
 
     rows: tuple[dict[str, Any], ...]
     traces: Mapping[int, MemoryFacts]
     described: str
+    meanings = MEMORY_MEANINGS
 
     @property
     def figure(self) -> Figure:
@@ -303,19 +290,6 @@ class BlockStudy:
             note = f"{blocks} block{'' if blocks == 1 else 's'}"
             panels.append((memory_figure(facts, note=note), memory_words(facts, blocks=facts.count)))
         return grid(panels, title=self.described, wide={0})
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows))
-
-    def __repr__(self) -> str:
-        return f"{self.described}\n{self.to_pandas().to_string(index=False)}"
-
-    def _repr_html_(self) -> str:
-        said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in MEMORY_MEANINGS.items())
-        return f"<p>{self.described}</p>{self.to_pandas().to_html(index=False)}<ul style='font-size:90%'>{said}</ul>"
 
 
 def compare_blocks(
@@ -430,18 +404,20 @@ class VolumeRow:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class VolumeStudy:
+class VolumeStudy(StudyResult):
     """Volumes of one graph by model and number of ranks.
 
     Attributes:
         outcomes: in the order of models, then ranks.
         legs: model -> every leg of a step, ours beside the paper's, with the reason of each difference.
-        told: what was counted, in words.
+        described: what was counted, in words.
     """
 
     outcomes: tuple[VolumeRow, ...]
     legs: Mapping[str, tuple[AllToAllCost, ...]]
     described: str
+    meanings = VOLUME_MEANINGS
+    digits = 3
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -462,31 +438,10 @@ class VolumeStudy:
             for leg in some
         ]
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows)
-
-    def __repr__(self) -> str:
-        lines = [
-            self.described,
-            f"{'model':<12}{'ranks':>6}{'snapshot':>14}{'as paper':>14}{'hypergraph':>14}"
-            f"{'ratio':>8}{'paper':>8}{'made in':>10}",
-        ]
-        for row in self.outcomes:
-            lines.append(
-                f"{row.model:<12}{row.ranks:>6}{row.snapshot:>14,}{row.snapshot_as_paper:>14,}{row.hypergraph:>14,}"
-                f"{_short(row.ratio):>8}{_short(row.paper_ratio):>8}{format_seconds(row.partition_s):>10}"
-            )
+    def conclusion(self) -> str:
+        """Where one kind of partition sends less than the other, by model."""
         models = dict.fromkeys(row.model for row in self.outcomes)
-        return "\n".join([*lines, *(crossing([row for row in self.rows if row["model"] == name]) for name in models)])
-
-    def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
-        said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in VOLUME_MEANINGS.items())
-        shown = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
-        return f"<p>{self.described}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
+        return "\n".join(crossing([row for row in self.rows if row["model"] == name]) for name in models)
 
 
 def compare_volumes(
@@ -610,10 +565,6 @@ def _as_paper(plan: SnapshotBlocks, some: Sequence[AllToAllCost]) -> int:
 def _paper_ratio(model: str, ranks: int) -> float | None:
     snapshot, hypergraph = PAPER.get(model, {}).get(ranks, (0.0, None))
     return hypergraph / snapshot if hypergraph is not None and snapshot else None
-
-
-def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
 
 
 # Steps of a recorded run of ESDG as the scaling model takes them: what each rank did, and how long its parts took.

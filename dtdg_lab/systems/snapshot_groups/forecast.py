@@ -18,10 +18,9 @@ from dtdg_lab.systems.snapshot_groups.time_model import CURVES, group_times, gro
 from dtdg_lab.systems.snapshot_groups.workload import group_work
 from dtdg_lab.systems.workload import Facts, Numbers, Row, curve_row
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dtdg_lab.advisor.rates import Rates
 
 
@@ -42,16 +41,19 @@ SHOWN = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ScheduleStudy:
+class ScheduleStudy(StudyResult):
     """Outcomes of schedulers on growing graphs, by growth curve.
 
     Attributes:
         outcomes: curve -> an outcome for each number of ranks and scheduler.
-        told: what was simulated, in words.
+        described: what was simulated, in words.
     """
 
     outcomes: Mapping[str, tuple[ScheduleOutcome, ...]]
     described: str
+    meanings = MEANINGS
+    html_columns = SHOWN
+    missing = "infinite"
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -65,35 +67,13 @@ class ScheduleStudy:
         paper = {} if MEASURED in self.outcomes else PAPER_THROUGHPUT
         return simulation_figure(self.rows, paper={count: paper[count] for count in paper if count in simulated})
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame; infinite imbalances are missing in it."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows)
-
-    def __repr__(self) -> str:
-        lines = [self.described]
-        for curve, outcomes in self.outcomes.items():
-            names = list(dict.fromkeys(each.scheduler for each in outcomes))
-            what = "times" if curve == MEASURED else "growth"
-            lines.append(f"throughput of a rank, relative to one rank alone: {curve} {what}")
-            lines.append("".join([f"{'ranks':>7}", *(f"{name:>15}" for name in names), f"{'bound':>15}"]))
-            for count in dict.fromkeys(each.ranks for each in outcomes):
-                of_count = {each.scheduler: each for each in outcomes if each.ranks == count}
-                bound = next(iter(of_count.values())).bound_throughput
-                shares = [*(of_count[name].throughput for name in names), bound]
-                lines.append("".join([f"{count:>7,}", *(f"{share:>15.1%}" for share in shares)]))
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """What matters most of the table, with what its columns mean; ``lab.plot(study.figure)`` draws it."""
-        said = "".join(f"<li><b>{name}</b>: {MEANINGS[name]}</li>" for name in SHOWN if name in MEANINGS)
-        shown = self.to_pandas()[list(SHOWN)].to_html(na_rep="infinite", index=False, float_format=_short)
-        return f"<p>{self.described}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    def summary(self) -> str:
+        """Throughput of a rank by number of ranks and scheduler, relative to one rank alone."""
+        frame = self.table.rename(columns={"bound_throughput": "bound"})
+        shares = frame.pivot_table(index=["curve", "ranks"], columns="scheduler", values="throughput", sort=False)
+        shares["bound"] = frame.groupby(["curve", "ranks"])["bound"].first()
+        what = "throughput of a rank, relative to one rank alone, by growth (or given times)"
+        return f"{self.described}\n{what}\n{shares.to_string(float_format=lambda share: f'{share:.1%}')}"
 
 
 def simulate_schedules(

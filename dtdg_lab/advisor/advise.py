@@ -61,7 +61,7 @@ class RunError:
         predicted: without it where ``left_out``.
         left_out: whether other runs were there to predict from; else its own rates were used, which says little.
         system_known: whether other runs of its system, alone or on several ranks as it, were among those.
-        crowded: whether something else ran on the machine meanwhile, so that its seconds tell of that too.
+        crowded: whether something else ran on the machine meanwhile, so that its seconds include that.
     """
 
     run: str
@@ -88,7 +88,7 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
     """Every run predicted by rates of the others, quantity by quantity.
 
     Args:
-        runs: measured; of one alone its own rates are taken, which is told.
+        runs: measured; a single run is predicted by its own rates, and marked so.
     """
     found = []
     for place, run in enumerate(runs):
@@ -158,11 +158,11 @@ class Learnt:
 
     Attributes:
         kind: ``exact`` (a count), ``learnt`` (of runs of this system), ``of others`` (of runs of other systems) or
-            ``assumed`` (no run tells).
+            ``assumed`` (no run measured it).
         middle: median of |predicted - measured| / measured over these runs, each left out of the fit; None if unknown.
         worst: the largest of them.
         runs: how many.
-        assumed: parts of it whose rates no run told.
+        assumed: parts of it whose rates no run measured.
     """
 
     kind: str
@@ -377,29 +377,8 @@ class Advice(StudyResult):
     rates: Rates
     errors: tuple[RunError, ...]
     skipped: Mapping[str, str]
-    text_columns = (
-        "system",
-        "fits",
-        "epoch_s",
-        "rank_bytes",
-        "peak_bytes",
-        "held_bytes",
-        "imbalance",
-        "epoch_error",
-    )
-    html_columns = (
-        "system",
-        "fits",
-        "epoch_s",
-        "epoch_error",
-        "rank_bytes",
-        "bytes_error",
-        "peak_bytes",
-        "peak_error",
-        "held_bytes",
-        "imbalance",
-        "remedy",
-    )
+    text_columns = ("system", "fits", "epoch_s", "rank_bytes", "peak_bytes", "held_bytes", "imbalance", "epoch_error")
+    html_columns = (*text_columns, "bytes_error", "peak_error", "remedy")
 
     @property
     def best(self) -> Suggestion | None:
@@ -445,8 +424,8 @@ class Advice(StudyResult):
         """What the rates rest on, and how far predictions were from runs."""
         if not self.rates.runs:
             return (
-                "No run made here tells any rate: all are assumed, and so is the order of what is near. Give runs=, or "
-                "calibrate=True, which trains some short ones first."
+                "No run made here measured any rate: all are assumed, and so is the order of close systems. Give runs=, "
+                "or calibrate=True, which trains some short ones first."
             )
         said = [f"Rates are of {self.rates.runs} run{'s' * (self.rates.runs > 1)} made here"]
         if self.rates.assumed:
@@ -480,7 +459,7 @@ def _against(first: Suggestion, second: Suggestion) -> str:
     middles = [each.learnt["epoch_s"].middle for each in (first, second)]
     known = [middle for middle in middles if middle is not None]
     if len(known) < len(middles):
-        return said + ": by assumed rates, which do not tell what is so near." * (gap < first.predicted.epoch_s) + "."
+        return said + ": by assumed rates, too coarse to separate them." * (gap < first.predicted.epoch_s) + "."
     near = gap < max(known) * second.predicted.epoch_s
     return said + (": less than predictions are off, so take them as equal." if near else ".")
 
@@ -510,7 +489,7 @@ def calibration_runs(
     some = next(iter(configs.values()))
     made = []
     for name, settings in calibration_settings().items():
-        with contextlib.suppress(LabError):  # a system that cannot run on this graph tells nothing
+        with contextlib.suppress(LabError):  # a system that cannot run on this graph measures nothing
             config = (configs.get(name) or some.replace(system=name)).replace(
                 **{"ranks": 1, "parts": 1, **settings}, epochs=EPOCHS, evaluate_every=EPOCHS, threads=1
             )

@@ -19,8 +19,16 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.feature_cache.policies.calibration import DEFAULT_RPC, fetches_of, fit_rpc
 from dtdg_lab.systems.feature_cache.policies.costs import RpcModel
-from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel, fit_scaling
-from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers, count_work, imbalance_of
+from dtdg_lab.systems.step_time import (
+    OWN_SECONDS,
+    STEP_SECONDS,
+    MeasuredStep,
+    NetworkCosts,
+    ScalingModel,
+    fit_scaling,
+    measured_from,
+)
+from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers, count_work
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +42,6 @@ LEAST_EPOCHS = 2
 MOST_RUNS = 48  # the newest of a folder
 SAME_EPOCH = {"epochs"}  # settings that change on the way without changing what an epoch takes
 LEAST_BUSY = 0.7  # processor seconds over wall seconds of what a rank does itself, on a machine of its own
-_OWN = ("batch_s", "compute_s", "update_s")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +93,7 @@ class FoundRuns:
 def find_runs(
     runs: Iterable[StoredRun | str | Path], *, graph: DynamicGraph | None = None, cores: int | None = None
 ) -> FoundRuns:
-    """Read runs, or all in folders of runs; those that tell nothing are named with the reason.
+    """Read runs, or all in folders of runs; those that cannot serve are named with the reason.
 
     Args:
         runs: stored runs, their folders, or folders that hold such folders.
@@ -112,7 +119,7 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
         cores: of the machine; this process's where not given.
 
     Raises:
-        DataError: it tells nothing; the message says why.
+        DataError: no rate follows from it; the message says why.
         LabError: its data are not here, or cannot be counted.
     """
     _refuse(run)
@@ -140,7 +147,7 @@ def _crowded(run: StoredRun, steps: pd.DataFrame) -> bool:
     """Whether the processor was elsewhere for much of the ranks' own time; not known where GPUs compute."""
     if run.config.device != "cpu" and run.environment.get("gpus"):
         return False
-    own = float(steps[list(_OWN)].sum(axis=1).sum())
+    own = float(steps[list(OWN_SECONDS)].sum(axis=1).sum())
     return float(steps["cpu_s"].sum()) < LEAST_BUSY * own
 
 
@@ -188,16 +195,10 @@ def _refuse(run: StoredRun) -> None:
 
 def _step(run: StoredRun, work: EpochWork, steps: pd.DataFrame, *, shared: bool) -> MeasuredStep:
     """Means over the steps of an epoch, and over epochs, of each rank: what predicts the mean of an epoch."""
-    names = [*_OWN, "transfer_s", "communicate_s", "time_s", "cpu_s"]
-    middle = steps.groupby(["rank", "epoch"])[names].mean().groupby("rank").mean()
-    compute = middle[list(_OWN)].sum(axis=1).to_numpy(float)
-    transfer = middle["transfer_s"].to_numpy(float)
-    if shared:  # as runs.measured_steps: the processor's seconds, shared out as wall time was
-        busy = np.minimum(middle["cpu_s"].to_numpy(float), compute + transfer)
-        part = compute / np.maximum(compute + transfer, 1e-12)
-        return MeasuredStep(run.id, work.step(), busy * part, busy * (1 - part))
-    exchanged = float(middle["communicate_s"].max()) if run.config.ranks > 1 and work.waits else None
-    return MeasuredStep(run.id, work.step(), compute, transfer, exchanged, float(middle["time_s"].max()))
+    by_rank = steps.groupby(["rank", "epoch"])[list(STEP_SECONDS)].mean().groupby("rank").mean()
+    own_s = by_rank[[*OWN_SECONDS, "transfer_s"]].sum(axis=1)
+    found = measured_from(run.id, work.step(), by_rank.assign(cpu_s=by_rank["cpu_s"].clip(upper=own_s)), shared=shared)
+    return found if run.config.ranks > 1 and work.waits else replace(found, communicate_s=None)
 
 
 def _quantities(run: StoredRun, steps: pd.DataFrame) -> Mapping[str, float]:
@@ -239,7 +240,7 @@ def _rpc(run: StoredRun) -> RpcModel | None:
 
 
 QUANTITIES = ("epoch_s", "rank_bytes", "peak_bytes", "imbalance")
-# assumed, and said to be, where no run tells them: links of 10 Gb/s
+# assumed, and marked so, where no run measured them: links of 10 Gb/s
 ASSUMED_TRANSFER = (2e-5, 1e-9, 0.0)
 ASSUMED_NETWORK = NetworkCosts(rank_bytes_s=1.25e9, message_s=1e-4)
 ASSUMED_MEMORY = 4.0  # bytes of a number that is kept
@@ -291,7 +292,7 @@ class Rates:
         memory: bytes of a number that is kept of a row or an edge until backward, of float32.
         memory_of: system -> its peak over what ``memory`` says, from its runs.
         rpc: of a fetch.
-        assumed: which of ``compute``, ``communicate``, ``transfer``, ``memory``, ``fetch`` no run told.
+        assumed: which of ``compute``, ``communicate``, ``transfer``, ``memory``, ``fetch`` no run measured.
         runs: how many were fitted.
         notes: what else is to be known, in words.
     """
@@ -338,7 +339,7 @@ class Rates:
         step = self.scaling.predict(work.step(), self.network(network))
         communicate_s, transfer_s = step.communicate_s * work.steps, step.transfer_s * work.steps
         own = (work.passes @ self.scaling.compute) * factor
-        compute_s, bound_s, imbalance = float(own.max()), None, imbalance_of(own)
+        compute_s, bound_s, imbalance = float(own.max()), None, _imbalance(own)
         if work.groups is not None:
             times_s = (work.groups.passes @ self.scaling.compute) * factor
             compute_s, bound_s, imbalance = work.groups.epoch(times_s, work.ranks)
@@ -372,7 +373,7 @@ class Rates:
 
 
 def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
-    """Rates of some runs; what none of them tells is assumed.
+    """Rates of some runs; what none of them measured is assumed.
 
     Args:
         runs: measured; none is allowed, and gives assumed rates.
@@ -471,7 +472,7 @@ def _own_s(run: MeasuredRun, scaling: ScalingModel) -> float:
 
 
 def _memory(runs: Sequence[MeasuredRun]) -> tuple[float, bool]:
-    """Bytes of a number that is kept, the median of runs' peaks; and whether these tell it."""
+    """Bytes of a number that is kept, the median of runs' peaks; and whether any is known."""
     known = [run for run in runs if run.quantities.get("peak_bytes", 0) > 0]
     if not known:
         return ASSUMED_MEMORY, False
@@ -525,3 +526,9 @@ def _typical(models: Sequence[RpcModel]) -> RpcModel:
     if not models:
         return DEFAULT_RPC
     return RpcModel(median(model.a_s for model in models), median(model.s_per_byte for model in models))
+
+
+def _imbalance(own: Numbers) -> float:
+    """Most over least of the ranks' own seconds; 1 of one rank, infinite where one has nothing to do."""
+    least = float(np.min(own))
+    return float(np.max(own)) / least if least > 0 else float("inf")

@@ -86,7 +86,7 @@ def gradient_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
 def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[Row], dict[str, GrowthCurve]]:
     """Halo bytes that a rank sends in a step, and rows of copies that a part holds, by partitioner.
 
-    Partitions are made up to ``most`` parts. Beyond, halo rows of ``hash`` are those expected of parts dealt at random,
+    Partitions are made up to ``most`` parts. Beyond, halo rows of ``hash`` are those expected of random parts,
     and the others grow as a power of the parts, at most as hash's do; copies grow likewise, at most to all nodes.
 
     Returns:
@@ -130,7 +130,7 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
 
 
 def expected_halo(snapshots: Sequence[Snapshot], parts: int, asked: Sequence[str] = ("in",)) -> float:
-    """Halo rows of all parts over snapshots, expected where nodes are dealt at random; ours.
+    """Halo rows of all parts over snapshots, expected where nodes are assigned at random; ours.
 
     A node from which d others pull is sent to each of the P - 1 other parts that has one of these:
     (P - 1) (1 - (1 - 1 / P)^d).
@@ -363,15 +363,7 @@ def _predicted(
                 f"{config.system} on {config.ranks} rank{'s' * (config.ranks > 1)} and more is not shown: {error}"
             )
             break
-        found.append(
-            {
-                "quantity": "epoch_s",
-                "curve": config.system,
-                "ranks": config.ranks,
-                "value": described.epoch_s,
-                "kind": "predicted",
-            }
-        )
+        found.append(curve_row("epoch_s", config.system, config.ranks, described.epoch_s, "predicted"))
     return found
 
 
@@ -393,9 +385,7 @@ def _measured_what_if(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
                 continue
             if quantity == "rank_bytes":
                 value = (value - run.work.gradient_bytes * run.work.sent.any()) / max(run.work.steps, 1)
-            found.append(
-                {"quantity": quantity, "curve": run.system, "ranks": run.work.ranks, "value": value, "kind": "measured"}
-            )
+            found.append(curve_row(quantity, run.system, run.work.ranks, value, "measured"))
     return found
 
 
@@ -405,7 +395,7 @@ def _notes(
     notes = []
     if not rates.runs:
         notes.append(
-            "Seconds rest on assumed rates, for no run made here tells them: their shape counts, not their size."
+            "Seconds rest on assumed rates, since no run made here measured them: their shape counts, not their size."
         )
     else:
         off = summed(learn_errors(runs), "epoch_s")

@@ -83,7 +83,7 @@ def calibrate_here(
     runs: list[StoredRun] = []
     described: list[dict[str, Any]] = []
     with tqdm(total=len(cells) + 1, unit="run", disable=not progress) as bar:
-        first = _trained(config, ("clean", MIDDLE), 1, session, runs_dir)  # nobody writes its steps down
+        first = _trained(config, ("clean", MIDDLE), 1, session, runs_dir)  # its steps do not count
         facts = next(event["data"] for event in reversed(first.events) if event["kind"] == "features")
         bar.update()
         for cell in cells:

@@ -353,7 +353,7 @@ def _write(file: Path, measures: PartitionMeasures) -> None:
         draft.unlink(missing_ok=True)
 
 
-# Bytes that halo rows will take, from part to part, told before anything is sent.
+# Bytes of halo rows from part to part, counted before anything is sent.
 
 
 def predicted_bytes(

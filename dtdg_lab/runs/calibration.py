@@ -16,7 +16,7 @@ from dtdg_lab.runs.summary import spent
 
 
 WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, memory touched for the first time
-# phases of a run that a host's states are told by
+# phases of a run that stand for a host's states
 STATES: Mapping[str, tuple[str, ...]] = {
     "gpu_compute": ("compute",),
     "cpu_spin": ("wait", "stall"),
@@ -43,7 +43,7 @@ def step_seconds(run: StoredRun) -> list[float]:
 def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
     """Mean watts of a rank by what it did, its GPU included, over runs; nothing where a state's are unknown.
 
-    ``host`` tells what they are known by, and ``samples`` how many runs tell.
+    ``host`` names the sources, and ``samples`` counts the runs.
     """
     by_run = [run.table("phase_energy").to_dict("records") for run in runs]
     found = []

@@ -81,10 +81,10 @@ class SystemFamily:
         """Curves of ``lab.what_if`` beside the predicted epochs: formulas and simulations of its own.
 
         Args:
-            facts: of the config asked about, with the options of snapshot groups.
+            facts: of the config, with the options of snapshot groups.
             ranks: numbers of ranks.
             rates: of the machine.
-            quick: whether seconds have to do.
+            quick: whether to take seconds rather than minutes.
         """
         return []
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import log2
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -27,8 +27,13 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.graphs.delta import SequenceChanges
 from dtdg_lab.systems.workload import Numbers, StepWork
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 PARTS = ("compute", "communicate", "transfer")
 _OF_RANKS = ("compute_s", "transfer_s")
+OWN_SECONDS = ("batch_s", "compute_s", "update_s")  # columns of recorded steps: what a rank computes
+STEP_SECONDS = (*OWN_SECONDS, "transfer_s", "communicate_s", "time_s", "cpu_s")
 
 
 class StepForecast(Protocol):
@@ -139,6 +144,25 @@ class PredictedStepTime:
         return self.compute_s + self.communicate_s + self.transfer_s
 
 
+def measured_from(name: str, work: StepWork, by_rank: pd.DataFrame, *, shared: bool) -> MeasuredStep:
+    """A step as a run recorded it.
+
+    Args:
+        name: of the step.
+        work: of it.
+        by_rank: ``STEP_SECONDS`` of each rank, over the steps that count.
+        shared: whether ranks shared cores. Then the processor's seconds count, divided as the wall times were, and
+            nothing is known of exchanges.
+    """
+    compute, transfer = by_rank[list(OWN_SECONDS)].sum(axis=1).to_numpy(float), by_rank["transfer_s"].to_numpy(float)
+    if shared:
+        cpu, share = by_rank["cpu_s"].to_numpy(float), compute / np.maximum(compute + transfer, 1e-12)
+        return MeasuredStep(name, work, cpu * share, cpu * (1 - share))
+    return MeasuredStep(
+        name, work, compute, transfer, float(by_rank["communicate_s"].max()), float(by_rank["time_s"].max())
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalingModel:
     """Rates of a machine and a model; see the head of this file.
@@ -159,7 +183,7 @@ class ScalingModel:
         """Seconds of a step.
 
         Raises:
-            PlanError: a part of the step was never measured, and the network does not tell it.
+            PlanError: a part of the step was never measured, and the network does not give it.
         """
         compute, transfer = work.passes @ self.compute, np.zeros(work.ranks)
         if work.brought.any():

@@ -30,7 +30,7 @@ from dtdg_lab.partition.metrics import PartitionMeasures, measures_for
 Numbers = NDArray[np.float64]
 Row = dict[str, Any]
 SLOTS = 4  # numbers that ride behind the gradients beside one for each rank: version, choice, loss, groups
-# assumed where too few runs tell: seconds of a unit of each column of Facts.passes, on a core
+# assumed where too few runs are known: seconds of a unit of each column of Facts.passes, on a core
 ASSUMED_COMPUTE = (2e-9, 2e-11, 5e-5, 5e-5, 0.0, 2e-3)
 KEPT_OF_HIDDEN = 8  # assumed: numbers of the width H that backward needs of a row and layer (gates and states)
 
@@ -265,7 +265,7 @@ class Fetching:
     """Features fetched in a step, means over parts.
 
     Attributes:
-        owners: asked, all at once.
+        owners: that a step fetches from, all at once.
         bytes: of the rows.
         ahead: whether they are fetched while the step before is computed.
     """
@@ -293,7 +293,7 @@ class EpochWork:
         held_bytes: (R,) of the data that a rank needs, beside what a step makes.
         exact: which of ``EXACT`` are counts, not estimates.
         waits: whether ranks meet in every step.
-        groups: where snapshot groups are dealt by a scheduler.
+        groups: where a scheduler assigns snapshot groups.
         fetching: where features are fetched.
         round_bytes: that a rank sends for a round of averaging models, and seconds between two; where there are any.
         notes: what an estimate rests on, in words.
@@ -393,12 +393,6 @@ def on_largest(of_parts: Numbers, ranks: int) -> Numbers:
 def some_parts(parts: int) -> list[int]:
     """Numbers of a few of the parts, evenly spaced."""
     return np.unique(np.linspace(0, parts - 1, min(parts, DRAWN_PARTS)).astype(int)).tolist()
-
-
-def imbalance_of(own: Numbers) -> float:
-    """Most over least of the ranks' own seconds; 1 of one rank, infinite where one has nothing to do."""
-    least = float(np.min(own))
-    return float(np.max(own)) / least if least > 0 else float("inf")
 
 
 def count_work(config: RunConfig, graph: DynamicGraph) -> tuple[EpochWork, Facts]:

@@ -41,7 +41,7 @@ class CalibrationStudy:
     Attributes:
         calibration: fitted to them.
         folder: with the files of :func:`dtdg_lab.control.calibrate`.
-        told: what was measured, in words.
+        described: what was measured, in words.
         parts: P of the runs.
     """
 
@@ -130,7 +130,7 @@ def cell_config(config: RunConfig, cell: Cell, epochs: int) -> RunConfig:
 def measured_fetches(
     cells: Sequence[tuple[str, int]], rows: Sequence[int], features: int, *, parts: int, repeats: int, dataset: str
 ) -> list[dict[str, Any]]:
-    """Round trips of the feature RPC by itself, under each condition of the cells that tells of rates."""
+    """Round trips of the feature RPC by itself, under each condition of the cells that sets a rate."""
     from dtdg_lab.systems.feature_cache.rpc_benchmark import measure  # imports torch
 
     fetched = []

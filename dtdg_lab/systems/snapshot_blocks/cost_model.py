@@ -327,6 +327,11 @@ class StepSettings:
         names = ("model", "features", "hidden", "layers", "itemsize", "options")
         return [name for name in names if getattr(other, name) != getattr(self, name)]
 
+    def sent(self) -> tuple[AllToAllCost, ...]:
+        """The redistributions of a step that are sent."""
+        sizes = (self.model, self.features, self.hidden, self.layers)
+        return sent(legs(*sizes, pairs=self.pairs, blocks=self.blocks, reuse=self.reuse, **self.options))
+
     def work(self, changes: SequenceChanges, ranks: int) -> StepWork:
         """What R ranks do in a step.
 
@@ -339,18 +344,7 @@ class StepSettings:
             UnsupportedError: the model's memory cannot be divided by snapshots.
         """
         plan = SnapshotBlocks(range(len(changes.edges)), self.blocks, ranks, changes.nodes)
-        some = sent(
-            legs(
-                self.model,
-                self.features,
-                self.hidden,
-                self.layers,
-                pairs=self.pairs,
-                blocks=self.blocks,
-                reuse=self.reuse,
-                **self.options,
-            )
-        )
+        some = self.sent()
         memory = catalogue.entry("models", self.model).memory
         moved = redistributed(plan, some, self.layers).bytes(self.itemsize)
         return StepWork(

@@ -51,9 +51,9 @@ from dtdg_lab.systems.snapshot_blocks.cost_model import (
     leg_rows,
     legs,
     redistributed,
-    sent,
 )
-from dtdg_lab.systems.step_time import MeasuredStep
+from dtdg_lab.systems.snapshot_blocks.workload import settings_of
+from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import Facts, Row, curve_row
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
@@ -589,7 +589,7 @@ def measured_step(
     Raises:
         ConfigError: it is another system's, has too few steps, or hides exchanges behind computing.
     """
-    described, config = _told_blocks(run), run.config
+    described, config = _blocks_event(run), run.config
     ranks = described["ranks"]
     if ranks > 1 and config["overlap"]:
         raise ConfigError(
@@ -600,18 +600,19 @@ def measured_step(
     first, *_, last = described["bounds"]
     changes = sequence_changes(graph.snapshots[first:last])
     settings = _settings(run, described, graph.num_features)
-    seconds = _seconds(run)
-    compute, transfer, cpu = (np.array([each[name] for each in seconds]) for name in ("compute", "transfer", "cpu"))
-    work = settings.work(changes, ranks)
-    if ranks > (len(os.sched_getaffinity(0)) if cores is None else cores):
-        share = compute / np.maximum(compute + transfer, 1e-12)
-        return MeasuredStep(run.id, work, cpu * share, cpu * (1 - share)), settings, changes
-    exchanged, whole = (max(each[name] for each in seconds) for name in ("communicate", "whole"))
-    exchanged = exchanged if ranks > 1 else 0.0  # alone nothing moves
-    return MeasuredStep(run.id, work, compute, transfer, exchanged, whole), settings, changes
+    steps = run.table("steps")
+    steps = steps[steps["step"] >= WARM_UPS]
+    if steps.empty:
+        raise ConfigError(f"run {run.id} has no step after the first: record one of at least {WARM_UPS + 1} epochs.")
+    shared = ranks > (len(os.sched_getaffinity(0)) if cores is None else cores)
+    by_rank = steps.groupby("rank", sort=True)[list(STEP_SECONDS)].median()
+    found = measured_from(run.id, settings.work(changes, ranks), by_rank, shared=shared)
+    if ranks == 1 and not shared:
+        found = replace(found, communicate_s=0.0)  # alone nothing moves
+    return found, settings, changes
 
 
-def _told_blocks(run: StoredRun) -> dict[str, Any]:
+def _blocks_event(run: StoredRun) -> dict[str, Any]:
     """What the run's last event ``blocks`` says."""
     described = [event["data"] for event in run.events if event["kind"] == "blocks"]
     if not described or described[-1].get("layout") != "snapshot" or described[-1]["row_ranks"] > 1:
@@ -641,27 +642,6 @@ def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepS
     )
 
 
-def _seconds(run: StoredRun) -> list[dict[str, float]]:
-    """Medians of each rank."""
-    steps = run.table("steps")
-    steps = steps[steps["step"] >= WARM_UPS]
-    if steps.empty:
-        raise ConfigError(f"run {run.id} has no step after the first: record one of at least {WARM_UPS + 1} epochs.")
-    found = []
-    for _, own in steps.groupby("rank", sort=True):
-        middle = own[["batch_s", "compute_s", "update_s", "transfer_s", "communicate_s", "cpu_s", "time_s"]].median()
-        found.append(
-            {
-                "compute": float(middle[["batch_s", "compute_s", "update_s"]].sum()),
-                "cpu": float(middle["cpu_s"]),
-                "transfer": float(middle["transfer_s"]),
-                "communicate": float(middle["communicate_s"]),
-                "whole": float(middle["time_s"]),
-            }
-        )
-    return found
-
-
 # Curves of ``lab.what_if``.
 
 
@@ -670,23 +650,15 @@ def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
 
     References: ESDG section 6.4: S N (R - 1) / R rows a leg, whatever the graph.
     """
-    config = facts.config
-    pairs = facts.outputs if config["task"] == "link" else 0
-    try:
-        some = sent(
-            legs(
-                config.model, facts.graph.num_features, config.hidden, config.layers, pairs=pairs, **facts.model_options
-            )
-        )
-    except LabError:  # the model's memory cannot be divided by snapshots
-        return []
+    settings, changes = settings_of(facts), sequence_changes(facts.snapshots)
     found = []
     for count in ranks:
         if count > facts.graph.num_nodes:
             continue
-        plan = SnapshotBlocks(range(len(facts.train)), 1, count, facts.graph.num_nodes)
-        volume = redistributed(plan, some, config.layers)
-        moved = sum(each.sum(axis=0) for each in volume.bytes(facts.itemsize).values())
-        value = float(np.asarray(moved).sum(axis=1).max())
+        try:
+            moved = settings.work(changes, count).sent
+        except LabError:  # the model's memory cannot be divided by snapshots
+            return []
+        value = float(moved.sum(axis=1).max())
         found.append(curve_row("rank_bytes", "rows by snapshots (esdg)", count, value, "formula"))
     return found

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.delta import sequence_changes
 from dtdg_lab.partition.metrics import RERUN_MEMORIES
-from dtdg_lab.systems.snapshot_blocks.cost_model import StepSettings, legs, pulled_by_groups, redistributed, sent
+from dtdg_lab.systems.snapshot_blocks.cost_model import StepSettings, pulled_by_groups, redistributed
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers
+
+
+def settings_of(facts: Facts, **more: Any) -> StepSettings:
+    """Of the step of a config.
+
+    Args:
+        facts: its config and graph.
+        **more: settings of blocks, where they are not the defaults.
+    """
+    config = facts.config
+    return StepSettings(
+        config.model,
+        facts.graph.num_features,
+        config.hidden,
+        config.layers,
+        pairs=facts.outputs if config["task"] == "link" else 0,
+        itemsize=facts.itemsize,
+        options=facts.model_options,
+        **more,
+    )
 
 
 def snapshot_work(facts: Facts) -> EpochWork:
@@ -23,39 +45,18 @@ def snapshot_work(facts: Facts) -> EpochWork:
     plan = SnapshotBlocks(facts.train, blocks, ranks, facts.graph.num_nodes, split)
     # as a step of ESDG numbers the snapshots: from 0 on
     counted = SnapshotBlocks(range(len(facts.train)), blocks, ranks, facts.graph.num_nodes, split)
-    pairs = facts.outputs if config["task"] == "link" else 0
-    some = sent(
-        legs(
-            config.model,
-            facts.graph.num_features,
-            config.hidden,
-            config.layers,
-            pairs=pairs,
-            blocks=blocks,
-            reuse=config["halo_reuse"],
-            **facts.model_options,
-        )
-    )
-    volume = redistributed(counted, some, config.layers)
-    if split > 1:
-        again = facts.memory in RERUN_MEMORIES
-        volume = volume + pulled_by_groups(
-            facts.graph.snapshots, plan, facts.pulled, rerun=again, reuse=config["halo_reuse"]
-        )
-    moved = sum((each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), np.zeros((ranks, ranks)))
-    settings = StepSettings(
-        config.model,
-        facts.graph.num_features,
-        config.hidden,
-        config.layers,
-        pairs=pairs,
-        blocks=blocks,
-        difference=config["difference"],
-        reuse=config["halo_reuse"],
-        itemsize=facts.itemsize,
-        options=facts.model_options,
-    )
+    settings = settings_of(facts, blocks=blocks, difference=config["difference"], reuse=config["halo_reuse"])
     step = settings.work(sequence_changes(facts.snapshots), ranks)
+    moved = step.sent
+    if split > 1:
+        volume = redistributed(counted, settings.sent(), config.layers) + pulled_by_groups(
+            facts.graph.snapshots,
+            plan,
+            facts.pulled,
+            rerun=facts.memory in RERUN_MEMORIES,
+            reuse=config["halo_reuse"],
+        )
+        moved = sum((each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), np.zeros((ranks, ranks)))
     by_rank = _split_rows(step.passes, counted, facts) if split > 1 else step.passes
     passes = facts.weighed(np.column_stack([by_rank, np.full(ranks, float(blocks))]))
     rows, edges, alive = _shares(facts, counted)

@@ -8,8 +8,8 @@ import numpy as np
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.systems.snapshot_groups.schedulers.base import named, solve
-from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
-from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, GroupWork, Numbers, imbalance_of, plain_work
+from dtdg_lab.systems.snapshot_groups.schedulers.simulation import simulate
+from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, GroupWork, Numbers, plain_work
 
 LEAST_GROUPS = 2
 FULL_ITERATIONS = ("round_robin", "consecutive")  # schedulers whose iterations are full, whatever groups take
@@ -33,22 +33,17 @@ class ScheduledGroups(GroupWork):
 
     def epoch(self, times_s: Numbers, ranks: int) -> tuple[float, float | None, float]:
         """Seconds of the schedule, their bound, and imbalance."""
-        if not times_s.any():
-            raise PlanError("groups take no time by these rates: fit them to longer runs.")
         if self.parts != ranks:  # several parts a rank, one after another
             return float(times_s.sum()) / ranks, None, 1.0
-        found = predict_epochs(
+        (found,) = simulate(
             times_s,
-            measured_on=1,
             ranks=(ranks,),
-            scheduler=self.scheduler,
+            schedulers=(self.scheduler,),
             per_rank=self.per_rank,
             time_limit_s=1.0,
             seed=self.seed,
-        )[0]
-        most = named(self.scheduler, self.per_rank)[1]
-        plan = solve(self.scheduler, times_s, ranks, per_rank=most, time_limit_s=1.0)
-        return found.predicted_s, found.bound_s, imbalance_of(plan.loads(times_s).sum(axis=0))
+        )
+        return found.makespan_s, found.bound_s, found.imbalance
 
 
 def group_work(facts: Facts) -> EpochWork:

@@ -424,7 +424,7 @@ class Advice(StudyResult):
         """What the rates rest on, and how far predictions were from runs."""
         if not self.rates.runs:
             return (
-                "No run made here measured any rate: all are assumed, and so is the order of close systems. Give runs=, "
+                "No run made here measured any rate: all are assumed, and so is the order of close ones. Give runs=, "
                 "or calibrate=True, which trains some short ones first."
             )
         said = [f"Rates are of {self.rates.runs} run{'s' * (self.rates.runs > 1)} made here"]

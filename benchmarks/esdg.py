@@ -44,9 +44,9 @@ from contenders import esdg_text as words
 from contenders.esdg_plan import FULL_PLAN, MODELS, PROTOCOL, QUICK_PLAN, Plan, Scaling
 
 from dtdg_lab.datasets.names import datasets, load_dataset
-from dtdg_lab.runs.scaling_study import PAPER as SPEEDUPS
+from dtdg_lab.partition.volume import PAPER_SPEEDUPS as SPEEDUPS
 from dtdg_lab.runs.scaling_study import ScalingStudy
-from dtdg_lab.runs.time_block_studies import compare_transfers
+from dtdg_lab.systems.snapshot_blocks.forecast import compare_transfers
 from dtdg_lab.visualization.scaling import scaling_words
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.plot import plot
     from dtdg_lab.runs.run import compare, progress
     from dtdg_lab.runs.scaling_study import predict_scaling
-    from dtdg_lab.runs.schedule_study import simulate_schedules
-    from dtdg_lab.runs.time_block_studies import compare_blocks, compare_transfers, compare_volumes
     from dtdg_lab.studies.race import race
     from dtdg_lab.studies.runner import run_study
     from dtdg_lab.studies.stop_rule import StopRule
     from dtdg_lab.studies.study import open_study
     from dtdg_lab.studies.sweep import Sweep
+    from dtdg_lab.systems.snapshot_blocks.forecast import compare_blocks, compare_transfers, compare_volumes
+    from dtdg_lab.systems.snapshot_groups.forecast import simulate_schedules
 
 __version__ = "0.1.0"
 
@@ -114,9 +114,9 @@ _WHERE = {
     "Session": "dtdg_lab.cluster.session",
     "calibrate_here": "dtdg_lab.cluster.calibrate_here",
     "compare": "dtdg_lab.runs.run",
-    "compare_blocks": "dtdg_lab.runs.time_block_studies",
-    "compare_transfers": "dtdg_lab.runs.time_block_studies",
-    "compare_volumes": "dtdg_lab.runs.time_block_studies",
+    "compare_blocks": "dtdg_lab.systems.snapshot_blocks.forecast",
+    "compare_transfers": "dtdg_lab.systems.snapshot_blocks.forecast",
+    "compare_volumes": "dtdg_lab.systems.snapshot_blocks.forecast",
     "compare_graphs": "dtdg_lab.runs.inspect_model",
     "compare_partitions": "dtdg_lab.partition.metrics",
     "datasets": "dtdg_lab.datasets.names",
@@ -139,7 +139,7 @@ _WHERE = {
     "predict_scaling": "dtdg_lab.runs.scaling_study",
     "progress": "dtdg_lab.runs.run",
     "save_congestion": "dtdg_lab.runs.calibration",
-    "simulate_schedules": "dtdg_lab.runs.schedule_study",
+    "simulate_schedules": "dtdg_lab.systems.snapshot_groups.forecast",
     "study_decay": "dtdg_lab.cluster.study_decay",
     "trace": "dtdg_lab.runs.inspect_model",
     "train": "dtdg_lab.cluster.local",

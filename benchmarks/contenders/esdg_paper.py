@@ -1,6 +1,7 @@
 """What the ESDG paper reports, on up to 128 V100 GPUs, eight a node; beside our rows in benchmarks/esdg.py.
 
-Table 2 is in ``dtdg_lab.runs.time_block_studies.PAPER``, speed-ups are in ``dtdg_lab.runs.scaling_study.PAPER``.
+Table 2 is ``PAPER`` of ``dtdg_lab.systems.snapshot_blocks.forecast``; speed-ups are ``PAPER_SPEEDUPS`` of
+``cost_model`` beside it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from contenders.esdg_plan import HIDDEN, LAYERS, PROTOCOL, Plan, Workload, confi
 from contenders.esdg_steps import Contender, in_turn, joined, trained
 from contenders.transfers import SMOOTHING
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.runs.time_block_studies import compare_blocks, compare_volumes
+from dtdg_lab.systems.snapshot_blocks.forecast import compare_blocks, compare_volumes
 from dtdg_lab.testing.processes import run_ranks
 
 TIMEOUT_S = 3600.0

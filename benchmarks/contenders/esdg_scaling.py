@@ -21,11 +21,12 @@ from contenders.esdg_steps import Contender, in_turn, medians
 from contenders.transfers import SMOOTHING
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.graphs.delta import SequenceChanges, sequence_changes
+from dtdg_lab.graphs.delta import SequenceChanges, scaled, sequence_changes
 from dtdg_lab.graphs.split import split
-from dtdg_lab.partition.volume import MeasuredStep, StepSettings, scaled
 from dtdg_lab.runs.scaling_study import ScalingStudy, continued
-from dtdg_lab.runs.time_block_studies import LINK_OUTPUTS
+from dtdg_lab.systems.snapshot_blocks.forecast import LINK_OUTPUTS
+from dtdg_lab.systems.snapshot_blocks.workload import StepSettings
+from dtdg_lab.systems.step_time import MeasuredStep
 from dtdg_lab.testing.processes import run_ranks
 
 TIMEOUT_S = 3600.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from contenders import dygnex_paper as paper
-from dtdg_lab.runs.schedule_study import simulate_schedules
+from dtdg_lab.systems.snapshot_groups.forecast import simulate_schedules
 from dtdg_lab.systems.snapshot_groups.schedulers.base import solve
 from dtdg_lab.systems.snapshot_groups.time_model import group_times, snapshot_times
 

@@ -1,6 +1,6 @@
 """``lab.advise``: which system for this graph, these ranks and this memory, by calibrated models, and how sure that is.
 
-Every prediction is a count (:mod:`dtdg_lab.advisor.workload`) times rates fitted to runs made here, and carries the
+Every prediction is a count (:mod:`dtdg_lab.systems.workload`) times rates fitted to runs made here, and carries the
 error that such predictions had on these runs, each predicted by the others; or the word assumed.
 """
 
@@ -25,7 +25,6 @@ from dtdg_lab.advisor.rates import (
     fit_rates,
     kind_of,
 )
-from dtdg_lab.advisor.workload import EpochWork, Facts, count_work, facts_of
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -34,11 +33,13 @@ from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.volume import NetworkCosts
 from dtdg_lab.runs.html import text
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.systems.step_time import NetworkCosts
+from dtdg_lab.systems.workload import EpochWork, Facts, count_work, facts_of
 from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words
 from dtdg_lab.visualization.layout import Figure, percent
+from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ class RunError:
         predicted: without it where ``left_out``.
         left_out: whether other runs were there to predict from; else its own rates were used, which says little.
         system_known: whether other runs of its system, alone or on several ranks as it, were among those.
-        crowded: whether something else ran on the machine meanwhile, so that its seconds tell of that too.
+        crowded: whether something else ran on the machine meanwhile, so that its seconds include that.
     """
 
     run: str
@@ -87,7 +88,7 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
     """Every run predicted by rates of the others, quantity by quantity.
 
     Args:
-        runs: measured; of one alone its own rates are taken, which is told.
+        runs: measured; a single run is predicted by its own rates, and marked so.
     """
     found = []
     for place, run in enumerate(runs):
@@ -157,11 +158,11 @@ class Learnt:
 
     Attributes:
         kind: ``exact`` (a count), ``learnt`` (of runs of this system), ``of others`` (of runs of other systems) or
-            ``assumed`` (no run tells).
+            ``assumed`` (no run measured it).
         middle: median of |predicted - measured| / measured over these runs, each left out of the fit; None if unknown.
         worst: the largest of them.
         runs: how many.
-        assumed: parts of it whose rates no run told.
+        assumed: parts of it whose rates no run measured.
     """
 
     kind: str
@@ -210,17 +211,6 @@ def learnt_of(
 # What would make a system fit the memory: the first change of its settings, or number of ranks, that does.
 
 
-# layout -> options and by what each is multiplied, again and again; blocks grow, the others shrink
-_CHANGES: Mapping[str, tuple[tuple[str, float], ...]] = MappingProxyType(
-    {
-        "snapshot": (("blocks", 2.0),),
-        "halo_vertex": (("blocks", 2.0),),
-        "snapshot_group": (("group_window", 0.5),),
-        "halo_window": (("window", 0.5),),
-        "sampled_window": (("window", 0.5), ("fanout", 0.5)),
-        "remote_feature": (("batch_size", 0.5),),
-    }
-)
 _TIMES, _MOST_RANKS = 5, 64
 
 
@@ -256,11 +246,8 @@ def remedy(config: RunConfig, graph: DynamicGraph, rates: Rates, budget_bytes: f
 
 
 def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
-    of = catalogue.system(config.system).parts
-    changes = _CHANGES.get(of["parallel"], ())
-    if of["parallel"] == "cached_vertex" and "batching" in of and config["adjuster"] == "none":
-        changes = (("batch_vertices", 0.5), ("batch_snapshots", 0.5))
-    for name, factor in changes:
+    of = catalogue.system(config.system)
+    for name, factor in catalogue.family(of.family).memory_changes(config):
         value = config[name]
         for _ in range(_TIMES):
             value = max(value, 1) * factor if factor > 1 else value * factor
@@ -269,7 +256,7 @@ def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
             if value <= 0 or (name == "window" and value < config["full_snapshots"] and "alpha" in config.flat):
                 break
             yield {name: value}
-    if of["parallel"] != "single":
+    if of.parts["parallel"] != "single":
         ranks = config.ranks * 2
         while ranks <= max(_MOST_RANKS, config.ranks * 4):
             yield {"ranks": ranks, "parts": ranks}
@@ -372,11 +359,11 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Advice:
+class Advice(StudyResult):
     """Systems ranked: those that fit first, by the seconds of an epoch.
 
     Attributes:
-        told: what was asked, in words.
+        described: what was asked, in words.
         suggestions: in order of rank.
         left: system -> why it cannot run so.
         rates: that predictions were made with.
@@ -390,6 +377,8 @@ class Advice:
     rates: Rates
     errors: tuple[RunError, ...]
     skipped: Mapping[str, str]
+    text_columns = ("system", "fits", "epoch_s", "rank_bytes", "peak_bytes", "held_bytes", "imbalance", "epoch_error")
+    html_columns = (*text_columns, "bytes_error", "peak_error", "remedy")
 
     @property
     def best(self) -> Suggestion | None:
@@ -435,8 +424,8 @@ class Advice:
         """What the rates rest on, and how far predictions were from runs."""
         if not self.rates.runs:
             return (
-                "No run made here tells any rate: all are assumed, and so is the order of what is near. Give runs=, or "
-                "calibrate=True, which trains some short ones first."
+                "No run made here measured any rate: all are assumed, and so is the order of close ones. Give runs=, "
+                "or calibrate=True, which trains some short ones first."
             )
         said = [f"Rates are of {self.rates.runs} run{'s' * (self.rates.runs > 1)} made here"]
         if self.rates.assumed:
@@ -445,57 +434,17 @@ class Advice:
         return "; ".join(said) + ". " + advice_measured_words([each.row() for each in self.errors])
 
     def __repr__(self) -> str:
-        head = (
-            f"{'system':18}{'fits':>8}{'epoch':>10}{'sends':>11}{'peak':>11}{'data':>11}{'uneven':>8}  error of epoch"
-        )
-        lines = [head]
-        for row in self.rows:
-            lines.append(
-                f"{row['system']:18}{row['fits']:>8}{format_seconds(row['epoch_s']):>10}"
-                f"{format_bytes(row['rank_bytes']):>11}{format_bytes(row['peak_bytes']):>11}"
-                f"{format_bytes(row['held_bytes']):>11}{row['imbalance']:>8.2f}  {row['epoch_error']}"
-            )
-        lines += [f"{name}: {why}" for name, why in self.left.items()]
-        return "\n".join([*lines, self.summary()])
+        left = [f"{name}: {why}" for name, why in self.left.items()]
+        return "\n".join([self.readable(self.text_columns).to_string(index=False), *left, self.summary()])
 
     def _repr_html_(self) -> str:
-        head = (
-            "system",
-            "fits",
-            "epoch",
-            "error",
-            "sent by a rank",
-            "error",
-            "peak",
-            "error",
-            "data",
-            "uneven",
-            "would fit with",
-        )
-        body = "".join(_html_row(row) for row in self.rows)
         said = "".join(f"<p>{text(line)}</p>" for line in self.summary().split("\n"))
         left = "".join(f"<li>{text(name)}: {text(why)}</li>" for name, why in self.left.items())
-        titles = "".join(f"<th>{text(name)}</th>" for name in head)
-        return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>{said}" + (
-            f"<p>Cannot run so:</p><ul>{left}</ul>" if left else ""
+        return (
+            self.readable(self.html_columns).to_html(index=False)
+            + said
+            + (f"<p>Cannot run so:</p><ul>{left}</ul>" if left else "")
         )
-
-
-def _html_row(row: Mapping[str, Any]) -> str:
-    cells = (
-        row["system"],
-        row["fits"],
-        format_seconds(row["epoch_s"]),
-        row["epoch_error"],
-        format_bytes(row["rank_bytes"]),
-        row["bytes_error"],
-        format_bytes(row["peak_bytes"]),
-        row["peak_error"],
-        format_bytes(row["held_bytes"]),
-        f"{row['imbalance']:.2f}",
-        row["remedy"],
-    )
-    return "<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in cells) + "</tr>"
 
 
 def _against(first: Suggestion, second: Suggestion) -> str:
@@ -510,7 +459,7 @@ def _against(first: Suggestion, second: Suggestion) -> str:
     middles = [each.learnt["epoch_s"].middle for each in (first, second)]
     known = [middle for middle in middles if middle is not None]
     if len(known) < len(middles):
-        return said + ": by assumed rates, which do not tell what is so near." * (gap < first.predicted.epoch_s) + "."
+        return said + ": by assumed rates, too coarse to separate them." * (gap < first.predicted.epoch_s) + "."
     near = gap < max(known) * second.predicted.epoch_s
     return said + (": less than predictions are off, so take them as equal." if near else ".")
 
@@ -518,8 +467,12 @@ def _against(first: Suggestion, second: Suggestion) -> str:
 # A few short runs in this process, from which rates are learnt where no run of these settings is there.
 
 
-CHOSEN = ("single", "psg", "blad", "pygt-dist", "flaredtdg", "dbov", "dgl-default")  # one of each kind of layout
 EPOCHS = 4
+
+
+def calibration_settings() -> dict[str, Mapping[str, Any]]:
+    """System -> settings of a short run: the systems that families calibrate rates with."""
+    return {name: settings for family in catalogue.families() for name, settings in family.calibrated.items()}
 
 
 def calibration_runs(
@@ -535,14 +488,10 @@ def calibration_runs(
     folder = mkdtemp(prefix="dtdg-advise-") if runs_dir is None else runs_dir
     some = next(iter(configs.values()))
     made = []
-    for name in CHOSEN:
-        with contextlib.suppress(LabError):  # a system that cannot run on this graph tells nothing
+    for name, settings in calibration_settings().items():
+        with contextlib.suppress(LabError):  # a system that cannot run on this graph measures nothing
             config = (configs.get(name) or some.replace(system=name)).replace(
-                ranks=1,
-                parts=2 if name == "dgl-default" else 1,
-                epochs=EPOCHS,
-                evaluate_every=EPOCHS,
-                threads=1,
+                **{"ranks": 1, "parts": 1, **settings}, epochs=EPOCHS, evaluate_every=EPOCHS, threads=1
             )
             made.append(run_config(config, runs_dir=folder).run)
     return made

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log2
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -12,16 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.advisor.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers, count_work
-from dtdg_lab.core.errors import DataError, LabError, PlanError, RunStoreError
+from dtdg_lab.core.errors import DataError, LabError, RunStoreError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.volume import MeasuredStep, NetworkCosts, ScalingModel, fit_scaling
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.feature_cache.policies.calibration import DEFAULT_RPC, fetches_of, fit_rpc
 from dtdg_lab.systems.feature_cache.policies.costs import RpcModel
-from dtdg_lab.systems.snapshot_groups.schedulers.base import named, solve
-from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
+from dtdg_lab.systems.step_time import (
+    OWN_SECONDS,
+    STEP_SECONDS,
+    MeasuredStep,
+    NetworkCosts,
+    ScalingModel,
+    fit_scaling,
+    measured_from,
+)
+from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers, count_work
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +42,6 @@ LEAST_EPOCHS = 2
 MOST_RUNS = 48  # the newest of a folder
 SAME_EPOCH = {"epochs"}  # settings that change on the way without changing what an epoch takes
 LEAST_BUSY = 0.7  # processor seconds over wall seconds of what a rank does itself, on a machine of its own
-_OWN = ("batch_s", "compute_s", "update_s")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +93,7 @@ class FoundRuns:
 def find_runs(
     runs: Iterable[StoredRun | str | Path], *, graph: DynamicGraph | None = None, cores: int | None = None
 ) -> FoundRuns:
-    """Read runs, or all in folders of runs; those that tell nothing are named with the reason.
+    """Read runs, or all in folders of runs; those that cannot serve are named with the reason.
 
     Args:
         runs: stored runs, their folders, or folders that hold such folders.
@@ -113,7 +119,7 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
         cores: of the machine; this process's where not given.
 
     Raises:
-        DataError: it tells nothing; the message says why.
+        DataError: no rate follows from it; the message says why.
         LabError: its data are not here, or cannot be counted.
     """
     _refuse(run)
@@ -141,7 +147,7 @@ def _crowded(run: StoredRun, steps: pd.DataFrame) -> bool:
     """Whether the processor was elsewhere for much of the ranks' own time; not known where GPUs compute."""
     if run.config.device != "cpu" and run.environment.get("gpus"):
         return False
-    own = float(steps[list(_OWN)].sum(axis=1).sum())
+    own = float(steps[list(OWN_SECONDS)].sum(axis=1).sum())
     return float(steps["cpu_s"].sum()) < LEAST_BUSY * own
 
 
@@ -189,16 +195,10 @@ def _refuse(run: StoredRun) -> None:
 
 def _step(run: StoredRun, work: EpochWork, steps: pd.DataFrame, *, shared: bool) -> MeasuredStep:
     """Means over the steps of an epoch, and over epochs, of each rank: what predicts the mean of an epoch."""
-    names = [*_OWN, "transfer_s", "communicate_s", "time_s", "cpu_s"]
-    middle = steps.groupby(["rank", "epoch"])[names].mean().groupby("rank").mean()
-    compute = middle[list(_OWN)].sum(axis=1).to_numpy(float)
-    transfer = middle["transfer_s"].to_numpy(float)
-    if shared:  # as runs.measured_steps: the processor's seconds, shared out as wall time was
-        busy = np.minimum(middle["cpu_s"].to_numpy(float), compute + transfer)
-        part = compute / np.maximum(compute + transfer, 1e-12)
-        return MeasuredStep(run.id, work.step(), busy * part, busy * (1 - part))
-    exchanged = float(middle["communicate_s"].max()) if run.config.ranks > 1 and work.waits else None
-    return MeasuredStep(run.id, work.step(), compute, transfer, exchanged, float(middle["time_s"].max()))
+    by_rank = steps.groupby(["rank", "epoch"])[list(STEP_SECONDS)].mean().groupby("rank").mean()
+    own_s = by_rank[[*OWN_SECONDS, "transfer_s"]].sum(axis=1)
+    found = measured_from(run.id, work.step(), by_rank.assign(cpu_s=by_rank["cpu_s"].clip(upper=own_s)), shared=shared)
+    return found if run.config.ranks > 1 and work.waits else replace(found, communicate_s=None)
 
 
 def _quantities(run: StoredRun, steps: pd.DataFrame) -> Mapping[str, float]:
@@ -240,7 +240,7 @@ def _rpc(run: StoredRun) -> RpcModel | None:
 
 
 QUANTITIES = ("epoch_s", "rank_bytes", "peak_bytes", "imbalance")
-# assumed, and said to be, where no run tells them: links of 10 Gb/s
+# assumed, and marked so, where no run measured them: links of 10 Gb/s
 ASSUMED_TRANSFER = (2e-5, 1e-9, 0.0)
 ASSUMED_NETWORK = NetworkCosts(rank_bytes_s=1.25e9, message_s=1e-4)
 ASSUMED_MEMORY = 4.0  # bytes of a number that is kept
@@ -292,7 +292,7 @@ class Rates:
         memory: bytes of a number that is kept of a row or an edge until backward, of float32.
         memory_of: system -> its peak over what ``memory`` says, from its runs.
         rpc: of a fetch.
-        assumed: which of ``compute``, ``communicate``, ``transfer``, ``memory``, ``fetch`` no run told.
+        assumed: which of ``compute``, ``communicate``, ``transfer``, ``memory``, ``fetch`` no run measured.
         runs: how many were fitted.
         notes: what else is to be known, in words.
     """
@@ -321,15 +321,28 @@ class Rates:
         """A system's own seconds over what the rates of all systems say, alone or on several ranks."""
         return _factor(self.seconds_of, system, ranks)
 
+    def allreduce(self, facts: Facts) -> Callable[[int], float]:
+        """Ranks -> seconds of an exchange of gradients: latency by log2 R (assumed), bytes by the ring's formula."""
+        given = self.network(None)
+        message_s = self.scaling.message_s if given.message_s is None else given.message_s
+        byte_s = self.scaling.byte_s if given.rank_bytes_s is None else 1 / given.rank_bytes_s
+
+        def seconds(ranks: int) -> float:
+            moved = 2 * facts.parameters * facts.itemsize * (ranks - 1) / ranks
+            return (message_s or 0.0) * log2(ranks) + (byte_s or 0.0) * moved
+
+        return seconds
+
     def predict(self, work: EpochWork, facts: Facts, network: NetworkCosts | None = None) -> Predicted:
         """An epoch of some work."""
         factor = self.factor(work.system, work.ranks)
         step = self.scaling.predict(work.step(), self.network(network))
         communicate_s, transfer_s = step.communicate_s * work.steps, step.transfer_s * work.steps
         own = (work.passes @ self.scaling.compute) * factor
-        compute_s, bound_s, imbalance = float(own.max()), None, _ratio(own)
+        compute_s, bound_s, imbalance = float(own.max()), None, _imbalance(own)
         if work.groups is not None:
-            compute_s, bound_s, imbalance = _scheduled(work, facts, self.scaling, factor)
+            times_s = (work.groups.passes @ self.scaling.compute) * factor
+            compute_s, bound_s, imbalance = work.groups.epoch(times_s, work.ranks)
         fetch_s = self._fetch_s(work, compute_s)
         a_number = self.memory * (facts.itemsize / 4) * _factor(self.memory_of, work.system, work.ranks)
         peak = (work.alive @ _per_row(facts)) * a_number
@@ -360,7 +373,7 @@ class Rates:
 
 
 def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
-    """Rates of some runs; what none of them tells is assumed.
+    """Rates of some runs; what none of them measured is assumed.
 
     Args:
         runs: measured; none is allowed, and gives assumed rates.
@@ -459,7 +472,7 @@ def _own_s(run: MeasuredRun, scaling: ScalingModel) -> float:
 
 
 def _memory(runs: Sequence[MeasuredRun]) -> tuple[float, bool]:
-    """Bytes of a number that is kept, the median of runs' peaks; and whether these tell it."""
+    """Bytes of a number that is kept, the median of runs' peaks; and whether any is known."""
     known = [run for run in runs if run.quantities.get("peak_bytes", 0) > 0]
     if not known:
         return ASSUMED_MEMORY, False
@@ -515,39 +528,7 @@ def _typical(models: Sequence[RpcModel]) -> RpcModel:
     return RpcModel(median(model.a_s for model in models), median(model.s_per_byte for model in models))
 
 
-def _scheduled(
-    work: EpochWork, facts: Facts, scaling: ScalingModel, factor: float
-) -> tuple[float, float | None, float]:
-    """Own seconds of the slowest ranks of all iterations, the least that can be, and imbalance."""
-    groups, parts = work.groups, facts.config.parts
-    assert groups is not None
-    times = (groups.passes @ scaling.compute) * factor
-    if not times.any():
-        raise PlanError("groups take no time by these rates: fit them to longer runs.")
-    described = predict_epochs(
-        times,
-        measured_on=1,
-        ranks=(parts,),
-        scheduler=groups.scheduler,
-        per_rank=groups.per_rank,
-        time_limit_s=1.0,
-        seed=facts.config.seed,
-    )[0]
-    if parts == work.ranks:
-        return (
-            described.predicted_s,
-            described.bound_s,
-            _group_imbalance(times, groups.scheduler, groups.per_rank, parts),
-        )
-    return float(times.sum()) / work.ranks, None, 1.0  # several parts a rank, one after another
-
-
-def _group_imbalance(times: Numbers, scheduler: str, per_rank: int, parts: int) -> float:
-    most = named(scheduler, per_rank)[1]
-    return _ratio(solve(scheduler, times, parts, per_rank=most, time_limit_s=1.0).loads(times).sum(axis=0))
-
-
-def _ratio(own: Numbers) -> float:
-    """Most over least; 1 of one rank."""
+def _imbalance(own: Numbers) -> float:
+    """Most over least of the ranks' own seconds; 1 of one rank, infinite where one has nothing to do."""
     least = float(np.min(own))
     return float(np.max(own)) / least if least > 0 else float("inf")

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log2
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dtdg_lab.advisor.advise import Runs, found_runs, learn_errors, summed
-from dtdg_lab.advisor.rates import ASSUMED_NETWORK, MeasuredRun, Rates, fit_rates
-from dtdg_lab.advisor.workload import Facts, GroupWork, count_work
+from dtdg_lab.advisor.rates import MeasuredRun, Rates, fit_rates
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
-from dtdg_lab.core.message_passing import ways
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.metrics import PartitionMeasures
-from dtdg_lab.partition.volume import NetworkCosts, legs, redistributed, sent
 from dtdg_lab.runs.html import text
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import products
-from dtdg_lab.systems.snapshot_groups.schedulers.simulation import simulate
-from dtdg_lab.systems.snapshot_groups.time_model import group_times, snapshot_times
+from dtdg_lab.systems.base import GRADIENTS
+from dtdg_lab.systems.step_time import NetworkCosts
+from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_row
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.scaling import what_if_ranks_figure
+from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 # What each part of the picture over ranks comes to: counted as far as can be, then continued and marked as such.
@@ -47,20 +41,7 @@ if TYPE_CHECKING:
 # ranks through what was counted).
 
 
-Row = dict[str, Any]
 PARTITIONERS = ("hash", "metis")
-SCHEDULERS = ("psg", "longest_first", "dygnex_greedy")
-GROWN_SCHEDULERS = ("psg", "longest_first", "fold")  # quick ones, for thousands of groups
-WINDOWS = (1, 16, 64)
-_GRADIENTS = "gradients, every system"
-CURVES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "dygnex-g": ("dygnex_greedy", _GRADIENTS),
-        "adgnn-t": ("halo rows, metis",),
-        "esdg": ("rows by snapshots (esdg)",),
-        **dict.fromkeys(("psg", "blad", "dygnex-l", "pygt-dist", "dbov", "dbos", "bvr", "dynagraph"), (_GRADIENTS,)),
-    }
-)  # a system's points go with these curves where none has its name
 LEAST_POINTS = 3  # counted, before growth is fitted
 LEAST_VERTICES = 8  # of a part that is really made
 
@@ -96,91 +77,16 @@ class GrowthCurve:
         return float(self.scale * parts**self.power)
 
 
-def schedule_rows(
-    times_s: NDArray[np.float64],
-    ranks: Sequence[int],
-    allreduce_s: Callable[[int], float],
-    *,
-    quantity: str,
-    schedulers: Sequence[str] = SCHEDULERS,
-) -> list[Row]:
-    """What schedulers make of group times, and what none can beat.
-
-    Args:
-        times_s: (K,) seconds of each group on one rank.
-        ranks: numbers of ranks.
-        allreduce_s: ranks -> seconds of an exchange of gradients.
-        quantity: ``epoch_s``, or ``efficiency``: throughput of a rank over that of one alone.
-        schedulers: names.
-    """
-    name = "makespan_s" if quantity == "epoch_s" else "throughput"
-    bound = "bound_s" if quantity == "epoch_s" else "bound_throughput"
-    found: list[Row] = []
-    for count in ranks:
-        described = simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
-        found += [_row(quantity, each.scheduler, count, float(getattr(each, name)), "simulated") for each in described]
-        found.append(_row(quantity, "bound of schedules", count, float(getattr(described[0], bound)), "formula"))
-    return found
-
-
-def grown_times(times_s: NDArray[np.float64], snapshots: int, *, window: int, seed: int) -> NDArray[np.float64]:
-    """Seconds of each group of a longer sequence that grows as this one, with 5 % of noise: (snapshots - window + 1,).
-
-    Args:
-        times_s: (K,) seconds of this sequence's groups, in order of time.
-        snapshots: T of the longer one.
-        window: snapshots of a group.
-        seed: of the noise.
-
-    References: DyGNeX section 5.4 simulates 10,000 snapshots; that the growth is linear, from this sequence's first to
-    its last, and the noise are ours.
-    """
-    first, last = float(times_s[0]), float(times_s[-1])
-    if len(times_s) > 1:  # a line through all, for one group may be an odd one
-        slope, start = np.polyfit(np.arange(len(times_s)), times_s, 1)
-        least = float(times_s.min())
-        first, last = max(float(start), least), max(float(start + slope * (len(times_s) - 1)), least)
-    each = snapshot_times(snapshots, "linear", last=last / first, seed=seed)
-    return group_times(each, window=window) * (first / window)
-
-
-def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
-    """Bytes that the busiest rank sends in a step of ESDG: exact, as far as there are nodes for the ranks.
-
-    References: ESDG section 6.4: S N (R - 1) / R rows a leg, whatever the graph.
-    """
-    config = facts.config
-    pairs = facts.outputs if config["task"] == "link" else 0
-    try:
-        some = sent(
-            legs(
-                config.model, facts.graph.num_features, config.hidden, config.layers, pairs=pairs, **facts.model_options
-            )
-        )
-    except LabError:  # the model's memory cannot be divided by snapshots
-        return []
-    found = []
-    for count in ranks:
-        if count > facts.graph.num_nodes:
-            continue
-        plan = SnapshotBlocks(range(len(facts.train)), 1, count, facts.graph.num_nodes)
-        volume = redistributed(plan, some, config.layers)
-        moved = sum(each.sum(axis=0) for each in volume.bytes(facts.itemsize).values())
-        value = float(np.asarray(moved).sum(axis=1).max())
-        found.append(_row("rank_bytes", "rows by snapshots (esdg)", count, value, "formula"))
-    return found
-
-
 def gradient_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
     """Bytes of gradients that a rank sends in a step: 2 b (R - 1) / R."""
     size = 2 * facts.parameters * facts.itemsize
-    return [_row("rank_bytes", _GRADIENTS, count, size * (count - 1) / count, "formula") for count in ranks]
+    return [curve_row("rank_bytes", GRADIENTS, count, size * (count - 1) / count, "formula") for count in ranks]
 
 
 def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[Row], dict[str, GrowthCurve]]:
     """Halo bytes that a rank sends in a step, and rows of copies that a part holds, by partitioner.
 
-    Partitions are made up to ``most`` parts. Beyond, halo rows of ``hash`` are those expected of parts dealt at random,
+    Partitions are made up to ``most`` parts. Beyond, halo rows of ``hash`` are those expected of random parts,
     and the others grow as a power of the parts, at most as hash's do; copies grow likewise, at most to all nodes.
 
     Returns:
@@ -188,7 +94,7 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
     """
     rows: list[Row] = []
     grown: dict[str, GrowthCurve] = {}
-    expected = {count: expected_halo(facts.snapshots, count, ways(facts.config.model)) for count in ranks}
+    expected = {count: expected_halo(facts.snapshots, count, facts.ways) for count in ranks}
     width = _row_bytes(facts)
     alone = facts.graph.num_nodes
     for name in PARTITIONERS:
@@ -209,22 +115,22 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
             if growth is not None:
                 grown[f"rank_bytes: halo rows, {name}"] = growth
         rows += [
-            _row("rank_bytes", f"halo rows, {name}", count, value * width / count, kind)
+            curve_row("rank_bytes", f"halo rows, {name}", count, value * width / count, kind)
             for count, value, kind in described
         ]
         more, growth = _continued(copies, ranks, {count: alone * (1 - 1 / count) for count in ranks})
         if growth is not None:
             grown[f"held_rows: own and copies, {name}"] = growth
         rows += [
-            _row("held_rows", f"own and copies, {name}", count, value + alone / count, kind)
+            curve_row("held_rows", f"own and copies, {name}", count, value + alone / count, kind)
             for count, value, kind in more
         ]
-    rows += [_row("held_rows", "own alone", count, alone / count, "formula") for count in ranks]
+    rows += [curve_row("held_rows", "own alone", count, alone / count, "formula") for count in ranks]
     return rows, grown
 
 
 def expected_halo(snapshots: Sequence[Snapshot], parts: int, asked: Sequence[str] = ("in",)) -> float:
-    """Halo rows of all parts over snapshots, expected where nodes are dealt at random; ours.
+    """Halo rows of all parts over snapshots, expected where nodes are assigned at random; ours.
 
     A node from which d others pull is sent to each of the P - 1 other parts that has one of these:
     (P - 1) (1 - (1 - 1 / P)^d).
@@ -247,44 +153,6 @@ def expected_halo(snapshots: Sequence[Snapshot], parts: int, asked: Sequence[str
     return total
 
 
-def fetch_rows(costs: Callable[[int], CacheCosts], ranks: Sequence[int], delay_s: float) -> list[Row]:
-    """Seconds of a step that fetches features, by window of the cache: quiet links, and one that is late.
-
-    Args:
-        costs: parts -> constants of what steps cost.
-        ranks: numbers of ranks, each with a part.
-        delay_s: seconds that one owner's replies are late where one is.
-
-    References: GreenDyGNN section IV-A.
-    """
-    found: list[Row] = []
-    for count in [each for each in ranks if each > 1]:
-        of = costs(count)
-        even = np.array(of.asked)
-        late = np.zeros(count - 1)
-        late[0] = delay_s
-        for window in WINDOWS:
-            for name, delays in (("quiet links", np.zeros(count - 1)), ("one link late", late)):
-                value = float(of.step_s(float(window), delays, np.inf, even))
-                found.append(_row("fetch_s", f"W = {window}, {name}", count, value, "simulated"))
-    return found
-
-
-def allreduce_of(rates: Rates, facts: Facts) -> Callable[[int], float]:
-    """Ranks -> seconds of an exchange of gradients: latency by log2 R (assumed), bytes by the ring's formula."""
-    measured = rates.scaling.message_s is not None and rates.scaling.byte_s is not None
-    message_s = rates.scaling.message_s if measured else ASSUMED_NETWORK.message_s
-    byte_s = rates.scaling.byte_s if measured else 1 / (ASSUMED_NETWORK.rank_bytes_s or 1.0)
-
-    def seconds(ranks: int) -> float:
-        if ranks == 1:
-            return 0.0
-        moved = 2 * facts.parameters * facts.itemsize * (ranks - 1) / ranks
-        return (message_s or 0.0) * log2(ranks) + (byte_s or 0.0) * moved
-
-    return seconds
-
-
 def _continued(
     points: Mapping[int, float], ranks: Sequence[int], limits: Mapping[int, float]
 ) -> tuple[list[tuple[int, float, str]], GrowthCurve | None]:
@@ -305,7 +173,7 @@ def _continued(
 def _row_bytes(facts: Facts) -> float:
     """Bytes that a halo row takes in one step, forward and back, of all pulls of the layers that go one way."""
     found = sum(pull.width * facts.itemsize * (1 + pull.learned) for pull in facts.pulled)
-    return float(found / max(len(ways(facts.config.model)), 1))
+    return float(found / max(len(facts.ways), 1))
 
 
 def _measured(facts: Facts, name: str, parts: int) -> PartitionMeasures | None:
@@ -315,16 +183,10 @@ def _measured(facts: Facts, name: str, parts: int) -> PartitionMeasures | None:
         return None
 
 
-def _row(quantity: str, curve: str, ranks: int, value: float, kind: str) -> Row:
-    return {"quantity": quantity, "curve": curve, "ranks": ranks, "value": value, "kind": kind}
-
-
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 MOST_RANKS = 4096
 QUICK_PARTS, MOST_PARTS = 16, 128  # partitions that are really made
-QUICK_GROWN, GROWN = 2_000, 10_000  # snapshots of the grown sequence; the second is DyGNeX's
-DELAY_S = 0.02  # of the link that is late
-PREDICTED = ("esdg", "adgnn-t", "pygt-dist", "flaredtdg")  # beside schedules of groups
+
 MEASURED_TOO = ("epoch_s", "rank_bytes")
 KINDS: Mapping[str, str] = MappingProxyType(
     {
@@ -339,7 +201,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class WhatIf:
+class WhatIf(StudyResult):
     """Curves over ranks.
 
     Attributes:
@@ -347,7 +209,7 @@ class WhatIf:
             ``kind`` (``KINDS``).
         growth: curve -> the power that continues it.
         rates: that predictions were made with.
-        told: what is shown, in words.
+        described: what is shown, in words.
         notes: what to know of it, sentence by sentence.
     """
 
@@ -363,25 +225,15 @@ class WhatIf:
         return max((row["ranks"] for row in self.rows if row["kind"] == "measured"), default=0)
 
     @property
-    def table(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows))
-
-    @property
     def figure(self) -> Figure:
         """A panel for each quantity, ranks on a logarithmic axis."""
         return what_if_ranks_figure(
-            self.rows, curves_of=CURVES_OF, measured_ranks=self.measured_ranks, title=self.described
+            self.rows, measured_ranks=self.measured_ranks, title=self.described, curves_of=_curves_of()
         )
 
     def summary(self) -> str:
         """What the curves come to at the most ranks, and what they rest on."""
         return "\n".join([self.described + ".", *_ends(self.rows), *self.notes])
-
-    def __repr__(self) -> str:
-        return self.summary()
 
     def _repr_html_(self) -> str:
         said = "".join(f"<p>{text(line)}</p>" for line in self.summary().split("\n"))
@@ -437,24 +289,36 @@ def what_if(
     found = found_runs(runs, runs_dir, graph, None)
     rates = fit_rates(found.runs, facts)
     assert work.groups is not None
-    rows = _schedules(work.groups, facts, rates, counts, quick=quick)
     most = QUICK_PARTS if quick else MOST_PARTS
+    rows: list[Row] = []
     left: list[str] = []
-    for name in PREDICTED:
+    for family in catalogue.families():
+        rows += family.curves(facts, counts, rates, quick=quick)
+    for name, anywhere in _predicted_systems().items():
         try:
             mine = config.replace(system=name, **_of(name, model, options))
         except LabError as error:
             left.append(f"{name}: {error}")
             continue
-        upto = [count for count in counts if count <= most or name == "esdg"]
+        upto = [count for count in counts if count <= most or anywhere]
         rows += _predicted([mine.replace(ranks=count, parts=count) for count in upto], graph, rates, network, left)
     divided, growth = partition_rows(facts, counts, most)
-    rows += snapshot_rows(facts, counts) + divided + gradient_rows(facts, counts)
-    rows += fetch_rows(products, counts, DELAY_S)
+    rows += divided + gradient_rows(facts, counts)
     same = [run for run in found.runs if _same(run, facts)]
     rows += _measured_what_if(same)
     notes = [*_notes(rates, growth, same, found.runs), *left]
     return WhatIf(tuple(rows), MappingProxyType(growth), rates, _to_dict(facts, counts, work.groups), tuple(notes))
+
+
+def _predicted_systems() -> dict[str, bool]:
+    """System -> whether it is predicted on any number of ranks, in the catalogue's order."""
+    found = {name: anywhere for family in catalogue.families() for name, anywhere in family.predicted.items()}
+    return {name: found[name] for name in catalogue.names("systems") if name in found}
+
+
+def _curves_of() -> dict[str, tuple[str, ...]]:
+    """System -> curves beside which its measured runs are drawn."""
+    return {name: curves for family in catalogue.families() for name, curves in family.curves_of.items()}
 
 
 def _checked(graph: Any, ranks: Any) -> tuple[int, ...]:
@@ -486,25 +350,6 @@ def _to_dict(facts: Facts, counts: Sequence[int], groups: GroupWork) -> str:
     )
 
 
-def _schedules(
-    groups: GroupWork, facts: Facts, rates: Rates, counts: Sequence[int], *, quick: bool
-) -> list[dict[str, Any]]:
-    """Epoch seconds of this graph's groups, and efficiency on a longer sequence that grows like it."""
-    alone_s, exchange = groups.passes @ rates.scaling.compute, allreduce_of(rates, facts)
-    rows = []
-    for count in counts:
-        rows += schedule_rows(alone_s * rates.factor("psg", count), (count,), exchange, quantity="epoch_s")
-    config = facts.config
-    grown = grown_times(
-        alone_s * rates.factor("psg", 2),
-        QUICK_GROWN if quick else GROWN,
-        window=config["group_window"],
-        seed=config.seed,
-    )
-    schedulers = GROWN_SCHEDULERS if quick else (*GROWN_SCHEDULERS, "dygnex_greedy")
-    return rows + schedule_rows(grown, counts, exchange, quantity="efficiency", schedulers=schedulers)
-
-
 def _predicted(
     configs: Sequence[RunConfig], graph: DynamicGraph, rates: Rates, network: NetworkCosts | None, left: list[str]
 ) -> list[dict[str, Any]]:
@@ -518,15 +363,7 @@ def _predicted(
                 f"{config.system} on {config.ranks} rank{'s' * (config.ranks > 1)} and more is not shown: {error}"
             )
             break
-        found.append(
-            {
-                "quantity": "epoch_s",
-                "curve": config.system,
-                "ranks": config.ranks,
-                "value": described.epoch_s,
-                "kind": "predicted",
-            }
-        )
+        found.append(curve_row("epoch_s", config.system, config.ranks, described.epoch_s, "predicted"))
     return found
 
 
@@ -548,9 +385,7 @@ def _measured_what_if(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
                 continue
             if quantity == "rank_bytes":
                 value = (value - run.work.gradient_bytes * run.work.sent.any()) / max(run.work.steps, 1)
-            found.append(
-                {"quantity": quantity, "curve": run.system, "ranks": run.work.ranks, "value": value, "kind": "measured"}
-            )
+            found.append(curve_row(quantity, run.system, run.work.ranks, value, "measured"))
     return found
 
 
@@ -560,7 +395,7 @@ def _notes(
     notes = []
     if not rates.runs:
         notes.append(
-            "Seconds rest on assumed rates, for no run made here tells them: their shape counts, not their size."
+            "Seconds rest on assumed rates, since no run made here measured them: their shape counts, not their size."
         )
     else:
         off = summed(learn_errors(runs), "epoch_s")

@@ -21,9 +21,9 @@ from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import make_partition
-from dtdg_lab.partition.metrics import partition_graph
+from dtdg_lab.partition.metrics import Volume, partition_graph
 from dtdg_lab.partition.simple import vertex_loads
-from dtdg_lab.partition.volume import Volume, legs, pulled_by_groups, redistributed, sent
+from dtdg_lab.partition.volume import legs, pulled_by_groups, redistributed, sent
 from dtdg_lab.systems.decayed_windows.charts import Shape, TrapezoidFacts, shape_figure
 from dtdg_lab.systems.decayed_windows.window import RULES
 from dtdg_lab.systems.feature_cache.policies.base import learned_policy

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.cluster.local import train
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
-from dtdg_lab.network.patterns import parse_links
-from dtdg_lab.runs.calibration import (
-    WARM_UPS,
+from dtdg_lab.runs.calibration import WARM_UPS, power_rows, step_seconds
+from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.systems.feature_cache.calibration_study import (
     CalibrationStudy,
+    Cell,
+    cell_config,
     cells_wanted,
-    links_of,
-    power_rows,
-    step_seconds,
+    measured_fetches,
     stored_study,
 )
-from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.feature_cache.policies.calibration import cells_of
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ WINDOWS, MIDDLE = (1, 2, 4, 8, 16, 32, 64), 16
 CONDITIONS = ("c1_500mbit", "c1_200mbit", "c1_100mbit", "c1_50mbit", "c4_5ms", "c4_10ms", "c4_20ms")
 ROWS = (10, 30, 100, 300, 1_000, 3_000)
 LEAST_STEPS = 60  # of a cell
-_FETCHED = ("clean", "c1")  # conditions whose fetches are timed by themselves
 
 
 def calibrate_here(
@@ -77,6 +75,7 @@ def calibrate_here(
     References: GreenDyGNN section IV-B, algorithm 1.
     """
     cells = cells_wanted(windows, conditions, MIDDLE)
+    cell_config(config, cells[0], 1)  # refused before anything is trained
     _check(config, session, steps)
     from tqdm.auto import tqdm
 
@@ -84,7 +83,7 @@ def calibrate_here(
     runs: list[StoredRun] = []
     described: list[dict[str, Any]] = []
     with tqdm(total=len(cells) + 1, unit="run", disable=not progress) as bar:
-        first = _trained(config, ("clean", MIDDLE), 1, session, runs_dir)  # nobody writes its steps down
+        first = _trained(config, ("clean", MIDDLE), 1, session, runs_dir)  # its steps do not count
         facts = next(event["data"] for event in reversed(first.events) if event["kind"] == "features")
         bar.update()
         for cell in cells:
@@ -92,33 +91,14 @@ def calibrate_here(
             runs.append(_trained(config, cell, epochs, session, runs_dir))
             described += cells_of([(cell[1], seconds) for seconds in step_seconds(runs[-1])], named, condition=cell[0])
             bar.update()
-    fetched = _fetches(cells, rows, facts["row_bytes"] // 4, parts=config.parts, repeats=repeats, dataset=named)
+    fetched = measured_fetches(cells, rows, facts["row_bytes"] // 4, parts=config.parts, repeats=repeats, dataset=named)
     words = f"{named}: {len(cells)} cells, {len(fetched):,} fetches, {config.parts} parts on {config.ranks} rank(s)"
     return stored_study(
         Path(folder), words, parts=config.parts, steps=described, fetches=fetched, power=power_rows(runs)
     )
 
 
-def _fetches(
-    cells: Sequence[tuple[str, int]], rows: Sequence[int], features: int, *, parts: int, repeats: int, dataset: str
-) -> list[dict[str, Any]]:
-    """Round trips of the feature RPC by itself, under each condition of the cells that tells of rates."""
-    from dtdg_lab.systems.feature_cache.rpc_benchmark import measure  # imports torch
-
-    fetched = []
-    for condition in dict.fromkeys(condition for condition, _ in cells if condition.startswith(_FETCHED)):
-        links = parse_links(links_of(condition, parts), parts)
-        fetched += measure(
-            rows, features, repeats=repeats, parts=parts, condition=condition, dataset=dataset, links=links
-        )
-    return fetched
-
-
 def _check(config: RunConfig, session: Session | None, steps: int) -> None:
-    if "cache_policy" not in config.flat:
-        raise ConfigError(
-            f"system={config.system!r} fetches no features: choose config.replace(system='fixed-window', parts=4)."
-        )
     if steps < 1:
         raise ConfigError(f"steps={steps}: at least one step of a run has to count.")
     if session is None and config.ranks != 1:
@@ -128,20 +108,9 @@ def _check(config: RunConfig, session: Session | None, steps: int) -> None:
         )
 
 
-def _trained(
-    config: RunConfig, cell: tuple[str, int], epochs: int, session: Session | None, runs_dir: str | Path
-) -> StoredRun:
-    """A run with a cache of one window, under one condition from the first step to the last."""
-    condition, window = cell
-    of_cell = config.replace(
-        cache_policy="fixed",
-        cache_bias=-1,
-        cache_window=window,
-        congestion="none",
-        epochs=epochs,
-        links=links_of(condition, config.parts),
-        evaluate_every=epochs,
-    )
+def _trained(config: RunConfig, cell: Cell, epochs: int, session: Session | None, runs_dir: str | Path) -> StoredRun:
+    """A run of one cell, which came to its end."""
+    of_cell = cell_config(config, cell, epochs)
     if session is None:
         run = train(of_cell, runs_dir=runs_dir, progress=False)
     else:
@@ -149,5 +118,5 @@ def _trained(
         handle.wait()
         run = open_run(handle.path)
     if run.status != "finished":
-        raise RunFailedError(f"run {run.id}, {condition} at W={window}, was {run.status}: the study ends with it.")
+        raise RunFailedError(f"run {run.id}, {cell[0]} at W={cell[1]}, was {run.status}: the study ends with it.")
     return run

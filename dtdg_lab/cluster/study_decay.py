@@ -110,8 +110,8 @@ def _configs(
         )
     if max(full_snapshots) > config["window"]:
         raise ConfigError(
-            f"full_snapshots={max(full_snapshots)} exceeds window={config['window']}, which holds the full and the "
-            "decayed ones: leave it out, or study config.replace(window=...)."
+            f"full_snapshots={max(full_snapshots)} exceeds window={config['window']}, which is all snapshots of a "
+            "step: leave it out, or study config.replace(window=...)."
         )
     found = {}
     for seed in seeds:

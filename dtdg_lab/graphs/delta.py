@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.errors import DataError, PlanError
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, sources, targets
 
@@ -353,6 +353,21 @@ class SequenceChanges:
 
     def _values(self, form: TransferFormat) -> NDArray[np.int64]:
         return np.array([form.value_bytes(int(edges), self.weighted) for edges in self.edges], np.int64)
+
+
+def scaled(changes: SequenceChanges, factor: float) -> SequenceChanges:
+    """The sequence with ``factor`` times the nodes and edges, of equal density and overlap.
+
+    Raises:
+        PlanError: the factor leaves no node.
+    """
+    nodes = round(changes.nodes * factor)
+    if nodes < 1:
+        raise PlanError(f"{changes.nodes} nodes times {factor:g} leaves none: give a larger factor.")
+    edges, leaving, arriving = (
+        np.rint(each * factor).astype(np.int64) for each in (changes.edges, changes.leaving, changes.arriving)
+    )
+    return replace(changes, nodes=nodes, edges=edges, leaving=leaving, arriving=arriving)
 
 
 def sequence_changes(snapshots: Sequence[Snapshot]) -> SequenceChanges:

@@ -28,7 +28,7 @@ from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition.base import DAMAGE, PARTITION_SETTINGS, make_partition, save_partition
-from dtdg_lab.partition.halo import count_replicated, distinct_rows, pulls_of
+from dtdg_lab.partition.halo import count_replicated, distinct_rows, pulled_rows, pulls_of
 from dtdg_lab.partition.simple import vertex_loads
 
 # The cost of a partition, computed before training: cut edges, halo rows, replicated rows, load and memory.
@@ -358,7 +358,7 @@ def predicted_bytes(
 ) -> dict[str, Counts]:
     """Bytes of halo rows in one full-batch step over the measured snapshots.
 
-    This is for a single time block. :func:`dtdg_lab.partition.volume.between_parts` also counts what
+    This is for a single time block. :func:`between_parts` also counts what
     several time blocks send again. If DCRNN or EvolveGCN-H would keep more than 2 GiB in one block, each snapshot is
     recomputed (:mod:`dtdg_lab.engine.backprop.time_blocks`) and exchanged again, which is not counted.
 
@@ -397,7 +397,88 @@ def predicted_bytes(
     return {"forward": forward, "backward": backward}
 
 
-# ``lab.partition_graph``: a partition together with its cost for a model.
+# Rows, numbers and bytes that ranks send each other in one step.
+
+
+WAYS = ("forward", "rerun", "backward")
+RERUN_MEMORIES = ("per_vertex", "weights_from_data", "neighbourhood")  # others need no block before to run one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Volume:
+    """What ranks send each other in one step: for each way (L, R, R), from rank q to rank p for layer l at [l, q, p].
+
+    Attributes:
+        rows: way -> rows; legs of a way and layer together.
+        numbers: way -> numbers in these rows; bytes are these times the size of one.
+    """
+
+    rows: Mapping[str, Counts]
+    numbers: Mapping[str, Counts]
+
+    def __post_init__(self) -> None:
+        for counts in (*self.rows.values(), *self.numbers.values()):
+            give_up(counts)
+
+    def __add__(self, other: Volume) -> Volume:
+        return Volume(
+            {way: self.rows[way] + other.rows[way] for way in WAYS},
+            {way: self.numbers[way] + other.numbers[way] for way in WAYS},
+        )
+
+    @property
+    def total(self) -> int:
+        """Numbers sent in a step, of all ranks, layers and ways."""
+        return sum(int(numbers.sum()) for numbers in self.numbers.values())
+
+    def bytes(self, itemsize: int = 4) -> dict[str, Counts]:
+        """Bytes, (L, R, R) for each way; ``itemsize`` is 4 for float32, 8 for float64."""
+        return {way: numbers * itemsize for way, numbers in self.numbers.items()}
+
+
+def between_parts(
+    snapshots: Sequence[Snapshot],
+    partition: Partition,
+    pulls: Sequence[Pull],
+    *,
+    rerun_before: int = 0,
+    reuse: bool = False,
+) -> Volume:
+    """Volume of a step where ranks own nodes and exchange halo rows: what hypergraph node partition sends.
+
+    Args:
+        snapshots: those trained.
+        partition: of their nodes into R parts, one for each rank.
+        pulls: of the model.
+        rerun_before: how many of the snapshots, from the first, are pulled again on the way back: those of all blocks
+            of time but the last; 0 where there is one block, or nothing to rerun. Where there are some, gradients of
+            states go back to the first block's beginning too, which one block does without.
+        reuse: whether pulls of the data alone are kept from an earlier step.
+    """
+    layers = 1 + max(pull.layer for pull in pulls)
+    rows, numbers = empty_counts(layers, partition.parts), empty_counts(layers, partition.parts)
+    of_way = {pull.way: pulled_rows(snapshots, partition, pull.way) for pull in pulls if pull.way != "top"}
+    for pull in pulls:
+        if pull.way == "top":
+            continue
+        every = of_way[pull.way]
+        moved = {
+            "forward": every.sum(axis=0) * (pull.learned or not reuse),
+            "rerun": every[:rerun_before].sum(axis=0) * (pull.learned or not reuse),
+            "backward": every[0 if pull.at_first or rerun_before else 1 :].sum(axis=0).T * pull.learned,
+        }
+        for way, sent in moved.items():
+            rows[way][pull.layer] += sent
+            numbers[way][pull.layer] += sent * pull.width
+    return Volume(rows, numbers)
+
+
+def empty_counts(layers: int, ranks: int) -> dict[str, Counts]:
+    """Way -> (L, R, R) zeros."""
+    return {way: np.zeros((layers, ranks, ranks), np.int64) for way in WAYS}
+
+
+# ``lab.partition_graph``: a partition of a graph's nodes together with what it will cost a model.
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -17,6 +17,7 @@ from dtdg_lab.runs.directory import read_json, write_json
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +132,7 @@ def _in_order(cell: Cell, described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class DecayStudy:
+class DecayStudy(StudyResult):
     """Runs of one config over K, alpha and seeds; some cells may be missing while it is under way.
 
     Attributes:
@@ -140,7 +141,7 @@ class DecayStudy:
         alphas: asked for.
         seeds: asked for.
         task: of the config.
-        told: what was compared, in words.
+        described: what was compared, in words.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -149,6 +150,8 @@ class DecayStudy:
     seeds: tuple[int, ...]
     task: str
     described: str
+    meanings = MEANINGS
+    html_columns = tuple(name for name in MEANINGS if name != "run")
 
     @property
     def is_complete(self) -> bool:
@@ -208,13 +211,15 @@ class DecayStudy:
         )
         return decay_map_figure(shown, title=self.described)
 
-    def to_pandas(self) -> pd.DataFrame:
+    @property
+    def table(self) -> pd.DataFrame:
         """The rows as a frame."""
         import pandas as pd
 
         return pd.DataFrame(list(self.rows), columns=list(MEANINGS))
 
-    def __repr__(self) -> str:
+    def summary(self) -> str:
+        """Means over seeds by K and alpha, baselines, what the losses were measured on, and failures."""
         head = f"{'K':>3} {'alpha':>6} {'seeds':>5} {'validation':>21} {'test':>21} {'peak':>11} {'epoch':>8}"
         lines = [self.described, head]
         for row in self.settings:
@@ -247,12 +252,6 @@ class DecayStudy:
             for row in self.rows
             if row["reason"]
         ]
-
-    def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot(study.figure())`` draws it."""
-        said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in MEANINGS.items())
-        shown = self.to_pandas().drop(columns="run").to_html(na_rep="", index=False, float_format=lambda v: f"{v:.4g}")
-        return f"<p>{self.described}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
 
 
 def _over_seeds(full_snapshots: int, alpha: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

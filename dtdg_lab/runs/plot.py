@@ -16,8 +16,8 @@ from dtdg_lab.runs.decay_study import DecayStudy
 from dtdg_lab.runs.inspect_model import Echo, FollowedVertex, GraphComparison
 from dtdg_lab.runs.run import Comparison, StoredRun
 from dtdg_lab.runs.scaling_study import ScalingStudy
-from dtdg_lab.runs.schedule_study import ScheduleStudy
-from dtdg_lab.runs.time_block_studies import BlockStudy, TransferStudy, VolumeStudy
+from dtdg_lab.systems.snapshot_blocks.forecast import BlockStudy, TransferStudy, VolumeStudy
+from dtdg_lab.systems.snapshot_groups.forecast import ScheduleStudy
 from dtdg_lab.visualization.graph import GraphCharts
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure

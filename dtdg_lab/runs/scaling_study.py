@@ -1,145 +1,35 @@
-"""``lab.predict_scaling``: steps of ESDG on more ranks than are here, from runs on few, with the error of doing so."""
+"""``lab.predict_scaling``: steps on more ranks than are here, from runs on few, with the error of doing so."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, shortened
-from dtdg_lab.core.units import format_seconds
-from dtdg_lab.datasets.names import load_for
-from dtdg_lab.graphs.delta import SequenceChanges, sequence_changes
+from dtdg_lab.graphs.delta import SequenceChanges, scaled
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.volume import (
+from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.systems.step_time import (
     PARTS,
     MeasuredStep,
     NetworkCosts,
     PredictedStepTime,
     ScalingModel,
-    StepSettings,
-    StepWork,
+    StepForecast,
     fit_scaling,
-    scaled,
 )
-from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.systems.workload import StepWork
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.scaling import scaling_figure, scaling_words
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-# Steps of a recorded run of ESDG as the scaling model takes them: what each rank did, and how long its parts took.
-
-
-WARM_UPS = 1  # steps left out: the first fills caches
-
-
-def measured_step(
-    run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
-) -> tuple[MeasuredStep, StepSettings, SequenceChanges]:
-    """The median step of a run, what it computes, and the graph it computes on.
-
-    Where there were more ranks than cores, compute and transfer are the rank's processor seconds, in the proportion of
-    their wall times, and nothing else is known. They then hold what exchanges cost the processor, too.
-
-    Args:
-        run: of a system whose ranks have whole snapshots, without overlap where there are several.
-        graph: its data; loaded where not given.
-        cores: of the machine it ran on; those of this process where not given.
-
-    Raises:
-        ConfigError: it is another system's, has too few steps, or hides exchanges behind computing.
-    """
-    described, config = _told_blocks(run), run.config
-    ranks = described["ranks"]
-    if ranks > 1 and config["overlap"]:
-        raise ConfigError(
-            f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
-            "overlap=False."
-        )
-    graph = load_for(config) if graph is None else graph
-    first, *_, last = described["bounds"]
-    changes = sequence_changes(graph.snapshots[first:last])
-    settings = _settings(run, described, graph.num_features)
-    seconds = _seconds(run)
-    compute, transfer, cpu = (np.array([each[name] for each in seconds]) for name in ("compute", "transfer", "cpu"))
-    work = settings.work(changes, ranks)
-    if ranks > (len(os.sched_getaffinity(0)) if cores is None else cores):
-        share = compute / np.maximum(compute + transfer, 1e-12)
-        return MeasuredStep(run.id, work, cpu * share, cpu * (1 - share)), settings, changes
-    exchanged, whole = (max(each[name] for each in seconds) for name in ("communicate", "whole"))
-    exchanged = exchanged if ranks > 1 else 0.0  # alone nothing moves
-    return MeasuredStep(run.id, work, compute, transfer, exchanged, whole), settings, changes
-
-
-def _told_blocks(run: StoredRun) -> dict[str, Any]:
-    """What the run's last event ``blocks`` says."""
-    described = [event["data"] for event in run.events if event["kind"] == "blocks"]
-    if not described or described[-1].get("layout") != "snapshot" or described[-1]["row_ranks"] > 1:
-        raise ConfigError(
-            f"run {run.id} is of system {run.config.system!r}; steps of esdg, whose ranks have whole snapshots, are "
-            "needed. Record one with system='esdg'."
-        )
-    return described[-1]
-
-
-def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepSettings:
-    config, last = run.config, run.config.layers - 1
-    scored = [
-        width for layer, way, leg, width in described["legs"] if (layer, way, leg) == (last, "forward", "to_snapshots")
-    ]
-    return StepSettings(
-        config.model,
-        features,
-        config.hidden,
-        config.layers,
-        pairs=scored[0] if scored else 0,
-        blocks=described["blocks"],
-        difference=config["difference"],
-        reuse=config["halo_reuse"],
-        itemsize=np.dtype(config["dtype"]).itemsize,
-        options=config.options.get("models", {}),
-    )
-
-
-def _seconds(run: StoredRun) -> list[dict[str, float]]:
-    """Medians of each rank."""
-    steps = run.table("steps")
-    steps = steps[steps["step"] >= WARM_UPS]
-    if steps.empty:
-        raise ConfigError(f"run {run.id} has no step after the first: record one of at least {WARM_UPS + 1} epochs.")
-    found = []
-    for _, own in steps.groupby("rank", sort=True):
-        middle = own[["batch_s", "compute_s", "update_s", "transfer_s", "communicate_s", "cpu_s", "time_s"]].median()
-        found.append(
-            {
-                "compute": float(middle[["batch_s", "compute_s", "update_s"]].sum()),
-                "cpu": float(middle["cpu_s"]),
-                "transfer": float(middle["transfer_s"]),
-                "communicate": float(middle["communicate_s"]),
-                "whole": float(middle["time_s"]),
-            }
-        )
-    return found
-
+from dtdg_lab.visualization.study_result import StudyResult
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to stand beside them
-# ESDG sections 6.3, Figures 5 and 7, on 128 GPUs: speed-ups over 1; strong is the best of all its graphs and models
-PAPER: Mapping[bool, Mapping[str, float]] = MappingProxyType(
-    {
-        False: MappingProxyType({"cdgcn": 30.0, "tmgcn": 30.0, "evolvegcn-o": 30.0}),
-        True: MappingProxyType({"cdgcn": 79.0, "tmgcn": 125.0, "evolvegcn-o": 260.0}),
-    }
-)
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "source": "predicted; measured, on as many cores as ranks; own time: by processors, where ranks shared cores, "
@@ -156,7 +46,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ScalingStudy:
+class ScalingStudy(StudyResult):
     """Steps over numbers of ranks, measured and predicted.
 
     Attributes:
@@ -167,6 +57,7 @@ class ScalingStudy:
         model: the rates.
         described: what was done, in words.
         weak: whether the graph grows with the ranks.
+        paper: its speed-up on its most ranks; None where it gives none.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -174,6 +65,9 @@ class ScalingStudy:
     model: ScalingModel
     described: str
     weak: bool
+    paper: float | None = None
+    meanings = MEANINGS
+    text_columns = ("ranks", "source", *(f"{part}_s" for part in PARTS), "step_s", "speedup")
 
     def error(self, part: str = "sum", *, fitted: bool = False) -> tuple[float, float] | None:
         """Median and largest absolute error of a part over steps that were fitted, or held out; None without any."""
@@ -183,36 +77,11 @@ class ScalingStudy:
     @property
     def figure(self) -> Figure:
         """Parts of a step over ranks, speed-up beside the paper's, and predicted against measured."""
-        name = str(self.rows[0]["model"])
-        return scaling_figure(
-            self.rows, self.errors, weak=self.weak, paper=PAPER[self.weak].get(name), title=self.described
-        )
+        return scaling_figure(self.rows, self.errors, weak=self.weak, paper=self.paper, title=self.described)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows))
-
-    def __repr__(self) -> str:
-        lines = [
-            self.described,
-            f"{'ranks':>6} {'source':10}{'compute':>10}{'communicate':>13}{'transfer':>10}{'step':>10}{'speed-up':>10}",
-        ]
-        for row in self.rows:
-            times = [format_seconds(row[f"{part}_s"]) if row[f"{part}_s"] is not None else "" for part in PARTS]
-            lines.append(
-                f"{row['ranks']:>6} {row['source']:10}{times[0]:>10}{times[1]:>13}{times[2]:>10}"
-                f"{format_seconds(row['step_s']):>10}" + (f"{row['speedup']:>10.2f}" if row["speedup"] else "")
-            )
-        return "\n".join([*lines, scaling_words(self.rows, self.errors, weak=self.weak)])
-
-    def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
-        said = "".join(f"<li><b>{name}</b>: {words}</li>" for name, words in MEANINGS.items())
-        table = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
-        words = scaling_words(self.rows, self.errors, weak=self.weak)
-        return f"<p>{self.described}</p>{table}<p>{words}</p><ul style='font-size:90%'>{said}</ul>"
+    def conclusion(self) -> str:
+        """What is predicted for the most ranks, and how far predictions were off."""
+        return scaling_words(self.rows, self.errors, weak=self.weak)
 
 
 def predict_scaling(
@@ -228,14 +97,12 @@ def predict_scaling(
 ) -> ScalingStudy:
     """Continue what runs on few ranks measured to many, compute, communicate and transfer apart.
 
-    Rates are fitted to the runs (see :mod:`dtdg_lab.partition.volume`), then applied to the exact
-    rows,
-    edges
-    and bytes of each number of ranks. Runs of several sizes and of one and two ranks tell the rates apart.
+    Rates are fitted to the runs (see :mod:`dtdg_lab.systems.step_time`), then applied to the exact rows, edges and
+    bytes of each number of ranks. Runs of several sizes and of one and two ranks separate the rates.
 
     Args:
-        runs: of system ``esdg`` and one model, of one rank and of more, recorded with ``overlap=False``; predictions
-            are for the first one's settings and graph.
+        runs: of snapshot parallelism and one model, on one rank and on more, recorded with ``overlap=False``.
+            Predictions are for the settings and graph of the first.
         ranks: numbers of ranks to predict.
         held_out: runs that are predicted and compared, not fitted.
         weak: whether the graph grows with the ranks, nodes and edges alike; else it stays.
@@ -253,11 +120,10 @@ def predict_scaling(
     opened = [_opened(run) for run in runs]
     if not opened or not ranks:
         raise ConfigError(f"{len(opened)} runs and ranks={tuple(ranks)}: at least one of each is needed.")
-    found = [measured_step(run, graph, cores=cores) for run in (*opened, *map(_opened, held_out))]
+    found = [_family(run).measured_step(run, graph, cores=cores) for run in (*opened, *map(_opened, held_out))]
     (_, settings, changes), *others = found
     for run, (_, other, _) in zip([*opened[1:], *map(_opened, held_out)], others, strict=True):
-        differing = [name for name in _ONE if getattr(other, name) != getattr(settings, name)]
-        if differing:
+        if differing := settings.differences(other):
             raise ConfigError(
                 f"run {run.id} differs from the first in {', '.join(differing)}: rates hold for one model of one size."
             )
@@ -275,13 +141,10 @@ def predict_scaling(
     )
 
 
-_ONE = ("model", "features", "hidden", "layers", "itemsize", "options")
-
-
 def continued(
     fitted: Sequence[MeasuredStep],
     held_out: Sequence[MeasuredStep],
-    settings: StepSettings,
+    settings: StepForecast,
     changes: SequenceChanges,
     *,
     ranks: Sequence[int] = RANKS,
@@ -321,7 +184,11 @@ def continued(
         if one is not None and row["source"] == "measured":
             row["speedup"] = (row["edges"] / row["step_s"]) / (one["edges"] / one["step_s"])
     errors = [error for step, known in measured for error in _errors(step, model, network, fitted=known)]
-    return ScalingStudy(tuple(rows), tuple(errors), model, described, weak)
+    return ScalingStudy(tuple(rows), tuple(errors), model, described, weak, settings.paper_speedup(weak=weak))
+
+
+def _family(run: StoredRun) -> Any:
+    return catalogue.family(catalogue.system(run.config.system).family)
 
 
 def _opened(run: Any) -> StoredRun:
@@ -339,7 +206,7 @@ def _same(step: StepWork, work: StepWork) -> bool:
 
 
 def _row(
-    settings: StepSettings, work: StepWork, time: PredictedStepTime, source: str, base_s: float | None, *, fitted: bool
+    settings: StepForecast, work: StepWork, time: PredictedStepTime, source: str, base_s: float | None, *, fitted: bool
 ) -> dict[str, Any]:
     shared = source == "own time"
     return {

@@ -362,9 +362,9 @@ _LINE = 118  # characters of a sentence in a line
 def what_if_ranks_figure(
     rows: Sequence[Row],
     *,
-    curves_of: Mapping[str, Sequence[str]] = MappingProxyType({}),
     measured_ranks: int = 0,
     title: str = "",
+    curves_of: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> Figure:
     """A panel for each quantity there is, one under another, each with its legend beside it.
 
@@ -374,10 +374,11 @@ def what_if_ranks_figure(
         curves_of: system -> curves that its points go with, where none has its name.
         measured_ranks: most ranks that were measured: the region up to there is shaded; 0 for none.
         title: of the whole.
+        curves_of: system -> curves that its points go with where none has its name.
     """
     found = [name for name in PANELS if any(row["quantity"] == name for row in rows)]
     panels = [
-        _panel(name, [row for row in rows if row["quantity"] == name], curves_of, measured_ranks) for name in found
+        _panel(name, [row for row in rows if row["quantity"] == name], measured_ranks, curves_of) for name in found
     ]
     if not panels:
         panels = [({"data": [], "layout": with_note(frame("What if", "ranks", "value"), "nothing to show")}, "")]
@@ -448,7 +449,7 @@ def _text(said: str, size: int, y: float, more: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _panel(name: str, rows: Sequence[Row], curves_of: Mapping[str, Sequence[str]], measured_ranks: int) -> Panel:
+def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: Mapping[str, tuple[str, ...]]) -> Panel:
     title, axis, factor, is_log, look = PANELS[name]
     ranks = sorted({row["ranks"] for row in rows})
     y: dict[str, Any] = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else {"rangemode": "tozero"}
@@ -472,7 +473,7 @@ def _panel(name: str, rows: Sequence[Row], curves_of: Mapping[str, Sequence[str]
         colours[curve] = _colour(curve, len(colours))
         data += _curve(curve, [row for row in rows if row["curve"] == curve], factor, colours[curve])
     measured = [row for row in rows if row["kind"] == "measured"]
-    data += _measured(measured, colours, curves_of, factor)
+    data += _measured(measured, colours, factor, curves_of)
     if measured_ranks and measured:
         layout["shapes"].append(
             {
@@ -518,7 +519,7 @@ def _line_what_if_ranks(name: str, rows: Sequence[Row], factor: float, line: dic
 
 
 def _measured(
-    rows: Sequence[Row], colours: Mapping[str, str], curves_of: Mapping[str, Sequence[str]], factor: float
+    rows: Sequence[Row], colours: Mapping[str, str], factor: float, curves_of: Mapping[str, tuple[str, ...]]
 ) -> list[dict[str, Any]]:
     """Points: in the colour of the curve that predicts them, those of all other systems small and grey."""
     found = []

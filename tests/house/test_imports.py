@@ -32,8 +32,10 @@ NO_TORCH = (
 )
 # of each system: files that work without torch keep to it by name
 TORCH_FREE_FILES = (
+    "calibration_study",
     "charts*",
     "facts",
+    "forecast",
     "page",
     "policies*",
     "policies/*",

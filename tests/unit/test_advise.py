@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from dtdg_lab.advisor.advise import Advice, advise, learn_errors, summed
 from dtdg_lab.advisor.rates import MeasuredRun, find_runs, fit_rates, measured_run
-from dtdg_lab.advisor.workload import ASSUMED_COMPUTE, count_work
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.volume import MeasuredStep, ScalingModel
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.systems.step_time import MeasuredStep, ScalingModel
+from dtdg_lab.systems.workload import ASSUMED_COMPUTE, count_work
 
 DATA: dict[str, Any] = {
     "dataset": "growing", "generated_nodes": 120, "generated_edges": 500, "generated_snapshots": 30,
@@ -210,7 +210,8 @@ def test_runs_that_tell_nothing_are_named(graph: DynamicGraph, tmp_path: Path) -
 def test_calibration_trains_some_runs(
     graph: DynamicGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("dtdg_lab.advisor.advise.CHOSEN", ("single", "psg", "pygt-dist"))
+    few = {name: {} for name in ("single", "psg", "pygt-dist")}
+    monkeypatch.setattr("dtdg_lab.advisor.advise.calibration_settings", lambda: few)
     described = advise(graph, 1, 1.0, hidden=8, runs_dir=tmp_path, calibrate=True, systems=("psg", "single"), threads=1)
     assert described.rates.runs == 3 and "compute" not in described.rates.assumed
     assert {run.parent for run in tmp_path.glob("*/summary.json")}

@@ -11,7 +11,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.runs.time_block_studies import MEMORY_MEANINGS, compare_blocks
+from dtdg_lab.systems.snapshot_blocks.forecast import MEMORY_MEANINGS, compare_blocks
 
 SETTINGS = {"dataset": "growing", "dtype": "float64", "device": "cpu"}
 

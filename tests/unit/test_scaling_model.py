@@ -12,16 +12,11 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.graphs.delta import SequenceChanges
-from dtdg_lab.partition.volume import (
-    MeasuredStep,
-    NetworkCosts,
-    ScalingModel,
-    StepSettings,
-    fit_scaling,
-    scaled,
-)
-from dtdg_lab.runs.scaling_study import continued, measured_step, predict_scaling
+from dtdg_lab.graphs.delta import SequenceChanges, scaled
+from dtdg_lab.runs.scaling_study import continued, predict_scaling
+from dtdg_lab.systems.snapshot_blocks.forecast import measured_step
+from dtdg_lab.systems.snapshot_blocks.workload import StepSettings
+from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel, fit_scaling
 
 NODES = 5
 CHANGES = SequenceChanges(

@@ -14,7 +14,7 @@ import pytest
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator
-from dtdg_lab.runs.schedule_study import simulate_schedules
+from dtdg_lab.systems.snapshot_groups.forecast import simulate_schedules
 from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, dygnex_ilp, heuristics
 from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, from_rows, makespan_s
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import Pairs, compiled, targets_within

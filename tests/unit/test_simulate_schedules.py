@@ -12,7 +12,7 @@ import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator
-from dtdg_lab.runs.schedule_study import simulate_schedules
+from dtdg_lab.systems.snapshot_groups.forecast import simulate_schedules
 from dtdg_lab.systems.snapshot_groups.schedulers import simulation as replaying
 from dtdg_lab.systems.snapshot_groups.schedulers.base import MEANINGS, outcome
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import SCHEDULERS, replay, simulate

@@ -20,18 +20,16 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.split import split
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.partition.halo import pulled_rows
-from dtdg_lab.partition.metrics import measure, predicted_bytes
+from dtdg_lab.partition.metrics import WAYS, between_parts, measure, predicted_bytes
 from dtdg_lab.partition.volume import (
-    WAYS,
     AllToAllCost,
-    between_parts,
     leg_rows,
     legs,
     pulled_by_groups,
     redistributed,
     sent,
 )
-from dtdg_lab.runs.time_block_studies import PAPER
+from dtdg_lab.systems.snapshot_blocks.forecast import PAPER
 from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.training.build import build, make_task
 from dtdg_lab.training.live_settings import plan_events

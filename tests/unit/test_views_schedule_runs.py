@@ -19,9 +19,9 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report_parts import event_rows
 from dtdg_lab.runs.run import StoredRun, open_run
-from dtdg_lab.runs.schedule_study import ScheduleStudy
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.snapshot_groups.charts import epoch_times_figure, simulation_figure
+from dtdg_lab.systems.snapshot_groups.forecast import ScheduleStudy
 from dtdg_lab.systems.snapshot_groups.schedulers.base import outcome
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
 from dtdg_lab.visualization.grid import grid

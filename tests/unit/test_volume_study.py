@@ -16,8 +16,8 @@ from dtdg_lab.partition import base as make
 from dtdg_lab.partition.base import Assigned
 from dtdg_lab.partition.halo import pulled_rows
 from dtdg_lab.partition.volume import legs
-from dtdg_lab.runs import time_block_studies as volume_study
-from dtdg_lab.runs.time_block_studies import VOLUME_MEANINGS, VolumeRow, compare_volumes, smoothed
+from dtdg_lab.systems.snapshot_blocks import forecast as volume_study
+from dtdg_lab.systems.snapshot_blocks.forecast import VOLUME_MEANINGS, VolumeRow, compare_volumes, smoothed
 
 NODES = 30
 

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.advisor.what_if import RANKS, GrowthCurve, WhatIf, expected_halo, grown_times, what_if
+from dtdg_lab.advisor.what_if import RANKS, GrowthCurve, WhatIf, expected_halo, what_if
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
@@ -17,6 +17,7 @@ from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.halo import pulled_rows
+from dtdg_lab.systems.snapshot_groups.forecast import grown_times
 
 SIZES: dict[str, Any] = {"generated_nodes": 240, "generated_edges": 1200, "generated_snapshots": 24}
 

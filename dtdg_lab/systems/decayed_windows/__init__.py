@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.catalogue import system
-from dtdg_lab.systems.base import SystemFamily
+from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
@@ -19,6 +21,19 @@ class DecayedWindowsFamily(SystemFamily):
     """FlareDTDG and DynaGraph: windows of full and decayed or sampled snapshots over node partitions."""
 
     name = "decayed_windows"
+    calibrated = MappingProxyType({"flaredtdg": {}})
+    predicted = MappingProxyType({"flaredtdg": False})
+    curves_of = MappingProxyType({"dynagraph": (GRADIENTS,)})
+
+    def workload(self, facts: Facts) -> EpochWork:
+        """What each rank does in an epoch."""
+        from dtdg_lab.systems.decayed_windows.workload import sampled_window_work, window_work
+
+        return (window_work if facts.layout == "halo_window" else sampled_window_work)(facts)
+
+    def memory_changes(self, config: RunConfig) -> Sequence[tuple[str, float]]:
+        """Options that lower a rank's memory, with their factors."""
+        return (("window", 0.5), *((("fanout", 0.5),) if "fanout" in config.flat else ()))
 
     def build(self, context: BuildContext) -> Strategy:
         """Its strategy; collective."""

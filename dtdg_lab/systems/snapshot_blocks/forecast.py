@@ -1,21 +1,23 @@
-"""Studies of time blocks before training: memory, delta transfers and volume."""
+"""Forecasts of snapshot parallelism: memory by blocks, delta transfers, volume, and steps on more ranks."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
+from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
 from dtdg_lab.core.message_passing import Pull, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
-from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.delta import (
     FORMATS,
@@ -31,14 +33,8 @@ from dtdg_lab.graphs.model_smoothing import averaged, lived
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.base import make_partition
-from dtdg_lab.partition.volume import (
-    RERUN_MEMORIES,
-    AllToAllCost,
-    between_parts,
-    leg_rows,
-    legs,
-    redistributed,
-)
+from dtdg_lab.partition.metrics import RERUN_MEMORIES, between_parts
+from dtdg_lab.partition.volume import AllToAllCost, leg_rows, legs, redistributed
 from dtdg_lab.systems.snapshot_blocks.charts import (
     MemoryFacts,
     block_peaks_figure,
@@ -50,12 +46,15 @@ from dtdg_lab.systems.snapshot_blocks.charts import (
     memory_words,
     volume_figure,
 )
+from dtdg_lab.systems.snapshot_blocks.workload import StepSettings, settings_of
+from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
+from dtdg_lab.systems.workload import Facts, Row, curve_row
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.training.block_cost import BlockCost
 
 
@@ -88,7 +87,7 @@ DIFFERENCE_MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TransferStudy:
+class TransferStudy(StudyResult):
     """What bringing a graph costs, whole and as differences.
 
     Attributes:
@@ -96,42 +95,30 @@ class TransferStudy:
         shares: one for each model, format, number of blocks and of ranks: ``share`` of the snapshots that have another
             one before them in their block and on their rank, and with it ``whole_bytes``, ``difference_bytes`` and
             ``ratio`` of all blocks, once.
-        told: what was compared, in words.
+        described: what was compared, in words.
     """
 
     rows: tuple[dict[str, Any], ...]
     shares: tuple[dict[str, Any], ...]
     described: str
+    meanings = DIFFERENCE_MEANINGS
+    text_columns = (
+        "model",
+        "form",
+        "overlap",
+        "whole_bytes",
+        "difference_bytes",
+        "ratio",
+        "bound",
+        "whole_s",
+        "difference_s",
+        "time_ratio",
+    )
 
     @property
     def figure(self) -> Figure:
         """Bytes and times, what the overlap allows, and what is left of it on ranks, as a plotly figure dict."""
         return difference_figure(self.rows, self.shares, title=self.described)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows))
-
-    def __repr__(self) -> str:
-        head = f"{'model':11} {'form':6} {'overlap':>8} {'whole':>11} {'difference':>11} {'ratio':>7} {'bound':>7}"
-        lines = [self.described, f"{head} {'whole time':>11} {'difference':>11} {'ratio':>7}"]
-        for row in self.rows:
-            sizes = f"{format_bytes(row['whole_bytes']):>11} {format_bytes(row['difference_bytes']):>11}"
-            text = f"{row['model']:11} {row['form']:6} {row['overlap']:>8.1%} {sizes} "
-            text += f"{row['ratio']:>7.2f} {row['bound']:>7.2f}"
-            if row["time_ratio"] is not None:
-                times = f"{format_seconds(row['whole_s']):>11} {format_seconds(row['difference_s']):>11}"
-                text += f" {times} {row['time_ratio']:>7.2f}"
-            lines.append(text)
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
-        said = "".join(f"<li><b>{name}</b>: {words}</li>" for name, words in DIFFERENCE_MEANINGS.items())
-        table = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
-        return f"<p>{self.described}</p>{table}<ul style='font-size:90%'>{said}</ul>"
 
 
 def compare_transfers(
@@ -274,18 +261,19 @@ MEMORY_MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BlockStudy:
+class BlockStudy(StudyResult):
     """Steps of one config with different numbers of blocks.
 
     Attributes:
         rows: one for each number of blocks; ``MEANINGS`` has what is in them.
         traces: blocks -> memory over the step.
-        told: what was measured, in words.
+        described: what was measured, in words.
     """
 
     rows: tuple[dict[str, Any], ...]
     traces: Mapping[int, MemoryFacts]
     described: str
+    meanings = MEMORY_MEANINGS
 
     @property
     def figure(self) -> Figure:
@@ -296,19 +284,6 @@ class BlockStudy:
             note = f"{blocks} block{'' if blocks == 1 else 's'}"
             panels.append((memory_figure(facts, note=note), memory_words(facts, blocks=facts.count)))
         return grid(panels, title=self.described, wide={0})
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows))
-
-    def __repr__(self) -> str:
-        return f"{self.described}\n{self.to_pandas().to_string(index=False)}"
-
-    def _repr_html_(self) -> str:
-        said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in MEMORY_MEANINGS.items())
-        return f"<p>{self.described}</p>{self.to_pandas().to_html(index=False)}<ul style='font-size:90%'>{said}</ul>"
 
 
 def compare_blocks(
@@ -423,18 +398,20 @@ class VolumeRow:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class VolumeStudy:
+class VolumeStudy(StudyResult):
     """Volumes of one graph by model and number of ranks.
 
     Attributes:
         outcomes: in the order of models, then ranks.
         legs: model -> every leg of a step, ours beside the paper's, with the reason of each difference.
-        told: what was counted, in words.
+        described: what was counted, in words.
     """
 
     outcomes: tuple[VolumeRow, ...]
     legs: Mapping[str, tuple[AllToAllCost, ...]]
     described: str
+    meanings = VOLUME_MEANINGS
+    digits = 3
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -455,31 +432,10 @@ class VolumeStudy:
             for leg in some
         ]
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows)
-
-    def __repr__(self) -> str:
-        lines = [
-            self.described,
-            f"{'model':<12}{'ranks':>6}{'snapshot':>14}{'as paper':>14}{'hypergraph':>14}"
-            f"{'ratio':>8}{'paper':>8}{'made in':>10}",
-        ]
-        for row in self.outcomes:
-            lines.append(
-                f"{row.model:<12}{row.ranks:>6}{row.snapshot:>14,}{row.snapshot_as_paper:>14,}{row.hypergraph:>14,}"
-                f"{_short(row.ratio):>8}{_short(row.paper_ratio):>8}{format_seconds(row.partition_s):>10}"
-            )
+    def conclusion(self) -> str:
+        """Where one kind of partition sends less than the other, by model."""
         models = dict.fromkeys(row.model for row in self.outcomes)
-        return "\n".join([*lines, *(crossing([row for row in self.rows if row["model"] == name]) for name in models)])
-
-    def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
-        said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in VOLUME_MEANINGS.items())
-        shown = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
-        return f"<p>{self.described}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
+        return "\n".join(crossing([row for row in self.rows if row["model"] == name]) for name in models)
 
 
 def compare_volumes(
@@ -605,5 +561,98 @@ def _paper_ratio(model: str, ranks: int) -> float | None:
     return hypergraph / snapshot if hypergraph is not None and snapshot else None
 
 
-def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
+# Steps of a recorded run of ESDG as the scaling model takes them: what each rank did, and how long its parts took.
+
+
+WARM_UPS = 1  # steps left out: the first fills caches
+
+
+def measured_step(
+    run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
+) -> tuple[MeasuredStep, StepSettings, SequenceChanges]:
+    """The median step of a run, what it computes, and the graph it computes on.
+
+    Where there were more ranks than cores, compute and transfer are the rank's processor seconds, in the proportion of
+    their wall times, and nothing else is known. They then hold what exchanges cost the processor, too.
+
+    Args:
+        run: of a system whose ranks have whole snapshots, without overlap where there are several.
+        graph: its data; loaded where not given.
+        cores: of the machine it ran on; those of this process where not given.
+
+    Raises:
+        ConfigError: it is another system's, has too few steps, or hides exchanges behind computing.
+    """
+    described, config = _blocks_event(run), run.config
+    ranks = described["ranks"]
+    if ranks > 1 and config["overlap"]:
+        raise ConfigError(
+            f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
+            "overlap=False."
+        )
+    graph = load_for(config) if graph is None else graph
+    first, *_, last = described["bounds"]
+    changes = sequence_changes(graph.snapshots[first:last])
+    settings = _settings(run, described, graph.num_features)
+    steps = run.table("steps")
+    steps = steps[steps["step"] >= WARM_UPS]
+    if steps.empty:
+        raise ConfigError(f"run {run.id} has no step after the first: record one of at least {WARM_UPS + 1} epochs.")
+    shared = ranks > (len(os.sched_getaffinity(0)) if cores is None else cores)
+    by_rank = steps.groupby("rank", sort=True)[list(STEP_SECONDS)].median()
+    found = measured_from(run.id, settings.work(changes, ranks), by_rank, shared=shared)
+    if ranks == 1 and not shared:
+        found = replace(found, communicate_s=0.0)  # alone nothing moves
+    return found, settings, changes
+
+
+def _blocks_event(run: StoredRun) -> dict[str, Any]:
+    """What the run's last event ``blocks`` says."""
+    described = [event["data"] for event in run.events if event["kind"] == "blocks"]
+    if not described or described[-1].get("layout") != "snapshot" or described[-1]["row_ranks"] > 1:
+        raise ConfigError(
+            f"run {run.id} is of system {run.config.system!r}; steps of esdg, whose ranks have whole snapshots, are "
+            "needed. Record one with system='esdg'."
+        )
+    return described[-1]
+
+
+def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepSettings:
+    config, last = run.config, run.config.layers - 1
+    scored = [
+        width for layer, way, leg, width in described["legs"] if (layer, way, leg) == (last, "forward", "to_snapshots")
+    ]
+    return StepSettings(
+        config.model,
+        features,
+        config.hidden,
+        config.layers,
+        pairs=scored[0] if scored else 0,
+        blocks=described["blocks"],
+        difference=config["difference"],
+        reuse=config["halo_reuse"],
+        itemsize=np.dtype(config["dtype"]).itemsize,
+        options=config.options.get("models", {}),
+    )
+
+
+# Curves of ``lab.what_if``.
+
+
+def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
+    """Bytes that the busiest rank sends in a step of ESDG: exact, as far as there are nodes for the ranks.
+
+    References: ESDG section 6.4: S N (R - 1) / R rows a leg, whatever the graph.
+    """
+    settings, changes = settings_of(facts), sequence_changes(facts.snapshots)
+    found = []
+    for count in ranks:
+        if count > facts.graph.num_nodes:
+            continue
+        try:
+            moved = settings.work(changes, count).sent
+        except LabError:  # the model's memory cannot be divided by snapshots
+            return []
+        value = float(moved.sum(axis=1).max())
+        found.append(curve_row("rank_bytes", "rows by snapshots (esdg)", count, value, "formula"))
+    return found

@@ -1,12 +1,13 @@
-"""``lab.simulate_schedules``: what schedulers come to on up to a thousand ranks, without any."""
+"""Forecasts of schedules: ``lab.simulate_schedules``, and the curves of schedules in ``lab.what_if``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
@@ -14,10 +15,13 @@ from dtdg_lab.systems.snapshot_groups.charts import simulation_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import MEANINGS, ScheduleOutcome
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT, RANKS, SCHEDULERS, simulate
 from dtdg_lab.systems.snapshot_groups.time_model import CURVES, group_times, growth, snapshot_times
+from dtdg_lab.systems.snapshot_groups.workload import group_work
+from dtdg_lab.systems.workload import Facts, Numbers, Row, curve_row
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from dtdg_lab.advisor.rates import Rates
 
 
 MEASURED = "given"
@@ -37,16 +41,19 @@ SHOWN = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ScheduleStudy:
+class ScheduleStudy(StudyResult):
     """Outcomes of schedulers on growing graphs, by growth curve.
 
     Attributes:
         outcomes: curve -> an outcome for each number of ranks and scheduler.
-        told: what was simulated, in words.
+        described: what was simulated, in words.
     """
 
     outcomes: Mapping[str, tuple[ScheduleOutcome, ...]]
     described: str
+    meanings = MEANINGS
+    html_columns = SHOWN
+    missing = "infinite"
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -60,35 +67,13 @@ class ScheduleStudy:
         paper = {} if MEASURED in self.outcomes else PAPER_THROUGHPUT
         return simulation_figure(self.rows, paper={count: paper[count] for count in paper if count in simulated})
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame; infinite imbalances are missing in it."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows)
-
-    def __repr__(self) -> str:
-        lines = [self.described]
-        for curve, outcomes in self.outcomes.items():
-            names = list(dict.fromkeys(each.scheduler for each in outcomes))
-            what = "times" if curve == MEASURED else "growth"
-            lines.append(f"throughput of a rank, relative to one rank alone: {curve} {what}")
-            lines.append("".join([f"{'ranks':>7}", *(f"{name:>15}" for name in names), f"{'bound':>15}"]))
-            for count in dict.fromkeys(each.ranks for each in outcomes):
-                of_count = {each.scheduler: each for each in outcomes if each.ranks == count}
-                bound = next(iter(of_count.values())).bound_throughput
-                shares = [*(of_count[name].throughput for name in names), bound]
-                lines.append("".join([f"{count:>7,}", *(f"{share:>15.1%}" for share in shares)]))
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """What matters most of the table, with what its columns mean; ``lab.plot(study.figure)`` draws it."""
-        said = "".join(f"<li><b>{name}</b>: {MEANINGS[name]}</li>" for name in SHOWN if name in MEANINGS)
-        shown = self.to_pandas()[list(SHOWN)].to_html(na_rep="infinite", index=False, float_format=_short)
-        return f"<p>{self.described}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    def summary(self) -> str:
+        """Throughput of a rank by number of ranks and scheduler, relative to one rank alone."""
+        frame = self.table.rename(columns={"bound_throughput": "bound"})
+        shares = frame.pivot_table(index=["curve", "ranks"], columns="scheduler", values="throughput", sort=False)
+        shares["bound"] = frame.groupby(["curve", "ranks"])["bound"].first()
+        what = "throughput of a rank, relative to one rank alone, by growth (or given times)"
+        return f"{self.described}\n{what}\n{shares.to_string(float_format=lambda share: f'{share:.1%}')}"
 
 
 def simulate_schedules(
@@ -170,3 +155,80 @@ def _grown(curves: Sequence[str]) -> str:
         if curve not in CURVES:
             raise UnknownNameError("growth curve", curve, CURVES)
     return " or ".join(f"{curve} to {CURVES[curve]:g} times the first size" for curve in curves)
+
+
+# Curves of ``lab.what_if``: epochs of a graph's groups, and efficiency on a longer sequence that grows like it.
+
+
+CURVE_SCHEDULERS = ("psg", "longest_first", "dygnex_greedy")
+GROWN_SCHEDULERS = ("psg", "longest_first", "fold")  # quick ones, for thousands of groups
+QUICK_GROWN, GROWN = 2_000, 10_000  # snapshots of the grown sequence; the second is DyGNeX's
+
+
+def schedule_curves(facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
+    """Epoch seconds of the groups of a graph by scheduler, and efficiency on a longer sequence that grows like it."""
+    groups = group_work(facts).groups
+    assert groups is not None
+    alone_s, exchange = groups.passes @ rates.scaling.compute, rates.allreduce(facts)
+    rows = []
+    for count in ranks:
+        rows += schedule_rows(alone_s * rates.factor("psg", count), (count,), exchange, quantity="epoch_s")
+    config = facts.config
+    grown = grown_times(
+        alone_s * rates.factor("psg", 2),
+        QUICK_GROWN if quick else GROWN,
+        window=config["group_window"],
+        seed=config.seed,
+    )
+    schedulers = GROWN_SCHEDULERS if quick else (*GROWN_SCHEDULERS, "dygnex_greedy")
+    return rows + schedule_rows(grown, ranks, exchange, quantity="efficiency", schedulers=schedulers)
+
+
+def schedule_rows(
+    times_s: Numbers,
+    ranks: Sequence[int],
+    allreduce_s: Callable[[int], float],
+    *,
+    quantity: str,
+    schedulers: Sequence[str] = CURVE_SCHEDULERS,
+) -> list[Row]:
+    """What schedulers make of group times, and what none can beat.
+
+    Args:
+        times_s: (K,) seconds of each group on one rank.
+        ranks: numbers of ranks.
+        allreduce_s: ranks -> seconds of an exchange of gradients.
+        quantity: ``epoch_s``, or ``efficiency``: throughput of a rank over that of one alone.
+        schedulers: names.
+    """
+    name = "makespan_s" if quantity == "epoch_s" else "throughput"
+    bound = "bound_s" if quantity == "epoch_s" else "bound_throughput"
+    found: list[Row] = []
+    for count in ranks:
+        described = simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
+        found += [
+            curve_row(quantity, each.scheduler, count, float(getattr(each, name)), "simulated") for each in described
+        ]
+        found.append(curve_row(quantity, "bound of schedules", count, float(getattr(described[0], bound)), "formula"))
+    return found
+
+
+def grown_times(times_s: Numbers, snapshots: int, *, window: int, seed: int) -> Numbers:
+    """Seconds of each group of a longer sequence that grows as this one, with 5 % of noise: (snapshots - window + 1,).
+
+    Args:
+        times_s: (K,) seconds of this sequence's groups, in order of time.
+        snapshots: T of the longer one.
+        window: snapshots of a group.
+        seed: of the noise.
+
+    References: DyGNeX section 5.4 simulates 10,000 snapshots; that the growth is linear, from this sequence's first to
+    its last, and the noise are ours.
+    """
+    first, last = float(times_s[0]), float(times_s[-1])
+    if len(times_s) > 1:  # a line through all, for one group may be an odd one
+        slope, start = np.polyfit(np.arange(len(times_s)), times_s, 1)
+        least = float(times_s.min())
+        first, last = max(float(start), least), max(float(start + slope * (len(times_s) - 1)), least)
+    each = snapshot_times(snapshots, "linear", last=last / first, seed=seed)
+    return group_times(each, window=window) * (first / window)

@@ -1,0 +1,164 @@
+"""Work of an epoch whose steps are windows of snapshots: decayed, whole, or with sampled neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.plans import HybridBatch, Partition
+from dtdg_lab.core.rng import generator
+from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
+from dtdg_lab.graphs.snapshot import Snapshot, give_up
+from dtdg_lab.partition.halo import pulled_rows
+from dtdg_lab.systems.decayed_windows.window import Trapezoid, epoch_batches
+from dtdg_lab.systems.workload import EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
+
+EPOCHS = 4  # whose random cuts are averaged
+DRAWN = 3  # snapshots in which sampled neighbours are counted
+MOST_CHUNKS, LEAST_VERTICES = 128, 4  # of a part, and of a chunk, where their number is left open
+
+
+def window_work(facts: Facts) -> EpochWork:
+    """A step for each snapshot: a window that ends there, on nodes that ranks own.
+
+    Rows follow from the windows of a few epochs. Edges of a decayed snapshot are taken as the square of the share of
+    its rows, as if the chunks that stay were drawn at random: those of a clustering chunker keep more.
+
+    References: FlareDTDG sections 3.2 to 3.5.
+    """
+    config, ranks = facts.config, facts.ranks
+    partition = facts.partition()
+    placed = partition if partition.parts == ranks else partition.on_ranks(ranks)
+    chunks = _chunks(facts, partition)
+    shape = Trapezoid.of(config, chunks=chunks)
+    if shape.window > len(facts.train):
+        raise PlanError(
+            f"window={shape.window} is beyond the {len(facts.train)} snapshots trained. Set a smaller window, or cut "
+            "the data finer (cut=...)."
+        )
+    per_epoch = [
+        epoch_batches(
+            facts.train,
+            seed=config.seed,
+            epoch=epoch,
+            window=shape.window,
+            full_snapshots=shape.full,
+            counts_newest_first=shape.counts,
+        )
+        for epoch in range(EPOCHS)
+    ]
+    batches = [batch for each in per_epoch for batch in each]
+    share = 1 / EPOCHS
+    owned, measures = placed.counts.astype(float), facts.measured(placed)
+    rows_share = share * sum(_rows_share(batch, chunks) for batch in batches)
+    of_snapshots = measures.edges.astype(float)
+    each = np.array([_edges(batch, chunks, of_snapshots, facts.train.start) for batch in batches])
+    edges = share * each.sum(axis=0)
+    largest = max(batches, key=lambda batch: _rows_share(batch, chunks))
+    alive = np.stack(
+        [owned * _rows_share(largest, chunks), _edges(largest, chunks, of_snapshots, facts.train.start)], axis=1
+    )
+    snapshots = share * sum(len(batch.snapshots) for batch in batches)
+    return plain_work(
+        facts,
+        steps=len(per_epoch[0]),
+        edges=np.asarray(edges, float),
+        rows=owned * rows_share,
+        snapshots=snapshots,
+        sent=_full_halo(facts, placed, batches) * share if ranks > 1 else np.zeros((1, 1)),
+        alive=alive,
+        exchanges=0 if ranks == 1 else round(share * 2 * len(facts.pulled) * sum(batch.full for batch in batches)),
+        held_bytes=measures.halo_bytes.astype(float),
+        notes=(
+            f"means over the windows of {EPOCHS} epochs",
+            *(("edges of decayed snapshots are an estimate",) if shape.counts else ()),
+        ),
+    )
+
+
+def sampled_window_work(facts: Facts) -> EpochWork:
+    """As many steps, of whole windows with sampled in-neighbours; copies of these are drawn, and nothing is sent.
+
+    References: DynaGraph, as FlareDTDG sections 2.2 and 4.1 describe it.
+    """
+    config = facts.config
+    length, fanout = int(config["window"]), int(config["fanout"])
+    targets = range(len(facts.train))
+    windows = [range(max(0, target - length + 1), target + 1) for target in targets]
+    counted = sum(len(window) if facts.memory == "per_vertex" else 1 for window in windows)
+    partition = facts.partition()
+    order = generator(config.seed, "dynagraph/deal", 0).permutation(len(partition.owner))
+    dealt = Partition(partition.owner[order], partition.parts)
+    copies, edges = _copies(facts, dealt, fanout)
+    inner = (facts.reach - 1) / facts.reach  # the outermost copies are read alone
+    rows = (partition.counts + copies * inner) * float(counted)
+    pulled = edges * float(counted)
+    per_step = max(len(window) for window in windows) / max(counted, 1)
+    ranks = facts.ranks
+    alive = np.stack([on_largest(rows * per_step, ranks), on_largest(pulled * per_step, ranks)], axis=1)
+    here = config.parts // ranks
+    snapshots = float(sum(map(len, windows)) * here)
+    return plain_work(
+        facts,
+        steps=len(windows),
+        edges=on_ranks(pulled, ranks),
+        rows=on_ranks(rows, ranks),
+        snapshots=snapshots,
+        pieces=float(len(windows) * here),
+        alive=alive,
+        exact=frozenset({"bytes"}),
+        notes=(f"copies of sampled neighbours are those drawn in {DRAWN} snapshots",),
+    )
+
+
+def _chunks(facts: Facts, partition: Partition) -> int:
+    """C of each part: as a run takes it where it is left open."""
+    if "chunks" not in facts.config.options["batching"]:
+        return 1
+    fitting = max(1, min(MOST_CHUNKS, int(partition.counts.min()) // LEAST_VERTICES))
+    return int(facts.config["chunks"]) or fitting
+
+
+def _rows_share(batch: HybridBatch, chunks: int) -> float:
+    """Snapshots' worth of rows in a batch."""
+    return batch.full + sum(batch.counts) / chunks
+
+
+def _edges(batch: HybridBatch, chunks: int, edges: Numbers, first: int) -> Numbers:
+    """(R,) edges of a batch by rank; ``edges`` is (S, R) of whole snapshots."""
+    shares = np.array([*((count / chunks) ** 2 for count in batch.counts), *[1.0] * batch.full])
+    own = edges[batch.snapshots.start - first : batch.snapshots.stop - first]
+    return np.asarray(shares @ own, float)
+
+
+def _full_halo(facts: Facts, placed: Partition, batches: list[HybridBatch]) -> Numbers:
+    """(R, R) bytes of halo rows of the full snapshots of some batches, forward and backward."""
+    times = np.zeros(len(facts.train))
+    for batch in batches:
+        newest = batch.snapshots.stop - facts.train.start
+        times[newest - batch.full : newest] += 1
+    sent = np.zeros((facts.ranks, facts.ranks))
+    by_way = {way: pulled_rows(facts.snapshots, placed, way) for way in facts.ways}
+    for pull in facts.pulled:
+        rows = np.tensordot(times, by_way[pull.way], axes=1) * (pull.width * facts.itemsize)
+        ahead = pull.learned or not facts.config["halo_reuse"]
+        sent += rows * ahead + rows.T * pull.learned
+    return sent
+
+
+def _copies(facts: Facts, dealt: Partition, fanout: int) -> tuple[Numbers, Numbers]:
+    """(P,) copies of remote neighbours and edges drawn in a mean snapshot, all layers together."""
+    places = np.unique(np.linspace(0, len(facts.train) - 1, DRAWN).astype(int))
+    copies, edges = np.zeros(dealt.parts), np.zeros(dealt.parts)
+    everyone = np.arange(facts.graph.num_nodes)
+    for place in places:
+        snapshot = facts.snapshots[place]
+        for layer in range(facts.config.layers):
+            key = sampling_key(facts.config.seed, 0, facts.train.start + int(place), layer)
+            drawn = sampled_edges(snapshot, everyone, fanout=fanout, key=key)
+            own = np.repeat(dealt.owner, np.diff(drawn.indptr))
+            edges += np.bincount(own, minlength=dealt.parts) / len(places)
+            if layer == 0:
+                pulled = Snapshot.trusted(give_up(drawn.indptr), give_up(drawn.indices))
+                copies += pulled_rows([pulled], dealt, "in")[0].sum(axis=0) / len(places)
+    return copies * facts.config.layers, edges

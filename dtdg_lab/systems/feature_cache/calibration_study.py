@@ -1,0 +1,167 @@
+"""A calibration of steps and fetches on a machine: which cells are measured, how, and what is kept of them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.network.patterns import parse_links
+from dtdg_lab.systems.feature_cache.policies.calibration import (
+    FETCHES,
+    POWER,
+    STEPS,
+    Calibration,
+    calibrate,
+    condition_named,
+)
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policy_charts import error_rows, model_figure
+from dtdg_lab.visualization.layout import Figure
+
+Cell = tuple[str, int]  # condition, window
+_FETCHED = ("clean", "c1")  # conditions whose fetches are timed by themselves
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    STEPS: ("dataset", "condition", "window", "measured_ms"),
+    FETCHES: ("dataset", "condition", "concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim"),
+    POWER: ("host", "state", "cpu_w", "gpu_w", "samples"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CalibrationStudy:
+    """A calibration of this machine, and where its measurements are.
+
+    Attributes:
+        calibration: fitted to them.
+        folder: with the files of :func:`dtdg_lab.control.calibrate`.
+        described: what was measured, in words.
+        parts: P of the runs.
+    """
+
+    calibration: Calibration
+    folder: Path
+    described: str
+    parts: int
+
+    def costs(self) -> CacheCosts:
+        """What steps cost here, as the simulator and the planner take it."""
+        return self.calibration.costs(parts=self.parts)
+
+    def table(self) -> str:
+        """Measured beside predicted, what a fit without a cell or its condition predicts, and constants: Markdown."""
+        return f"{self.described}\n\n{self.calibration.table()}"
+
+    def figure(self) -> Figure:
+        """Errors as a map, and curves with what was measured, as a plotly figure dict (Figure 8)."""
+        return model_figure(error_rows(self.calibration.errors()), title=self.described)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+
+def cells_wanted(windows: Sequence[int], conditions: Sequence[str], middle: int) -> tuple[Cell, ...]:
+    """Clean links at every window, the other conditions at one; in the order that they are measured in.
+
+    Args:
+        windows: W.
+        conditions: see :mod:`dtdg_lab.systems.feature_cache.policies.calibration`; clean need not be among them.
+        middle: the one window of conditions that are not clean.
+
+    Raises:
+        ConfigError: no such condition, a window below 1, or fewer cells than constants.
+    """
+    named = list(dict.fromkeys(condition_named(name).name for name in conditions))
+    if not windows or min(*windows, middle) < 1:
+        raise ConfigError(f"windows={tuple(windows)}, middle={middle}: windows of at least 1 step are needed.")
+    clean = [("clean", window) for window in dict.fromkeys((*windows, middle))]
+    cells = (*clean, *((name, middle) for name in named if name != "clean"))
+    if len(cells) < LEAST:
+        raise ConfigError(
+            f"windows={tuple(windows)} and conditions={tuple(conditions)} are {len(cells)} cells to measure: at least "
+            f"{LEAST} are needed, for a fit of seven constants without one of them."
+        )
+    return cells
+
+
+LEAST = 8  # one more than the constants of a step: each cell is left out in turn
+
+
+def links_of(name: str, parts: int) -> str:
+    """The option ``links`` of a condition: what it does is done to the last part, as it replies.
+
+    A rate is that of everything that the owner sends, and each of the P - 1 others gets as much of it; a delay is that
+    of one link, to part 0.
+    """
+    of = condition_named(name)
+    if of.delay_ms:
+        return f"{parts - 1}>0 delay={of.delay_ms:g}"
+    return "" if of.is_clean else f"{parts - 1} rate={of.mbit / (parts - 1):.9g}"
+
+
+def cell_config(config: RunConfig, cell: Cell, epochs: int) -> RunConfig:
+    """Of a run with a cache of one window, under one condition from the first step to the last.
+
+    Raises:
+        ConfigError: the system fetches nothing.
+    """
+    if "cache_policy" not in config.flat:
+        raise ConfigError(
+            f"system={config.system!r} fetches no features: choose config.replace(system='fixed-window', parts=4)."
+        )
+    condition, window = cell
+    return config.replace(
+        cache_policy="fixed",
+        cache_bias=-1,
+        cache_window=window,
+        congestion="none",
+        epochs=epochs,
+        links=links_of(condition, config.parts),
+        evaluate_every=epochs,
+    )
+
+
+def measured_fetches(
+    cells: Sequence[tuple[str, int]], rows: Sequence[int], features: int, *, parts: int, repeats: int, dataset: str
+) -> list[dict[str, Any]]:
+    """Round trips of the feature RPC by itself, under each condition of the cells that sets a rate."""
+    from dtdg_lab.systems.feature_cache.rpc_benchmark import measure  # imports torch
+
+    fetched = []
+    for condition in dict.fromkeys(condition for condition, _ in cells if condition.startswith(_FETCHED)):
+        links = parse_links(links_of(condition, parts), parts)
+        fetched += measure(
+            rows, features, repeats=repeats, parts=parts, condition=condition, dataset=dataset, links=links
+        )
+    return fetched
+
+
+def stored_study(
+    folder: Path,
+    described: str,
+    *,
+    parts: int,
+    steps: Sequence[Mapping[str, Any]],
+    fetches: Sequence[Mapping[str, Any]],
+    power: Sequence[Mapping[str, Any]],
+) -> CalibrationStudy:
+    """Write what was measured as files, and calibrate from these; ``to_dict`` says what it was."""
+    by = f"{power[0]['host']}, of a rank" if power else "of another cluster, for energy is unknown here"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in ((STEPS, steps), (FETCHES, fetches), (POWER, power)):
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, _COLUMNS[name], extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        content = text.getvalue().encode()
+        if rows:
+            (folder / name).write_bytes(gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
+        else:
+            (folder / name).unlink(missing_ok=True)  # of an earlier study
+    return CalibrationStudy(calibrate(folder), folder, f"{described}; watts {by}", parts)

@@ -1,0 +1,129 @@
+"""Work of an epoch whose steps are mini-batches with features fetched from other parts.
+
+Batches are drawn as a run draws them, a few of each part, and counted; an epoch is taken as their mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.plans import Partition, TargetBatch
+from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, sampling_key, stretches_of
+from dtdg_lab.systems.workload import EpochWork, Facts, Fetching, plain_work, some_parts
+
+DRAWN_BATCHES = 4  # of a part and size
+WINDOW_DRAWN = 8  # batches whose rows a cache is counted by, at most
+
+
+@dataclass(frozen=True, slots=True)
+class _Mini:
+    """One mini-batch: rows, edges, snapshots, and the numbers of remote feature rows, each once."""
+
+    rows: int
+    edges: int
+    snapshots: int
+    remote: NDArray[np.int64]
+    owners: int
+
+
+def remote_work(facts: Facts) -> EpochWork:
+    """Mini-batches with sampled neighbours; features of other parts' nodes are fetched.
+
+    What a cache spares is counted from the rows of as many batches as its window, or a few where that is longer. With
+    ``epoch_hot`` the cache has all remote rows once an epoch, as far as it has room.
+
+    References: GreenDyGNN sections II and V.
+    """
+    config, ranks = facts.config, facts.ranks
+    partition = facts.partition()
+    size, stretches = int(config["batch_size"]), stretches_of(facts.train, config["batch_length"])
+    rounds = rounds_of(partition.counts.tolist(), size)
+    alike = facts.graph.static_features and _alike(facts)
+    window = _window(facts)
+    drawn_of: list[list[_Mini]] = []
+    per_epoch = 1
+    for part in some_parts(partition.parts):
+        batches = SeedBatches(config.seed, part, partition.vertices(part), size, stretches, rounds, alike)
+        per_epoch = batches.per_epoch
+        many = min(max(min(window, WINDOW_DRAWN), DRAWN_BATCHES), per_epoch)
+        drawn_of.append([_mini(facts, partition, batches.batch(number)) for number in range(many)])
+    minis = [mini for drawn in drawn_of for mini in drawn]
+    rows, edges, snapshots = (
+        float(np.mean([getattr(mini, name) for mini in minis])) for name in ("rows", "edges", "snapshots")
+    )
+    here = config.parts // ranks
+    every = np.full(ranks, float(per_epoch * here))
+    fetched = _fetched_rows(facts, partition, drawn_of, per_epoch)
+    row_bytes = float(4 * facts.graph.num_features)
+    serving = np.zeros((ranks, ranks))
+    if ranks > 1:
+        between = fetched * row_bytes * per_epoch * here * (1 - (here - 1) / max(config.parts - 1, 1))
+        serving = (np.ones((ranks, ranks)) - np.eye(ranks)) * between / (ranks - 1)
+    most = max(minis, key=lambda mini: mini.rows)
+    owners = float(np.mean([mini.owners for mini in minis])) if fetched else 0.0
+    return plain_work(
+        facts,
+        steps=per_epoch,
+        edges=edges * every,
+        rows=rows * every,
+        snapshots=snapshots * per_epoch * here,
+        pieces=every,
+        alive=np.tile([float(most.rows), float(most.edges)], (ranks, 1)),
+        sent=serving,
+        held_bytes=np.full(ranks, facts.graph_bytes / ranks),
+        fetching=Fetching(owners, fetched * row_bytes, ahead=config["cache_policy"] != "on_demand"),
+        notes=(f"means over {len(minis)} mini-batches drawn as a run draws them",),
+    )
+
+
+def _window(facts: Facts) -> int:
+    """Batches that a cache serves; 1 where there is none."""
+    policy = facts.config["cache_policy"]
+    return 1 if policy in ("on_demand", "prefetch") else int(facts.config["cache_window"])
+
+
+def _fetched_rows(facts: Facts, partition: Partition, drawn_of: list[list[_Mini]], per_epoch: int) -> float:
+    """Remote rows that a part fetches in a step, on average."""
+    asked = float(np.mean([len(mini.remote) for drawn in drawn_of for mini in drawn]))
+    policy, window = facts.config["cache_policy"], _window(facts)
+    if window == 1 and policy != "epoch_hot":
+        return asked
+    room = float(facts.config["cache_rows"])
+    if policy == "epoch_hot":
+        alone = facts.graph.num_nodes - float(partition.counts.mean())
+        whole = alone * (1 if facts.graph.static_features else len(facts.train))
+        return min(asked, min(whole, room) / per_epoch + asked * max(0.0, 1 - room / max(whole, 1.0)))
+    served = [drawn[: min(window, len(drawn))] for drawn in drawn_of]
+    once = float(np.mean([len(np.unique(np.concatenate([m.remote for m in some]))) / len(some) for some in served]))
+    covered = min(1.0, room / max(once * min(window, WINDOW_DRAWN), 1.0))
+    return once * covered + asked * (1 - covered)
+
+
+def _mini(facts: Facts, partition: Partition, batch: TargetBatch) -> _Mini:
+    """Rows and edges of a mini-batch, layer by layer from its targets; what it reads of other parts."""
+    fanouts = fanouts_of(facts.config["fanouts"], facts.config.layers)
+    rows = edges = 0
+    remote: list[NDArray[np.int64]] = []
+    owners: set[int] = set()
+    for t in batch.snapshots:
+        reached = np.asarray(batch.targets, np.int64)
+        for layer in reversed(range(facts.config.layers)):
+            for _ in range(max(facts.reach // facts.config.layers, 1)):
+                key = sampling_key(facts.config.seed, batch.index, t, layer)
+                drawn = sampled_edges(facts.graph.snapshots[t], reached, fanout=fanouts[layer], key=key)
+                edges += len(drawn.indices)
+                rows += len(reached)
+                reached = np.union1d(reached, drawn.indices)
+        of = partition.owner[reached]
+        away = reached[of != batch.part]
+        owners.update(np.unique(of[of != batch.part]).tolist())
+        remote.append(away if facts.graph.static_features else away + t * facts.graph.num_nodes)
+    return _Mini(rows, edges, len(batch.snapshots), np.unique(np.concatenate(remote)), len(owners))
+
+
+def _alike(facts: Facts) -> bool:
+    first = facts.snapshots[0]
+    return all(first is other or first.equals(other) for other in facts.snapshots)

@@ -1,0 +1,85 @@
+"""Work of an epoch whose steps are batches of some snapshots of some nodes.
+
+Batches are drawn as a run draws them, a few of each part, and counted; an epoch is taken as their mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.plans import TargetBatch
+from dtdg_lab.partition.halo import hop_distance
+from dtdg_lab.partition.simple import vertex_loads
+from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, batch_size, grid, load_groups
+from dtdg_lab.systems.workload import EpochWork, Facts, on_ranks, plain_work, some_parts
+
+DRAWN_BATCHES = 4  # of a part and size
+
+
+def hybrid_work(facts: Facts) -> EpochWork:
+    """Some snapshots of some nodes of every part, with all neighbours that their layers reach.
+
+    Where an adjuster chooses, the mean over its sizes. Batches out of a reservoir count as new ones.
+
+    References: DynaHB section 5, definition 3.
+    """
+    config, ranks = facts.config, facts.ranks
+    partition = facts.partition()
+    loads = vertex_loads(facts.graph, facts.reach)
+    shares = [(config["batch_snapshots"], config["batch_vertices"])]
+    if config["adjuster"] != "none":
+        shares = list(grid(config["snapshot_sizes"], config["vertex_sizes"]))
+    found = []
+    for part in some_parts(partition.parts):
+        own = partition.vertices(part)
+        groups = load_groups(loads[own], np.arange(len(own)), config["load_groups"])
+        sampler = TargetSampler(config.seed, part, groups, facts.train)
+        for action, share in enumerate(shares):
+            size = batch_size(*share, snapshots=len(facts.train), candidates=len(own))
+            drawn = [sampler.batch(size, action, index) for index in range(DRAWN_BATCHES)]
+            found += [_reached(facts, batch, own) for batch in drawn]
+    counts = np.array(found)  # rows, edges, snapshots
+    mean, most = counts.mean(axis=0), counts.max(axis=0)
+    steps, here = int(config["epoch_batches"]), config.parts // ranks
+    asynchronous = config["exchange"] == "models"
+    every = np.full(ranks, float(steps * here))
+    measures = facts.measured(partition)
+    held = on_ranks(measures.cached_bytes.astype(float), ranks)
+    if config["reservoir"] and config["stand_in_gib"] > 0:  # all nodes of the window may stand in for a batch
+        every_snapshot = most[2] / len(facts.train)
+        inner = (facts.reach - 1) / facts.reach
+        whole = measures.owned * len(facts.train) + measures.replicated.sum(axis=0) * inner
+        pulled = measures.edges.sum(axis=0) + measures.replicated_edges.sum(axis=0)
+        most = np.maximum(most, [every_snapshot * whole.max(), every_snapshot * pulled.max(), 0.0])
+    return plain_work(
+        facts,
+        steps=steps,
+        edges=mean[1] * every,
+        rows=mean[0] * every,
+        snapshots=mean[2] * steps * here,
+        pieces=every,
+        alive=np.tile(most[:2], (ranks, 1)),
+        held_bytes=held,
+        waits=not asynchronous,
+        gradient_bytes=0.0 if asynchronous else float(facts.gradient_bytes * steps),
+        round_bytes=(float(facts.gradient_bytes), float(config["average_every_s"])) if asynchronous else None,
+        exact=frozenset() if asynchronous else frozenset({"bytes"}),
+        notes=(f"means over {len(found)} batches drawn as a run draws them",),
+    )
+
+
+def _reached(facts: Facts, batch: TargetBatch, own: NDArray[np.int64]) -> tuple[float, float, float]:
+    """Rows, edges and snapshots of a batch with its neighbours."""
+    snapshots = [facts.graph.snapshots[t] for t in batch.snapshots]
+    targets = own[batch.targets]
+    together = facts.memory in ("per_vertex", "neighbourhood")  # states run through all of them
+    distance = hop_distance(snapshots, targets, facts.reach, facts.ways) if together else None
+    rows = edges = 0
+    for snapshot in snapshots:
+        reach = distance
+        if reach is None:
+            reach = hop_distance([snapshot], targets, facts.reach, facts.ways)
+        rows += int((reach < facts.reach).sum())  # the outermost are read, and nothing is computed for them
+        edges += int(np.diff(snapshot.indptr)[reach < facts.reach].sum())
+    return float(rows), float(edges), float(len(snapshots))

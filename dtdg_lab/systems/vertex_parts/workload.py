@@ -1,0 +1,93 @@
+"""Work of an epoch where ranks own nodes in all snapshots: halo exchange, or replicated neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.partition.metrics import RERUN_MEMORIES, between_parts, predicted_bytes
+from dtdg_lab.systems.workload import EXACT, EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
+
+PULLED_ALONE = ("per_vertex", "weights", "none")  # memories for which ranks send rows along edges and nothing else
+
+
+def halo_work(facts: Facts) -> EpochWork:
+    """Nodes are owned by parts, which exchange the rows of remote neighbours at every pull.
+
+    References: ESDG section 4.1; ADGNN-T as DynaHB section 7.1 has it.
+    """
+    config, ranks = facts.config, facts.ranks
+    partition = facts.partition()
+    placed = partition if partition.parts == ranks else partition.on_ranks(ranks)
+    measures = facts.measured(placed)
+    blocks = max(int(config["blocks"]), 1)
+    rows = np.asarray(measures.owned * float(len(facts.train)), np.float64)
+    edges = measures.edges.sum(axis=0).astype(float)
+    again = 0
+    if blocks > 1 and facts.memory in RERUN_MEMORIES:
+        plan = SnapshotBlocks(range(len(facts.train)), blocks, 1, facts.graph.num_nodes)
+        again = len(facts.train) - len(plan.block(blocks - 1))
+    if ranks == 1:
+        sent: Numbers = np.zeros((1, 1))
+    elif again:
+        volume = between_parts(facts.snapshots, placed, facts.pulled, rerun_before=again, reuse=config["halo_reuse"])
+        sent = np.asarray(sum(each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), float)
+    else:
+        described = predicted_bytes(measures, facts.pulled, itemsize=facts.itemsize, reuse=config["halo_reuse"])
+        sent = np.asarray(sum(each.sum(axis=0) for each in described.values()), float)
+    np.fill_diagonal(sent, 0.0)
+    received = measures.halo.sum(axis=0) if ranks > 1 else np.zeros(1)
+    share = 1 / blocks
+    alive = np.stack([(rows + received) * share, edges * share], axis=1)
+    exchanges = 0 if ranks == 1 else _stacks(facts, int(rows.max()) // len(facts.train)) * _exchanges(facts)
+    repeat = 1 + again / len(facts.train) / 2  # a rerun is one of three passes
+    return plain_work(
+        facts,
+        steps=1,
+        edges=edges * repeat,
+        rows=rows * repeat,
+        snapshots=float(len(facts.train)),
+        sent=sent,
+        exchanges=exchanges,
+        alive=alive,
+        held_bytes=measures.halo_bytes.astype(float),
+        exact=frozenset(EXACT) if config["blocks"] == 1 and facts.memory in PULLED_ALONE else frozenset(),
+    )
+
+
+def _stacks(facts: Facts, rows: int) -> int:
+    """Runs of snapshots that a processor computes together, each with exchanges of its own."""
+    from dtdg_lab.engine.graph_view import stack_ranges
+
+    return len(stack_ranges(facts.train, rows=max(rows, 1), features=facts.graph.num_features, device="cpu"))
+
+
+def _exchanges(facts: Facts) -> int:
+    """Of one stack: every pull forward, and back those whose gradient is wanted."""
+    return sum(1 + pull.learned for pull in facts.pulled)
+
+
+def cached_work(facts: Facts) -> EpochWork:
+    """Parts keep copies of their neighbours within all hops, and exchange gradients alone.
+
+    References: DynaHB section 4.1; its baseline PyGT-Dist.
+    """
+    measures = facts.measured(facts.partition())
+    own = np.asarray(measures.owned * float(len(facts.train)), np.float64)
+    inner = (facts.reach - 1) / facts.reach  # of the copies, those that are more than read: all but the outermost hop
+    rows = own + measures.replicated.sum(axis=0) * inner
+    edges = measures.edges.sum(axis=0) + measures.replicated_edges.sum(axis=0).astype(float)
+    by_rank = [on_ranks(each, facts.ranks) for each in (rows, edges, measures.cached_bytes.astype(float))]
+    largest = np.stack([on_largest(rows, facts.ranks), on_largest(edges, facts.ranks)], axis=1)
+    here = facts.config.parts // facts.ranks
+    return plain_work(
+        facts,
+        steps=1,
+        edges=by_rank[1],
+        rows=by_rank[0],
+        snapshots=float(len(facts.train) * here),
+        pieces=float(here),
+        alive=largest,
+        held_bytes=by_rank[2],
+        exact=frozenset({"bytes"}),
+    )

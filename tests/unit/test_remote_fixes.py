@@ -153,7 +153,7 @@ def test_orders_to_a_server_that_stands_still_take_no_longer_than_fetches() -> N
         os.kill(server.pid, signal.SIGSTOP)
         began_s = time.monotonic()
         for parts in (PARTS, 120):  # 120: a longer order than a pipe holds
-            with pytest.raises(RunFailedError, match=r"not answered for 0\.5 s.*fetch_timeout_s"):
+            with pytest.raises(RunFailedError, match=r"not replied for 0\.5 s.*fetch_timeout_s"):
                 built.strategy.service.set_links(
                     LinkState(np.full((parts, parts), 1 / 3), np.full((parts, parts), 1e7))
                 )  # type: ignore[attr-defined]

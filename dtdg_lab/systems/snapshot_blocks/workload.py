@@ -15,7 +15,6 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.delta import CSR32, SequenceChanges, sequence_changes
 from dtdg_lab.partition.metrics import RERUN_MEMORIES
 from dtdg_lab.partition.volume import PAPER_SPEEDUPS, AllToAllCost, legs, pulled_by_groups, redistributed, sent
-from dtdg_lab.systems.snapshot_blocks.workload import StepSettings
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, StepWork
 
 

@@ -1,4 +1,4 @@
-"""The settings of the next run and the live knobs of this one: controls made from glossary and catalogue."""
+"""The settings of the next run and the live settings of this one: controls made from glossary and catalogue."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ALWAYS = ("system", "dataset", "model", "ranks", "epochs", "seed", "learning_ra
 
 
 def as_arguments(config: RunConfig) -> dict[str, object]:
-    """The flat settings that differ from what ``RunConfig`` would take by itself, with the main ones always."""
+    """The flat settings that differ from the defaults of ``RunConfig``, with the main ones always."""
     names = {name: getattr(config, name) for name in ("system", "dataset", "model", "ranks", "protocol")}
     plain = RunConfig(**names)
     shown = _ALWAYS if config.protocol == RunConfig.model_fields["protocol"].default else (*_ALWAYS, "protocol")
@@ -76,26 +76,26 @@ def as_json(config: RunConfig) -> str:
     return config.to_json()
 
 
-# What the controls offer by name, and the words under a choice: from the catalogue and the protocols.
+# Names and descriptions of the choices, from the catalogue and the protocols.
 
 
-HERE, DOWNLOAD, GENERATED, OWN = "On this machine", "Download at first use", "Generated here", "Your own graphs"
+HERE, DOWNLOAD, GENERATED, OWN = "On this machine", "Downloaded on first use", "Synthetic", "Your own graphs"
 _GENERATORS = "dtdg_lab.datasets.generators."
 _NOTE = f"font-size:11.5px;line-height:1.3;color:{coloured('soft')}"
 
 
 def is_generated(dataset: str) -> bool:
-    """Whether a data set of the catalogue is made by a seeded generator."""
+    """Whether a data set of the catalogue comes from a seeded generator."""
     return not is_stored(dataset) and catalogue.entry("datasets", dataset).target.startswith(_GENERATORS)
 
 
 def is_stored(dataset: str) -> bool:
-    """Whether it names a graph of the user's own, stored under its hash."""
+    """Whether it names a user's own graph, stored under its hash."""
     return dataset.startswith(catalogue.STORED)
 
 
 def dataset_choices() -> dict[str, dict[str, str]]:
-    """Label -> name of every data set, in groups: files that are here, generators, files to be downloaded."""
+    """Label -> name of every data set, in groups: local files, generators, files to download."""
     groups: dict[str, dict[str, str]] = {HERE: {}, GENERATED: {}, DOWNLOAD: {}}
     for info in datasets():
         group = GENERATED if is_generated(info.name) else HERE if info.on_this_machine else DOWNLOAD
@@ -104,14 +104,14 @@ def dataset_choices() -> dict[str, dict[str, str]]:
 
 
 def dataset_label(dataset: str) -> str:
-    """What a data set is called in the choice: its name; of the user's own, the name it was given and its hash."""
+    """The label of a data set: its name; for a user's own graph, the given name and the hash."""
     if not is_stored(dataset):
         return dataset
     return f"{_stored_meta(dataset).get('name', 'not on this machine')} ({dataset.removeprefix(catalogue.STORED)[:8]})"
 
 
 def dataset_tasks(dataset: str) -> tuple[str, ...]:
-    """What can be learned on a data set."""
+    """The tasks that a data set supports."""
     if not is_stored(dataset):
         return catalogue.entry("datasets", dataset).tasks
     classified = "classes" in _stored_meta(dataset).get("arrays", ())
@@ -119,7 +119,7 @@ def dataset_tasks(dataset: str) -> tuple[str, ...]:
 
 
 def about(name: str, value: str) -> str:
-    """The words under a choice, as HTML: what the data set or model is, what the protocol means."""
+    """The text under a choice, as HTML: a description of the data set, model or protocol."""
     if name == "protocol":
         text = PROTOCOLS[value].meaning
         said = f"{text[0].upper()}{text[1:]}."
@@ -134,86 +134,86 @@ def _stored_meta(dataset: str) -> Mapping[str, Any]:
     """The meta.json of a stored graph; empty where this machine does not hold it."""
     try:
         return read_meta(graph_folder(dataset.removeprefix(catalogue.STORED)))
-    except DataError:  # the page shows the name all the same; a run of it says what is wrong
+    except DataError:  # the page shows the name all the same; a run reports the problem
         return {}
 
 
-# One control: a widget made from a glossary option, which can be read, shown a value, and listened to.
+# One control: a widget made from a glossary option that can be read, set and observed.
 
 
-# How options are presented; what they may be is in the glossary.
+# How options are presented; their ranges are in the glossary.
 LABELS: Mapping[str, str] = MappingProxyType(
     {
-        "slow_rank": "Slow down rank",
-        "slow_ms": "by (ms)",
+        "slow_rank": "Slowed rank",
+        "slow_ms": "Delay (ms)",
         "gc_layers": "Graph convolutions",
-        "dealing": "Dealing of load_aware",
-        "imbalance": "Imbalance allowed",
-        "cache_gib": "Parts in memory (GiB)",
-        "halo_reuse": "Reuse rows of features",
+        "dealing": "load_aware assignment",
+        "imbalance": "Allowed imbalance",
+        "cache_gib": "Cached partitions (GiB)",
+        "halo_reuse": "Reuse halo features",
         "groups_per_rank": "Groups per rank",
-        "group_times": "Times of groups",
-        "pipelined": "Groups of a step in work together",
-        "schedule_gap": "Gap of dygnex_ilp",
-        "schedule_limit_s": "Search at most (s)",
-        "schedule_targets": "Targets of DyGNeX-G (0: by size)",
-        "blocks": "Blocks of time (0: fit)",
-        "memory_gib": "Fit into (GiB)",
-        "row_ranks": "Ranks that share a snapshot",
-        "overlap": "Send while computing",
-        "difference": "Bring graphs as differences",
+        "group_times": "Group times",
+        "pipelined": "Process a step's groups concurrently",
+        "schedule_gap": "Optimality gap (dygnex_ilp)",
+        "schedule_limit_s": "Search time limit (s)",
+        "schedule_targets": "DyGNeX-G targets (0 = by size)",
+        "blocks": "Time blocks (0 = fit memory)",
+        "memory_gib": "Memory limit (GiB)",
+        "row_ranks": "Ranks per snapshot",
+        "overlap": "Overlap communication",
+        "difference": "Transfer graphs as deltas",
         "graphs": "Graphs of other blocks",
         "full_snapshots": "Full snapshots (K)",
-        "decay": "Decay of older ones",
-        "chunks": "Chunks a part (0: fit)",
-        "chunker": "Chunks by",
-        "tune": "Tune K and alpha by the validation split",
-        "tune_every": "Look every (epochs)",
-        "tune_memory_gib": "Tune within (GiB)",
-        "fanout": "Neighbours sampled",
-        "batch_snapshots": "Snapshots a batch (N_S)",
-        "batch_vertices": "Nodes a batch (N_V)",
-        "load_groups": "Groups of like load",
-        "epoch_batches": "Batches an epoch",
-        "reservoir": "Reservoir of batches",
+        "decay": "Temporal decay (alpha)",
+        "chunks": "Chunks per partition (0 = fit)",
+        "chunker": "Chunking method",
+        "tune": "Tune K and alpha on the validation split",
+        "tune_every": "Tuning interval (epochs)",
+        "tune_memory_gib": "Tuning memory limit (GiB)",
+        "fanout": "Sampled neighbours",
+        "batch_snapshots": "Snapshots per batch (N_S)",
+        "batch_vertices": "Nodes per batch (N_V)",
+        "load_groups": "Load groups",
+        "epoch_batches": "Batches per epoch",
+        "reservoir": "Batch reservoir",
         "reservoir_gib": "Reservoir (GiB)",
-        "reservoir_uses": "Uses of a kept batch (0: all)",
-        "stand_in_gib": "All nodes stand in within (GiB)",
-        "adjuster": "Sizes chosen by",
-        "snapshot_sizes": "Sizes in snapshots",
-        "vertex_sizes": "Sizes in nodes",
-        "decide_every": "Steps a choice",
-        "reward_loss": "Rewarded by the loss of",
+        "reservoir_uses": "Uses per batch (0 = unlimited)",
+        "stand_in_gib": "Memory limit for full-batch fallback (GiB)",
+        "adjuster": "Batch-size controller",
+        "snapshot_sizes": "Snapshot sizes",
+        "vertex_sizes": "Node sizes",
+        "decide_every": "Steps per decision",
+        "reward_loss": "Reward loss",
         "reward": "Reward",
-        "agent_rate": "The DQN's learning rate",
-        "cache_policy": "Remote features",
-        "cache_window": "Window (W, steps)",
-        "cache_bias": "Most of the cache for part (-1: even)",
-        "cache_rows": "Rows in the cache",
-        "queue_depth": "Batches ahead (Q)",
-        "fetch_timeout_s": "Give an owner up after (s)",
-        "policy_file": "Trained policy (file)",
-        "batch_size": "Seeds a batch",
-        "batch_length": "Snapshots a batch",
-        "fanouts": "Neighbours by layer",
-        "sampler": "Sampled by",
-        "links": "Links by hand",
+        "agent_rate": "DQN learning rate",
+        "cache_policy": "Remote feature cache",
+        "cache_window": "Cache window (W, steps)",
+        "cache_bias": "Prioritised partition (-1 = none)",
+        "cache_rows": "Cache rows",
+        "queue_depth": "Prefetch depth (Q, batches)",
+        "fetch_timeout_s": "Fetch timeout (s)",
+        "policy_file": "Policy file",
+        "batch_size": "Seed nodes per batch",
+        "batch_length": "Snapshots per batch",
+        "fanouts": "Neighbours per layer",
+        "sampler": "Sampler",
+        "links": "Manual links",
         "congestion_ms": "Delay of slow links (ms)",
-        "congestion_mbit": "Rate of slow links (Mbit/s, 0: any)",
+        "congestion_mbit": "Rate of slow links (Mbit/s, 0 = unlimited)",
         "congestion_from": "Congested from epoch",
-        "congestion_cycle": "Cycle (epochs)",
-        "congestion_table": "Table of the schedule",
-        "congestion_file": "Trace (file)",
-        "congestion_by": "Links slowed by",
+        "congestion_cycle": "Congestion cycle (epochs)",
+        "congestion_table": "Congestion table",
+        "congestion_file": "Congestion trace (file)",
+        "congestion_by": "Congestion backend",
         "power_idle_w": "Idle power (W)",
         "power_max_w": "Busy power (W)",
         "power_gpu_idle_w": "GPU idle (W)",
         "power_gpu_max_w": "GPU busy (W)",
-        "exchange": "Ranks exchange",
-        "average_every_s": "Average every (T_mu, s)",
+        "exchange": "Rank synchronisation",
+        "average_every_s": "Averaging interval (T_mu, s)",
     }
 )
-# where a label only says something beside its neighbour's
+# where a label is clear only beside its neighbour's
 SPOKEN: Mapping[str, str] = MappingProxyType({"slow_ms": "Slow down rank by (ms)"})
 LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
@@ -238,11 +238,11 @@ Choices = Sequence[Any] | Mapping[str, Any]  # values; label -> value; group -> 
 
 
 class SettingControl:
-    """A widget for one option. ``on_change`` calls back for what a person does, never for what ``show`` does."""
+    """A widget for one option. ``on_change`` calls back for a user's changes, never for those of ``show``."""
 
     def __init__(self, option: Option, choices: Choices | None = None) -> None:
         self.option = option
-        self._quiet: int | None = None  # the thread that shows a value now; a person's may come on another
+        self._quiet: int | None = None  # the thread in which ``show`` sets a value; a user's change comes on another
         self._listener: Callable[[str, Any], None] | None = None
         self.widget: Any = self._make(choices if choices is not None else option.choices)
         throttled = "value_throttled" in self.widget.param
@@ -274,7 +274,7 @@ class SettingControl:
 
     @property
     def label(self) -> str:
-        """What the widget is called."""
+        """The label of the widget."""
         unit = self.option.unit
         bare = self.name.removesuffix(f"_{unit.lower()}") if len(unit) <= 2 else self.name
         words = LABELS.get(self.name, bare.replace("_", " ").capitalize())
@@ -282,14 +282,14 @@ class SettingControl:
 
     @property
     def value(self) -> Any:
-        """What the widget stands at."""
+        """The current value of the widget."""
         return self._typed(self.widget.value)
 
     def _typed(self, value: Any) -> Any:
         return float(value) if self.option.kind is float and value is not None else value
 
     def show(self, value: Any, label: str = "", group: str = "Others") -> None:
-        """Put the widget at a value, without a call back; a choice it does not offer yet is added as ``label``."""
+        """Set the widget to a value, without a callback; a choice it does not offer yet is added as ``label``."""
         if value == self.value:
             return
         self._quiet = threading.get_ident()
@@ -313,11 +313,11 @@ class SettingControl:
         self.widget.value = value
 
     def waits(self, waiting: bool) -> None:
-        """Say beside the label whether what was chosen still waits to be applied."""
-        self.widget.label = f"{self.label} · waits" if waiting else self.label
+        """Show beside the label whether the chosen value is still to be applied."""
+        self.widget.label = f"{self.label} · pending" if waiting else self.label
 
     def offer(self, choices: Choices) -> None:
-        """Change what a choice offers; the value goes to the nearest one left: itself, or the last."""
+        """Change the choices; the value becomes the nearest one left: itself, or the last."""
         options, values = dict(choices) if isinstance(choices, Mapping) else list(choices), _values(choices)
         if options == self.widget.options:
             return
@@ -329,7 +329,7 @@ class SettingControl:
             self._quiet = None
 
     def on_change(self, listener: Callable[[str, Any], None]) -> None:
-        """Call ``listener(name, value)`` when a person has chosen a value: on release, for a slider."""
+        """Call ``listener(name, value)`` when the user has chosen a value: on release, for a slider."""
         self._listener = listener
 
     def _changed(self, event: Any) -> None:
@@ -338,7 +338,7 @@ class SettingControl:
 
 
 def _values(choices: Choices) -> list[Any]:
-    """The values that choices stand for."""
+    """The values of the choices."""
     if not isinstance(choices, Mapping):
         return list(choices)
     return [each for value in choices.values() for each in (value.values() if isinstance(value, Mapping) else [value])]
@@ -353,7 +353,7 @@ def _offered(choices: Choices) -> dict[str, Any]:
 
 
 class LogControl(SettingControl):
-    """A slider over powers of ten, for a positive number."""
+    """A logarithmic slider for a positive number."""
 
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         low, high = LOG_RANGES[self.name]
@@ -383,11 +383,11 @@ def make_control(option: Option, choices: Choices | None = None) -> SettingContr
     return LogControl(option) if option.name in LOG_RANGES else SettingControl(option, choices)
 
 
-# A part of the controls that is folded away until it is wanted.
+# A collapsible group of controls.
 
 
 def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
-    """The content under a title that opens it; what is higher than ``most_px``, where given, scrolls."""
+    """The content under a title that expands it; content higher than ``most_px``, where given, scrolls."""
     scrolling = {"max-height": f"{most_px}px", "overflow-y": "auto"} if most_px else {}
     return pn.Card(
         pn.Column(*content, sizing_mode="stretch_width", margin=0, styles=scrolling),
@@ -400,25 +400,25 @@ def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
     )
 
 
-# A row of a run's live knobs beside the charts that show what they do.
+# A row of a run's live settings beside the charts that they affect.
 
 
-PATIENCE_S = 3.0  # for a change to be made before the knob shows what the run has
+PATIENCE_S = 3.0  # before a control shows the run's value again
 
 
 class LiveWidgets:
-    """A row of live knobs of the run that is shown; hidden where it has none, disabled where it does not go on.
+    """A row of live settings of the run on display; hidden where it has none, disabled unless the run is active.
 
-    Each is the same setting as the one beside the dashboard: whatever was turned last counts.
+    Each is the same setting as the one in the side panel: the last change counts.
 
     Args:
         names: of the settings.
-        apply: asks the run for changes.
+        apply: requests changes of the run.
     """
 
     def __init__(self, names: Sequence[str], apply: Callable[[dict[str, Any]], None]) -> None:
         self._apply = apply
-        self._turned: dict[str, tuple[Any, float]] = {}  # what was asked for here, and until when it is waited for
+        self._turned: dict[str, tuple[Any, float]] = {}  # what was requested here, and until when it is pending
         self.controls = {name: make_control(option(name)) for name in names}
         for control in self.controls.values():
             control.on_change(self._changed)
@@ -435,7 +435,7 @@ class LiveWidgets:
         self.update(run)
 
     def update(self, run: Run | None) -> None:
-        """Put the knobs where the run has them, but not over what was just asked for here."""
+        """Set the controls to the run's values, except for pending requests made here."""
         read = () if run is None else [name for name in self.controls if name in run.config.flat]
         self.panel.visible = bool(read)
         if run is None:
@@ -451,7 +451,7 @@ class LiveWidgets:
                 control.show(run.config[name])
 
 
-CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options there are, or what they stand at
+CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options exist and their defaults
 EXPLAINED = ("dataset", "model", "protocol")
 LINK_ONLY = catalogue.entry("tasks", "link").options
 MAIN = (
@@ -485,7 +485,7 @@ MAIN = (
     "slow_ms",
 )
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
-# one row of the panel each; "name?" stands for the words under a choice
+# one row of the panel each; "name?" is the text under a choice
 _ROWS = (
     ("dataset",),
     ("dataset?",),
@@ -510,13 +510,13 @@ _ROWS = (
     ("epochs", "learning_rate"),
     ("slow_rank", "slow_ms"),
 )
-PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # that are offered where the ranks divide them; a cell sets others
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
 
 
 class Settings:
-    """Controls for every setting of a run; ``on_knob(name, value)`` is called for live ones while a run is on.
+    """Controls for every setting of a run; ``on_knob(name, value)`` is called for live ones while a run is active.
 
-    ``defer(call)`` has a call made where widgets may be changed.
+    ``defer(call)`` schedules a call where widgets may be changed.
     """
 
     def __init__(
@@ -535,7 +535,7 @@ class Settings:
         self.controls = {name: make_control(made, self._choices(name)) for name, made in _options().items()}
         for control in self.controls.values():
             control.on_change(lambda name, value: defer(partial(self._changed, name, value)))
-        # StaticText and not panes: see dash.app
+        # StaticText and not panes: see dashboard.app
         self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), width=285) for name in EXPLAINED}
         self._stood: dict[str, str] = {}
         self.load(config)
@@ -545,11 +545,11 @@ class Settings:
         self.panel = pn.Column(*rows, margin=0, sizing_mode="stretch_width")
 
     def _widget(self, name: str) -> Any:
-        """A control's widget, or the words under one."""
+        """A control's widget, or the text under one."""
         return self.notes[name.removesuffix("?")] if name.endswith("?") else self.controls[name].widget
 
     def put_under(self, name: str, widget: Any) -> None:
-        """Put another widget under the words of a control."""
+        """Insert another widget under the text of a control."""
         at = next(index for index, row in enumerate(_ROWS) if row == (f"{name}?",))
         self.panel.insert(at + 1, widget)
 
@@ -570,7 +570,7 @@ class Settings:
 
     @staticmethod
     def _parts(ranks: int) -> dict[str, int]:
-        """Label -> number of parts that so many ranks can share; 0 follows the number of ranks."""
+        """Label -> number of partitions that this many ranks can share; 0 follows the number of ranks."""
         return {"as ranks": 0} | {str(parts): parts for parts in PARTS if parts % ranks == 0 and parts != ranks}
 
     def _value(self, name: str) -> Any:
@@ -578,7 +578,7 @@ class Settings:
 
     @property
     def _system(self) -> str:
-        """The system that decides which settings there are: the run's, until it has become the one asked for."""
+        """The system that decides which settings exist: the run's, until it has become the requested one."""
         return str(self._stood["system"] if self._running else self._value("system"))
 
     def _active(self) -> set[str]:
@@ -587,15 +587,15 @@ class Settings:
         return {*CHOSEN, *RUN_FIELDS, *(name for names in owners.values() for name in names)}
 
     def config(self) -> RunConfig:
-        """What the controls say.
+        """The values of the controls as a config.
 
         Raises:
-            ConfigError: the values do not go together.
+            ConfigError: the values are incompatible.
         """
         return RunConfig(**{name: self._value(name) for name in self.controls if name in self._active()})
 
     def load(self, config: RunConfig) -> None:
-        """Put every control at a config's values; one it does not read at what its choices bring."""
+        """Set every control to a config's values; those it does not read get the defaults of its choices."""
         self._asked.clear()
         self._show_dataset(config.dataset)
         brought = {name: config[name] for name in ("system", "dataset", "protocol")}
@@ -606,7 +606,7 @@ class Settings:
         self._refresh()
 
     def _show_dataset(self, dataset: str) -> None:
-        """A graph of the user's own is not in the catalogue: it is offered once it was seen."""
+        """Offer a user's own graph, which is not in the catalogue, once it was seen."""
         self.controls["dataset"].show(dataset, dataset_label(dataset), OWN)
 
     def watch(self, watcher: Callable[[], None]) -> None:
@@ -614,12 +614,12 @@ class Settings:
         self._watchers.append(watcher)
 
     def touched(self) -> None:
-        """Tell the watchers."""
+        """Notify the watchers."""
         for watcher in self._watchers:
             watcher()
 
     def follow(self, config: RunConfig) -> None:
-        """Show the live knobs of the run as they are, but not over a value just asked for here."""
+        """Show the live settings of the run, except for a value just requested here."""
         became_another = config.system != self._stood["system"]
         for name, control in self.controls.items():
             if control.option.live == "no" or name not in config.flat:
@@ -634,7 +634,7 @@ class Settings:
             self._refresh()
 
     def settled(self, name: str) -> None:
-        """A value that waited for the end of the epoch has been applied, or will not be."""
+        """A value that was pending until the end of the epoch has been applied, or will not be."""
         self._asked.pop(name, None)
         self.controls[name].waits(False)
 
@@ -645,11 +645,11 @@ class Settings:
             self.controls[name].show(_shown(name, config))
 
     def run_is_on(self, running: bool) -> None:
-        """Leave only live knobs enabled while a run is on; the others apply to the next run."""
+        """Leave only live settings enabled while a run is active; the others apply to the next run."""
         if running != self._running:
             self._running = running
             if not running and self._value("system") != self._stood["system"]:
-                self._take_defaults("system")  # it was asked for when the run ended
+                self._take_defaults("system")  # it was pending when the run ended
             self._refresh()
 
     def _changed(self, name: str, value: Any) -> None:
@@ -667,7 +667,7 @@ class Settings:
         self.touched()
 
     def _take_defaults(self, changed: str) -> None:
-        """Data set, protocol and system bring defaults: show those of the new choice, take back those of the old."""
+        """Data set, protocol and system set defaults: show those of the new choice and undo those of the old."""
         before, now = self._stood, {name: self._value(name) for name in ("system", "dataset", "protocol")}
         self._stood = now
         if changed == "model":
@@ -685,13 +685,13 @@ class Settings:
         for name, control in self.controls.items():
             control.widget.visible = name in active and (linked or name not in LINK_ONLY)
             if name == "parts" and alone:
-                control.widget.visible = False  # there is but one
+                control.widget.visible = False  # there is only one
             control.widget.disabled = self._running and control.option.live == "no"
         for name, note in self.notes.items():
             note.value = about(name, self._value(name))
 
     def _offer_parts(self, alone: bool) -> None:
-        """The numbers of parts that the ranks divide; where they do not divide the one chosen, as many as ranks."""
+        """Offer the numbers of partitions that the ranks divide; an indivisible choice becomes the number of ranks."""
         ranks, parts = self._value("ranks"), self.controls["parts"]
         if alone or parts.value % ranks or parts.value == ranks:
             parts.show(0)
@@ -701,7 +701,7 @@ class Settings:
         parts.offer(offered)
 
     def _offer_tasks(self) -> None:
-        """The tasks of the data set; where the one chosen is none of them, the data set's own."""
+        """Offer the tasks of the data set; if the chosen task is none of them, take the data set's own."""
         tasks = dataset_tasks(self._value("dataset"))
         if self._value("task") not in tasks:
             usual = default("task", **self._stood)
@@ -714,24 +714,24 @@ def _brought(chooser: str, value: str) -> set[str]:
     if chooser == "protocol":
         return set(PROTOCOLS[value].settings)
     if chooser == "dataset":
-        # a length of time in one data set's unit means nothing in another's
+        # a time span in one data set's unit means nothing in another's
         return {"interval", *(() if is_stored(value) else catalogue.entry("datasets", value).defaults)}
     system = catalogue.system(value)
     return {*system.defaults, *(option for room, option in CHOSEN_BY.items() if room in system.parts)}
 
 
 def _shown(name: str, config: RunConfig) -> Any:
-    """What the control of a setting stands at for a config: 0 where there are as many parts as ranks."""
+    """The value of a setting's control for a config: 0 where there are as many partitions as ranks."""
     return 0 if name == "parts" and config.parts == config.ranks else config[name]
 
 
 def _options() -> dict[str, Option]:
     """Every setting as an option: the glossary, and the names that the catalogue lists."""
     listed = {
-        "dataset": "Temporal graph that is trained on.",
+        "dataset": "Temporal graph to train on.",
         "model": "Dynamic graph network.",
         "system": "How training is distributed.",
-        "protocol": "What an evaluation number means.",
+        "protocol": "How evaluation metrics are computed.",
     }
     default = RunConfig.model_fields
     named = {

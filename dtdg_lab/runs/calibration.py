@@ -27,12 +27,12 @@ from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policy_charts import error_rows, model_figure
 from dtdg_lab.visualization.layout import Figure
 
-# What steps and fetches cost on this machine: cells that were measured, as files and as a calibration.
+# Costs of steps and fetches on this machine: measured cells, as files and as a calibration.
 
 
 Cell = tuple[str, int]  # condition, window
-WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, memory touched for the first time
-# phases of a run that a host's states are told by
+WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, first-touch memory
+# phases of a run by which power is measured
 STATES: Mapping[str, tuple[str, ...]] = {
     "gpu_compute": ("compute",),
     "cpu_spin": ("wait", "stall"),
@@ -47,7 +47,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CalibrationStudy:
-    """A calibration of this machine, and where its measurements are.
+    """A calibration of this machine, and the location of its measurements.
 
     Attributes:
         calibration: fitted to them.
@@ -62,15 +62,15 @@ class CalibrationStudy:
     parts: int
 
     def costs(self) -> CacheCosts:
-        """What steps cost here, as the simulator and the planner take it."""
+        """Step costs on this machine, for the simulator and the planner."""
         return self.calibration.costs(parts=self.parts)
 
     def table(self) -> str:
-        """Measured beside predicted, what a fit without a cell or its condition predicts, and constants: Markdown."""
+        """Markdown: measurements, predictions, predictions of fits without a cell or its condition, and constants."""
         return f"{self.described}\n\n{self.calibration.table()}"
 
     def figure(self) -> Figure:
-        """Errors as a map, and curves with what was measured, as a plotly figure dict (Figure 8)."""
+        """Errors as a map, and predicted curves with measurements, as a plotly figure dict (Figure 8)."""
         return model_figure(error_rows(self.calibration.errors()), title=self.described)
 
     def __repr__(self) -> str:
@@ -78,19 +78,19 @@ class CalibrationStudy:
 
 
 def cells_wanted(windows: Sequence[int], conditions: Sequence[str], middle: int) -> tuple[Cell, ...]:
-    """Clean links at every window, the other conditions at one; in the order that they are measured in.
+    """Clean links at every window, the other conditions at one; in the order of measurement.
 
     Args:
         windows: W.
-        conditions: see :mod:`dtdg_lab.systems.feature_cache.policies.calibration`; clean need not be among them.
-        middle: the one window of conditions that are not clean.
+        conditions: see :mod:`dtdg_lab.systems.feature_cache.policies.calibration`; clean is always included.
+        middle: the only window of the other conditions.
 
     Raises:
-        ConfigError: no such condition, a window below 1, or fewer cells than constants.
+        ConfigError: a condition is unknown, a window is below 1, or there are fewer cells than constants.
     """
     named = list(dict.fromkeys(condition_named(name).name for name in conditions))
     if not windows or min(*windows, middle) < 1:
-        raise ConfigError(f"windows={tuple(windows)}, middle={middle}: windows of at least 1 step are needed.")
+        raise ConfigError(f"windows={tuple(windows)}, middle={middle}: windows must be at least 1 step.")
     clean = [("clean", window) for window in dict.fromkeys((*windows, middle))]
     cells = (*clean, *((name, middle) for name in named if name != "clean"))
     if len(cells) < LEAST:
@@ -105,10 +105,10 @@ LEAST = 8  # one more than the constants of a step: each cell is left out in tur
 
 
 def links_of(name: str, parts: int) -> str:
-    """The option ``links`` of a condition: what it does is done to the last part, as it replies.
+    """The option ``links`` of a condition: it applies to the replies of the last partition.
 
-    A rate is that of everything that the owner sends, and each of the P - 1 others gets as much of it; a delay is that
-    of one link, to part 0.
+    A rate is shared by everything that the owner sends, and each of the P - 1 others gets an equal share; a delay
+    applies to one link, to partition 0.
     """
     of = condition_named(name)
     if of.delay_ms:
@@ -117,7 +117,7 @@ def links_of(name: str, parts: int) -> str:
 
 
 def step_seconds(run: StoredRun) -> list[float]:
-    """Seconds of every step that counts, of the rank that took longest.
+    """Seconds of every step that counts, on the slowest rank.
 
     Raises:
         RunFailedError: the run has too few steps.
@@ -133,9 +133,9 @@ def step_seconds(run: StoredRun) -> list[float]:
 
 
 def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
-    """Mean watts of a rank by what it did, its GPU included, over runs; nothing where a state's are unknown.
+    """Mean watts of a rank by activity, including its GPU, over runs; nothing if a state's power is unknown.
 
-    ``host`` tells what they are known by, and ``samples`` how many runs tell.
+    ``host`` names the machine's processor, and ``samples`` the number of runs.
     """
     by_run = [run.table("phase_energy").to_dict("records") for run in runs]
     found = []
@@ -159,8 +159,8 @@ def stored_study(
     fetches: Sequence[Mapping[str, Any]],
     power: Sequence[Mapping[str, Any]],
 ) -> CalibrationStudy:
-    """Write what was measured as files, and calibrate from these; ``to_dict`` says what it was."""
-    by = f"{power[0]['host']}, of a rank" if power else "of another cluster, for energy is unknown here"
+    """Write the measurements as files, and calibrate from these; ``to_dict`` describes them."""
+    by = f"{power[0]['host']}, of a rank" if power else "of another cluster, because energy is unknown here"
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in ((STEPS, steps), (FETCHES, fetches), (POWER, power)):
         text = io.StringIO(newline="")
@@ -175,16 +175,16 @@ def stored_study(
     return CalibrationStudy(calibrate(folder), folder, f"{described}; watts {by}", parts)
 
 
-# The congestion of a run as a file that another run repeats.
+# The recorded congestion of a run as a file for another run.
 
 
 def save_congestion(run: StoredRun, file: str | Path) -> Path:
-    """Write when a run's links were how slow, for ``RunConfig(congestion="recorded", congestion_file=file)``.
+    """Write the link conditions of a run over time, for ``RunConfig(congestion="recorded", congestion_file=file)``.
 
-    Changes that were made by hand while it ran are in it, as what they came to.
+    Manual changes during the run are included, by their effect.
 
     Args:
-        run: with events ``congestion``: of a system that moves features or rows between parts.
+        run: with events ``congestion``: of a system that transfers features or rows between partitions.
         file: JSON lines.
 
     Raises:
@@ -194,8 +194,8 @@ def save_congestion(run: StoredRun, file: str | Path) -> Path:
     described = events[(events["kind"] == "congestion") & (events["rank"] == 0)]
     if not len(described) or not len(steps):
         raise DataError(
-            f"{run.path} tells nothing of its links: runs of systems that move features or rows between parts do, once "
-            "they have made a step."
+            f"{run.path} has no link records: only runs of systems that transfer features or rows between partitions have "
+            "they have completed a step."
         )
     per_epoch = int(steps.groupby("epoch")["iteration"].max().max()) + 1
     return save_trace(described.to_dict("records"), as_path(file, "file"), steps_per_epoch=per_epoch)

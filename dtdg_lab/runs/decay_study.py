@@ -1,4 +1,4 @@
-"""What a study of K and alpha found, as far as it is done: rows, means over seeds, heat maps."""
+"""The results of a study of K and alpha: rows, means over seeds, heat maps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# The cells of a study of K and alpha on disk, so that a study that broke off goes on.
+# The cells of a study of K and alpha on disk, so that an interrupted study can resume.
 
 
 SCHEMA = 1
@@ -30,15 +30,15 @@ Cell = tuple[int, float, int]  # full_snapshots, alpha, seed
 
 
 class DecayCells:
-    """The cells of a study that are done, in one JSON file.
+    """The finished cells of a study, in one JSON file.
 
-    The file is named after the config without K, alpha and seed: the same study asked for again, or one of more cells,
-    finds what there is. A cell also knows the hash of its data, and is not found for other data.
+    The file is named after the config without K, alpha and seed: a repeated study, or one with more cells,
+    reuses what there is. A cell also stores the hash of its data, and is not reused for other data.
 
     Args:
-        folder: that holds the file; made when missing.
+        folder: that holds the file; created if missing.
         config: the study's.
-        again: begin anew; what the file holds is replaced with the first cell that is put.
+        again: restart; the content of the file is replaced when the first cell is stored.
 
     Raises:
         RunStoreError: the file cannot be read.
@@ -52,7 +52,7 @@ class DecayCells:
             stored = read_json(self.path)
             if not isinstance(stored, dict) or stored.get("schema") != SCHEMA:
                 raise RunStoreError(
-                    f"{self.path} holds no cells that this version reads: move it away, or give again=True to begin "
+                    f"{self.path} holds no cells that this version reads: move it away, or give again=True to restart "
                     "the study anew."
                 )
             self._kept = {_cell(each["row"]): each for each in stored["cells"]}
@@ -61,16 +61,16 @@ class DecayCells:
         return len(self._kept)
 
     def find(self, cell: Cell, data_hash: str) -> dict[str, Any] | None:
-        """The row of a cell that is done on this data; None where there is none."""
+        """The row of a cell that is finished on this data; None if there is none."""
         each = self._kept.get(cell)
         return dict(each["row"]) if each is not None and each["data"] == data_hash else None
 
     def data_hash(self, cell: Cell) -> str:
-        """The hash of the data that a kept cell was trained on."""
+        """The data hash of a stored cell."""
         return str(self._kept[cell]["data"])
 
     def put(self, row: Mapping[str, Any], data_hash: str) -> None:
-        """Keep a row.
+        """Store a row.
 
         Raises:
             RunStoreError: the file cannot be written.
@@ -88,22 +88,22 @@ def _cell(row: Mapping[str, Any]) -> Cell:
 PARTS = ("validation", "test")
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "full_snapshots": "K, newest snapshots of a window that are whole",
-        "alpha": "says how many chunks of the older ones are kept",
-        "seed": "of parameters, order of chunks and splits of the sequence; of the data too where they are generated",
-        "validation_loss": "of the validation split at the end, on whole snapshots, as all systems are judged",
-        "test_loss": "of the test split, read once, at the end; choose by the validation split",
-        "persistence_loss": "of the test split, predicting that tomorrow is as today",
+        "full_snapshots": "K, number of newest snapshots of a window that are kept whole",
+        "alpha": "decay that sets how many chunks of the older snapshots are kept",
+        "seed": "of parameters, chunk order and data splits; also of the data if they are generated",
+        "validation_loss": "of the validation split at the end, on whole snapshots, as for all systems",
+        "test_loss": "of the test split, evaluated once, at the end; choose by the validation split",
+        "persistence_loss": "of the test split, predicting that tomorrow equals today",
         "mean_loss": "of the test split, predicting the mean of the training split",
-        "validation_persistence_loss": "of the validation split, predicting that tomorrow is as today",
+        "validation_persistence_loss": "of the validation split, predicting that tomorrow equals today",
         "validation_mean_loss": "of the validation split, predicting the mean of the training split",
         "skill": "1 - test_loss / persistence_loss: above 0 beats persistence",
         "peak_bytes": "largest peak of tensor memory of a rank, of a probe step",
-        "epoch_time_s": "seconds of an epoch's steps on the slowest rank, mean over epochs",
+        "epoch_time_s": "seconds of an epoch's steps on the slowest rank (straggler), mean over epochs",
         **{name: meaning for name, meaning in provenance.MEANINGS.items() if name in provenance.COLUMNS},
-        "run": "folder of the run; two cells have the same one where all snapshots are whole, for alpha then says "
-        "nothing",
-        "reason": "why the run failed, where it did; its numbers are then missing",
+        "run": "folder of the run; cells share a run if all snapshots are whole, because alpha then has "
+        "no effect",
+        "reason": "why the run failed, if it did; its numbers are then missing",
     }
 )
 _OF_SUMMARY = ("validation_loss", "test_loss", "persistence_loss", "mean_loss", "skill", "peak_bytes", "epoch_time_s")
@@ -111,7 +111,7 @@ _OF_VALIDATION = ("persistence_loss", "mean_loss")
 
 
 def cell_row(cell: Cell, run: StoredRun) -> dict[str, Any]:
-    """The numbers of a cell whose run ended, as ``MEANINGS`` says; None where the run does not know one."""
+    """The numbers of a cell whose run ended, see ``MEANINGS``; None for unknown ones."""
     evaluations = run.table("evaluations")
     last = evaluations[evaluations["split"] == "validation"].tail(1).to_dict("records")
     baselines = {f"validation_{name}": last[0][name] if last else None for name in _OF_VALIDATION}
@@ -132,13 +132,13 @@ def _in_order(cell: Cell, described: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DecayStudy:
-    """Runs of one config over K, alpha and seeds; some cells may be missing while it is under way.
+    """Runs of one config over K, alpha and seeds; cells may be missing while it is running.
 
     Attributes:
-        rows: one for each cell that is done; ``MEANINGS`` has what is in them.
-        full_snapshots: K asked for.
-        alphas: asked for.
-        seeds: asked for.
+        rows: one for each finished cell; ``MEANINGS`` describes the columns.
+        full_snapshots: requested values of K.
+        alphas: requested values.
+        seeds: requested values.
         task: of the config.
         told: what was compared, in words.
     """
@@ -152,12 +152,12 @@ class DecayStudy:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every cell has been run."""
+        """Whether every cell has finished."""
         return len(self.rows) == len(self.full_snapshots) * len(self.alphas) * len(self.seeds)
 
     @property
     def settings(self) -> list[dict[str, Any]]:
-        """One row for each K and alpha: means over seeds, and the standard deviation of the losses (None for one)."""
+        """One row for each K and alpha: means over seeds, and the standard deviation of the losses (None for one seed)."""
         found: dict[tuple[int, float], list[dict[str, Any]]] = {}
         for row in self.rows:
             found.setdefault((row["full_snapshots"], row["alpha"]), []).append(row)
@@ -166,24 +166,24 @@ class DecayStudy:
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The row of ``settings`` with the lowest validation loss, of those with the most seeds.
+        """The row of ``settings`` with the lowest validation loss, among those with the most seeds.
 
-        None where there is no validation loss: no run came to its end, or the protocol has no validation split.
+        None if there is no validation loss: no run finished, or the protocol has no validation split.
         """
         known = [row for row in self.settings if row["validation_loss"] is not None]
         most = max((row["seeds"] for row in known), default=0)
         return min((row for row in known if row["seeds"] == most), key=lambda row: row["validation_loss"], default=None)
 
     def figure(self, path: Sequence[tuple[int, float]] = (), *, part: str | None = None) -> Figure:
-        """Heat maps of loss, memory and time over K and alpha, as a plotly figure dict; cells to come are empty.
+        """Heat maps of loss, memory and time over K and alpha, as a plotly figure dict; missing cells are empty.
 
         Args:
-            path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
+            path: (K, alpha) values of a tuner, oldest first, drawn over the maps; of a tuned run
                 ``run.window.trapezoid.decisions.path()``.
-            part: whose loss is drawn, ``validation`` or ``test``; the validation split's where the protocol has one.
+            part: split whose loss is drawn, ``validation`` or ``test``; by default validation if the protocol has it.
 
         Raises:
-            ConfigError: there is no such part.
+            ConfigError: there is no such split.
         """
         if part is None:
             validated = not self.rows or any(row["validation_loss"] is not None for row in self.rows)
@@ -230,7 +230,7 @@ class DecayStudy:
         return "\n".join([*lines, *self._stands(), *self._failures()])
 
     def _stands(self) -> list[str]:
-        """What the losses were measured on; data differ between seeds where they are generated."""
+        """Protocol and data of the losses; generated data differ between seeds."""
         known = [row for row in self.rows if row.get("protocol")]
         if not known:
             return []
@@ -249,14 +249,14 @@ class DecayStudy:
         ]
 
     def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot(study.figure())`` draws it."""
+        """The table with a description of its columns; ``lab.plot(study.figure())`` draws it."""
         said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in MEANINGS.items())
         shown = self.to_pandas().drop(columns="run").to_html(na_rep="", index=False, float_format=lambda v: f"{v:.4g}")
         return f"<p>{self.described}</p>{shown}<ul style='font-size:90%'>{said}</ul>"
 
 
 def _over_seeds(full_snapshots: int, alpha: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means of the seeds whose runs came to their end, memory at its largest, time at its median."""
+    """Means over the seeds whose runs finished; the maximum of memory and the median of time."""
     good = [row for row in rows if not row["reason"]]
     described: dict[str, Any] = {"full_snapshots": full_snapshots, "alpha": alpha, "seeds": len(good)}
     for part in PARTS:

@@ -1,4 +1,4 @@
-"""``lab.predict_scaling``: steps of ESDG on more ranks than are here, from runs on few, with the error of doing so."""
+"""``lab.predict_scaling``: predicts ESDG steps on many ranks from runs on few, with the prediction error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Steps of a recorded run of ESDG as the scaling model takes them: what each rank did, and how long its parts took.
+# Steps of a recorded run of ESDG as input of the scaling model: the work of each rank, and the time of its phases.
 
 
 WARM_UPS = 1  # steps left out: the first fills caches
@@ -45,24 +45,24 @@ WARM_UPS = 1  # steps left out: the first fills caches
 def measured_step(
     run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
 ) -> tuple[MeasuredStep, StepSettings, SequenceChanges]:
-    """The median step of a run, what it computes, and the graph it computes on.
+    """The median step of a run, its computation, and its graph.
 
-    Where there were more ranks than cores, compute and transfer are the rank's processor seconds, in the proportion of
-    their wall times, and nothing else is known. They then hold what exchanges cost the processor, too.
+    If there were more ranks than cores, compute and transfer are the rank's processor seconds, in the proportion of
+    their wall times, and other times are unknown. They then include the processor time of exchanges, too.
 
     Args:
-        run: of a system whose ranks have whole snapshots, without overlap where there are several.
-        graph: its data; loaded where not given.
-        cores: of the machine it ran on; those of this process where not given.
+        run: of a system whose ranks have whole snapshots, without overlap on several ranks.
+        graph: its data; loaded by default.
+        cores: of the machine it ran on; by default those of this process.
 
     Raises:
-        ConfigError: it is another system's, has too few steps, or hides exchanges behind computing.
+        ConfigError: it is another system's, has too few steps, or overlaps exchanges with computation.
     """
     described, config = _told_blocks(run), run.config
     ranks = described["ranks"]
     if ranks > 1 and config["overlap"]:
         raise ConfigError(
-            f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
+            f"run {run.id} overlaps exchanges with computation, so neither can be timed alone: record one with "
             "overlap=False."
         )
     graph = load_for(config) if graph is None else graph
@@ -76,17 +76,17 @@ def measured_step(
         share = compute / np.maximum(compute + transfer, 1e-12)
         return MeasuredStep(run.id, work, cpu * share, cpu * (1 - share)), settings, changes
     exchanged, whole = (max(each[name] for each in seconds) for name in ("communicate", "whole"))
-    exchanged = exchanged if ranks > 1 else 0.0  # alone nothing moves
+    exchanged = exchanged if ranks > 1 else 0.0  # a single rank exchanges nothing
     return MeasuredStep(run.id, work, compute, transfer, exchanged, whole), settings, changes
 
 
 def _told_blocks(run: StoredRun) -> dict[str, Any]:
-    """What the run's last event ``blocks`` says."""
+    """The content of the run's last event ``blocks``."""
     described = [event["data"] for event in run.events if event["kind"] == "blocks"]
     if not described or described[-1].get("layout") != "snapshot" or described[-1]["row_ranks"] > 1:
         raise ConfigError(
-            f"run {run.id} is of system {run.config.system!r}; steps of esdg, whose ranks have whole snapshots, are "
-            "needed. Record one with system='esdg'."
+            f"run {run.id} is of system {run.config.system!r}; only steps of esdg, whose ranks have whole snapshots, "
+            "can be used. Record one with system='esdg'."
         )
     return described[-1]
 
@@ -115,7 +115,7 @@ def _seconds(run: StoredRun) -> list[dict[str, float]]:
     steps = run.table("steps")
     steps = steps[steps["step"] >= WARM_UPS]
     if steps.empty:
-        raise ConfigError(f"run {run.id} has no step after the first: record one of at least {WARM_UPS + 1} epochs.")
+        raise ConfigError(f"run {run.id} has no step after the first: record a run of at least {WARM_UPS + 1} epochs.")
     found = []
     for _, own in steps.groupby("rank", sort=True):
         middle = own[["batch_s", "compute_s", "update_s", "transfer_s", "communicate_s", "cpu_s", "time_s"]].median()
@@ -132,7 +132,7 @@ def _seconds(run: StoredRun) -> list[dict[str, float]]:
 
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
-SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to stand beside them
+SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to be compared with the prediction
 # ESDG sections 6.3, Figures 5 and 7, on 128 GPUs: speed-ups over 1; strong is the best of all its graphs and models
 PAPER: Mapping[bool, Mapping[str, float]] = MappingProxyType(
     {
@@ -144,11 +144,11 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "source": "predicted; measured, on as many cores as ranks; own time: by processors, where ranks shared cores, "
         "without exchanges",
-        "fitted": "whether the rates were fitted to this step, among others",
+        "fitted": "whether the rates were fitted to this step",
         "nodes": "nodes of the graph",
-        "compute_s": "of the slowest rank",
-        "communicate_s": "exchanges, without waiting for others; missing where ranks shared cores",
-        "transfer_s": "bringing graphs to the slowest rank",
+        "compute_s": "of the slowest rank (straggler)",
+        "communicate_s": "exchanges, without waiting for others; missing if ranks shared cores",
+        "transfer_s": "transfer of graphs to the slowest rank",
         "step_s": "sum of the three",
         "speedup": "edges a second, over those on one rank",
     }
@@ -160,7 +160,7 @@ class ScalingStudy:
     """Steps over numbers of ranks, measured and predicted.
 
     Attributes:
-        rows: one for each step; ``MEANINGS`` has what is in them.
+        rows: one for each step; ``MEANINGS`` describes the columns.
         errors: one for each measured step and part (``compute``, ``communicate``, ``transfer``, ``sum``, and ``wall``,
             the sum against the wall time of the step): ``name``, ``ranks``, ``fitted``, ``part``, ``measured_s``,
             ``predicted_s``, ``error`` (predicted over measured, less 1).
@@ -182,7 +182,7 @@ class ScalingStudy:
 
     @property
     def figure(self) -> Figure:
-        """Parts of a step over ranks, speed-up beside the paper's, and predicted against measured."""
+        """Phases of a step over ranks, speed-up beside the paper's, and predicted against measured."""
         name = str(self.rows[0]["model"])
         return scaling_figure(
             self.rows, self.errors, weak=self.weak, paper=PAPER[self.weak].get(name), title=self.described
@@ -208,7 +208,7 @@ class ScalingStudy:
         return "\n".join([*lines, scaling_words(self.rows, self.errors, weak=self.weak)])
 
     def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot(study.figure)`` draws it."""
+        """The table with a description of its columns; ``lab.plot(study.figure)`` draws it."""
         said = "".join(f"<li><b>{name}</b>: {words}</li>" for name, words in MEANINGS.items())
         table = self.to_pandas().to_html(na_rep="", index=False, float_format=lambda value: f"{value:.4g}")
         words = scaling_words(self.rows, self.errors, weak=self.weak)
@@ -226,40 +226,40 @@ def predict_scaling(
     network: NetworkCosts | None = None,
     cores: int | None = None,
 ) -> ScalingStudy:
-    """Continue what runs on few ranks measured to many, compute, communicate and transfer apart.
+    """Extrapolate runs on few ranks to many, separately for compute, communicate and transfer.
 
     Rates are fitted to the runs (see :mod:`dtdg_lab.systems.snapshot_blocks.cost_model`), then applied to the exact
     rows,
     edges
-    and bytes of each number of ranks. Runs of several sizes and of one and two ranks tell the rates apart.
+    and bytes of each number of ranks. Runs of several sizes and of one and two ranks are needed to separate the rates.
 
     Args:
         runs: of system ``esdg`` and one model, of one rank and of more, recorded with ``overlap=False``; predictions
             are for the first one's settings and graph.
         ranks: numbers of ranks to predict.
         held_out: runs that are predicted and compared, not fitted.
-        weak: whether the graph grows with the ranks, nodes and edges alike; else it stays.
-        size: the graph to be predicted for has this many times the nodes and edges.
-        graph: the data of all runs, where it is not one that their configs load.
-        network: how ranks are connected; the paper's 8 a node where not given, as fast within one as measured.
-        cores: of the machine they ran on; those of this process where not given.
+        weak: whether the graph grows with the ranks, nodes and edges alike; otherwise it is constant.
+        size: scale of the predicted graph's nodes and edges.
+        graph: the data of all runs, unless their configs load it.
+        network: topology; by default the paper's 8 ranks per node, with the measured speed within a node.
+        cores: of the machine they ran on; by default those of this process.
 
     Raises:
-        ConfigError: no run is given, or runs are of other systems, models or precisions, or hide exchanges.
-        PlanError: a part was never measured that a prediction needs, or the ranks do not fit the graph.
+        ConfigError: no run is given, or runs are of other systems, models or precisions, or overlap exchanges.
+        PlanError: a phase needed for the prediction was never measured, or the ranks do not fit the graph.
 
     References: ESDG section 6.3, Figures 5 (strong scaling) and 7 (weak).
     """
     opened = [_opened(run) for run in runs]
     if not opened or not ranks:
-        raise ConfigError(f"{len(opened)} runs and ranks={tuple(ranks)}: at least one of each is needed.")
+        raise ConfigError(f"{len(opened)} runs and ranks={tuple(ranks)}: give at least one of each.")
     found = [measured_step(run, graph, cores=cores) for run in (*opened, *map(_opened, held_out))]
     (_, settings, changes), *others = found
     for run, (_, other, _) in zip([*opened[1:], *map(_opened, held_out)], others, strict=True):
         differing = [name for name in _ONE if getattr(other, name) != getattr(settings, name)]
         if differing:
             raise ConfigError(
-                f"run {run.id} differs from the first in {', '.join(differing)}: rates hold for one model of one size."
+                f"run {run.id} differs from the first in {', '.join(differing)}: rates apply to one model of one size."
             )
     steps = [step for step, _, _ in found]
     few = f"{len(opened)} run{'s' * (len(opened) > 1)} on up to {max(step.ranks for step in steps)} ranks"
@@ -271,7 +271,7 @@ def predict_scaling(
         ranks=ranks,
         weak=weak,
         network=network,
-        described=f"{settings.model} by snapshots, continued from {few}",
+        described=f"{settings.model} by snapshots, extrapolated from {few}",
     )
 
 
@@ -289,20 +289,20 @@ def continued(
     network: NetworkCosts | None = None,
     described: str = "",
 ) -> ScalingStudy:
-    """Fit steps, predict others and those of numbers of ranks.
+    """Fit steps, predict held-out steps and those of other numbers of ranks.
 
     Args:
-        fitted: steps that rates are fitted to.
+        fitted: steps to which rates are fitted.
         held_out: steps that are predicted and compared.
-        settings: of the steps to be predicted.
+        settings: of the predicted steps.
         changes: of the graph on one rank.
         ranks: numbers of ranks.
         weak: whether the graph grows with the ranks.
-        network: how they are connected.
-        described: what this is, in words.
+        network: their topology.
+        described: description of the study.
 
     Raises:
-        PlanError: nothing was measured, a part is missing, or the ranks do not fit the graph.
+        PlanError: nothing was measured, a phase is missing, or the ranks do not fit the graph.
     """
     model = fit_scaling(fitted)
     alone = settings.work(changes, 1)
@@ -333,7 +333,7 @@ def _opened(run: Any) -> StoredRun:
 
 
 def _same(step: StepWork, work: StepWork) -> bool:
-    """Whether a measured step is one of those predicted for."""
+    """Whether a measured step has the configuration of the prediction."""
     near = abs(step.edges - work.edges) <= SAME_SIZE * work.edges
     return step.ranks == work.ranks and step.nodes == work.nodes and near
 
@@ -360,7 +360,7 @@ def _row(
 def _errors(
     step: MeasuredStep, model: ScalingModel, network: NetworkCosts | None, *, fitted: bool
 ) -> list[dict[str, Any]]:
-    """How far each part that was measured is from its prediction; ``sum`` leaves out exchanges where these are."""
+    """Prediction error of each measured phase; ``sum`` leaves out exchanges if they are unknown."""
     predicted, measured = model.predict(step.work, network), step.time
     known = [part for part in PARTS if getattr(measured, f"{part}_s") > 0]
     pairs = [(part, getattr(measured, f"{part}_s"), getattr(predicted, f"{part}_s")) for part in known]

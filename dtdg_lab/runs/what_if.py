@@ -1,4 +1,4 @@
-"""What the other schedulers would have made of the group times that a run measured."""
+"""Schedules that the other schedulers compute from a run's measured group times."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TIME_LIMIT_S = 0.5  # for each scheduler that searches
 
 
 def replay_run(run: StoredRun) -> bool:
-    """Solve the run's groups again by every scheduler, from its measured times, and draw that in its schedule view.
+    """Compute the run's schedule with every scheduler, from its measured times, and draw them in its schedule view.
 
     Returns:
-        Whether there was anything to solve: groups that were all measured, not too many of them, and several ranks.
+        Whether this was possible: all groups measured, not too many of them, and several ranks.
     """
     view = run.window.schedule
     facts = view.facts

@@ -1,4 +1,4 @@
-"""The two quiet pages beside the live one: comparison of runs, and settings as code."""
+"""The two static pages beside the live one: comparison of runs, and settings as code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPARED = 6
 
 
 class ComparePage:
-    """The last runs beside each other: validation losses, all losses over wall time, and energy by phase."""
+    """The last runs side by side: validation losses, all losses over wall time, and energy by phase."""
 
     def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
         self._drawn: tuple[Any, ...] = ()
@@ -39,7 +39,7 @@ class ComparePage:
         self.page = OpenedPage(self.charts)
 
     def update(self, runs: Sequence[Any], x: XAxis) -> None:
-        """Draw again where something changed; costs a whole figure, so at most once a second."""
+        """Redraw if something changed; redraws a whole figure, so at most once a second."""
         last = list(runs)[-COMPARED:]
         drawn = (x, *((run.id, run.version) for run in last))
         if drawn == self._drawn:
@@ -72,7 +72,7 @@ class CodePage:
         self.update()
 
     def update(self) -> None:
-        """Write down what the controls say, or why that is no valid run."""
+        """Show the settings of the controls, or why they are no valid run."""
         try:
             config = self._settings.config()
         except LabError as error:

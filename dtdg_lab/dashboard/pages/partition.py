@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 
-# Partitions of the chosen graph, made and measured by a thread: the page must not wait for a partitioner.
+# Partitions of the chosen graph, computed and measured by a thread: the page must not wait for a partitioner.
 
 
 NOT_HERE = "The graph is not on this machine yet: a run, or lab.load_dataset({name!r}), downloads it."
@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WantedPartition:
-    """Measure a config's graph cut in ``parts`` by each of the partitioners; the config's model pulls."""
+    """Measure a config's graph cut in ``parts`` by each of the partitioners; the config's model aggregates."""
 
     config: RunConfig
     parts: int
@@ -49,7 +49,7 @@ class WantedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAnswer:
-    """What came of one partitioner: what its partition would cost, or in ``why_not`` why there is none."""
+    """The result of one partitioner: the cost of its partition, or in ``why_not`` why there is none."""
 
     partitioner: str
     facts: PartitionFacts | None = None
@@ -57,7 +57,7 @@ class PartitionAnswer:
 
 
 class PartitionMeasurer:
-    """Measures what was asked for last; partitioners of an earlier request that have not begun are passed over.
+    """Processes the latest request; partitioners of an earlier request that have not begun are skipped.
 
     ``on_outcome(wanted, outcome)`` is called by the thread for each partitioner, ``on_end(wanted, why_not)`` after the
     last; ``why_not`` says why the graph could not be read, else it is empty.
@@ -76,7 +76,7 @@ class PartitionMeasurer:
         self._worker.ask(wanted)
 
     def close(self) -> None:
-        """End the thread once it has finished what it does."""
+        """End the thread once it has finished its current work."""
         self._worker.close()
 
     def _work(self, wanted: WantedPartition) -> None:
@@ -88,7 +88,7 @@ class PartitionMeasurer:
             if not is_here(config):
                 return NOT_HERE.format(name=config.dataset)
             graph = load_for(config)
-        except Exception as error:  # there is no caller to raise to: the page says it
+        except Exception as error:  # there is no caller to raise to: the page shows it
             return _to_dict(error, f"{config.dataset} could not be read")
         for name in wanted.partitioners:
             if self._worker.overtaken:
@@ -101,12 +101,12 @@ def _outcome(graph: DynamicGraph, name: str, wanted: WantedPartition) -> Partiti
     try:
         measured = partition_graph(graph, name, wanted.parts, **_settings(wanted.config))
         return PartitionAnswer(name, facts_of(measured.to_dict()))
-    except Exception as error:  # a partitioner that fails leaves the others; there is no caller to raise to
+    except Exception as error:  # the other partitioners continue; there is no caller to raise to
         return PartitionAnswer(name, why_not=_to_dict(error, f"partitioner {name} failed"))
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
-    """What partitions, and the rows that a model pulls between their parts, depend on."""
+    """What partitions, and the rows that a model aggregates across them, depend on."""
     read = ("seed", "model", "layers", "hidden", "protocol")
     options = {**config.options["models"], **{name: config[name] for name in PARTITION_OPTIONS}}
     return {**{name: config[name] for name in read}, **options}
@@ -118,7 +118,7 @@ def _to_dict(error: Exception, what: str) -> str:
     return describe(error)
 
 
-# Partitions beside each other as a table: one row for each partitioner, the best of every column in bold.
+# Partitions side by side as a table: one row for each partitioner, the best of every column in bold.
 
 
 _TABLE = "border-collapse:collapse;font-size:12px;line-height:1.35;color:" + coloured("text")
@@ -130,16 +130,16 @@ _HEAD = (
 _CELL = f"text-align:right;padding:3px 5px;{_LINE};white-space:nowrap"
 _WHY = f"text-align:left;padding:3px 5px;{_LINE};max-width:560px"
 READING = (
-    "Smaller is better everywhere; the best of a column is bold. Cut edges make halo rows, which are exchanged "
-    "(adgnn-t) or replicated (pygt-dist). Uneven is the largest part over the mean: 1 is even. Memory is the "
-    "largest part's, where rows are exchanged or replicated. Rows and edges are summed over the snapshots that are "
+    "Smaller is better everywhere; the best value of a column is bold. Cut edges cause halo rows, which are exchanged "
+    "(adgnn-t) or replicated (pygt-dist). Imbalance is the largest partition over the mean; 1 is balanced. Memory is "
+    "the largest partition's, with rows exchanged or replicated. Rows and edges are summed over the snapshots that are "
     "trained on."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """What a cell says, the number it is compared by, and what it says to a pointer."""
+    """The text of a cell, its value for comparison, and its tooltip."""
 
     text: str
     value: float
@@ -152,7 +152,7 @@ def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str
     Args:
         measured: partitioner -> its partition.
         refused: partitioner -> why there is no partition.
-        waiting: partitioners that are to come.
+        waiting: partitioners still to be measured.
     """
     rows = {name: _cells(facts) for name, facts in measured.items()}
     heads = ("partitioner", *_HEADS)
@@ -171,7 +171,7 @@ _HEADS = (
     "cut<br>edges",
     "halo rows",
     "replicated<br>rows",
-    "uneven:<br>vertices",
+    "imbalance:<br>nodes",
     "<br>edges",
     "<br>load",
     "memory:<br>exchanged",
@@ -185,14 +185,14 @@ def _cells(facts: PartitionFacts) -> list[_Cell]:
     halo, replicated = (f"{totals[name]:,.0f}" for name in ("halo", "replicated"))
     counted = [
         _Cell(shares["cut"], totals["cut_edges"], f"{totals['cut_edges']:,.0f} of {totals['all_edges']:,.0f} edges"),
-        _Cell(f"{halo} ({shares['halo']})", totals["halo"], f"{shares['halo']} of the rows that parts read"),
-        _Cell(replicated, totals["replicated"], f"{shares['replicated']} of the rows that parts hold"),
+        _Cell(f"{halo} ({shares['halo']})", totals["halo"], f"{shares['halo']} of the rows that partitions read"),
+        _Cell(replicated, totals["replicated"], f"{shares['replicated']} of the rows that partitions hold"),
     ]
     ratios = [facts.imbalance[of] for of in ("vertices", "edges", "load")]
-    uneven = [_Cell(f"{ratio:.2f}", round(ratio, 2)) for ratio in ratios]
+    imbalance = [_Cell(f"{ratio:.2f}", round(ratio, 2)) for ratio in ratios]
     held = [float(facts.memory[layout].max()) for layout in ("halo_vertex", "cached_vertex")]
     memory = [_Cell(format_bytes(count), count) for count in held]
-    return [*counted, *uneven, *memory, _Cell(format_seconds(facts.seconds), facts.seconds)]
+    return [*counted, *imbalance, *memory, _Cell(format_seconds(facts.seconds), facts.seconds)]
 
 
 def _row(name: str, cells: Sequence[_Cell], best: Sequence[float] | None) -> str:
@@ -214,13 +214,13 @@ def _said(name: str, why: str, *, colour: str = coloured("problem")) -> str:
     )
 
 
-# Node partitions: measured before a run uses them, side by side, and under the microscope as a run has them.
+# Node partitions: measured before a run uses them, side by side, and in detail as a run has them.
 
 
 AS_SET = "as set on the left"
 RUN = "this run"
 FEWEST = 2
-FIRST = "Choose partitioners and press Measure: each one's parts are made and counted before a run pays for them."
+FIRST = "Choose partitioners and press Measure to compute and compare their partitions before training."
 _WORDS = {"font-size": "13px", "color": coloured("text")}
 _SMALL = {"font-size": "11.5px", "color": coloured("soft")}
 _SCROLLING = {"overflow-x": "auto", "max-width": "100%"}
@@ -228,10 +228,10 @@ _PROBLEM = {"font-size": "13px", "color": coloured("problem")}
 
 
 class PartitionPage:
-    """Choice of data, parts and partitioners; a table of what each would cost; the microscope of the one looked at.
+    """Choice of data, partitions and partitioners; a table of their costs; details of the selected one.
 
-    A run that has a partition is one of those that can be looked at. ``defer(call)`` has a call made by the event
-    loop; partitions are made and measured by a thread.
+    A run's own partition can be selected too. ``defer(call)`` schedules a call in the event
+    loop; partitions are computed and measured by a thread.
     """
 
     def __init__(self, settings: Settings, defer: Callable[[Callable[[], None]], None]) -> None:
@@ -239,7 +239,7 @@ class PartitionPage:
         self._wanted: WantedPartition | None = None
         self._measured: dict[str, PartitionFacts] = {}
         self._refused: dict[str, str] = {}
-        self._panels: dict[str, list[Panel]] = {}  # of partitions measured, once they were looked at
+        self._panels: dict[str, list[Panel]] = {}  # of measured partitions, once selected
         self._run: Run | None = None
         self._run_panels: list[Panel] = []
         self._run_words = ""
@@ -286,7 +286,7 @@ class PartitionPage:
         )
         self.button = pn.widgets.Button(label="Measure", color="primary", width=100, margin=(20, 8, 0, 8))
         self.button.on_click(lambda event: defer(self._measure))
-        # StaticText and not panes: see dash.app
+        # StaticText and not panes: see dashboard.app
         self.status = pn.widgets.StaticText(value=FIRST, margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
         self.table = pn.widgets.StaticText(
             value="", visible=False, margin=(2, 8), styles=_SCROLLING, sizing_mode="stretch_width"
@@ -295,7 +295,7 @@ class PartitionPage:
             value=READING, visible=False, margin=(2, 10), styles=_SMALL, sizing_mode="stretch_width"
         )
         self.looked_at = pn.widgets.RadioButtonGroup(
-            options=[RUN], value=RUN, visible=False, margin=(4, 8), stylesheets=[labelled("Partition looked at")]
+            options=[RUN], value=RUN, visible=False, margin=(4, 8), stylesheets=[labelled("Selected partition")]
         )
         self.looked_at.param.watch(lambda event: defer(self._draw), "value")
         self.words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
@@ -315,10 +315,10 @@ class PartitionPage:
             margin=0,
         )
 
-    # what a person does
+    # user actions
 
     def _follow_settings(self) -> None:
-        """Where a run would have several parts, stand at so many."""
+        """Follow the run's number of partitions where it has several."""
         try:
             config = self._settings.config()
         except LabError:  # settings that do not go together: the page As code says so
@@ -327,7 +327,7 @@ class PartitionPage:
             self.parts.value = config.parts
 
     def _measure(self) -> None:
-        """Ask the thread; what was measured before goes."""
+        """Send the request to the thread; earlier measurements are discarded."""
         names = tuple(name for name in catalogue.names("partition") if name in self.partitioners.value)
         try:
             config = self._settings.config()
@@ -338,7 +338,7 @@ class PartitionPage:
             self._say(str(error), problem=True)
             return
         if not names:
-            self._say("No partitioner is chosen: tick at least one.", problem=True)
+            self._say("No partitioner is selected: tick at least one.", problem=True)
             return
         self._wanted = WantedPartition(config, self.parts.value, names)
         self._measured, self._refused, self._panels = {}, {}, {}
@@ -346,11 +346,11 @@ class PartitionPage:
         self._report()
         self._measurer.ask(self._wanted)
 
-    # what the thread tells
+    # results of the thread
 
     def _came(self, wanted: WantedPartition, outcome: PartitionAnswer) -> None:
         if wanted is not self._wanted:
-            return  # another measurement has been asked for since
+            return  # another measurement has been requested since
         if outcome.facts is None:
             self._refused[outcome.partitioner] = outcome.why_not
         else:
@@ -368,7 +368,7 @@ class PartitionPage:
         self._report()
 
     def _report(self) -> None:
-        """Table and choice of the one looked at, as far as partitions have been measured."""
+        """Update table and menu with the partitions measured so far."""
         wanted = self._wanted
         waiting = [
             name
@@ -383,14 +383,14 @@ class PartitionPage:
         self.status.param.update(value=html.escape(text, quote=False), styles=_PROBLEM if problem else _WORDS)
 
     def _offer(self) -> None:
-        """What can be looked at: the run's own partition, and the measured ones."""
+        """The partitions that can be selected: the run's own, and the measured ones."""
         offered = [*([RUN] if self._run_panels else []), *self._measured]
         if offered != self.looked_at.options or not self.looked_at.visible:
             kept = self.looked_at.value if self.looked_at.value in offered else (offered or [RUN])[0]
             self.looked_at.param.update(options=offered or [RUN], value=kept, visible=bool(offered))
         self._draw()
 
-    # what the run tells
+    # updates from the run
 
     def follow(self, run: Run | None) -> None:
         """Show another run."""
@@ -398,11 +398,11 @@ class PartitionPage:
         self._offer()
 
     def open(self) -> None:
-        """Put the charts on the page; called again and again while its tab is open."""
+        """Put the charts on the page; called repeatedly while its tab is open."""
         self._opened.open()
 
     def update(self) -> None:
-        """Draw the run's partition again where something changed; whole figures, so at most once a second."""
+        """Redraw the run's partition if something changed; whole figures, so at most once a second."""
         run = self._run
         if run is None or run.version == self._version:
             return
@@ -417,11 +417,11 @@ class PartitionPage:
         elif self.looked_at.value == RUN:
             self._draw()
 
-    # what is drawn
+    # display
 
     @property
     def shown(self) -> list[Panel]:
-        """The panels of the partition looked at."""
+        """The panels of the selected partition."""
         name = self.looked_at.value
         if name == RUN:
             return self._run_panels
@@ -430,11 +430,11 @@ class PartitionPage:
         return self._panels.get(name, [])
 
     def figures(self) -> dict[str, Figure]:
-        """The microscope's panels by their place."""
+        """The detail panels by position."""
         return {f"partition-{place}": _narrow(figure) for place, (figure, _) in enumerate(self.shown)}
 
     def captions(self) -> dict[str, str]:
-        """What to look for in each panel."""
+        """The caption of each panel."""
         return {f"partition-{place}": words for place, (_, words) in enumerate(self.shown)}
 
     def _draw(self) -> None:
@@ -450,7 +450,7 @@ class PartitionPage:
 
 
 def _narrow(figure: Figure) -> Figure:
-    """The figure for a card: what its title ends with, as which partition it is of, stands on a second line."""
+    """The figure for a card: the end of its title, such as the partition's name, goes to a second line."""
     layout = figure["layout"]
     first, described, rest = layout["title"]["text"].partition(" · ")
     if not described:
@@ -461,8 +461,8 @@ def _narrow(figure: Figure) -> Figure:
 
 
 def _what(wanted: WantedPartition) -> str:
-    """Data, parts and the model that pulls, in words."""
+    """Data, partitions and the aggregating model, as text."""
     config = wanted.config
     data = choices.dataset_label(config.dataset)
     layers = f"{config.layers} layer{'s' if config.layers > 1 else ''}"
-    return f"{data} in {wanted.parts} parts, for {config.model} with {layers}"
+    return f"{data} in {wanted.parts} partitions, for {config.model} with {layers}"

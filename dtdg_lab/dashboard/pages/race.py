@@ -1,4 +1,4 @@
-"""Races in the dashboard: contestants are the settings shown, added one by one; figures and table are live."""
+"""Races in the dashboard: contestants are the settings on display, added one by one; charts and table are live."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _ALERT = {
     "border-radius": "6px",
     "overflow-wrap": "anywhere",
 }
-HERE = "the race begun here"
+HERE = "the race started here"
 _EMPTY = (
     "Set up a run at the left and press “Add the settings shown”; change the system, or any other setting, and add "
-    "that too. All contestants get the same data, split, seeds, evaluation and stopping rule."
+    "that too. All contestants share data, split, seeds, evaluation and stopping rule."
 )
 _LOG = logging.getLogger(__name__)
 
@@ -54,12 +54,12 @@ _LOG = logging.getLogger(__name__)
 class RacePage:
     """The contestants, the rules, Start and Stop; below, losses against time, joules, bytes and memory, and the table.
 
-    The race is made by a thread, and drawn by another: the page itself never waits.
+    One thread runs the race and another draws it, so the page itself never blocks.
 
     Args:
-        settings: of the dashboard, which contestants are taken from.
-        session: whose engines race.
-        actions: makes requests off the event loop.
+        settings: of the dashboard; contestants take their settings from it.
+        session: whose engines run the race.
+        actions: executes requests off the event loop.
         runs_dir: folder that gets ``races/``.
     """
 
@@ -81,7 +81,7 @@ class RacePage:
         self.charts = WholeCharts(self.figures, self.captions, defer=actions.later, chart_height=330, **stretch)
         self._opened = OpenedPage(self.charts)
         self._make_controls()
-        # StaticText and not panes: see dash.app
+        # StaticText and not panes: see dashboard.app
         self.words = pn.widgets.StaticText(value=_EMPTY, margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
         self.alert = pn.widgets.StaticText(
             value="", visible=False, margin=(4, 10), styles=_ALERT, sizing_mode="stretch_width"
@@ -105,16 +105,16 @@ class RacePage:
         self.add = self._button("Add the settings shown", "primary", self._add)
         self.start = self._button("Start the race", "success", self._start)
         self.stop = self._button("Stop the race", "danger", self._stop)
-        self.remove = self._button("Remove the chosen", "default", self._remove)
+        self.remove = self._button("Remove selected", "default", self._remove)
         self.chosen = pn.widgets.MultiSelect(label="Contestants", options={}, value=[], size=4, width=420)
         self.seeds = pn.widgets.TextInput(label="Seeds", value="0 1 2", width=110)
-        self.epochs = pn.widgets.TextInput(label="Epochs at most", placeholder="as set", width=120)
-        self.patience = pn.widgets.TextInput(label="Evaluations without gain", placeholder="any", width=165)
-        self.seconds = pn.widgets.TextInput(label="Seconds a run", placeholder="any", width=120)
-        self.loss = pn.widgets.TextInput(label="Validation loss reached", placeholder="none", width=155)
-        self.name = pn.widgets.TextInput(label="Name, to go on with it later", placeholder="none", width=240)
+        self.epochs = pn.widgets.TextInput(label="Maximum epochs", placeholder="as set", width=120)
+        self.patience = pn.widgets.TextInput(label="Patience (evaluations)", placeholder="any", width=165)
+        self.seconds = pn.widgets.TextInput(label="Seconds per run", placeholder="any", width=120)
+        self.loss = pn.widgets.TextInput(label="Target validation loss", placeholder="none", width=155)
+        self.name = pn.widgets.TextInput(label="Race name (needed to resume)", placeholder="none", width=240)
         self.at_once = pn.widgets.Checkbox(
-            label="Two at a time, on halves of the engines", value=False, margin=(28, 10)
+            label="Run two contestants in parallel (half the engines each)", value=False, margin=(28, 10)
         )
         self.past = pn.widgets.Select(label="Shown", options={HERE: ""}, value="", width=300)
         self.past.param.watch(lambda event: self._actions.later(self._choose), "value")
@@ -126,24 +126,24 @@ class RacePage:
 
     @property
     def racing(self) -> bool:
-        """Whether a race is under way, begun here."""
+        """Whether a race started here is running."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def race(self) -> Race | None:
-        """The race that is shown: one of the past that was chosen, else the one begun here last."""
+        """The race on display: the chosen past race, else the last one started here."""
         return self._past or (None if self._runner is None else self._runner.race)
 
-    # what a person does
+    # user actions
 
     def _add(self) -> None:
         self._tell_problem("")
         try:
             config = self._settings.config()
             if config.to_json() in [known.to_json() for known in self.configs]:
-                raise ConfigError("these settings are a contestant already: change one, such as the system, and add.")
+                raise ConfigError("these settings are already a contestant: change one, such as the system, and add.")
             if len(self.configs) >= MOST:
-                raise ConfigError(f"{MOST} contestants are the most that can be told apart here: remove one.")
+                raise ConfigError(f"A race on this page has at most {MOST} contestants: remove one first.")
         except LabError as error:
             self._tell_problem(str(error))
             return
@@ -192,7 +192,7 @@ class RacePage:
         return StopRule(**given) if given else None
 
     def _race(self, configs: list[RunConfig], asked: dict[str, Any]) -> None:
-        """Run the whole race; there is no caller to raise to, so the page says what went wrong."""
+        """Run the whole race; there is no caller to raise to, so the page shows the error."""
         try:
             self._runner = prepare(configs, session=self._session, runs_dir=self._runs_dir, progress=False, **asked)
             if self._to_stop:  # while it was prepared
@@ -200,7 +200,7 @@ class RacePage:
             self._runner.run()
         except Exception as error:
             if self._runner is not None and self._runner.stopped and isinstance(error, RunFailedError):
-                return  # as was asked for
+                return  # as requested
             if not isinstance(error, LabError):
                 _LOG.exception("the race failed")
             self._problem = describe(error)
@@ -211,7 +211,7 @@ class RacePage:
             self._actions.do("Stop the race", self._runner.stop)
 
     def _choose(self) -> None:
-        """Show a race of the past, or again the one begun here."""
+        """Show a past race, or again the one started here."""
         self._tell_problem("")
         if self.past.value:
             self._actions.do("Open the race", partial(open_race, self.past.value), then=self._show_past)
@@ -224,17 +224,17 @@ class RacePage:
             self._drawn = {}, ""
         self.update(slow=True)
 
-    # what is shown
+    # display
 
     def open(self) -> None:
-        """Put the charts on the page; called again and again while its tab is open."""
+        """Put the charts on the page; called repeatedly while its tab is open."""
         self._opened.open()
 
     def follow(self, run: object) -> None:
         """The dashboard shows another run; the race keeps its own."""
 
     def update(self, *, slow: bool) -> None:
-        """Show what was drawn since; once a second, where ``slow``, have it drawn again where anything has changed."""
+        """Show what was drawn since; once a second, where ``slow``, request a redraw if anything has changed."""
         if self._shown_problem != self._problem:
             self._tell_problem(self._problem)
         if self._drawn is not self._shown:
@@ -255,28 +255,28 @@ class RacePage:
             self.past.options = options
 
     def _draw(self, race: Race) -> None:
-        """By the drawing thread: figures and table of the race as it is."""
+        """In the drawing thread: charts and table of the race in its present state."""
         try:
             self._drawn = race.panels(), race.html()
-        except Exception as error:  # there is no caller to raise to: the page says it
+        except Exception as error:  # there is no caller to raise to: the page shows it
             if not isinstance(error, LabError):
                 _LOG.exception("the race could not be drawn")
             self._problem = describe(error)
 
     def _offer(self) -> None:
-        """Which buttons do something now, and what to do where there is nothing yet."""
+        """Enable the buttons that apply, and show what to do while there is no race."""
         racing = self.racing
         self.start.disabled = racing or len(self.configs) < 2
         self.stop.disabled = not racing
         self.remove.disabled = not self.configs
         words = _EMPTY if len(self.configs) < 2 else f"Contestants: {join_words(labels_for(self.configs))}."
         if racing:
-            words = "Preparing the race: data are loaded and compared." if self._runner is None else "Racing."
+            words = "Preparing the race: loading and comparing the data." if self._runner is None else "Racing."
         elif self._past is not None:
-            words = f"A race of the past. lab.open_race({str(self._past.folder)!r}) reads it in a cell."
+            words = f"A past race. lab.open_race({str(self._past.folder)!r}) opens it in a notebook."
         elif self._runner is not None:
-            end = "was stopped: with its name it goes on. It" if self._runner.stopped else "has ended. It"
-            words = f"The race {end} is kept in {self._runner.race.folder}, which lab.open_race(...) reads."
+            end = "was stopped; start it again under its name to resume it." if self._runner.stopped else "has ended."
+            words = f"The race {end} It is stored in {self._runner.race.folder}; lab.open_race(...) opens it."
         self.words.value = html.escape(words, quote=False)
 
     def _tell_problem(self, text: str) -> None:
@@ -286,15 +286,15 @@ class RacePage:
         )
 
     def figures(self) -> dict[str, Figure]:
-        """The panels of the race as it was drawn last."""
+        """The panels of the race as last drawn."""
         return {f"race-{name}": figure for name, (figure, _) in self._shown[0].items()}
 
     def captions(self) -> dict[str, str]:
-        """What to look for in each."""
+        """The caption of each."""
         return {f"race-{name}": words for name, (_, words) in self._shown[0].items()}
 
     def close(self) -> None:
-        """End the drawing; a race goes on."""
+        """Stop drawing; a race continues."""
         self._drawer.close()
 
 
@@ -303,10 +303,10 @@ def _text(widget: pn.widgets.TextInput) -> str:
 
 
 def _numbers(text: str) -> list[int]:
-    """Whole numbers with blanks or commas between.
+    """Whole numbers separated by blanks or commas.
 
     Raises:
-        ConfigError: something else stands there.
+        ConfigError: the text is not a list of numbers.
     """
     return [int(_number(word, "Seeds", whole=True)) for word in text.replace(",", " ").split()]
 
@@ -315,5 +315,5 @@ def _number(text: str, label: str, *, whole: bool) -> float:
     try:
         return int(text) if whole else float(text)
     except ValueError as error:
-        kind = "whole numbers are" if whole else "a number is"
-        raise ConfigError(f"{label}: {text!r} cannot be read; {kind} needed.") from error
+        kind = "whole numbers" if whole else "a number"
+        raise ConfigError(f"{label}: cannot read {text!r}; enter {kind}.") from error

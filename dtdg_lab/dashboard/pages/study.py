@@ -20,7 +20,7 @@ from dtdg_lab.studies.trials import FILE, Trial
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.style import coloured
 
-# Studies and their runs read from the disk for a page: what it needs of them, and never an error raised.
+# Studies and their runs read from disk for a page; errors become text.
 
 
 Panel = tuple[Figure, str]
@@ -29,7 +29,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class WantedStudy:
-    """A study, and what its map is to show; None leaves it to the study."""
+    """A study, and the axes of its map; None leaves them to the study."""
 
     path: Path
     x: str | None = None
@@ -39,18 +39,18 @@ class WantedStudy:
 
 @dataclass(frozen=True, slots=True)
 class StudySeen:
-    """What a page shows of a study.
+    """The data of a study for the page.
 
     Attributes:
         path: its folder; None where nothing could be read.
-        words: how far it is, or why it cannot be read.
-        panels: charts by name, each with a sentence.
+        words: its progress, or why it cannot be read.
+        panels: charts by name, each with a caption.
         names: of the settings that are studied.
         numbers: of runs by which cells can be coloured.
-        x: across.
-        y: up.
+        x: setting on the horizontal axis.
+        y: setting on the vertical axis.
         colour: number that is coloured.
-        runs: what a run is called -> key of its trial.
+        runs: label of a run -> key of its trial.
     """
 
     path: Path | None = None
@@ -66,7 +66,7 @@ class StudySeen:
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:
-    """What a page shows of a run: words, charts with sentences, its report where it has one."""
+    """The data of a run for the page: text, charts with captions, its report where it has one."""
 
     words: str = ""
     figures: Mapping[str, Figure] = field(default_factory=lambda: _NOTHING)
@@ -77,7 +77,7 @@ class RunSeen:
 
 
 def studies_in(folder: Path) -> list[str]:
-    """Names of the studies in a folder, the one that changed last first."""
+    """Names of the studies in a folder, the last changed first."""
     if not folder.is_dir():
         return []
     found = [path.parent for path in folder.glob(f"*/{SWEEP_FILE}")]
@@ -91,10 +91,10 @@ def stamp_of(path: Path) -> tuple[int, ...]:
 
 
 def look_at_study(wanted: WantedStudy) -> StudySeen:
-    """The study, its map by the axes that are wanted, and its runs; where it cannot be read, why."""
+    """The study, its map by the requested axes, and its runs; where it cannot be read, why."""
     try:
         return _study(open_study(wanted.path), wanted)
-    except Exception as error:  # shown to whoever looks: there is no caller to raise to
+    except Exception as error:  # shown to the user: there is no caller to raise to
         return StudySeen(words=describe(error))
 
 
@@ -149,26 +149,26 @@ def look_at_run(path: Path, key: str) -> RunSeen:
             f"{run.id}.html",
             run.status not in ENDED,
         )
-    except Exception as error:  # shown to whoever looks: there is no caller to raise to
+    except Exception as error:  # shown to the user: there is no caller to raise to
         return RunSeen(words=describe(error))
 
 
-# A study as it grows, or one of the past: its heat map, where a click opens a run, that run's charts and report.
+# A growing or a past study: its heat map, where a click opens a run, that run's charts and report.
 
 
-AGAIN_TICKS = 2  # seconds between two looks at the run that is shown, while it is under way
+AGAIN_TICKS = 2  # seconds between two reads of the selected run, while it is active
 _WORDS = {"font-size": "13px", "color": coloured("text")}
 _HOW = (
-    "No study here yet. Make one: lab.run_study('figure8', quick=True), or lab.run_study(lab.Sweep(config, "
+    "No study here yet. Start one: lab.run_study('figure8', quick=True), or lab.run_study(lab.Sweep(config, "
     "over={'full_snapshots': (1, 2, 4), 'alpha': (0.1, 0.6)}), name='my-study')."
 )
 
 
 class StudyPage:
-    """Studies of a folder, read from the disk by a thread of its own, so that it does not matter who makes them.
+    """Studies of a folder, read from disk by a thread, so it does not matter which process runs them.
 
     Args:
-        defer: has a call made by the event loop.
+        defer: schedules a call in the event loop.
         folder: that holds studies.
     """
 
@@ -202,20 +202,20 @@ class StudyPage:
 
     def _make_widgets(self, folder: str | Path) -> None:
         wide = {"sizing_mode": "stretch_width", "margin": (3, 8)}
-        self.folder = pn.widgets.TextInput(label="Folder of studies", value=str(folder), **wide)
+        self.folder = pn.widgets.TextInput(label="Studies folder", value=str(folder), **wide)
         self.study = pn.widgets.Select(label="Study", options=[], **wide)
         self.across, self.up = (pn.widgets.Select(label=text, options=[], **wide) for text in ("Across", "Up"))
         self.colour = pn.widgets.Select(label="Coloured by", options=[], **wide)
-        self.trial = pn.widgets.Select(label="Run that is shown (or click on a cell)", options={"none": ""}, **wide)
+        self.trial = pn.widgets.Select(label="Selected run (or click on a cell)", options={"none": ""}, **wide)
         self.report = pn.widgets.FileDownload(
-            label="Report of the run",
+            label="Run report",
             filename="report.html",
             callback=lambda: b"",
             disabled=True,
             margin=(20, 8),
             width=190,
         )
-        # StaticText and not panes: see dash.app
+        # StaticText and not panes: see dashboard.app
         self.words = pn.widgets.StaticText(value=_HOW, margin=(4, 10), styles=_WORDS, sizing_mode="stretch_width")
         self.run_words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_WORDS, sizing_mode="stretch_width")
         self.folder.param.watch(lambda event: self._defer(self._look), "value")
@@ -227,15 +227,15 @@ class StudyPage:
     # called by the dashboard
 
     def follow(self, run: Any) -> None:
-        """A study has its runs from the disk: which one the session trains does not matter."""
+        """A study reads its runs from disk: the session's current run does not matter."""
 
     def open(self) -> None:
-        """Put the charts on the page; called again and again while its tab is open."""
+        """Put the charts on the page; called repeatedly while its tab is open."""
         for page in self._opened:
             page.open()
 
     def update(self, *, slow: bool) -> None:
-        """Once a second, where ``slow``, look whether the study, or the run that is shown, has grown."""
+        """Once a second, where ``slow``, check whether the study, or the selected run, has grown."""
         if not slow:
             return
         self._offer_studies()
@@ -264,7 +264,7 @@ class StudyPage:
         self._look()
 
     def _look(self) -> None:
-        """Read the study again where it, or what is asked of it, has changed."""
+        """Read the study again if it, or the choice of axes, has changed."""
         if not self.study.value:
             self._say(_HOW)
             return
@@ -302,17 +302,17 @@ class StudyPage:
         self.words.value = html.escape(words, quote=False)
 
     def map_figures(self) -> dict[str, Figure]:
-        """The map, and what the study's analysis draws."""
+        """The map, and the charts of the study's analysis."""
         return {f"study-{name}": figure for name, (figure, _) in self._seen.panels.items()}
 
     def map_captions(self) -> dict[str, str]:
-        """What to look for in each."""
+        """The caption of each."""
         return {f"study-{name}": words for name, (_, words) in self._seen.panels.items()}
 
     # the run
 
     def _clicked(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
-        """A cell was clicked: its run is shown."""
+        """A cell was clicked: show its run."""
         key = customdata[1] if isinstance(customdata, list) and len(customdata) > 1 else ""
         if key and key in self._seen.runs.values():
             self.trial.value = key
@@ -350,9 +350,9 @@ class StudyPage:
         self.charts.redraw()
 
     def run_figures(self) -> dict[str, Figure]:
-        """The charts of the run that is shown."""
+        """The charts of the selected run."""
         return {f"study-run-{name}": figure for name, figure in self._run.figures.items()}
 
     def run_sentences(self) -> dict[str, str]:
-        """What to look for in each."""
+        """The caption of each."""
         return {f"study-run-{name}": self._run.captions.get(name, "") for name in self._run.figures}

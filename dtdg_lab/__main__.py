@@ -61,15 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="train a config file")
     run.add_argument("config", type=Path, metavar="CONFIG.json", help="settings, as RunConfig(...).to_json() writes")
     run.add_argument("--cluster", action="store_true", help="use a cluster even for one rank")
-    run.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)"
-    )
+    run.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
     run.set_defaults(command=_run)
 
     demo = commands.add_parser("demo", help="a short run on real data, or on synthetic data if none is available")
-    demo.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)"
-    )
+    demo.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
     demo.set_defaults(command=_demo)
 
     dash = commands.add_parser("dash", help="serve the dashboard to a browser, without Jupyter")

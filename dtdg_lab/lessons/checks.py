@@ -105,7 +105,7 @@ def check_first_near(function: Any) -> Feedback:
     """Check ``first_near(seconds, losses, least)``."""
     wrong = _differs(function, first_near, NEAR_CASES, _same_moment)
     if wrong:
-        hint = "return seconds, not an index; the first point, not the best; within 5 % of the best of all; None if there is none"
+        hint = "return seconds, not an index, of the first point within 5 % of the best of all, or None if there is none"
         return Feedback(False, f"2: {wrong}; {hint}")
     return Feedback(True, "2: the column 'time to near best'")
 
@@ -154,7 +154,9 @@ def check_pairs(answer: Any, asked: Mapping[str, Pair]) -> Feedback:
     for letter, (words, one, other) in asked.items():
         if (letter in letters) != must_agree(one, other):
             return Feedback(False, f"3: think again about {letter} ({words}): {HINTS.get(letter, '')}".rstrip(": "))
-    return Feedback(True, "3: runs that compute the same steps must have the same losses; otherwise something is broken")
+    return Feedback(
+        True, "3: runs that compute the same steps must have the same losses; otherwise something is broken"
+    )
 
 
 def skill(loss: float, persistence: float) -> float:
@@ -348,7 +350,9 @@ def check_runs(function: Any) -> Feedback:
     wrong = agrees(function, runs, [([3, 2], 2), ([5, 3], 3), ([4], 1), ([2, 3, 4], 5), ([10, 10, 10], 3), ([1, 7], 2)])
     if wrong:
         return Feedback(
-            False, f"1: {wrong}; combine every value of an axis with every value of the others, and each combination with every seed"
+            False,
+            f"1: {wrong}; combine every value of an axis with every value of the others, and each combination with "
+            "every seed",
         )
     return Feedback(True, "1: axes multiply: one more axis of ten values costs ten times as much")
 

@@ -194,7 +194,8 @@ def save_congestion(run: StoredRun, file: str | Path) -> Path:
     described = events[(events["kind"] == "congestion") & (events["rank"] == 0)]
     if not len(described) or not len(steps):
         raise DataError(
-            f"{run.path} has no link records: only runs of systems that transfer features or rows between partitions have "
+            f"{run.path} has no link records: only runs of systems that transfer features or rows between partitions "
+            "have "
             "they have completed a step."
         )
     per_epoch = int(steps.groupby("epoch")["iteration"].max().max()) + 1

@@ -101,8 +101,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "peak_bytes": "largest peak of tensor memory of a rank, of a probe step",
         "epoch_time_s": "seconds of an epoch's steps on the slowest rank (straggler), mean over epochs",
         **{name: meaning for name, meaning in provenance.MEANINGS.items() if name in provenance.COLUMNS},
-        "run": "folder of the run; cells share a run if all snapshots are whole, because alpha then has "
-        "no effect",
+        "run": "folder of the run; cells share a run if all snapshots are whole, because alpha then has no effect",
         "reason": "why the run failed, if it did; its numbers are then missing",
     }
 )
@@ -157,7 +156,7 @@ class DecayStudy:
 
     @property
     def settings(self) -> list[dict[str, Any]]:
-        """One row for each K and alpha: means over seeds, and the standard deviation of the losses (None for one seed)."""
+        """One row for each K and alpha: means over seeds, and the standard deviation of the losses (None for one)."""
         found: dict[tuple[int, float], list[dict[str, Any]]] = {}
         for row in self.rows:
             found.setdefault((row["full_snapshots"], row["alpha"]), []).append(row)

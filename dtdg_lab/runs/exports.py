@@ -121,7 +121,9 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
     about = read_about(files, "run")
     name = str(about["run"])
     if not name or Path(name).name != name or name.startswith(".") or "\0" in name:
-        raise RunStoreError(f"the packed run has the name {name!r}, which is not valid for a folder. It was not made by lab.export.")
+        raise RunStoreError(
+            f"the packed run has the name {name!r}, which is not valid for a folder. It was not made by lab.export."
+        )
     run = RunDirectory(folder / name)
     try:
         for part in ("records", "checkpoints", "live"):
@@ -206,11 +208,12 @@ def _thin(tables: dict[str, pa.Table], parts: dict[str, bytes], room: int) -> st
                 return described
             for name in thinner:
                 parts[name] = _parquet(_every(tables[name], stride), None)
-            described = f"one step in {stride} of the tables {', '.join(thinner)} is included; the other tables are complete"
+            described = (
+                f"one step in {stride} of the tables {', '.join(thinner)} is included; the other tables are complete"
+            )
     if sum(map(len, parts.values())) > room:
         raise RunStoreError(
-            "the run's tables do not fit into the file, even when thinned. Export kind='parquet', which has "
-            "no limit."
+            "the run's tables do not fit into the file, even when thinned. Export kind='parquet', which has no limit."
         )
     return described
 
@@ -241,7 +244,9 @@ def read_table(content: bytes) -> pa.Table:
     facts = pyarrow.parquet.read_metadata(pa.BufferReader(content))
     values = facts.num_rows * facts.num_columns
     if values > max(_MOST_VALUES, _VALUES_A_BYTE * len(content)):
-        raise ValueError(f"{values:,} values in {len(content):,} bytes would exhaust the memory: it was not made by lab.export")
+        raise ValueError(
+            f"{values:,} values in {len(content):,} bytes would exhaust the memory: it was not made by lab.export"
+        )
     return pyarrow.parquet.read_table(pa.BufferReader(content))
 
 

@@ -369,7 +369,9 @@ def _check_numbers(run: RunDirectory, table: str, frame: pd.DataFrame) -> None:
     numbers = _NUMBERS if table != "steps" else set(TABLES["steps"]) - {"energy_source"}
     for column in frame.columns:
         if column in numbers and len(frame) and not is_numeric_dtype(frame[column]):
-            raise DataError(f"{run.records} is damaged: {column} of table {table} holds a value that is not a number. {RESTORE}")
+            raise DataError(
+                f"{run.records} is damaged: {column} of table {table} holds a value that is not a number. {RESTORE}"
+            )
 
 
 def _merged(run: RunDirectory, wanted: Collection[str] | None) -> dict[str, pd.DataFrame] | None:
@@ -489,7 +491,9 @@ class RecordWriter:
         except OSError as error:
             raise store_error("record to", self.path, error) from error
         except (ValueError, KeyError) as error:
-            raise RunStoreError(f"{self.path} ends with a damaged line ({error!r}). Move it away to continue.") from error
+            raise RunStoreError(
+                f"{self.path} ends with a damaged line ({error!r}). Move it away to continue."
+            ) from error
         self._thread = threading.Thread(target=self._run, args=(flush_s,), name=f"records-rank{rank}", daemon=True)
         self._thread.start()
 

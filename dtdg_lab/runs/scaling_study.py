@@ -132,7 +132,9 @@ def _seconds(run: StoredRun) -> list[dict[str, float]]:
 
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
-SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to be compared with the prediction
+SAME_SIZE = (
+    0.05  # by which a measured graph's edges may differ from those predicted for, to be compared with the prediction
+)
 # ESDG sections 6.3, Figures 5 and 7, on 128 GPUs: speed-ups over 1; strong is the best of all its graphs and models
 PAPER: Mapping[bool, Mapping[str, float]] = MappingProxyType(
     {

@@ -50,7 +50,7 @@ class ScheduleStudy:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Plain values, one row for each curve, number of ranks and scheduler; columns ``curve`` and those of ``MEANINGS``."""
+        """Plain values, one row per curve, number of ranks and scheduler; columns ``curve`` and ``MEANINGS``."""
         return [{"curve": curve} | each.row() for curve, outcomes in self.outcomes.items() for each in outcomes]
 
     @property
@@ -114,7 +114,8 @@ def simulate_schedules(
 
     Args:
         times_s: (K,) seconds of each group, measured by a run, or of a growing graph by a model fitted to one (see
-            ``modelled_times`` of :mod:`dtdg_lab.systems.snapshot_groups.time_model`); by default those of synthetic growing
+            ``modelled_times`` of :mod:`dtdg_lab.systems.snapshot_groups.time_model`); by default those of synthetic
+            growing
             graphs.
         curves: how the graphs grow: ``linear`` (the last snapshot is 10 times the first) and ``exponential`` (20).
         snapshots: T of a growing graph.
@@ -128,7 +129,8 @@ def simulate_schedules(
         allreduce_s: seconds of the exchange that ends an iteration, on more than one rank.
         time_limit_s: for schedulers that search.
         seed: of the noise and of randomised schedulers.
-        targets: number that DyGNeX-G tries in an iteration, alone and in ``best_of``: beyond a few dozen, more do not help.
+        targets: number that DyGNeX-G tries in an iteration, alone and in ``best_of``: beyond a few dozen, more do not
+            help.
             0 chooses by the numbers of groups and ranks: all if that takes about a second, else as many as fit into it.
             Each row has the number tried.
 

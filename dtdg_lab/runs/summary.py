@@ -207,7 +207,8 @@ def over_epochs(values: Mapping[int, float], congested: Collection[int] | None) 
         congested: epochs in which a link was slow; None if none ever was: then both means are None.
 
     Returns:
-        The mean; the standard deviation, None for fewer than two epochs; the median; and the means of the epochs without
+        The mean; the standard deviation, None for fewer than two epochs; the median; and the means of the epochs
+        without
         and with a slow link. None if no epoch counts.
     """
     known = list(values.values())
@@ -300,7 +301,8 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
         "link_pairs": "pairs behind the link metrics of skill_split, positives and negatives",
         "link_ranked": "positives behind mrr",
         "link_intervals": "95 % percentile intervals of the link metrics of the test split: 1,000 bootstrap resamples "
-        "of each snapshot's pairs, positives and negatives separately; empty for fewer than 10 positives, and where nothing "
+        "of each snapshot's pairs, positives and negatives separately; empty for fewer than 10 positives, and where "
+        "nothing "
         "was tested",
         "link_warning": "set if the link metrics rest on too few pairs; empty otherwise",
         "skill": "1 - loss / persistence_loss on skill_split: above 0 beats persistence",
@@ -308,22 +310,21 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
         "without_edges": "snapshots without edges, by split",
         "epochs": "epochs finished",
         "steps": "distinct steps recorded; a step repeated after a resume counts once",
-        "total_time_s": "seconds of all steps, epoch by epoch on the slowest rank (straggler), without evaluation; includes "
-        "unfinished epochs and repeated steps",
-        "epoch_time_s": "seconds of a finished epoch's steps on the slowest rank (straggler), without evaluation; mean over "
-        "epochs, including the first (warm-up, compilation, profiling)",
+        "total_time_s": "seconds of all steps, epoch by epoch on the slowest rank (straggler), without evaluation; "
+        "includes unfinished epochs and repeated steps",
+        "epoch_time_s": "seconds of a finished epoch's steps on the slowest rank (straggler), without evaluation; mean "
+        "over epochs, including the first (warm-up, compilation, profiling)",
         "epoch_time_spread_s": "standard deviation over epochs",
         "epoch_time_median_s": "median over epochs: insensitive to what happens in fewer than half of them",
         "epoch_time_clean_s": "mean over epochs without a slow link; empty if no link was ever slow",
         "epoch_time_congested_s": "mean over epochs with a slow link in some step",
         "congested_epochs": "finished epochs with a slow link in some step; empty if no link was ever slow",
         "phase_time_s": "seconds per step by phase, mean over steps and ranks",
-        "imbalance": "own time (batch, transfer, compute) of an epoch, maximum over the ranks divided by minimum, median "
-        "(the chart shows maximum over mean, of the last steps)",
+        "imbalance": "own time (batch, transfer, compute) of an epoch, maximum over ranks divided by minimum, "
+        "median (the chart shows maximum over mean, of the last steps)",
         "iteration_imbalance": "slowest rank's own time over the mean of all, per iteration and weighted "
         "by time; median over epochs",
-        "waste_share": "share of all ranks' time spent waiting for the straggler of the iteration, "
-        "median over epochs",
+        "waste_share": "share of all ranks' time spent waiting for the straggler of the iteration, median over epochs",
         "critical_path_share": "own time of the straggler of every iteration over the time of the epoch, median",
         "slowest_rank": "the rank with the largest share of the critical path (straggler)",
         "slowest_rank_share": "its share of the critical path; 1 / ranks if balanced",
@@ -345,8 +346,8 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
         "iterations": "updates of the model in an epoch of that schedule",
         "schedule_s": "seconds to compute that schedule",
         "predicted_epoch_s": "seconds of an epoch's groups and exchanges by that schedule, if it knew seconds",
-        "over_bound": "the predicted epoch over the lower bound for any schedule of the same times and exchanges; 1 is the "
-        "best possible",
+        "over_bound": "the predicted epoch over the lower bound for any schedule of the same times and exchanges; 1 is "
+        "the best possible",
         "loss_deviation": "largest relative difference of a step's loss from the whole graph's, if nodes are "
         "partitioned: rounding, except for models that a strategy approximates",
         "predicted_step_bytes": "bytes of rows exchanged by ranks in a step, including recomputation of blocks, "

@@ -105,7 +105,7 @@ class TransferStudy:
 
     @property
     def figure(self) -> Figure:
-        """Bytes and times, the bound given by the overlap, and the remaining ratio on ranks, as a plotly figure dict."""
+        """Bytes and times, the bound given by the overlap, and the ratio left on ranks, as a plotly figure dict."""
         return difference_figure(self.rows, self.shares, title=self.described)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -348,9 +348,7 @@ def compare_blocks(
 def _on_one_rank(config: RunConfig, blocks: Sequence[int], steps: int) -> RunConfig:
     named = [name for name in catalogue.names("systems") if "blocks" in _options(name)]
     if config.system not in named:
-        raise ConfigError(
-            f"system={config.system!r} has no time blocks. Choose one of {', '.join(named)}."
-        )
+        raise ConfigError(f"system={config.system!r} has no time blocks. Choose one of {', '.join(named)}.")
     if not blocks or min(blocks) < 1 or steps < 1:
         raise ConfigError(
             f"blocks={tuple(blocks)}, steps={steps}: give at least one number of blocks, each 1 or more, and at least "
@@ -395,8 +393,8 @@ PAPER: Mapping[str, Mapping[int, tuple[float, float | None]]] = MappingProxyType
 VOLUME_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "snapshot": "values that a step sends under snapshot partitioning, as counted for esdg",
-        "snapshot_as_paper": "the same by the paper's rule: six all-to-all phases per layer (four with one block, which is not "
-        "recomputed), each with the width that it sends; its "
+        "snapshot_as_paper": "the same by the paper's rule: six all-to-all phases per layer (four with one "
+        "block, which is not recomputed), each with the width that it sends; its "
         "Table 2 has half of that for tmgcn, which it transforms only between the two layers",
         "hypergraph": "the same under hypergraph node partitioning: halo rows of forward, recomputation and backward",
         "ratio": "hypergraph over snapshot; missing if snapshot partitioning sends nothing",
@@ -447,7 +445,7 @@ class VolumeStudy:
         return volume_figure(self.rows)
 
     def leg_rows(self) -> list[dict[str, Any]]:
-        """Plain values, one row per all-to-all phase: ``model``, ``layer``, ``way``, ``leg``, ``width``, ``paper``, ``why``."""
+        """Plain values, one row per phase: ``model``, ``layer``, ``way``, ``leg``, ``width``, ``paper``, ``why``."""
         shown = ("layer", "way", "leg", "width", "paper", "why")
         return [
             {"model": model} | {name: getattr(leg, name) for name in shown}
@@ -507,7 +505,8 @@ def compare_volumes(
         hidden: H of the model.
         layers: of the model.
         blocks: nb, time blocks for both; at most the number of training snapshots.
-        smoothing: snapshots whose edges a smoothed one holds: w of TM-GCN, l of EvolveGCN; others use the graph unchanged.
+        smoothing: snapshots whose edges a smoothed one holds: w of TM-GCN, l of EvolveGCN; others use the graph
+            unchanged.
         pairs: outputs per node from which pairs are scored: 2 for the paper's link prediction; 0 if the loss is a
             sum over nodes.
         protocol: whose training snapshots are counted.

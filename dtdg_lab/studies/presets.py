@@ -227,9 +227,7 @@ def cache_window_sweep(base: RunConfig | None, quick: bool) -> Sweep:
         **({**small, "cache_rows": 300} if quick else {"epochs": 8}),
     )
     if W not in config.flat:
-        raise ConfigError(
-            f"system={config.system!r} has no cache window: study config.replace(system='fixed-window')."
-        )
+        raise ConfigError(f"system={config.system!r} has no cache window: study config.replace(system='fixed-window').")
     windows = (1, 16) if quick else (1, 4, 16, 64)
     networks = {name: NETWORKS[name] for name in (("clean", "20 ms late") if quick else NETWORKS)}
     seeds = (0,) if quick else (0, 1, 2)
@@ -318,7 +316,7 @@ _QUICK_K, _QUICK_ALPHAS, _QUICK_SEEDS = (1, 2, 4), (0.1, 0.6), (0, 1)
 
 
 def figure8_sweep(base: RunConfig | None, quick: bool) -> Sweep:
-    """K x alpha x seeds, as in ``lab.study_decay``; where K is the whole window, alpha has no effect and one run serves.
+    """K x alpha x seeds, as in ``lab.study_decay``; with K = window, alpha has no effect and one run serves.
 
     Raises:
         ConfigError: the base's system has no decay, or it tunes K and alpha itself.
@@ -383,7 +381,8 @@ def _words(found: DecayStudy) -> str:
     memory = f"{share}most memory of a cell" if share else ""
     spread = "" if best["validation_spread"] is None else f" ± {best['validation_spread']:.2g}"
     return (
-        f"Lowest validation loss {best['validation_loss']:.4g}{spread} at K = {best[K]}, alpha {best[ALPHA]:g}{memory}. "
+        f"Lowest validation loss {best['validation_loss']:.4g}{spread} at K = {best[K]}, alpha "
+        f"{best[ALPHA]:g}{memory}. "
         "Look for cells whose loss is not significantly worse and which cost less."
     )
 

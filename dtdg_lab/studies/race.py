@@ -117,7 +117,8 @@ def prepare(
 def _checked_name(name: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
-            f"name={shortened(name)}: up to 80 letters, digits, '.', '_', '+' and '-' are allowed, beginning with a letter "
+            f"name={shortened(name)}: up to 80 letters, digits, '.', '_', '+' and '-' are allowed, beginning with a "
+            "letter "
             "or digit, because it names a folder."
         )
     return name

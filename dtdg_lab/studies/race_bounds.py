@@ -47,7 +47,8 @@ def bounds_of(runs: Mapping[str, Sequence[StoredRun]], copy_bytes_per_s: float |
     ``epoch``: seconds of an epoch, against :func:`~dtdg_lab.systems.snapshot_groups.schedulers.base.lower_bound_s` of
     the measured groups
     where they are scheduled, else against perfect balance, the mean of the ranks' own time. ``moving``: seconds that
-    the rank which sends most spent in exchanges, against copying its bytes. ``energy``: joules of an epoch, against those
+    the rank which sends most spent in exchanges, against copying its bytes. ``energy``: joules of an epoch, against
+    those
     of the clairvoyant if it takes part (best in the cost model: a real run may beat it), else without those of
     stalls for features.
 

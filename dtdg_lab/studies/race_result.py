@@ -318,7 +318,7 @@ class Race:
             f"<p style='margin:2px 0;{_NARROW}{_alarm(caption)}'>{html.escape(caption, quote=False)}</p>"
             for caption in described
         )
-        how = "Median over seeds [least .. most]; per run, totals and means over all its epochs, including congested ones."
+        how = "Median over seeds [min .. max]; per run, totals and means over all epochs, including congested ones."
         rule = f"<p style='{_NARROW};opacity:0.8;font-size:90%'>{how} {RULE}</p>"
         return f"{lines}{race_table.page(rows)}{rule}"
 

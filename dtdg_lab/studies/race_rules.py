@@ -325,7 +325,8 @@ def check_alike(found: Mapping[str, RunConfig]) -> None:
         for label, value in having[1:]:  # systems without the setting are skipped
             if value != having[0][1]:
                 raise ConfigError(
-                    f"All contestants need the same `{name}`: {having[0][0]!r} has {having[0][1]!r}, {label!r} has {value!r}. "
+                    f"All contestants need the same `{name}`: {having[0][0]!r} has {having[0][1]!r}, {label!r} has "
+                    f"{value!r}. "
                     f"{_advice(name, one_system)}"
                 )
 
@@ -369,4 +370,7 @@ def _other_data(first: str, label: str, found: Mapping[str, RunConfig], hashes: 
         (f"{name}={one.flat.get(name)!r} and {name}={other.flat.get(name)!r}" for name in names if differ(name)),
         f"data hash {hashes[0][:12]} and {hashes[1][:12]}",
     )
-    return f"{first!r} and {label!r} have different data, {described}: all contestants need the same data. Use config.replace(...)."
+    return (
+        f"All contestants need the same data: {first!r} and {label!r} differ, {described}. "
+        "Use config.replace(...)."
+    )

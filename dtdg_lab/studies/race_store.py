@@ -286,7 +286,8 @@ def _joined(old: Plan, new: Plan, folder: Path) -> Plan:
     for seed in old.data.keys() & new.data.keys():
         if old.data[seed] != new.data[seed]:
             raise ConfigError(
-                f"race {old.name!r} ran on data {old.data[seed][:12]}, but the data is now {new.data[seed][:12]}: {other}."
+                f"race {old.name!r} ran on data {old.data[seed][:12]}, but the data is now {new.data[seed][:12]}: "
+                f"{other}."
             )
     seeds = tuple(dict.fromkeys([*old.seeds, *new.seeds]))
     return replace(new, seeds=seeds, data={**old.data, **new.data}, copy_bytes_per_s=old.copy_bytes_per_s)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 RULE = (
-    "Bold marks the best median if its range over the seeds does not overlap the range of any other contestant. With one "
+    "Bold marks the best median if its range over the seeds does not overlap the range of any other contestant. With "
+    "one "
     "seed nothing is bold, nor is a contestant with a failed run."
 )
 

@@ -491,7 +491,8 @@ class TrialRunner:
             trial = replace(trial, status=INTERRUPTED, reason=f"run {run.id} was {status}")
             self.log.ended(trial)
             raise RunFailedError(
-                f"run {run.id} was {status}, and the study with it. Finished runs are kept; the same call resumes the study."
+                f"run {run.id} was {status}, and the study with it. Finished runs are kept; the same call resumes "
+                "the study."
             )
         try:
             values, origin, curve = values_of(run), provenance(run), curve_of(run)
@@ -708,17 +709,22 @@ def _check(sweep: Sweep, session: Session | None, prune: Pruner | None) -> None:
             "which keeps the plan."
         )
     if session is not None and most > session.ranks:
-        raise ConfigError(f"ranks={most} but the session has {session.ranks}: create Session(ranks={most}), or use fewer ranks.")
+        raise ConfigError(
+            f"ranks={most} but the session has {session.ranks}: create Session(ranks={most}), or use fewer ranks."
+        )
     blind = [config.protocol for config in configs if not PROTOCOLS[config.protocol].validation_share]
     chooses = sweep.is_search and sweep.objective in (LAST, BEST)
     if blind and (prune is not None or chooses):
         raise ConfigError(
-            f"protocol={blind[0]!r} has no validation split, which is needed to {'prune' if prune else 'compare'} runs: "
+            f"protocol={blind[0]!r} has no validation split, which is needed to {'prune' if prune else 'compare'} "
+            "runs: "
             "choose another protocol, such as 'warm'" + ("." if prune else ", or another objective.")
         )
     studied = {name for axis in sweep.axes for each in axis.settings for name in each}
     if prune is not None and any(decides_the_loss(name) for name in studied):
-        raise ConfigError("losses of different data, protocols or tasks are not comparable, so this study cannot be pruned.")
+        raise ConfigError(
+            "losses of different data, protocols or tasks are not comparable, so this study cannot be pruned."
+        )
 
 
 def _write_sweep(folder: Path, sweep: Sweep) -> None:
@@ -731,7 +737,8 @@ def _write_sweep(folder: Path, sweep: Sweep) -> None:
             raise RunStoreError(f"{file} cannot be read: {error} Nothing was changed.") from error
         if why := _conflict(before, sweep):
             raise ConfigError(
-                f"the study {folder} is of another sweep: {why}. Give another name=, or again=True to restart (existing "
+                f"the study {folder} is of another sweep: {why}. Give another name=, or again=True to restart "
+                "(existing "
                 "content is kept in a subfolder)."
             )
         if before == sweep:

@@ -481,7 +481,8 @@ class Study:
         counts, total = self.counts, self.sweep.total
         described = [f"{counts.get(status, 0)} {status}" for status in (FINISHED, PRUNED, FAILED, REFUSED, RUNNING)]
         said = [
-            f"{self.name}: {total} runs, {join_words([each for each in described if each[0] != '0'] or ['none finished'])}."
+            f"{self.name}: {total} runs, "
+            f"{join_words([each for each in described if each[0] != '0'] or ['none finished'])}."
         ]
         best = self.best
         if best is not None and best.middle is not None:

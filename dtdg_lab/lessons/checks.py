@@ -105,7 +105,9 @@ def check_first_near(function: Any) -> Feedback:
     """Check ``first_near(seconds, losses, least)``."""
     wrong = _differs(function, first_near, NEAR_CASES, _same_moment)
     if wrong:
-        hint = "return seconds, not an index, of the first point within 5 % of the best of all, or None if there is none"
+        hint = (
+            "return seconds, not an index, of the first point within 5 % of the best of all, or None if there is none"
+        )
         return Feedback(False, f"2: {wrong}; {hint}")
     return Feedback(True, "2: the column 'time to near best'")
 

@@ -370,7 +370,4 @@ def _other_data(first: str, label: str, found: Mapping[str, RunConfig], hashes: 
         (f"{name}={one.flat.get(name)!r} and {name}={other.flat.get(name)!r}" for name in names if differ(name)),
         f"data hash {hashes[0][:12]} and {hashes[1][:12]}",
     )
-    return (
-        f"All contestants need the same data: {first!r} and {label!r} differ, {described}. "
-        "Use config.replace(...)."
-    )
+    return f"All contestants need the same data: {first!r} and {label!r} differ, {described}. Use config.replace(...)."

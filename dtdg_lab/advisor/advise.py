@@ -376,7 +376,7 @@ class Advice:
     """Systems ranked: first those that fit, by epoch time.
 
     Attributes:
-        told: what was asked, in words.
+        described: what was asked, in words.
         suggestions: in order of rank.
         left: system -> why it cannot run.
         rates: used for the predictions.

@@ -341,7 +341,7 @@ class WhatIf:
             ``kind`` (``KINDS``).
         growth: curve -> its power for extrapolation.
         rates: used for the predictions.
-        told: what is shown, in words.
+        described: what is shown, in words.
         notes: remarks, one sentence each.
     """
 

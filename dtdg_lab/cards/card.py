@@ -451,7 +451,7 @@ def card_html(
         _section("Code", _code(system, text, places, root)),
         _section("Results in the paper", _reported(text)),
         _section("Our measurements", _measured(text)),
-        _section("Differences from the paper", _differs(text, _told_page(system, places), root)),
+        _section("Differences from the paper", _differs(text, _docstring_differences(system, places), root)),
         _section("How to run it", f"<pre>{escaped(run_cell(text))}</pre>"),
     ]
     return f"<div class='dtdg-card'><style>{STYLE}</style>{''.join(sections)}</div>"
@@ -468,12 +468,12 @@ def card_plain(system: System, text: CardText) -> str:
     lines += [f"  {each.what}: {each.value} ({each.where})" for each in text.reported]
     lines += ["", "Measured here:" if text.measured else _NO_NUMBER]
     lines += [f"  {each.what}: {each.value} ({each.command})" for each in text.measured]
-    described = [*text.differs, *(each.text for each in _told_page(system, places))]
+    described = [*text.differs, *(each.text for each in _docstring_differences(system, places))]
     lines += ["", "Differences from the paper:" if described else "", *(f"  {each}" for each in described)]
     return "\n".join([*(textwrap.fill(line, 118, subsequent_indent="    ") for line in lines), "", run_cell(text)])
 
 
-def _told_page(system: System, places: Sequence[CodePlace]) -> list[Difference]:
+def _docstring_differences(system: System, places: Sequence[CodePlace]) -> list[Difference]:
     """The differences stated in docstrings; those of congestion patterns only if these are part of the idea."""
     remote = system.parts["parallel"] == "remote_feature"
     return differences([place for place in places if remote or place.role != "congestion"])
@@ -536,10 +536,10 @@ def _options(system: System, text: CardText) -> list[tuple[str, str, str, str]]:
     rows = []
     for name in dict.fromkeys(name for room in system.parts for name in owners[room]):
         option = OPTIONS[name]
-        brought = default(name, system=system.name, dataset=config.dataset, protocol=config.protocol)
+        usual = default(name, system=system.name, dataset=config.dataset, protocol=config.protocol)
         when = {"step": "at the next step", "epoch": "at the next epoch", "no": "in a new run"}[option.live]
         unit = f" {option.unit}" if option.unit else ""
-        rows.append((f"<code>{escaped(name)}</code>", escaped(f"{brought}{unit}"), when, escaped(option.meaning)))
+        rows.append((f"<code>{escaped(name)}</code>", escaped(f"{usual}{unit}"), when, escaped(option.meaning)))
     return rows
 
 

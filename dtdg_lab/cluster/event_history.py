@@ -132,7 +132,7 @@ class EventHistory:
                 "records of rounds do not determine the next one. A run with exchange='models' can be replayed if it "
                 "finished, or was stopped, in one attempt."
             )
-        if self.averaged and not self._is_told and self.events("knob"):
+        if self.averaged and not self._has_requests and self.events("knob"):
             raise ConfigError(
                 f"run {name} had live changes while its ranks averaged models, and the version of DTDG Lab that "
                 "recorded it "
@@ -146,7 +146,7 @@ class EventHistory:
                 )
 
     @property
-    def _is_told(self) -> bool:
+    def _has_requests(self) -> bool:
         """Whether control requests are in the records."""
         return self.threads > 0
 
@@ -168,7 +168,7 @@ class EventHistory:
         from dtdg_lab.training.replay import STEP, RecordedRequest
 
         last = max(row["attempt"] for row in self._all(0)["events"])
-        asked = self.events("asked") if self._is_told else self._asked_by_knobs()
+        asked = self.events("asked") if self._has_requests else self._requests_from_effects()
         found = [
             (row["attempt"], RecordedRequest(row["step"], row["data"]["heard"], row["data"]["request"]))
             for row in asked
@@ -186,7 +186,7 @@ class EventHistory:
             found.append((last + 1, RecordedRequest(ends, STEP, {"stop": True})))
         return tuple(of for _, of in sorted(found, key=lambda item: item[0]))
 
-    def _asked_by_knobs(self) -> list[Row]:
+    def _requests_from_effects(self) -> list[Row]:
         """Requests of a run that recorded only their effects."""
         made = [
             {**row, "data": {"request": {"set": row["data"]["changes"]}, "heard": "step"}}

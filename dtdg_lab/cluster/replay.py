@@ -358,17 +358,17 @@ def tell_repeats(path: str | Path) -> Repeated:
 def _prepared(run: str | Path | StoredRun | Run) -> tuple[RunDirectory, RunConfig, Callable[..., RunDirectory]]:
     """The run's folder, the settings of its replay, and a function that creates the replay's folder."""
     directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
-    story = EventHistory(directory)
-    story.check_repeatable()
-    config = story.config
-    return directory, config, partial(_made, story, config)
+    history = EventHistory(directory)
+    history.check_repeatable()
+    config = history.config
+    return directory, config, partial(_create, history, config)
 
 
-def _made(story: EventHistory, config: RunConfig, *, root: str | Path) -> RunDirectory:
+def _create(history: EventHistory, config: RunConfig, *, root: str | Path) -> RunDirectory:
     """The replay's folder; it stores a relative path to the first run, which reveals no home folder."""
-    directory, environment = story.directory, story.directory.environment()
+    directory, environment = history.directory, history.directory.environment()
     path = os.path.relpath(directory.path.resolve(), Path(root).resolve() / "replay")
-    described: dict[str, Any] = {REPLAYS: {"run": directory.id, "path": path, "threads": story.threads}}
+    described: dict[str, Any] = {REPLAYS: {"run": directory.id, "path": path, "threads": history.threads}}
     begin = None
     if FORKED in environment:
         described[FORKED], begin = environment[FORKED], directory.begin_file

@@ -389,9 +389,9 @@ class Run:
             self.version += 1
         for note in read_notes(self._directory.live, status["attempt"]).values():
             self._subscriber.connect(note.telemetry)
-        self._mark_if_nobody_else_will(status)
+        self._mark_if_unmarked(status)
 
-    def _mark_if_nobody_else_will(self, status: dict[str, Any]) -> None:
+    def _mark_if_unmarked(self, status: dict[str, Any]) -> None:
         """Survivors mark a death themselves; if there are none, or a rank never got that far, the kernel does."""
         dead = dead_ranks(self._directory.live, status["attempt"])
         trouble = death_reason(dead[0]) if dead else self._trouble()

@@ -40,7 +40,7 @@ class RunStart:
     """The start of one rank.
 
     Attributes:
-        told: kind of event -> its data.
+        described: kind of event -> its data.
         begin: checkpoint of another run.
         replay: records of this rank in another run.
         threads: of each rank in the other run; 0 if irrelevant or unknown.
@@ -155,9 +155,9 @@ def warm_up() -> dict[str, Any]:
 
 def rehearse() -> None:
     """Trigger first-use initialisation of libraries (two seconds); only a run started at once waits for it."""
-    from dtdg_lab.training import live_settings as rehearsal
+    from dtdg_lab.training import live_settings
 
-    rehearsal.rehearse()
+    live_settings.rehearse()
 
 
 def choose_device(wanted: str, rank: int, gpus: int, size: int) -> str:

@@ -537,7 +537,7 @@ class Settings:
             control.on_change(lambda name, value: defer(partial(self._changed, name, value)))
         # StaticText and not panes: see dashboard.app
         self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), width=285) for name in EXPLAINED}
-        self._stood: dict[str, str] = {}
+        self._chosen: dict[str, str] = {}
         self.load(config)
         rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
         self.more = folded("More settings", *rest, most_px=270)
@@ -579,7 +579,7 @@ class Settings:
     @property
     def _system(self) -> str:
         """The system that decides which settings exist: the run's, until it has become the requested one."""
-        return str(self._stood["system"] if self._running else self._value("system"))
+        return str(self._chosen["system"] if self._running else self._value("system"))
 
     def _active(self) -> set[str]:
         """Names of the settings that a run of the chosen system, data set and model reads."""
@@ -598,11 +598,11 @@ class Settings:
         """Set every control to a config's values; those it does not read get the defaults of its choices."""
         self._asked.clear()
         self._show_dataset(config.dataset)
-        brought = {name: config[name] for name in ("system", "dataset", "protocol")}
+        chosen = {name: config[name] for name in ("system", "dataset", "protocol")}
         for name in (*CHOSEN, *self.controls):
-            self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **brought))
+            self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **chosen))
             self.controls[name].waits(False)
-        self._stood = brought
+        self._chosen = chosen
         self._refresh()
 
     def _show_dataset(self, dataset: str) -> None:
@@ -620,7 +620,7 @@ class Settings:
 
     def follow(self, config: RunConfig) -> None:
         """Show the live settings of the run, except for a value just requested here."""
-        became_another = config.system != self._stood["system"]
+        became_another = config.system != self._chosen["system"]
         for name, control in self.controls.items():
             if control.option.live == "no" or name not in config.flat:
                 continue
@@ -630,7 +630,7 @@ class Settings:
                 self._asked.pop(name, None)
                 control.show(value)
         if became_another:
-            self._stood = {name: config[name] for name in self._stood}
+            self._chosen = {name: config[name] for name in self._chosen}
             self._refresh()
 
     def settled(self, name: str) -> None:
@@ -648,7 +648,7 @@ class Settings:
         """Leave only live settings enabled while a run is active; the others apply to the next run."""
         if running != self._running:
             self._running = running
-            if not running and self._value("system") != self._stood["system"]:
+            if not running and self._value("system") != self._chosen["system"]:
                 self._take_defaults("system")  # it was pending when the run ended
             self._refresh()
 
@@ -668,11 +668,11 @@ class Settings:
 
     def _take_defaults(self, changed: str) -> None:
         """Data set, protocol and system set defaults: show those of the new choice and undo those of the old."""
-        before, now = self._stood, {name: self._value(name) for name in ("system", "dataset", "protocol")}
-        self._stood = now
+        before, now = self._chosen, {name: self._value(name) for name in ("system", "dataset", "protocol")}
+        self._chosen = now
         if changed == "model":
             return
-        for name in {*_brought(changed, before[changed]), *_brought(changed, now[changed])}:
+        for name in {*_with_defaults(changed, before[changed]), *_with_defaults(changed, now[changed])}:
             self.controls[name].show(default(name, **now))
 
     def _refresh(self) -> None:
@@ -704,12 +704,12 @@ class Settings:
         """Offer the tasks of the data set; if the chosen task is none of them, take the data set's own."""
         tasks = dataset_tasks(self._value("dataset"))
         if self._value("task") not in tasks:
-            usual = default("task", **self._stood)
+            usual = default("task", **self._chosen)
             self.controls["task"].show(usual if usual in tasks else tasks[0])
         self.controls["task"].offer(tasks)
 
 
-def _brought(chooser: str, value: str) -> set[str]:
+def _with_defaults(chooser: str, value: str) -> set[str]:
     """Names of the options for which a data set, protocol or system has a default of its own."""
     if chooser == "protocol":
         return set(PROTOCOLS[value].settings)

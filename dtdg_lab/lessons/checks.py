@@ -401,7 +401,7 @@ _TIES: tuple[Losses, ...] = (
 
 def check_ties(function: Any) -> Feedback:
     """Check ``ties(cells)``."""
-    wrong = _differs_study_checks(function, ties, _TIES, _same_names)
+    wrong = _differs_on_tables(function, ties, _TIES, _same_names)
     if wrong:
         return Feedback(
             False,
@@ -497,7 +497,7 @@ _TABLES = tuple(
 
 def check_choose(function: Any) -> Feedback:
     """Check ``choose(rows)``."""
-    wrong = _differs_study_checks(function, choose, _TABLES, _same_choice)
+    wrong = _differs_on_tables(function, choose, _TABLES, _same_choice)
     if wrong:
         return Feedback(
             False,
@@ -507,7 +507,7 @@ def check_choose(function: Any) -> Feedback:
     return Feedback(True, "6: choose on the validation split; evaluate the chosen cell once on the test split")
 
 
-def _differs_study_checks(
+def _differs_on_tables(
     function: Any, rule: Callable[[Any], Any], cases: Sequence[Any], same: Callable[[Any, Any], bool]
 ) -> str:
     """As ``agrees``, for functions that return no number."""

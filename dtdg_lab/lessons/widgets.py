@@ -179,7 +179,7 @@ def _to_dict(seconds: float) -> str:
 
 
 _RIVALS = ("threshold", "epoch_hot")
-_EVEN = "nobody"
+_EVEN = "none"
 _LATE_MS = 1.0  # above which a reply counts as late
 
 

@@ -52,7 +52,7 @@ class CalibrationStudy:
     Attributes:
         calibration: fitted to them.
         folder: with the files of :func:`dtdg_lab.control.calibrate`.
-        told: what was measured, in words.
+        described: what was measured, in words.
         parts: P of the runs.
     """
 

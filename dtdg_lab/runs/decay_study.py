@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.runs import run as provenance
 from dtdg_lab.runs.directory import read_json, write_json
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.run import COLUMNS as PROVENANCE_COLUMNS
+from dtdg_lab.runs.run import MEANINGS as PROVENANCE_MEANINGS
+from dtdg_lab.runs.run import StoredRun, provenance
 from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure
 from dtdg_lab.visualization.layout import Figure
 
@@ -53,7 +54,7 @@ class DecayCells:
             if not isinstance(stored, dict) or stored.get("schema") != SCHEMA:
                 raise RunStoreError(
                     f"{self.path} holds no cells that this version reads: move it away, or give again=True to restart "
-                    "the study anew."
+                    "the study."
                 )
             self._kept = {_cell(each["row"]): each for each in stored["cells"]}
 
@@ -100,7 +101,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "skill": "1 - test_loss / persistence_loss: above 0 beats persistence",
         "peak_bytes": "largest peak of tensor memory of a rank, of a probe step",
         "epoch_time_s": "seconds of an epoch's steps on the slowest rank (straggler), mean over epochs",
-        **{name: meaning for name, meaning in provenance.MEANINGS.items() if name in provenance.COLUMNS},
+        **{name: meaning for name, meaning in PROVENANCE_MEANINGS.items() if name in PROVENANCE_COLUMNS},
         "run": "folder of the run; cells share a run if all snapshots are whole, because alpha then has no effect",
         "reason": "why the run failed, if it did; its numbers are then missing",
     }
@@ -115,7 +116,7 @@ def cell_row(cell: Cell, run: StoredRun) -> dict[str, Any]:
     last = evaluations[evaluations["split"] == "validation"].tail(1).to_dict("records")
     baselines = {f"validation_{name}": last[0][name] if last else None for name in _OF_VALIDATION}
     summary = {name: run.summary.get(name) for name in _OF_SUMMARY}
-    stands = provenance.provenance(run)
+    stands = provenance(run)
     return _in_order(cell, {**summary, **baselines, **stands, "run": str(run.path), "reason": ""})
 
 
@@ -139,7 +140,7 @@ class DecayStudy:
         alphas: requested values.
         seeds: requested values.
         task: of the config.
-        told: what was compared, in words.
+        described: what was compared, in words.
     """
 
     rows: tuple[dict[str, Any], ...]

@@ -22,10 +22,10 @@ from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError, RunS
 from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.units import as_path, format_bytes
-from dtdg_lab.runs import records as merge
-from dtdg_lab.runs import run as of_folder
 from dtdg_lab.runs.directory import RunDirectory, dumps, read_object, reading, store_error
+from dtdg_lab.runs.records import LINE, collect
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.run import open_run as open_run_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,7 @@ def pack(
         DataError: a record line is damaged.
         RunStoreError: a file cannot be read, or not even the thinned tables fit.
     """
-    found = merge.collect(run.directory, numbered=True)
+    found = collect(run.directory, numbered=True)
     tables = {name: table for name, table in found.items() if name not in without}
     others = {name: content for name in WHOLE if (content := _content(run.path / name)) is not None}
     # also without this metadata: what is damaged here could not be read there
@@ -265,7 +265,7 @@ def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
             table = read_table(content)
             for rank, of_rank in lines_of(name, table).items():
                 lines.setdefault(rank, {}).update(of_rank)
-            bare = table.drop_columns([merge.LINE]).replace_schema_metadata(None)
+            bare = table.drop_columns([LINE]).replace_schema_metadata(None)
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise RunStoreError(f"the exported table {name!r} is damaged ({error}). Export the run again.") from error
         pyarrow.parquet.write_table(bare, run.table_file(name), compression="zstd")
@@ -283,7 +283,7 @@ def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:
     Raises:
         KeyError, ValueError: it was not made by this program.
     """
-    kept = [field for field in table.schema if field.name not in ("rank", "attempt", merge.LINE)]
+    kept = [field for field in table.schema if field.name not in ("rank", "attempt", LINE)]
     columns = [_values(table, field) for field in kept]
     head = {
         "v": RECORDS_SCHEMA,
@@ -294,7 +294,7 @@ def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:
         "columns": [field.name for field in kept],
     }
     found: dict[tuple[int, int, int], list[tuple[Any, ...]]] = {}
-    places = list(zip(*(table.column(of).to_pylist() for of in ("rank", merge.LINE, "attempt")), strict=True))
+    places = list(zip(*(table.column(of).to_pylist() for of in ("rank", LINE, "attempt")), strict=True))
     if not all(type(number) is int and number >= 0 for place in set(places) for number in place):
         raise ValueError("its ranks, lines or attempts are not numbers from 0")
     for place, row in zip(places, zip(*columns, strict=True), strict=True):
@@ -554,7 +554,7 @@ def open_run(path: str | Path) -> StoredRun | PartialRun:
     if not where.exists():
         raise RunStoreError(f"{where} is not a run: there is nothing at that path. Give {_ALLOWED}.")
     if where.is_dir() and not (where / ABOUT).is_file() and ((where / CONFIG).is_file() or not is_events(where)):
-        return of_folder.open_run(where)
+        return open_run_folder(where)
     try:
         with reading(where, EXPORT_AGAIN):
             found = _open_folder(where) if where.is_dir() else _opened(where, _content_open_any(where))
@@ -736,7 +736,7 @@ def _one_table(where: Path, content: bytes) -> PartialRun:
     """A table taken from an exported run: its metadata name the run."""
     import pyarrow as pa
 
-    from dtdg_lab.runs.records import LINE, to_frame
+    from dtdg_lab.runs.records import to_frame
 
     try:
         table = read_table(content)

@@ -109,7 +109,7 @@ def check_vertex(graph: DynamicGraph, vertex: int) -> None:
 # ``lab.echo``: perturb one node's features at one snapshot; which nodes are affected, how strongly, and how long.
 
 
-HEARD = 1e-6  # a smaller change of a hidden value, relative to the largest one, counts as rounding
+CHANGED = 1e-6  # a smaller change of a hidden value, relative to the largest one, counts as rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +134,7 @@ class Echo:
     @property
     def received(self) -> NDArray[np.bool_]:
         """Which nodes have a different state than without the change, shape (T, N)."""
-        return self.change > HEARD * max(float(self.change.max()), 1e-30)
+        return self.change > CHANGED * max(float(self.change.max()), 1e-30)
 
     @property
     def hops(self) -> int:

@@ -111,7 +111,7 @@ def _leaky(config: RunConfig) -> bool:
 def _purge(run: StoredRun) -> int | None:
     """The gap from the run's own event, else from protocol and edge life."""
     with reading(run.directory.records):
-        parts = _told_parts(run)
+        parts = _parts_event(run)
         if parts is not None:
             ends = [parts[name] for name in _PARTS if name in parts]
             return int(ends[1]["first"]) - int(ends[0]["last"]) - 1 if len(ends) > 1 else None
@@ -119,7 +119,7 @@ def _purge(run: StoredRun) -> int | None:
     return None if life is None else PROTOCOLS[run.config.protocol].gap(life)
 
 
-def _told_parts(run: StoredRun) -> dict[str, Any] | None:
+def _parts_event(run: StoredRun) -> dict[str, Any] | None:
     """The event ``parts``, from the first lines of rank 0 if available, else from the merged table."""
     lines = run.directory.record_file(0)
     if not lines.is_file():
@@ -383,11 +383,13 @@ def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Co
 
 def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
     """The opened run, after reading everything that is compared."""
-    from dtdg_lab.runs.exports import open_run as open_any  # imported here because that module imports this one
+    from dtdg_lab.runs.exports import (
+        open_run as open_run_or_export,  # imported here because that module imports this one
+    )
 
     path = run.path if isinstance(run, StoredRun) else run
     try:
-        opened = run if isinstance(run, StoredRun) else open_any(run)
+        opened = run if isinstance(run, StoredRun) else open_run_or_export(run)
         if not isinstance(opened, StoredRun):
             raise RunStoreError("it holds only a part of a run. Give its folder, or an html or parquet export of it.")
         for known in (opened.window, opened.summary, opened.status, provenance(opened)):

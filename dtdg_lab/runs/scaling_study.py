@@ -58,7 +58,7 @@ def measured_step(
     Raises:
         ConfigError: it is another system's, has too few steps, or overlaps exchanges with computation.
     """
-    described, config = _told_blocks(run), run.config
+    described, config = _blocks_event(run), run.config
     ranks = described["ranks"]
     if ranks > 1 and config["overlap"]:
         raise ConfigError(
@@ -80,7 +80,7 @@ def measured_step(
     return MeasuredStep(run.id, work, compute, transfer, exchanged, whole), settings, changes
 
 
-def _told_blocks(run: StoredRun) -> dict[str, Any]:
+def _blocks_event(run: StoredRun) -> dict[str, Any]:
     """The content of the run's last event ``blocks``."""
     described = [event["data"] for event in run.events if event["kind"] == "blocks"]
     if not described or described[-1].get("layout") != "snapshot" or described[-1]["row_ranks"] > 1:

@@ -42,7 +42,7 @@ class ScheduleStudy:
 
     Attributes:
         outcomes: curve -> an outcome for each number of ranks and scheduler.
-        told: what was simulated, in words.
+        described: what was simulated, in words.
     """
 
     outcomes: Mapping[str, tuple[ScheduleOutcome, ...]]

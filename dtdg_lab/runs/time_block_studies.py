@@ -96,7 +96,7 @@ class TransferStudy:
         shares: one for each model, format, number of blocks and of ranks: ``share`` of the snapshots with a
             predecessor in their block and on their rank, and with it ``whole_bytes``, ``difference_bytes`` and
             ``ratio`` of all blocks, once.
-        told: what was compared, in words.
+        described: what was compared, in words.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -280,7 +280,7 @@ class BlockStudy:
     Attributes:
         rows: one for each number of blocks; ``MEANINGS`` describes the columns.
         traces: blocks -> memory over the step.
-        told: what was measured, in words.
+        described: what was measured, in words.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -427,7 +427,7 @@ class VolumeStudy:
     Attributes:
         outcomes: in the order of models, then ranks.
         legs: model -> every all-to-all phase of a step, ours beside the paper's, with the reason of each difference.
-        told: what was counted, in words.
+        described: what was counted, in words.
     """
 
     outcomes: tuple[VolumeRow, ...]

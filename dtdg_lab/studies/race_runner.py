@@ -49,7 +49,7 @@ class RaceRunner:
         self.race = Race(store)
         self._store, self._session, self._runs_dir = store, session, runs_dir
         self._on_change, self._progress = on_change, progress
-        self._telling = threading.RLock()
+        self._callback_lock = threading.RLock()
         self._storing = threading.RLock()
         self._stopping = threading.Event()
         self._asked_to_stop = False
@@ -203,7 +203,7 @@ class RaceRunner:
     def _report(self) -> None:
         if self._on_change is None:
             return
-        with self._telling:
+        with self._callback_lock:
             try:
                 self._on_change(self.race)
             except BaseException as error:  # not caused by a run

@@ -238,8 +238,8 @@ def _chosen(name: str, config: RunConfig) -> bool:
     """Whether the value was set explicitly: it is not a default of system, data set or protocol."""
     if name not in OPTIONS:
         return True
-    brought = default(name, system=config.system, dataset=config.dataset, protocol=config.protocol)
-    return bool(config.flat[name] != brought)
+    usual = default(name, system=config.system, dataset=config.dataset, protocol=config.protocol)
+    return bool(config.flat[name] != usual)
 
 
 def winners(rows: Sequence[Row]) -> dict[str, str]:

@@ -412,14 +412,14 @@ class TrialRunner:
             self.log.begun(trial.key, path)
         trial = replace(trial, run=path)
         if not (path / "config.json").is_file():
-            self._anew(trial, f"its run {path.name} is gone")
+            self._restart(trial, f"its run {path.name} is gone")
             return None
         state = settle(path, on_engines=trial.on_engines)
         if state == "finished":
             return self._ended(trial, open_run(path), None)
         try:
             if not go_on(path, self.session):
-                self._anew(trial, f"its run {path.name} was {state} when the study was called again")
+                self._restart(trial, f"its run {path.name} was {state} when the study was called again")
                 return None
         except RunFailedError as error:
             return self._failed(trial, str(error))
@@ -429,7 +429,7 @@ class TrialRunner:
     def _folders(self) -> set[Path]:
         return {self.runs_dir} if self.session is None else {self.runs_dir, self.session.runs_dir}
 
-    def _anew(self, trial: Trial, why: str) -> None:
+    def _restart(self, trial: Trial, why: str) -> None:
         self._note(trial, f"{why}: restarted")
 
     def _note(self, trial: Trial, note: str) -> None:
@@ -569,20 +569,20 @@ def run_study(
     _check(sweep, session, prune)
     if runs_dir is None:
         runs_dir = "runs" if session is None else session.runs_dir
-    folder = _made(Path(runs_dir) / FOLDER / name)
+    folder = _create(Path(runs_dir) / FOLDER / name)
     with one_writer(folder):
         if again:
             _put_away(folder)
         _write_sweep(folder, sweep)
         with _bar(sweep, progress) as bar:
             runner = TrialRunner(
-                TrialLog(folder), session, Path(runs_dir), prune, on_start, bar.write if progress else _say_nothing
+                TrialLog(folder), session, Path(runs_dir), prune, on_start, bar.write if progress else _ignore
             )
             _Making(folder, sweep, runner, bar, on_trial).all()
     return study_of(folder, sweep)
 
 
-def _made(folder: Path) -> Path:
+def _create(folder: Path) -> Path:
     """The folder, created if needed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -798,7 +798,7 @@ def _put_away(folder: Path) -> None:
         raise store_error("put away", folder, error) from error
 
 
-def _say_nothing(words: str) -> None:
+def _ignore(words: str) -> None:
     """Without a progress bar, notes are only in the study."""
 
 

@@ -31,7 +31,7 @@ from dtdg_lab.studies.trials import (
 )
 from dtdg_lab.visualization.layout import Figure, join_words
 from dtdg_lab.visualization.study import MapNames, StudyCell, Way, study_course, study_line, study_parallel, writer
-from dtdg_lab.visualization.study import study_map as map_view
+from dtdg_lab.visualization.study import study_map as draw_study_map
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,7 +178,7 @@ def study_map(of: MapOf, title: str) -> Panel:
         least_is_best=_least(of.sweep, of.measure),
         pooled=pooled,
     )
-    return map_view(cells, names)
+    return draw_study_map(cells, names)
 
 
 def line(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel:
@@ -201,7 +201,7 @@ def parallel(sweep: Sweep, combinations: Sequence[Combination], title: str) -> P
         Way(
             tuple(each.settings[name] for name in sweep.names),
             each.middle,
-            _told_way(each, sweep.objective),
+            _coordinates(each, sweep.objective),
             _shown(each.trials),
         )
         for each in combinations
@@ -244,7 +244,7 @@ def _to_dict(trial: Trial, measure: str) -> str:
     return f"seed {trial.seed}: {trial.status}{reason}"
 
 
-def _told_way(combination: Combination, measure: str) -> str:
+def _coordinates(combination: Combination, measure: str) -> str:
     return "<br>".join([combination.described, *(_to_dict(trial, measure) for trial in combination.trials[:8])])
 
 

@@ -420,7 +420,7 @@ class Sweep:
         return self.base.replace(**({"parts": 0} if follows else {}), **settings, seed=seed)
 
     @cached_property
-    def _made(self) -> tuple[tuple[Cell, ...], tuple[Skipped, ...]]:
+    def _expanded(self) -> tuple[tuple[Cell, ...], tuple[Skipped, ...]]:
         combinations = list(itertools.product(*(axis.pairs() for axis in self.axes)))
         if len(combinations) * len(self.all_seeds) > MOST_RUNS:
             raise ConfigError(
@@ -463,7 +463,7 @@ class Sweep:
     @property
     def cells(self) -> tuple[Cell, ...]:
         """The runs of a grid, all combinations of the first seed first; none of a search."""
-        return () if self.space else self._made[0]
+        return () if self.space else self._expanded[0]
 
     @cached_property
     def by_key(self) -> Mapping[str, Cell]:
@@ -473,7 +473,7 @@ class Sweep:
     @property
     def skipped(self) -> tuple[Skipped, ...]:
         """The combinations of a grid that are not run."""
-        return () if self.space else self._made[1]
+        return () if self.space else self._expanded[1]
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""

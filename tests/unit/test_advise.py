@@ -221,7 +221,7 @@ def test_what_cannot_be_asked_is_refused(graph: DynamicGraph, tmp_path: Path) ->
         advise(graph, 2, 0)
     with pytest.raises(UnknownNameError, match="psg"):
         advise(graph, 2, 1.0, systems=("pgs",))
-    with pytest.raises(ConfigError, match="no system asked for reads"):
+    with pytest.raises(ConfigError, match="no chosen system reads"):
         advise(graph, 2, 1.0, systems=("psg",), runs_dir=None, cache_window=4)
     with pytest.raises(UnknownNameError, match="full_snapshots"):
         advise(graph, 2, 1.0, full_snapshot=4)

@@ -52,7 +52,7 @@ def test_the_ring_is_accepted_in_any_form(right: Any) -> None:
 @pytest.mark.parametrize("wrong", RING_WRONG, ids=range(len(RING_WRONG)))
 def test_other_rings_are_not(wrong: Any) -> None:
     feedback = scale_checks.check_ring(wrong)
-    assert not feedback and "a rank alone sends nothing" in feedback.words
+    assert not feedback and "one rank sends nothing" in feedback.words
 
 
 def test_efficiency_is_accepted() -> None:

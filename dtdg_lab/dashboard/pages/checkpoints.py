@@ -47,12 +47,12 @@ class Branch:
         self._reader: NewestFirst[Path] = NewestFirst(self._read, "dashboard-checkpoints")
         self.keep = self._button("Save a checkpoint", self._keep_one)
         self.at = pn.widgets.Select(label="Checkpoint", options={}, **_ROW)
-        self.at.param.watch(lambda event: actions.later(self._tell_changes), "value")
+        self.at.param.watch(lambda event: actions.later(self._show_changes), "value")
         self.fork = self._button("Fork from it with the settings above", self._fork)
         self.replay = self._button("Replay this run", self._replay)
         self.changes, self.found = (pn.widgets.StaticText(value="", **_WORDS) for _ in range(2))
         self.panel = folded(TITLE, self.keep, self.at, self.changes, self.fork, self.replay, self.found)
-        settings.watch(self._tell_changes)
+        settings.watch(self._show_changes)
         self.enable("idle", free=False)
 
     def _button(self, words: str, ask: Callable[[Run], None]) -> pn.widgets.Button:
@@ -116,9 +116,9 @@ class Branch:
         again = self._replayed
         if again is not None and again.status not in ACTIVE:
             self._replayed = None
-            self._actions.do("Compare the replay", lambda: tell_repeats(again.path), then=self._tell_found)
+            self._actions.do("Compare the replay", lambda: tell_repeats(again.path), then=self._show_result)
 
-    def _tell_found(self, found: Repeated) -> None:
+    def _show_result(self, found: Repeated) -> None:
         self.found.value = html.escape(found.words[:1].upper() + found.words[1:])
 
     def _read(self, path: Path) -> None:
@@ -139,9 +139,9 @@ class Branch:
         options = {_label(each): name for name, each in self._kept.items()}
         value = self.at.value if self.at.value in self._kept else next(iter(self._kept), None)
         self.at.param.update(options=options, value=value)
-        self._tell_changes()
+        self._show_changes()
 
-    def _tell_changes(self) -> None:
+    def _show_changes(self) -> None:
         kept = self._chosen
         if kept is None:
             self.changes.value = NONE if self._run is not None else ""

@@ -14,11 +14,10 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.dashboard import settings as choices
 from dtdg_lab.dashboard.actions import NewestFirst, describe
 from dtdg_lab.dashboard.live import OpenedPage, WholeCharts, labelled
 from dtdg_lab.dashboard.pages.data import is_here
-from dtdg_lab.dashboard.settings import PARTS, Settings
+from dtdg_lab.dashboard.settings import PARTS, Settings, dataset_choices, dataset_label, dataset_tasks
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.visualization.layout import Figure, share
@@ -264,7 +263,7 @@ class PartitionPage:
 
     def _make_widgets(self, defer: Callable[[Callable[[], None]], None]) -> None:
         named = [name for name in catalogue.names("partition") if name != "file"]
-        data = {"The settings": {AS_SET: ""}, **choices.dataset_choices()}
+        data = {"The settings": {AS_SET: ""}, **dataset_choices()}
         self.data = pn.widgets.Select(
             label="Data",
             groups=data,
@@ -332,7 +331,7 @@ class PartitionPage:
         try:
             config = self._settings.config()
             if self.data.value:
-                task = choices.dataset_tasks(self.data.value)[0]  # partitions do not depend on it
+                task = dataset_tasks(self.data.value)[0]  # partitions do not depend on it
                 config = config.replace(dataset=self.data.value, task=task)
         except LabError as error:
             self._say(str(error), problem=True)
@@ -463,6 +462,6 @@ def _narrow(figure: Figure) -> Figure:
 def _what(wanted: WantedPartition) -> str:
     """Data, partitions and the aggregating model, as text."""
     config = wanted.config
-    data = choices.dataset_label(config.dataset)
+    data = dataset_label(config.dataset)
     layers = f"{config.layers} layer{'s' if config.layers > 1 else ''}"
     return f"{data} in {wanted.parts} partitions, for {config.model} with {layers}"

@@ -137,7 +137,7 @@ class RacePage:
     # user actions
 
     def _add(self) -> None:
-        self._tell_problem("")
+        self._show_problem("")
         try:
             config = self._settings.config()
             if config.to_json() in [known.to_json() for known in self.configs]:
@@ -145,7 +145,7 @@ class RacePage:
             if len(self.configs) >= MOST:
                 raise ConfigError(f"A race on this page has at most {MOST} contestants: remove one first.")
         except LabError as error:
-            self._tell_problem(str(error))
+            self._show_problem(str(error))
             return
         self.configs.append(config)
         self._list()
@@ -163,7 +163,7 @@ class RacePage:
     def _start(self) -> None:
         if self.racing:
             return
-        self._tell_problem("")
+        self._show_problem("")
         try:
             asked = {
                 "seeds": _numbers(_text(self.seeds)),
@@ -172,7 +172,7 @@ class RacePage:
                 "name": _text(self.name),
             }
         except LabError as error:
-            self._tell_problem(str(error))
+            self._show_problem(str(error))
             return
         self._runner, self._past, self._to_stop = None, None, False
         self.past.value = ""
@@ -212,7 +212,7 @@ class RacePage:
 
     def _choose(self) -> None:
         """Show a past race, or again the one started here."""
-        self._tell_problem("")
+        self._show_problem("")
         if self.past.value:
             self._actions.do("Open the race", partial(open_race, self.past.value), then=self._show_past)
         elif self._past is not None:
@@ -236,7 +236,7 @@ class RacePage:
     def update(self, *, slow: bool) -> None:
         """Show what was drawn since; once a second, where ``slow``, request a redraw if anything has changed."""
         if self._shown_problem != self._problem:
-            self._tell_problem(self._problem)
+            self._show_problem(self._problem)
         if self._drawn is not self._shown:
             self._shown = self._drawn
             self.table.value = self._shown[1]
@@ -279,7 +279,7 @@ class RacePage:
             words = f"The race {end} It is stored in {self._runner.race.folder}; lab.open_race(...) opens it."
         self.words.value = html.escape(words, quote=False)
 
-    def _tell_problem(self, text: str) -> None:
+    def _show_problem(self, text: str) -> None:
         self._problem = self._shown_problem = text
         self.alert.param.update(
             value=f'<div role="alert">{html.escape(text, quote=False)}</div>' if text else "", visible=bool(text)

@@ -1,9 +1,9 @@
 // Names and keys for what Panel's widgets leave without: each has a shadow root of its own, which is looked through when
-// it changes. Stands after views/theme.js and before theme.js.
+// it changes. Loaded after visualization's theme.js and before theme.js.
 
 const dlSpoken = (element) => (element?.textContent ?? "").replace(/\s+/g, " ").trim()
 
-// What Python calls a widget that shows no label (labelled() in theme.py)
+// What Python calls a widget that shows no label (labelled() in live.py)
 function dlGiven(host) {
   const given = host ? getComputedStyle(host).getPropertyValue("--dl-label").trim() : ""
   return given ? JSON.parse(given) : ""

@@ -109,7 +109,7 @@ def test_whiskers_reach_from_the_least_to_the_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "error"),
+    ("live_settings", "error"),
     [
         ({"stages": 0}, ConfigError),
         ({"stages": MOST_STAGES + 1}, ConfigError),

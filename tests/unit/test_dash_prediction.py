@@ -14,7 +14,7 @@ def test_a_prediction_is_told_beside_what_came_out() -> None:
     asked = Prediction(QUESTION, CHOICES)
     assert asked.value is None and "none yet" in repr(asked)
     asked.guess("hash")
-    assert asked.reveal("metis") == "Which <one>? It is metis; you said hash."
+    assert asked.reveal("metis") == "Which <one>? It is metis; you predicted hash."
     assert asked.reveal("hash") == "Which <one>? It is hash, as you predicted."
 
 

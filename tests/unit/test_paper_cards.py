@@ -163,7 +163,7 @@ def test_links_of_a_notebook_begin_in_its_folder(monkeypatch: pytest.MonkeyPatch
 def test_a_place_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="defines no 'Nobody'"):
         code_places(catalogue.system("single"), ("dtdg_lab.systems.single:Nobody",))
-    with pytest.raises(ConfigError, match=r"nowhere\.py is not there"):
+    with pytest.raises(ConfigError, match=r"nowhere\.py is missing"):
         code_places(catalogue.system("single"), ("dtdg_lab.engine.nowhere",))
 
 

@@ -37,7 +37,7 @@ def test_a_run_ends_where_the_loss_is_low_the_time_is_over_or_nothing_is_gained(
     assert StopRule(loss=0.5).verdict(seen(0.9, 0.6)) is None
     assert StopRule(loss=0.5).verdict(seen(0.9, 0.5)).what == "finish"
     assert StopRule(seconds=3).verdict(seen(0.9, 0.8)) is None
-    assert "3.0 s are over" in StopRule(seconds=3).verdict(seen(0.9, 0.8, 0.7)).why
+    assert "time limit of 3.0 s" in StopRule(seconds=3).verdict(seen(0.9, 0.8, 0.7)).why
     patient = StopRule(patience=2)
     assert patient.verdict(seen(0.9, 0.8, 0.81)) is None
     assert patient.verdict(seen(0.9, 0.8, 0.81, 0.8)).what == "finish", "as low as before is no gain"
@@ -107,7 +107,7 @@ def test_a_model_may_be_raced_where_the_system_is_one_and_epochs_may_come_from_t
     [
         ([made()], (0,), "at least two"),
         ([made(), made("single")], (), "at least one"),
-        ([made(), made("single")], (0, 0), "each once"),
+        ([made(), made("single")], (0, 0), "only once"),
         ([made(), made(seed=4)], (0,), "same settings"),
         ([made(), "single"], (0,), "a RunConfig for each"),
         ({"a": made(), "": made("single")}, (0,), "label ''"),

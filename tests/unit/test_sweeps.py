@@ -118,7 +118,7 @@ def test_bad_sweeps_are_refused_by_name(given: dict[str, Any], message: str) -> 
 
 @pytest.mark.parametrize("name", ["test_loss", "skill", "persistence_loss", "metrics", "test_auc"])
 def test_nothing_chooses_by_the_test_part(name: str) -> None:
-    with pytest.raises(ConfigError, match="of the test split"):
+    with pytest.raises(ConfigError, match="on the test split"):
         Sweep(BASE, {"alpha": (0.1,)}, objective=name)
     with pytest.raises(UnknownNameError, match="unknown objective"):
         Sweep(BASE, {"alpha": (0.1,)}, objective="loss")

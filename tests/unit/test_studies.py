@@ -123,7 +123,7 @@ def test_a_run_that_somebody_stopped_ends_the_study(tmp_path: Path, training: Pr
         study_in(tmp_path)
     training.status = "finished"
     study = study_in(tmp_path)
-    assert study.is_complete and "begun anew" in study.trials[0].notes[0]
+    assert study.is_complete and "restarted" in study.trials[0].notes[0]
 
 
 def test_killed_after_any_line_no_finished_run_is_repeated_or_lost(tmp_path: Path, training: PretendTraining) -> None:

@@ -165,7 +165,7 @@ class Echo:
 
         received, change = self.received[self.snapshot :], self.change[self.snapshot :]
         index = pd.RangeIndex(len(received), name="snapshots later")
-        return pd.DataFrame({"nodes affected": received.sum(axis=1), "largest change": change.max(axis=1)}, index)
+        return pd.DataFrame({"nodes that hear it": received.sum(axis=1), "largest change": change.max(axis=1)}, index)
 
 
 def echo(run: StoredRun, *, vertex: int, snapshot: int, amount: float = 1.0, unchanged: Trace | None = None) -> Echo:

@@ -204,7 +204,7 @@ def test_runs_that_tell_nothing_are_named(graph: DynamicGraph, tmp_path: Path) -
     (tmp_path / "broken" / "config.json").write_text("{")
     found = find_runs([tmp_path], graph=graph)
     assert not found.runs and set(found.skipped) == {short.id, slow.id, "broken"}
-    assert "slower on purpose" in found.skipped[slow.id]
+    assert "slowed artificially" in found.skipped[slow.id]
 
 
 def test_calibration_trains_some_runs(

@@ -118,5 +118,5 @@ def test_an_estimate_is_right_within_its_factor() -> None:
     estimate.guess(0)
     assert estimate.is_right(0.0) and not estimate.is_right(math.nan)
     assert "How long?" in str(estimate._asked.value) and estimate._field.disabled
-    with pytest.raises(ConfigError, match="more than 1"):
+    with pytest.raises(ConfigError, match="above 1"):
         Estimate("?", factor=1.0)

@@ -157,7 +157,8 @@ def test_every_control_has_a_name_and_tabs_open_with_the_keyboard(page: Any) -> 
     seen |= {(role, name) for role, name, _ in _tree(page) if role in CONTROLS}
     expected = {
         ("slider", "Learning rate"), ("slider", "Slow down rank by (ms)"), ("button", "steps"), ("combobox", "Theme"),
-        ("textbox", "Delay added (ms) from part 0 to part 1"), ("checkbox", "metis"), ("combobox", "Remote feature cache"),
+        ("textbox", "Delay added (ms) from part 0 to part 1"), ("checkbox", "metis"),
+        ("combobox", "Remote feature cache"),
         ("button", "Epochs: more"), ("tablist", "Pages"), ("tabpanel", "Features"), ("listbox", "Contestants"),
         ("combobox", "Coloured by"), ("combobox", "Selected run (or click on a cell)"), ("combobox", "System"),
     }  # fmt: skip

@@ -18,8 +18,8 @@ from dtdg_lab.core.errors import DataError, LabError, RunFailedError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0 where it was done, 1 where a run failed, 2 where it could not be done at all (one message on stderr). A reader
-    that closes its end of a pipe early, such as ``head``, has what it wants: 0.
+    0 on success, 1 if a run failed, 2 if the command could not be executed (one message on stderr). A reader that
+    closes its end of a pipe early, such as ``head``, is no error: 0.
     """
     parsed = _parser().parse_args(arguments)
     try:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reader_has_left() -> bool:
-    """Whether it is standard output that nothing reads any longer; what is left for it then goes nowhere."""
+    """Whether standard output was closed by its reader; remaining output is then discarded."""
     looked = select.poll()
     looked.register(sys.stdout.fileno(), 0)
     if not any(state & (select.POLLERR | select.POLLHUP) for _, state in looked.poll(0)):
@@ -50,49 +50,45 @@ def _reader_has_left() -> bool:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dtdg_lab", description="See, steer and understand distributed training of dynamic graph neural networks."
+        prog="dtdg_lab", description="Run, steer and compare distributed training of dynamic graph neural networks."
     )
     commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
 
-    env = commands.add_parser("env", help="what this machine can run and measure, with remedies")
+    env = commands.add_parser("env", help="show what this machine can run and measure, with remedies")
     env.add_argument("--json", action="store_true", help="print the findings as JSON")
     env.set_defaults(command=_env)
 
-    run = commands.add_parser("run", help="train as a config file says")
+    run = commands.add_parser("run", help="train a config file")
     run.add_argument("config", type=Path, metavar="CONFIG.json", help="settings, as RunConfig(...).to_json() writes")
     run.add_argument("--cluster", action="store_true", help="use a cluster even for one rank")
-    run.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (default: runs)"
-    )
+    run.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
     run.set_defaults(command=_run)
 
-    demo = commands.add_parser("demo", help="a short run on real data, or on generated data where there is none")
-    demo.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (default: runs)"
-    )
+    demo = commands.add_parser("demo", help="a short run on real data, or on synthetic data if none is available")
+    demo.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
     demo.set_defaults(command=_demo)
 
-    dash = commands.add_parser("dash", help="serve the dashboard in a browser, without Jupyter")
+    dash = commands.add_parser("dash", help="serve the dashboard to a browser, without Jupyter")
     dash.add_argument("--port", type=_port, default=5006, help="port on 127.0.0.1 (default: 5006)")
-    dash.add_argument("--ranks", type=_positive, default=2, help="engines of the session (default: 2)")
+    dash.add_argument("--ranks", type=_positive, default=2, help="number of engines of the session (default: 2)")
     dash.set_defaults(command=_dash)
 
-    data = commands.add_parser("datasets", help="list data sets and whether they are on this machine")
+    data = commands.add_parser("datasets", help="list data sets and whether they are available locally")
     data.set_defaults(command=_datasets)
 
     _add_train_policy(commands)
     _add_export(commands)
 
-    studied = commands.add_parser("study", help="make the runs of a study, going on where it was broken off")
-    studied.add_argument("study", metavar="NAME|FILE.json", help="a shipped study, or a sweep as Sweep.to_json() wrote")
+    studied = commands.add_parser("study", help="run or resume a study")
+    studied.add_argument("study", metavar="NAME|FILE.json", help="a shipped study, or a file of Sweep.to_json()")
     studied.add_argument("--quick", action="store_true", help="the short form of a shipped study")
-    studied.add_argument("--called", metavar="NAME", default="", help="name of its folder (default: as the study)")
+    studied.add_argument("--called", metavar="NAME", default="", help="name of its folder (default: the study's name)")
     studied.add_argument(
-        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="where run folders go (default: runs)"
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)"
     )
     studied.set_defaults(command=_study)
 
-    sessions = commands.add_parser("sessions", help="list clusters of this user, or end them")
+    sessions = commands.add_parser("sessions", help="list or end this user's clusters")
     which = sessions.add_mutually_exclusive_group()
     which.add_argument("--end", metavar="ID", help="end the session with this id")
     which.add_argument("--end-all", action="store_true", help="end all of them")
@@ -101,24 +97,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_train_policy(commands: Any) -> None:
-    learn = commands.add_parser("train-policy", help="learn a cache policy in the simulator")
-    learn.add_argument("--parts", type=_positive, default=4, help="parts that it decides for, 2 or more (default: 4)")
+    learn = commands.add_parser("train-policy", help="train a cache policy in the simulator")
+    learn.add_argument("--parts", type=_positive, default=4, help="number of partitions, at least 2 (default: 4)")
     learn.add_argument(
-        "--name", default="double_dqn", choices=("double_dqn", "double_dqn_plus"), help="which (default: double_dqn)"
+        "--name", default="double_dqn", choices=("double_dqn", "double_dqn_plus"), help="(default: double_dqn)"
     )
-    learn.add_argument("--episodes", type=_positive, help="episodes of 30 epochs (default: as the shipped one)")
-    learn.add_argument("--seed", type=int, default=0, help="of weights, draws and episodes (default: 0)")
+    learn.add_argument("--episodes", type=_positive, help="episodes of 30 epochs (default: as for the shipped policy)")
+    learn.add_argument("--seed", type=int, default=0, help="seed of weights, sampling and episodes (default: 0)")
     learn.add_argument("--no-double", action="store_true", help="DQN instead of Double DQN")
-    learn.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="where the policy goes")
+    learn.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="output file")
     learn.set_defaults(command=_train_policy)
 
 
 def _add_export(commands: Any) -> None:
-    exported = commands.add_parser("export", help="write a run or a race as a file for elsewhere")
+    exported = commands.add_parser("export", help="export a run or race to one file")
     exported.add_argument("run", metavar="RUN", help="folder of the run or race, or an HTML or Parquet export of a run")
     exported.add_argument("--kind", default="html", help="html, parquet, tensorboard, trace, script or notebook")
-    exported.add_argument("--out", metavar="PATH", help="file, or a folder that is there (default: here)")
-    exported.add_argument("--again", action="store_true", help="replace what was exported there before")
+    exported.add_argument("--out", metavar="PATH", help="file, or an existing folder (default: the current folder)")
+    exported.add_argument("--again", action="store_true", help="overwrite an earlier export")
     exported.set_defaults(command=_export)
 
 
@@ -172,14 +168,14 @@ def _demo(parsed: argparse.Namespace) -> int:
     try:
         load_dataset(dataset)
     except DataError as error:
-        print(f"The demo uses generated data, since real data could not be had: {error}", file=sys.stderr)
+        print(f"The demo uses synthetic data because real data is not available: {error}", file=sys.stderr)
         dataset = "growing"
     config = RunConfig(system="psg", dataset=dataset, model="tgcn", parts=2, epochs=3, group_stride=4)
     return _report(train(config, runs_dir=parsed.runs, progress=True))
 
 
 def _report(run: Any) -> int:
-    """Print what a run came to, and where its report lies; the exit code is 1 where it failed."""
+    """Print the result of a run and the path of its report; the exit code is 1 if it failed."""
     print(json.dumps(run.summary, indent=2, default=str))
     print(f"report: {Path(run.path) / 'report.html'}")
     return 0 if run.summary["status"] in ("finished", "stopped") else 1
@@ -216,7 +212,7 @@ def _train_policy(parsed: argparse.Namespace) -> int:
     if parsed.episodes is not None:
         training = replace(training, episodes=parsed.episodes)
     policy = train_policy(parsed.parts, training, out=parsed.out, progress=True)
-    print(f"{parsed.out}: policy {policy.name} for {policy.parts} parts, {policy.episodes:,} episodes")
+    print(f"{parsed.out}: policy {policy.name} for {policy.parts} partitions, {policy.episodes:,} episodes")
     print(
         f'use it with: RunConfig(system="greendygnn", cache_policy="{policy.name}", parts={policy.parts}, '
         f'policy_file="{parsed.out}", ...)'
@@ -239,7 +235,7 @@ def _study(parsed: argparse.Namespace) -> int:
 
     if parsed.study.endswith(".json"):
         if parsed.quick:
-            raise ConfigError("--quick is for shipped studies: a sweep in a file says itself what is run.")
+            raise ConfigError("--quick applies to shipped studies only: a sweep file defines its own runs.")
         sweep, name = Sweep.load(parsed.study), parsed.called or Path(parsed.study).stem
     else:
         sweep = shipped(parsed.study).sweep(None, parsed.quick)

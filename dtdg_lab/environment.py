@@ -1,7 +1,7 @@
-"""What this machine can run and measure, each missing thing with its remedy.
+"""Capabilities of this machine, with a remedy for each missing one.
 
-Torch and DGL are asked in processes of their own, so that the caller stays free of them and a crash or a hang of an
-import is a finding like any other. Beside ``__main__``, above all rooms.
+Torch and DGL are probed in child processes, so that the caller does not import them, and a crash or a hang of an
+import becomes a finding like any other. This module and ``__main__`` lie above all other layers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PACKAGES = ("numpy", "torch", "dgl", "jupyterlab", "ipywidgets", "plotly", "pan
 _INSTALL = "`make env`, or `pip install -e .[lab] -c constraints.txt` in this environment"
 _CAP_NET_ADMIN = 12  # bit of the capability set, linux/capability.h
 
-# Each prints lines of JSON, the last of which counts; what libraries print in between is passed over.
+# Each prints lines of JSON, the last of which counts; other output of libraries is ignored.
 _TORCH_PROBE = """
 import json, torch
 import torch.distributed as dist
@@ -62,7 +62,7 @@ print(json.dumps(seen), flush=True)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at: whether it is there, what was found, and what to do where it is missing."""
+    """One capability: whether it is available, what was found, and the remedy where it is missing."""
 
     name: str
     state: State
@@ -71,10 +71,10 @@ class Finding:
 
 
 def environment_report(*, timeout_s: float = 90.0, rapl_root: Path | str = POWERCAP) -> list[Finding]:
-    """Look at this machine and installation; takes a few seconds, since torch and DGL are imported elsewhere.
+    """Check this machine and installation; takes a few seconds, because torch and DGL are imported in child processes.
 
     Args:
-        timeout_s: longest each of torch and DGL may take to import.
+        timeout_s: maximum import time of torch and of DGL.
         rapl_root: the powercap folder.
     """
     torch_probe, dgl_probe = _start_probe(_TORCH_PROBE), _start_probe(_DGL_PROBE)
@@ -88,7 +88,7 @@ def environment_report(*, timeout_s: float = 90.0, rapl_root: Path | str = POWER
 
 
 def format_report(findings: list[Finding]) -> str:
-    """The findings as aligned text, remedies on lines of their own."""
+    """The findings as aligned text, with remedies on separate lines."""
     width = max(len(finding.name) for finding in findings)
     lines = []
     for finding in findings:
@@ -124,7 +124,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _gpu_names() -> list[str] | str:
-    """Names of the GPUs as NVML has them, or why NVML cannot say."""
+    """Names of the GPUs as reported by NVML, or why NVML reports none."""
     try:
         import pynvml
     except ImportError:
@@ -145,12 +145,12 @@ def _gpu_names() -> list[str] | str:
 def _gpus(gpus: list[str] | str) -> Finding:
     if isinstance(gpus, list) and gpus:
         return Finding("gpus", "yes", f"{len(gpus)}: {', '.join(gpus)}")
-    return Finding("gpus", "no", "none; ranks compute on the CPU", "a machine with an NVIDIA GPU and driver, if wanted")
+    return Finding("gpus", "no", "none; ranks compute on the CPU", "optional: a machine with an NVIDIA GPU and driver")
 
 
 def _nvml(gpus: list[str] | str) -> Finding:
     if isinstance(gpus, list):
-        return Finding("nvml", "yes", f"answers, {len(gpus)} GPUs")
+        return Finding("nvml", "yes", f"works, {len(gpus)} GPUs")
     missing = "not installed" in gpus
     return Finding("nvml", "no", gpus, f"install it with {_INSTALL}" if missing else "install the NVIDIA driver")
 
@@ -166,7 +166,7 @@ def _start_probe(code: str) -> subprocess.Popen[str]:
 
 
 def _finish_probe(probe: subprocess.Popen[str], timeout_s: float) -> dict[str, Any] | str:
-    """What the probe printed, or in words why it printed nothing."""
+    """The output of the probe, or the reason why there is none."""
     try:
         out, err = probe.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -183,12 +183,12 @@ def _finish_probe(probe: subprocess.Popen[str], timeout_s: float) -> dict[str, A
 
 def _torch(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
     if isinstance(seen, str):
-        remedy = f"nothing trains without it: {_INSTALL}"
+        remedy = f"required for training: {_INSTALL}"
         return [Finding(name, "no", seen, remedy) for name in ("torch", "gloo", "nccl")]
     devices = ", ".join(seen["gpus"]) or "cpu"
     build = f"CUDA {seen['cuda_build']}" if seen["cuda_build"] else "CPU build"
     unused = isinstance(gpus, list) and bool(gpus) and not seen["gpus"]
-    remedy = "the GPUs stay unused: install a CUDA build of torch that the driver supports" if unused else ""
+    remedy = "the GPUs are unused: install a CUDA build of torch that the driver supports" if unused else ""
     findings = [Finding("torch", "partly" if unused else "yes", f"{seen['version']} ({build}): {devices}", remedy)]
     for name, meaning in (("gloo", "ranks on CPU"), ("nccl", "ranks on GPU")):
         remedy = "" if seen[name] else f"only needed for {meaning}; install a torch build that has it"
@@ -199,12 +199,12 @@ def _torch(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
 def _dgl(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
     pymetis = _version("pymetis")
     if isinstance(seen, str):
-        lost = "optional: the lab trains on torch kernels without it. On Python 3.11, " + _INSTALL
+        lost = "optional: without it the lab uses torch kernels. On Python 3.11, " + _INSTALL
         metis_remedy = "" if pymetis else "`pip install pymetis`, or Python 3.11 with dgl"
         metis = Finding("metis", "yes" if pymetis else "no", f"pymetis {pymetis}" if pymetis else "none", metis_remedy)
         return [Finding("dgl", "no", seen, lost), metis]
     without_cuda = isinstance(gpus, list) and bool(gpus) and not seen["cuda"]
-    remedy = "its GPU kernels are missing from PyPI's build; torch kernels serve on GPUs" if without_cuda else ""
+    remedy = "PyPI's build lacks GPU kernels; on GPUs torch kernels are used" if without_cuda else ""
     devices = "cpu, cuda" if seen["cuda"] else "cpu"
     return [
         Finding("dgl", "partly" if without_cuda else "yes", f"{seen['version']}: {devices}", remedy),
@@ -241,7 +241,7 @@ def _energy(cuda: bool, root: Path | str) -> Finding:
     modelled = any(reader.source == "modelled" for reader in readers)
     if not notes:
         return Finding("energy of a run", "yes", value)
-    remedy = "rapl and nvml above say why the rest cannot be measured"
+    remedy = "see rapl and nvml above for why the rest cannot be measured"
     if modelled:
         value += f" from {idle_w:g} W idle and {max_w:g} W busy"
         remedy += "; set power_idle_w and power_max_w to this machine's"
@@ -265,14 +265,14 @@ def _netem() -> Finding:
         status = Path("/proc/self/status").read_text()
         held = int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
     except (OSError, StopIteration):
-        return Finding("netem", "no", "not Linux", "delays are made inside the program instead")
+        return Finding("netem", "no", "not Linux", "delays are emulated in the program instead")
     allowed = bool(held >> _CAP_NET_ADMIN & 1)
     if tool and allowed:
-        return Finding("netem", "yes", "tc and NET_ADMIN (whether the kernel has sch_netem shows on use)")
+        return Finding("netem", "yes", "tc and NET_ADMIN (sch_netem in the kernel is checked on use)")
     missing = [
         word for word, there in (("tc (package iproute2)", tool), ("capability NET_ADMIN", allowed)) if not there
     ]
-    return Finding("netem", "no", f"without {' and '.join(missing)}", "optional: delays are made inside the program")
+    return Finding("netem", "no", f"without {' and '.join(missing)}", "optional: delays are emulated in the program")
 
 
 def _browser() -> Finding:
@@ -287,6 +287,6 @@ def _browser() -> Finding:
 def _data() -> list[Finding]:
     findings = []
     for info in datasets():
-        remedy = "" if info.on_this_machine else "loaded on first use, or name a folder that holds it in DTDG_LAB_DATA"
+        remedy = "" if info.on_this_machine else "downloaded on first use, or set DTDG_LAB_DATA to its folder"
         findings.append(Finding(f"data {info.name}", "yes" if info.on_this_machine else "no", info.where, remedy))
     return findings

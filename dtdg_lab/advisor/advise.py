@@ -1,7 +1,7 @@
-"""``lab.advise``: which system for this graph, these ranks and this memory, by calibrated models, and how sure that is.
+"""``lab.advise``: recommends a system for a graph, ranks and memory, by calibrated models with known errors.
 
-Every prediction is a count (:mod:`dtdg_lab.systems.workload`) times rates fitted to runs made here, and carries the
-error that such predictions had on these runs, each predicted by the others; or the word assumed.
+Every prediction is a count (:mod:`dtdg_lab.systems.workload`) times rates fitted to local runs. It carries the
+leave-one-out error of such predictions on these runs, or the word assumed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# How far predictions are from runs: each run is predicted by rates of the others, which have not seen it.
+# Prediction errors: each run is predicted by rates of the others, without itself.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class RunError:
         system: of the run.
         ranks: R.
         quantity: one of ``QUANTITIES``.
-        measured: of the run.
-        predicted: without it where ``left_out``.
-        left_out: whether other runs were there to predict from; else its own rates were used, which says little.
-        system_known: whether other runs of its system, alone or on several ranks as it, were among those.
-        crowded: whether something else ran on the machine meanwhile, so that its seconds include that.
+        measured: value in the run.
+        predicted: value without the run if ``left_out``.
+        left_out: whether there were other runs to predict from; otherwise its own rates were used, a weak check.
+        system_known: whether the others included runs of its system, on one or on several ranks as in this run.
+        crowded: whether other processes used the machine, which affects its seconds.
     """
 
     run: str
@@ -85,10 +85,10 @@ class RunError:
 
 
 def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
-    """Every run predicted by rates of the others, quantity by quantity.
+    """Predict every run by rates of the others, quantity by quantity.
 
     Args:
-        runs: measured; a single run is predicted by its own rates, and marked so.
+        runs: measured; a single run is predicted by its own rates, which is reported.
     """
     found = []
     for place, run in enumerate(runs):
@@ -99,7 +99,7 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
         known = any(kind_of(other.system, other.work.ranks) == kind for other in others)
         try:
             found += _errors(run, rates, left_out=left_out, known=known)
-        except PlanError:  # rates of the others do not reach as far as this run's work
+        except PlanError:  # the others' rates do not cover this run's work
             continue
     return tuple(found)
 
@@ -112,7 +112,7 @@ def _errors(run: MeasuredRun, rates: Rates, *, left_out: bool, known: bool) -> l
         if not measured or not predicted or predicted == float("inf"):
             continue
         if name == "epoch_s" and run.shared:
-            continue  # ranks shared cores: its wall time is of this machine alone
+            continue  # ranks shared cores: its wall time applies to this machine only
         found.append(
             RunError(run.run.id, run.system, run.work.ranks, name, measured, predicted, left_out, known, run.crowded)
         )
@@ -120,14 +120,14 @@ def _errors(run: MeasuredRun, rates: Rates, *, left_out: bool, known: bool) -> l
 
 
 def summed(errors: Sequence[RunError], quantity: str, system: str | None = None) -> tuple[float, float, int] | None:
-    """Median and largest absolute error of a quantity, and of how many runs; None without any.
+    """Median and largest absolute error of a quantity, and the number of runs; None without any.
 
-    Of seconds and imbalance, runs beside which something else ran on the machine count only where there are no others.
+    For seconds and imbalance, runs on a busy machine count only if there are no others.
 
     Args:
-        errors: learnt.
-        quantity: which.
-        system: whose runs; of all where not given.
+        errors: of predictions.
+        quantity: name of the quantity.
+        system: whose runs; by default all.
     """
     mine = [
         each
@@ -139,7 +139,7 @@ def summed(errors: Sequence[RunError], quantity: str, system: str | None = None)
     return (median(found), max(found), len(found)) if found else None
 
 
-# What is known of a prediction's error, in a form that is printed beside it: exact, learnt, of others, or assumed.
+# Known error of a prediction, in the form that is printed beside it: exact, learnt, of others, or assumed.
 
 
 _RESTS_ON: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -158,11 +158,11 @@ class Learnt:
 
     Attributes:
         kind: ``exact`` (a count), ``learnt`` (of runs of this system), ``of others`` (of runs of other systems) or
-            ``assumed`` (no run measured it).
+            ``assumed`` (no run provides it).
         middle: median of |predicted - measured| / measured over these runs, each left out of the fit; None if unknown.
         worst: the largest of them.
         runs: how many.
-        assumed: parts of it whose rates no run measured.
+        assumed: parts of it whose rates come from no run.
     """
 
     kind: str
@@ -188,10 +188,10 @@ def learnt_of(
 
     Args:
         errors: learnt from runs.
-        rates: that predict.
+        rates: used for the prediction.
         system: its name.
-        exact: what the work of it counts exactly.
-        needs: parts of ``Rates.assumed`` that the prediction uses; all where not given.
+        exact: quantities that its work counts exactly.
+        needs: parts of ``Rates.assumed`` that the prediction uses; by default all.
     """
     found: dict[str, Learnt] = {}
     for name in QUANTITIES:
@@ -208,7 +208,7 @@ def learnt_of(
     return MappingProxyType(found)
 
 
-# What would make a system fit the memory: the first change of its settings, or number of ranks, that does.
+# Remedies for a lack of memory: the first change of settings, or number of ranks, that makes a system fit.
 
 
 _TIMES, _MOST_RANKS = 5, 64
@@ -216,7 +216,7 @@ _TIMES, _MOST_RANKS = 5, 64
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that makes it fit.
+    """A change that makes the system fit.
 
     Attributes:
         changes: option -> value.
@@ -233,7 +233,7 @@ class Remedy:
 
 
 def remedy(config: RunConfig, graph: DynamicGraph, rates: Rates, budget_bytes: float) -> Remedy | None:
-    """The first of some changes with which a system's memory is within the budget; None where none is."""
+    """The first of some changes that brings a system's memory within the budget; None if none does."""
     for changes in _candidates(config):
         try:
             work, facts = count_work(config.replace(**changes), graph)
@@ -263,10 +263,10 @@ def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
             ranks *= 2
 
 
-# What ``lab.advise`` found: systems ranked, why, how sure, and predictions beside what runs measured.
+# Result of ``lab.advise``: ranked systems with reasons, uncertainty, and predictions beside measurements.
 
 
-CHEAP = 0.02  # of an epoch: parts below are not worth a word
+CHEAP = 0.02  # share of an epoch: smaller parts are not mentioned
 NAMES = {
     "compute_s": "own computing",
     "communicate_s": "exchanges between ranks",
@@ -281,13 +281,13 @@ class Suggestion:
 
     Attributes:
         config: of a run of it; train it, or race some.
-        work: of its epoch.
-        predicted: of it.
-        learnt: quantity -> what is known of its error.
-        budget_bytes: of a rank.
+        work: of one epoch.
+        predicted: for that epoch.
+        learnt: quantity -> its known error.
+        budget_bytes: memory of a rank.
         fits: whether the predicted memory is within it.
-        sure: whether it is so with the worst error that was learnt, too.
-        remedy: what would make it fit; None where it fits, or nothing tried does.
+        sure: whether it also is under the worst known error.
+        remedy: what would make it fit; None if it fits, or no remedy was found.
     """
 
     config: RunConfig
@@ -306,7 +306,7 @@ class Suggestion:
 
     @property
     def verdict(self) -> str:
-        """``yes``, ``perhaps`` (not with the worst error that was learnt, or none was) or ``no``."""
+        """``yes``, ``perhaps`` (not under the worst known error, or none is known) or ``no``."""
         return "no" if not self.fits else "yes" if self.sure else "perhaps"
 
     def row(self) -> dict[str, Any]:
@@ -337,11 +337,11 @@ class Suggestion:
         }
 
     def why(self) -> str:
-        """One sentence: where its time goes, what it sends, or why it does not fit and what would help."""
+        """One sentence: its main costs and communication, or why it does not fit and a remedy."""
         described = self.predicted
         held = f"{format_bytes(described.peak_bytes)} of tensors and {format_bytes(described.held_bytes)} of data"
         if not self.fits:
-            helps = "nothing tried makes it fit"
+            helps = "no remedy was found"
             if self.remedy is not None:
                 helps = f"{self.remedy} would make it fit, in {format_bytes(self.remedy.memory_bytes)}"
             return f"{self.system} does not fit: {held} on a rank, of {format_bytes(self.budget_bytes)}; {helps}."
@@ -350,7 +350,7 @@ class Suggestion:
             f"{percent(value / described.epoch_s)} {said}" for value, said in parts if value > CHEAP * described.epoch_s
         ]
         sends = "sends nothing" if not described.rank_bytes else f"a rank sends {format_bytes(described.rank_bytes)}"
-        uneven = f"; the busiest rank has {described.imbalance:.2f} times the work of the least" * (self.work.ranks > 1)
+        uneven = f"; imbalance {described.imbalance:.2f} (busiest over least busy rank)" * (self.work.ranks > 1)
         return (
             f"{self.system}: {format_seconds(described.epoch_s)} an epoch of {self.work.steps} "
             f"step{'s' * (self.work.steps > 1)} ({self.learnt['epoch_s']}), {', '.join(shares)}; {sends} "
@@ -365,10 +365,10 @@ class Advice(StudyResult):
     Attributes:
         described: what was asked, in words.
         suggestions: in order of rank.
-        left: system -> why it cannot run so.
-        rates: that predictions were made with.
-        errors: of each run made here, predicted by the others.
-        skipped: run -> why nothing was learnt from it.
+        left: system -> why it cannot run.
+        rates: used for the predictions.
+        errors: of each local run, predicted by the others.
+        skipped: run -> why it was not used.
     """
 
     described: str
@@ -382,7 +382,7 @@ class Advice(StudyResult):
 
     @property
     def best(self) -> Suggestion | None:
-        """The first that fits; None where none does."""
+        """The first system that fits; None if none does."""
         return next((each for each in self.suggestions if each.fits), None)
 
     @property
@@ -392,23 +392,23 @@ class Advice(StudyResult):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The rows as a frame: bytes and seconds as numbers, errors in words."""
+        """The rows as a frame: bytes and seconds as numbers, errors as text."""
         import pandas as pd
 
         return pd.DataFrame(self.rows).drop(columns=["error", "budget_bytes"], errors="ignore")
 
     @property
     def figure(self) -> Figure:
-        """Seconds of an epoch by what they go to, bytes that a rank sends, memory of a rank beside the budget."""
+        """Epoch seconds by cost, bytes that a rank sends, and memory of a rank beside the budget."""
         return advice_figure(self.rows, title=self.described)
 
     @property
     def against_measured(self) -> Figure:
-        """Predicted over measured of every run that was learnt from, for each quantity."""
+        """Predicted over measured value of every run used, for each quantity."""
         return advice_measured_figure([each.row() for each in self.errors])
 
     def summary(self) -> str:
-        """Who is first and why, what the next would have to save, who does not fit, and how sure all this is."""
+        """The ranking with reasons, the lead over the next system, systems that do not fit, and the uncertainty."""
         fitting = [each for each in self.suggestions if each.fits]
         lines = [self.described + "."]
         if fitting:
@@ -417,17 +417,20 @@ class Advice(StudyResult):
             lines.append(_against(fitting[0], fitting[1]))
         lines += [each.why() for each in self.suggestions if not each.fits]
         lines.append(self.sure())
-        lines.append("Epochs differ in what they train, so race the first few for the loss: lab.race.")
+        lines.append(
+            "An epoch is not the same work in each system, so compare the losses of the best few with lab.race."
+        )
         return "\n".join(lines)
 
     def sure(self) -> str:
-        """What the rates rest on, and how far predictions were from runs."""
+        """The source of the rates, and the prediction errors."""
         if not self.rates.runs:
             return (
-                "No run made here measured any rate: all are assumed, and so is the order of close ones. Give runs=, "
-                "or calibrate=True, which trains some short ones first."
+                "No local run provides any rate: all are assumed, so the order of close systems is uncertain. Give "
+                "runs=, or "
+                "calibrate=True, which first trains some short runs."
             )
-        said = [f"Rates are of {self.rates.runs} run{'s' * (self.rates.runs > 1)} made here"]
+        said = [f"Rates are fitted to {self.rates.runs} local run{'s' * (self.rates.runs > 1)}"]
         if self.rates.assumed:
             said.append(f"{', '.join(sorted(self.rates.assumed))} assumed")
         said += self.rates.notes
@@ -448,23 +451,23 @@ class Advice(StudyResult):
 
 
 def _against(first: Suggestion, second: Suggestion) -> str:
-    """What puts one before the other, and whether the errors allow to say so."""
+    """The main difference between two systems, and whether the errors support the order."""
     gap = second.predicted.epoch_s - first.predicted.epoch_s
     parts = {name: getattr(second.predicted, name) - getattr(first.predicted, name) for name in NAMES}
     most = max(parts, key=lambda name: parts[name])
     said = (
-        f"{second.system} comes next, {format_seconds(gap)} behind, most of it {NAMES[most]} "
+        f"{second.system} comes next, {format_seconds(gap)} behind, mostly {NAMES[most]} "
         f"({format_seconds(getattr(second.predicted, most))} against {format_seconds(getattr(first.predicted, most))})"
     )
     middles = [each.learnt["epoch_s"].middle for each in (first, second)]
     known = [middle for middle in middles if middle is not None]
     if len(known) < len(middles):
-        return said + ": by assumed rates, too coarse to separate them." * (gap < first.predicted.epoch_s) + "."
+        return said + ": with assumed rates, this difference is not reliable." * (gap < first.predicted.epoch_s) + "."
     near = gap < max(known) * second.predicted.epoch_s
-    return said + (": less than predictions are off, so take them as equal." if near else ".")
+    return said + (": less than the prediction error, so treat them as equal." if near else ".")
 
 
-# A few short runs in this process, from which rates are learnt where no run of these settings is there.
+# Short calibration runs in this process, used if no run has these settings.
 
 
 EPOCHS = 4
@@ -478,12 +481,12 @@ def calibration_settings() -> dict[str, Mapping[str, Any]]:
 def calibration_runs(
     configs: Mapping[str, RunConfig], graph: DynamicGraph, runs_dir: str | Path | None
 ) -> list[StoredRun]:
-    """Train some systems for a few epochs on one rank, and give the runs; those that cannot be trained are left out.
+    """Train some systems for a few epochs on one rank, and return the runs; systems that fail are left out.
 
     Args:
-        configs: system -> its settings; ranks and epochs are set here.
+        configs: system -> its settings; ranks and epochs are overridden.
         graph: the data, which the configs name.
-        runs_dir: where the runs are kept; in a folder of their own where not given.
+        runs_dir: folder for the runs; by default a temporary one.
     """
     folder = mkdtemp(prefix="dtdg-advise-") if runs_dir is None else runs_dir
     some = next(iter(configs.values()))
@@ -518,30 +521,30 @@ def advise(
     cores: int | None = None,
     **options: Any,
 ) -> Advice:
-    """Predict an epoch of every system on a graph and rank those that fit the memory by the time it takes.
+    """Predict an epoch of every system on a graph and rank those that fit the memory by epoch time.
 
-    Every rank is taken to have a core or GPU of its own, as fast as those of the runs. An epoch is not the same work in
-    each system: which of them learns fastest is for ``lab.race``.
+    Every rank is assumed to have its own core or GPU, as fast as those of the runs. An epoch is not the same work in
+    each system: use ``lab.race`` to compare convergence.
 
     Args:
         graph: data, or a name of ``lab.datasets()``.
         ranks: R.
-        memory_gib: that a rank may take, in GiB: for tensors of a step and the data it needs.
+        memory_gib: memory of a rank in GiB, for tensors of a step and its data.
         model: name in the catalogue.
         hidden: H.
         layers: of the model.
-        systems: names; all that can run there where not given.
-        runs: made here, or folders of them, that rates are fitted to; all of ``runs_dir`` where none is given.
-        runs_dir: folder of runs to learn from where ``runs`` is empty; None for none.
-        calibrate: where no run has these settings, train some short ones in this process first: seconds.
-        network: how ranks are connected; as fast as between the ranks that were measured where not given.
-        cores: of the machine the runs were made on; this process's where not given.
-        options: of systems, model and data, by name; each goes to the systems that read it.
+        systems: names; by default all that can run there.
+        runs: local runs, or folders of them, to which rates are fitted; by default all of ``runs_dir``.
+        runs_dir: folder of runs to use if ``runs`` is empty; None for none.
+        calibrate: if no run has these settings, first train some short ones in this process: takes seconds.
+        network: topology; by default as fast as between the measured ranks.
+        cores: of the machine of the runs; by default this process's.
+        options: of systems, model and data, by name; each applies to the systems that read it.
 
     Raises:
-        ConfigError: a number is not allowed, or no system reads an option.
+        ConfigError: a number is invalid, or no system reads an option.
         UnknownNameError: a name is not in the catalogue.
-        RunStoreError: one of ``runs`` is no run.
+        RunStoreError: one of ``runs`` is not a run.
 
     References: ESDG section 6.3, DyGNeX appendix H, GreenDyGNN section IV; fitting all together, and errors, are ours.
     """
@@ -563,7 +566,7 @@ def advise(
 def _calibrated(
     found: FoundRuns, configs: Mapping[str, RunConfig], graph: DynamicGraph, runs_dir: str | Path | None
 ) -> FoundRuns:
-    """The same and, where none has the model and sizes that are asked for, some short runs that are made now."""
+    """The same runs plus, if none has the requested model and sizes, some new short runs."""
     if any(_alike(run.facts.config, configs) for run in found.runs):
         return found
     made = find_runs(calibration_runs(configs, graph, runs_dir), graph=graph)
@@ -571,7 +574,7 @@ def _calibrated(
 
 
 def _alike(config: RunConfig, configs: Mapping[str, RunConfig]) -> bool:
-    """Whether a run has the model and sizes that are asked for."""
+    """Whether a run has the requested model and sizes."""
     asked = next(iter(configs.values()))
     return all(getattr(config, name) == getattr(asked, name) for name in ("model", "hidden", "layers"))
 
@@ -587,21 +590,21 @@ def _to_dict(graph: DynamicGraph, facts: Facts, ranks: int, memory_gib: float) -
 
 def _checked(graph: Any, ranks: Any, memory_gib: Any, systems: Sequence[str] | None) -> float:
     if not isinstance(graph, DynamicGraph | str):
-        raise ConfigError(f"advise() got {shortened(graph)}: a graph or a name from lab.datasets() is needed.")
+        raise ConfigError(f"advise() got {shortened(graph)}: give a graph or a name from lab.datasets().")
     OPTIONS["ranks"].check(ranks)
     if isinstance(memory_gib, bool) or not isinstance(memory_gib, int | float) or not 0 < memory_gib < 1e9:
-        raise ConfigError(f"memory_gib={shortened(memory_gib)}: GiB above 0 that a rank may take are needed.")
+        raise ConfigError(f"memory_gib={shortened(memory_gib)}: give the memory of a rank in GiB, above 0.")
     for name in systems or ():
         catalogue.system(name)
     if systems is not None and not systems:
-        raise ConfigError("systems=() names none: leave it out for all, or give some names.")
+        raise ConfigError("systems=() is empty: leave it out for all systems, or give names.")
     return float(memory_gib)
 
 
 def _configs(
     systems: Sequence[str] | None, ranks: int, given: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[dict[str, RunConfig], dict[str, str]]:
-    """A config for each system that can run so, and why others cannot."""
+    """A config for each possible system, and the reasons why others are not."""
     configs: dict[str, RunConfig] = {}
     left: dict[str, str] = {}
     unread = set(options) - set(_COMMON)
@@ -619,17 +622,19 @@ def _configs(
         except LabError as error:
             left[name] = str(error)
     if not configs:
-        raise ConfigError("no system can run so: " + "; ".join(f"{name}: {why}" for name, why in left.items()))
+        raise ConfigError(
+            "no system can run with these settings: " + "; ".join(f"{name}: {why}" for name, why in left.items())
+        )
     if unread:
-        raise ConfigError(f"{', '.join(sorted(unread))}: no system asked for reads it, on this data and model.")
+        raise ConfigError(f"{', '.join(sorted(unread))}: no chosen system reads it, with this data and model.")
     return configs, left
 
 
 def found_runs(runs: Runs, runs_dir: str | Path | None, graph: DynamicGraph, cores: int | None) -> FoundRuns:
-    """The given runs with their work, or those of a folder; none where neither has any.
+    """The given runs with their work, or those of a folder; none if neither has any.
 
     Raises:
-        RunStoreError: one of ``runs`` is no run.
+        RunStoreError: one of ``runs`` is not a run.
     """
     if runs:
         return find_runs(runs, graph=graph, cores=cores)
@@ -645,7 +650,7 @@ def _suggestions(
     where: tuple[float, NetworkCosts | None],
     left: dict[str, str],
 ) -> list[Suggestion]:
-    """One for each system that the graph serves; ``left`` says why others are not there."""
+    """One suggestion for each possible system; ``left`` gives the reasons for the others."""
     found = []
     for name, config in configs.items():
         try:
@@ -662,14 +667,14 @@ def _suggestion(
     errors: Sequence[RunError],
     where: tuple[float, NetworkCosts | None],
 ) -> Suggestion:
-    """One system's epoch, whether it fits, and what would make it fit."""
+    """One system's epoch, whether it fits, and a remedy otherwise."""
     memory_gib, network = where
     work, facts = count_work(config, graph)
     described = rates.predict(work, facts, network)
     used = {"compute", "memory"} | {
         part for part in ("communicate", "transfer", "fetch") if getattr(described, f"{part}_s")
     }
-    if work.fetching is not None:  # also where it hides behind computing
+    if work.fetching is not None:  # also if it overlaps with computing
         used.add("fetch")
     learnt: Mapping[str, Learnt] = learnt_of(errors, rates, config.system, exact=work.exact, needs=frozenset(used))
     budget = memory_gib * GIB

@@ -1,4 +1,4 @@
-"""Rates of a machine, fitted to runs made on it, and what they predict of an epoch's work."""
+"""Rates of a machine, fitted to its runs, and the predictions that they give for an epoch's work."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What a recorded run took, as the advisor compares its predictions with: seconds, bytes, memory, imbalance.
+# Measurements of a recorded run for comparison with predictions: seconds, bytes, memory, imbalance.
 
 
-WARM_UPS = 1  # epochs that do not count: caches fill, libraries load
+WARM_UPS = 1  # epochs that do not count: cache filling, library loading
 LEAST_EPOCHS = 2
 MOST_RUNS = 48  # the newest of a folder
-SAME_EPOCH = {"epochs"}  # settings that change on the way without changing what an epoch takes
-LEAST_BUSY = 0.7  # processor seconds over wall seconds of what a rank does itself, on a machine of its own
+SAME_EPOCH = {"epochs"}  # settings that may change during a run without affecting an epoch's cost
+LEAST_BUSY = 0.7  # processor seconds over wall seconds of a rank's own work, on an otherwise idle machine
+_OWN = ("batch_s", "compute_s", "update_s")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredRun:
-    """A run with the work of its epoch, and what it took.
+    """A run with the work of its epoch, and its measurements.
 
     Attributes:
         run: as stored.
@@ -54,11 +55,11 @@ class MeasuredRun:
         facts: of its config.
         step: its mean step, for the scaling model.
         quantities: measured ``epoch_s`` (mean over the epochs that count), ``rank_bytes``, ``peak_bytes`` and
-            ``imbalance``; those that are known.
-        rpc: model of its fetches; None where it made too few.
-        shared: whether its ranks shared cores, so that its wall times say little of others.
-        machine: processor, and GPUs where they computed.
-        crowded: whether its processes had less than ``LEAST_BUSY`` of their own time, for something else ran there.
+            ``imbalance``; the known ones.
+        rpc: model of its fetches; None if there were too few.
+        shared: whether its ranks shared cores, so that its wall times do not apply to others.
+        machine: processor, and GPUs if they computed.
+        crowded: whether its processes got less than ``LEAST_BUSY`` of their own time, because the machine was busy.
     """
 
     run: StoredRun
@@ -79,11 +80,11 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class FoundRuns:
-    """Runs that rates may be fitted to.
+    """Runs to which rates may be fitted.
 
     Attributes:
-        runs: those that serve.
-        skipped: run's name -> why it does not.
+        runs: the usable ones.
+        skipped: run's name -> the reason.
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -93,12 +94,12 @@ class FoundRuns:
 def find_runs(
     runs: Iterable[StoredRun | str | Path], *, graph: DynamicGraph | None = None, cores: int | None = None
 ) -> FoundRuns:
-    """Read runs, or all in folders of runs; those that cannot serve are named with the reason.
+    """Read runs, or all runs in folders; unusable ones are listed with the reason.
 
     Args:
         runs: stored runs, their folders, or folders that hold such folders.
-        graph: data of all runs that have its hash; other data are loaded.
-        cores: of the machine they ran on; this process's where not given.
+        graph: data of all runs with its hash; other data are loaded.
+        cores: of the machine they ran on; by default this process's.
     """
     kept: list[MeasuredRun] = []
     skipped: dict[str, str] = {}
@@ -114,13 +115,13 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
     """One run with the work of its epoch.
 
     Args:
-        run: finished, of at least two epochs, never steered nor slowed on purpose.
-        graph: its data; loaded where not given.
-        cores: of the machine; this process's where not given.
+        run: finished, with at least two epochs, without live changes or artificial slowdown.
+        graph: its data; loaded by default.
+        cores: of the machine; by default this process's.
 
     Raises:
-        DataError: no rate follows from it; the message says why.
-        LabError: its data are not here, or cannot be counted.
+        DataError: it is unusable; the message gives the reason.
+        LabError: its data are not available, or cannot be counted.
     """
     _refuse(run)
     work, facts = count_work(run.config, load_for(run.config) if graph is None else graph)
@@ -144,7 +145,7 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
 
 
 def _crowded(run: StoredRun, steps: pd.DataFrame) -> bool:
-    """Whether the processor was elsewhere for much of the ranks' own time; not known where GPUs compute."""
+    """Whether other processes took much of the ranks' processor time; unknown if GPUs compute."""
     if run.config.device != "cpu" and run.environment.get("gpus"):
         return False
     own = float(steps[list(OWN_SECONDS)].sum(axis=1).sum())
@@ -164,7 +165,7 @@ def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> 
         if isinstance(given, StoredRun):
             found.append(given)
             continue
-        folder = Path(getattr(given, "path", given))  # a handle of a run that trained here has one
+        folder = Path(getattr(given, "path", given))  # a handle of a local run has one
         inside = [folder] if (folder / "config.json").is_file() else sorted(folder.glob("*/config.json"))[-MOST_RUNS:]
         for path in inside:
             one = path if path.is_dir() else path.parent
@@ -173,7 +174,7 @@ def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> 
             except LabError as error:
                 skipped[one.name] = str(error)
         if not inside:
-            raise RunStoreError(f"{folder} is no run and holds none. Give folders of runs, or runs_dir=.")
+            raise RunStoreError(f"{folder} is not a run and contains none. Give folders of runs, or runs_dir=.")
     return found
 
 
@@ -183,14 +184,14 @@ def _has(run: StoredRun, graph: DynamicGraph) -> bool:
 
 def _refuse(run: StoredRun) -> None:
     if run.status != "finished":
-        raise DataError(f"run {run.id} is {run.status}: finished ones are compared.")
+        raise DataError(f"run {run.id} is {run.status}: only finished runs can be compared.")
     if run.config.epochs < LEAST_EPOCHS:
-        raise DataError(f"run {run.id} has {run.config.epochs} epoch: {LEAST_EPOCHS} or more are needed.")
+        raise DataError(f"run {run.id} has {run.config.epochs} epoch: at least {LEAST_EPOCHS} are required.")
     if run.config["slow_rank"] >= 0 or run.config["congestion"] != "none" or run.config["links"]:
-        raise DataError(f"run {run.id} was made slower on purpose.")
+        raise DataError(f"run {run.id} was slowed artificially.")
     changes = [(event["data"] or {}).get("changes") or {} for event in run.events if event["kind"] == "knob"]
     if any(set(each) - SAME_EPOCH for each in changes):
-        raise DataError(f"run {run.id} was steered: its settings changed on the way.")
+        raise DataError(f"run {run.id} had live changes: its settings changed during training.")
 
 
 def _step(run: StoredRun, work: EpochWork, steps: pd.DataFrame, *, shared: bool) -> MeasuredStep:
@@ -205,7 +206,7 @@ def _quantities(run: StoredRun, steps: pd.DataFrame) -> Mapping[str, float]:
     summary = run.summary
     sent = steps.groupby(["rank", "epoch"])["bytes_sent"].sum().groupby("rank").median()
     slowest = steps.groupby(["epoch", "rank"])["time_s"].sum(min_count=1).groupby("epoch").max()
-    epoch_s = float(slowest.mean())  # of the epochs that count: the first warms up, which no prediction is of
+    epoch_s = float(slowest.mean())  # of the epochs that count: the first is warm-up, which is not predicted
     described = {
         "epoch_s": epoch_s if np.isfinite(epoch_s) else None,
         "rank_bytes": float(sent.max()) + _served(run, steps),
@@ -217,7 +218,7 @@ def _quantities(run: StoredRun, steps: pd.DataFrame) -> Mapping[str, float]:
 
 
 def _served(run: StoredRun, steps: pd.DataFrame) -> float:
-    """Bytes of features that the busiest rank sends in an epoch to parts of other ranks, which steps do not count."""
+    """Bytes of features that the busiest rank sends to other ranks' partitions in an epoch; steps do not count them."""
     fetched, ranks = run.table("fetches"), run.config.ranks
     if ranks == 1 or len(fetched) == 0:
         return 0.0
@@ -240,10 +241,10 @@ def _rpc(run: StoredRun) -> RpcModel | None:
 
 
 QUANTITIES = ("epoch_s", "rank_bytes", "peak_bytes", "imbalance")
-# assumed, and marked so, where no run measured them: links of 10 Gb/s
+# assumed, and reported as such, if no run provides them: links of 10 Gb/s
 ASSUMED_TRANSFER = (2e-5, 1e-9, 0.0)
 ASSUMED_NETWORK = NetworkCosts(rank_bytes_s=1.25e9, message_s=1e-4)
-ASSUMED_MEMORY = 4.0  # bytes of a number that is kept
+ASSUMED_MEMORY = 4.0  # bytes per kept value
 LEAST_FITTED = 7  # runs, for a fit of six rates; fewer scale the assumed ones
 
 
@@ -253,15 +254,15 @@ class Predicted:
 
     Attributes:
         epoch_s: seconds.
-        compute_s: of these, the busiest rank's own.
+        compute_s: of these, the busiest rank's computation.
         communicate_s: exchanges of rows and gradients.
-        transfer_s: bringing graphs.
+        transfer_s: transfer of graphs.
         fetch_s: waiting for features.
-        rank_bytes: that the busiest rank sends.
+        rank_bytes: sent by the busiest rank.
         peak_bytes: of a step's tensors on the rank with most.
-        held_bytes: of the data that this rank needs beside.
+        held_bytes: additional data of this rank.
         imbalance: busiest over least busy rank's own seconds; infinite where one has nothing to do.
-        bound_s: of systems that schedule groups: seconds that no schedule beats; else None.
+        bound_s: lower bound of any schedule, for systems that schedule groups; else None.
     """
 
     epoch_s: float
@@ -283,18 +284,19 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """What a unit of work costs.
+    """The cost of a unit of work.
 
     Attributes:
-        scaling: seconds of numbers worked on, exchanges, transfers: of all systems together.
-        seconds_of: system -> its own time over what ``scaling`` says of it, from its runs; others have none. Names of
+        scaling: seconds per value processed, exchanged or transferred: for all systems together.
+        seconds_of: system -> its own time over the prediction of ``scaling``, from its runs; only systems with runs.
+            Names of
             systems on several ranks end in ``+``.
-        memory: bytes of a number that is kept of a row or an edge until backward, of float32.
-        memory_of: system -> its peak over what ``memory`` says, from its runs.
+        memory: bytes of a kept value of a row or an edge until backward, of float32.
+        memory_of: system -> its peak over the prediction of ``memory``, from its runs.
         rpc: of a fetch.
-        assumed: which of ``compute``, ``communicate``, ``transfer``, ``memory``, ``fetch`` no run measured.
-        runs: how many were fitted.
-        notes: what else is to be known, in words.
+        assumed: those of ``compute``, ``communicate``, ``transfer``, ``memory``, ``fetch`` without any run.
+        runs: number of fitted runs.
+        notes: further remarks.
     """
 
     scaling: ScalingModel
@@ -307,7 +309,7 @@ class Rates:
     notes: tuple[str, ...] = ()
 
     def network(self, network: NetworkCosts | None) -> NetworkCosts:
-        """The given one, with what was neither measured nor given as assumed."""
+        """The given rates, with unmeasured ones marked as assumed."""
         given = network or NetworkCosts(per_node=2**20)
         if self.scaling.message_s is None or self.scaling.byte_s is None:
             return replace(
@@ -318,7 +320,7 @@ class Rates:
         return given
 
     def factor(self, system: str, ranks: int) -> float:
-        """A system's own seconds over what the rates of all systems say, alone or on several ranks."""
+        """A system's own seconds over the prediction of the common rates, on one or on several ranks."""
         return _factor(self.seconds_of, system, ranks)
 
     def allreduce(self, facts: Facts) -> Callable[[int], float]:
@@ -334,7 +336,7 @@ class Rates:
         return seconds
 
     def predict(self, work: EpochWork, facts: Facts, network: NetworkCosts | None = None) -> Predicted:
-        """An epoch of some work."""
+        """Predict an epoch of some work."""
         factor = self.factor(work.system, work.ranks)
         step = self.scaling.predict(work.step(), self.network(network))
         communicate_s, transfer_s = step.communicate_s * work.steps, step.transfer_s * work.steps
@@ -349,7 +351,7 @@ class Rates:
         most = int(np.argmax(peak + work.held_bytes))
         epoch_s = compute_s + communicate_s + transfer_s + fetch_s
         rounds = 0.0
-        if work.round_bytes is not None and work.ranks > 1:  # one at the end of the run at the least
+        if work.round_bytes is not None and work.ranks > 1:  # at least one at the end of the run
             rounds = work.round_bytes[0] * max(1.0, epoch_s / work.round_bytes[1])
         return Predicted(
             epoch_s,
@@ -365,7 +367,7 @@ class Rates:
         )
 
     def _fetch_s(self, work: EpochWork, compute_s: float) -> float:
-        """Seconds of an epoch that stand still for features: what is fetched ahead hides behind computing."""
+        """Exposed seconds of an epoch's feature fetches: prefetching overlaps with computing."""
         if work.fetching is None or not work.fetching.bytes:
             return 0.0
         a_step = float(self.rpc.rtt_s(work.fetching.bytes / max(work.fetching.owners, 1.0)))
@@ -373,11 +375,11 @@ class Rates:
 
 
 def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
-    """Rates of some runs; what none of them measured is assumed.
+    """Rates of some runs; missing ones are assumed.
 
     Args:
-        runs: measured; none is allowed, and gives assumed rates.
-        like: of what is to be predicted: runs of its model and sizes are taken alone where there are any.
+        runs: measured; without any, rates are assumed.
+        like: config to predict: if there are runs of its model and sizes, only these are used.
     """
     chosen, notes = _alike(runs, like)
     if not chosen:
@@ -389,7 +391,7 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
     scaling, assumed = fit_scaling(steps), set()
     if len(chosen) < LEAST_FITTED:
         scaling = replace(scaling, compute=_in_proportion(steps))
-        notes = (*notes, f"{len(chosen)} runs are too few to fit six rates: assumed ones are taken in proportion")
+        notes = (*notes, f"{len(chosen)} runs are too few to fit six rates: assumed ones are scaled in proportion")
     if scaling.message_s is None or scaling.byte_s is None:
         assumed.add("communicate")
     if scaling.transfer is None:
@@ -413,8 +415,8 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
     if crowded:
         notes = (
             *notes,
-            f"something else ran on the machine beside {crowded} of them: their processors' seconds are "
-            "taken, and their wall times are longer",
+            f"other processes used the machine beside {crowded} of them: their processor seconds are "
+            "used, and their wall times are longer",
         )
     return Rates(
         scaling, _by_system(own), memory, _by_system(kept), _typical(rpc), frozenset(assumed), len(chosen), notes
@@ -422,14 +424,14 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
 
 
 def _alike(runs: Sequence[MeasuredRun], like: Facts | None) -> tuple[list[MeasuredRun], tuple[str, ...]]:
-    """Runs on the newest one's machine; of these those of the same model and sizes, else all; with notes."""
+    """Runs on the newest one's machine; among these, those of the same model and sizes, else all; with notes."""
     if like is None or not runs:
         return list(runs), ()
     newest = max(runs, key=lambda run: run.run.id)
     here = [run for run in runs if run.machine == newest.machine]
     notes: tuple[str, ...] = ()
     if len(here) < len(runs):
-        notes = (f"{len(runs) - len(here)} runs on other machines than {newest.machine} are left out",)
+        notes = (f"{len(runs) - len(here)} runs on machines other than {newest.machine} are ignored",)
     runs, wanted = here, _size(like)
     same = [run for run in runs if _size(run.facts) == wanted]
     if same:
@@ -438,7 +440,7 @@ def _alike(runs: Sequence[MeasuredRun], like: Facts | None) -> tuple[list[Measur
     return list(runs), (
         *notes,
         f"no run of {like.config.model} with hidden {like.config.hidden} and {like.config.layers} layer(s): rates are "
-        f"those of {'; '.join(others)}, by numbers worked on",
+        f"those of {'; '.join(others)}, scaled by the number of values",
     )
 
 
@@ -448,7 +450,7 @@ def _size(facts: Facts) -> tuple[Any, ...]:
 
 
 def _mean_rank(run: MeasuredRun) -> MeasuredStep:
-    """The step with every rank's work and seconds as the mean of them, for who did what of groups is a schedule's."""
+    """The step with the mean work and seconds for every rank, because the assignment of groups is a schedule's."""
     step = run.step
     if run.work.groups is None:
         return step
@@ -460,7 +462,7 @@ def _mean_rank(run: MeasuredRun) -> MeasuredStep:
 
 
 def _in_proportion(steps: Sequence[MeasuredStep]) -> Numbers:
-    """The assumed rates, all made as much faster or slower as the median step was."""
+    """The assumed rates, all scaled to the median step."""
     assumed = np.array(ASSUMED_COMPUTE)
     return assumed * median(float(step.compute_s.sum() / (step.work.passes @ assumed).sum()) for step in steps)
 
@@ -472,7 +474,7 @@ def _own_s(run: MeasuredRun, scaling: ScalingModel) -> float:
 
 
 def _memory(runs: Sequence[MeasuredRun]) -> tuple[float, bool]:
-    """Bytes of a number that is kept, the median of runs' peaks; and whether any is known."""
+    """Bytes of a kept value, the median of runs' peaks; and whether they determine it."""
     known = [run for run in runs if run.quantities.get("peak_bytes", 0) > 0]
     if not known:
         return ASSUMED_MEMORY, False
@@ -480,13 +482,13 @@ def _memory(runs: Sequence[MeasuredRun]) -> tuple[float, bool]:
 
 
 def _kept_numbers(run: MeasuredRun) -> tuple[float, float]:
-    """Numbers of rows and edges alive on the rank with most, and the peak in bytes of float32."""
+    """Values of rows and edges alive on the busiest rank, and the peak in bytes of float32."""
     most = float((run.work.alive @ _per_row(run.facts)).max())
     return max(most, 1.0), run.quantities["peak_bytes"] * 4 / run.facts.itemsize
 
 
 def _per_row(facts: Facts) -> Numbers:
-    """Numbers kept of a row and of an edge."""
+    """Values kept of a row and of an edge."""
     return np.array([facts.row_numbers, facts.edge_numbers], np.float64)
 
 
@@ -496,7 +498,7 @@ def _kept(run: MeasuredRun, memory: float) -> float:
 
 
 def _by_system(ratios: Iterable[tuple[str, float]]) -> Mapping[str, float]:
-    """The geometric middle of each system's ratios."""
+    """The geometric mean of each system's ratios."""
     found: dict[str, list[float]] = {}
     for system, ratio in ratios:
         if ratio > 0 and np.isfinite(ratio):
@@ -505,12 +507,12 @@ def _by_system(ratios: Iterable[tuple[str, float]]) -> Mapping[str, float]:
 
 
 def kind_of(system: str, ranks: int) -> str:
-    """A system alone, or on several ranks (with a ``+``): layouts do other things there, and exchange."""
+    """A system alone, or on several ranks (with a ``+``), where strategies differ and communicate."""
     return f"{system}{'+' * (ranks > 1)}"
 
 
 def _factor(of: Mapping[str, float], system: str, ranks: int) -> float:
-    """What is known of the system on as many ranks; else of it elsewhere, shifted as others are; else of the others."""
+    """The known rate of the system on as many ranks; else elsewhere, scaled like others; else that of the others."""
     mine, several = kind_of(system, ranks), ranks > 1
     if mine in of:
         return of[mine]

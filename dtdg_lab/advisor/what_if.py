@@ -1,4 +1,4 @@
-"""``lab.what_if``: one picture over 1 to 1,024 ranks of what a graph would take, with what was measured here on it."""
+"""``lab.what_if``: forecast of a graph's costs over 1 to 1,024 ranks, with local measurements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     pass
 
 
-# What each part of the picture over ranks comes to: counted as far as can be, then continued and marked as such.
+# Curves of the forecast over ranks: counted as far as possible, then extrapolated and marked as such.
 #
 # Rows are plain: ``quantity``, ``curve``, ``ranks``, ``value`` and ``kind``: ``counted`` on the graph, ``formula``
 # (closed, exact or an expectation), ``simulated``, ``predicted`` (counts times rates), or ``fitted`` (a power of the
@@ -42,8 +42,11 @@ if TYPE_CHECKING:
 
 
 PARTITIONERS = ("hash", "metis")
-LEAST_POINTS = 3  # counted, before growth is fitted
-LEAST_VERTICES = 8  # of a part that is really made
+SCHEDULERS = ("psg", "longest_first", "dygnex_greedy")
+GROWN_SCHEDULERS = ("psg", "longest_first", "fold")  # quick ones, for thousands of groups
+WINDOWS = (1, 16, 64)
+LEAST_POINTS = 3  # counted points needed to fit growth
+LEAST_VERTICES = 8  # of a partition that is computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class GrowthCurve:
     Attributes:
         scale: c.
         power: a.
-        error: largest relative distance of a counted point from it.
+        error: largest relative deviation of a counted point from it.
     """
 
     scale: float
@@ -62,7 +65,7 @@ class GrowthCurve:
 
     @classmethod
     def through(cls, points: Mapping[int, float]) -> GrowthCurve | None:
-        """Fitted to the larger half of the points, at least three; None where there are not as many above 0."""
+        """Fitted to the larger half of the points, at least three; None if fewer are above 0."""
         known = [(parts, value) for parts, value in sorted(points.items()) if value > 0 and parts > 1]
         known = known[-max(LEAST_POINTS, len(known) // 2) :]
         if len(known) < LEAST_POINTS:
@@ -73,7 +76,7 @@ class GrowthCurve:
         return cls(float(np.exp(scale)), float(power), float(np.abs(described / values - 1).max()))
 
     def at(self, parts: int) -> float:
-        """Its value for P parts."""
+        """Its value for P partitions."""
         return float(self.scale * parts**self.power)
 
 
@@ -84,13 +87,14 @@ def gradient_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
 
 
 def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[Row], dict[str, GrowthCurve]]:
-    """Halo bytes that a rank sends in a step, and rows of copies that a part holds, by partitioner.
+    """Halo bytes that a rank sends in a step, and replicated rows in a partition, by partitioner.
 
-    Partitions are made up to ``most`` parts. Beyond, halo rows of ``hash`` are those expected of random parts,
-    and the others grow as a power of the parts, at most as hash's do; copies grow likewise, at most to all nodes.
+    Partitions are computed up to ``most``. Beyond, halo rows of ``hash`` are the expectation for random partitions;
+    the others grow as a power of the partitions, at most to the value of hash. Replicas grow likewise, at most to all
+    nodes.
 
     Returns:
-        Rows, and the growth of each continued curve, by ``quantity: curve``.
+        Rows, and the growth of each extrapolated curve, by ``quantity: curve``.
     """
     rows: list[Row] = []
     grown: dict[str, GrowthCurve] = {}
@@ -130,15 +134,15 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
 
 
 def expected_halo(snapshots: Sequence[Snapshot], parts: int, asked: Sequence[str] = ("in",)) -> float:
-    """Halo rows of all parts over snapshots, expected where nodes are assigned at random; ours.
+    """Expected halo rows of all partitions over snapshots, if nodes are assigned at random; ours.
 
-    A node from which d others pull is sent to each of the P - 1 other parts that has one of these:
+    A node from which d others aggregate is sent to each of the P - 1 other partitions that has one of these:
     (P - 1) (1 - (1 - 1 / P)^d).
 
     Args:
         snapshots: of N nodes.
         parts: P.
-        asked: along which edges nodes pull.
+        asked: edge direction of the aggregation.
     """
     if parts == 1:
         return 0.0
@@ -171,7 +175,7 @@ def _continued(
 
 
 def _row_bytes(facts: Facts) -> float:
-    """Bytes that a halo row takes in one step, forward and back, of all pulls of the layers that go one way."""
+    """Bytes of a halo row in one step, forward and backward, over all aggregations in one edge direction."""
     found = sum(pull.width * facts.itemsize * (1 + pull.learned) for pull in facts.pulled)
     return float(found / max(len(facts.ways), 1))
 
@@ -179,23 +183,25 @@ def _row_bytes(facts: Facts) -> float:
 def _measured(facts: Facts, name: str, parts: int) -> PartitionMeasures | None:
     try:
         return facts.measured(make_partition(name, facts.graph, parts, hops=facts.reach, seed=facts.config.seed))
-    except LabError:  # a partitioner that is not here, or cannot make as many parts
+    except LabError:  # a partitioner is not installed, or does not support as many partitions
         return None
 
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 MOST_RANKS = 4096
-QUICK_PARTS, MOST_PARTS = 16, 128  # partitions that are really made
-
+QUICK_PARTS, MOST_PARTS = 16, 128  # partitions that are computed
+QUICK_GROWN, GROWN = 2_000, 10_000  # snapshots of the grown sequence; the second is DyGNeX's
+DELAY_S = 0.02  # delay of the slow link
+PREDICTED = ("esdg", "adgnn-t", "pygt-dist", "flaredtdg")  # beside schedules of groups
 MEASURED_TOO = ("epoch_s", "rank_bytes")
 KINDS: Mapping[str, str] = MappingProxyType(
     {
-        "counted": "on the graph, in partitions that were made",
-        "formula": "closed: exact, a bound, or (hash beyond the partitions made) an expectation",
+        "counted": "on the graph, in computed partitions",
+        "formula": "closed form: exact, a bound, or (hash beyond the computed partitions) an expectation",
         "simulated": "schedules of the graph's groups, or the feature-fetch model, without training",
         "predicted": "counts times rates fitted to runs, or assumed",
-        "fitted": "a power of the ranks through the counted points, not counted",
-        "measured": "of runs made here on this graph and model",
+        "fitted": "a power of the ranks through the counted points (extrapolated)",
+        "measured": "local runs on this graph and model",
     }
 )
 
@@ -207,10 +213,10 @@ class WhatIf(StudyResult):
     Attributes:
         rows: ``quantity`` (epoch_s, efficiency, rank_bytes, held_rows, fetch_s), ``curve``, ``ranks``, ``value``,
             ``kind`` (``KINDS``).
-        growth: curve -> the power that continues it.
-        rates: that predictions were made with.
+        growth: curve -> its power for extrapolation.
+        rates: used for the predictions.
         described: what is shown, in words.
-        notes: what to know of it, sentence by sentence.
+        notes: remarks, one sentence each.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -221,7 +227,7 @@ class WhatIf(StudyResult):
 
     @property
     def measured_ranks(self) -> int:
-        """Most ranks that were measured; 0 for none."""
+        """Largest number of measured ranks; 0 for none."""
         return max((row["ranks"] for row in self.rows if row["kind"] == "measured"), default=0)
 
     @property
@@ -232,7 +238,7 @@ class WhatIf(StudyResult):
         )
 
     def summary(self) -> str:
-        """What the curves come to at the most ranks, and what they rest on."""
+        """The values at the most ranks, and their sources."""
         return "\n".join([self.described + ".", *_ends(self.rows), *self.notes])
 
     def _repr_html_(self) -> str:
@@ -256,10 +262,10 @@ def what_if(
     quick: bool = True,
     **options: Any,
 ) -> WhatIf:
-    """Epoch times, efficiency, bytes, copies and fetches of a graph over numbers of ranks; nothing is trained.
+    """Epoch times, efficiency, bytes, replicas and fetches of a graph over numbers of ranks; nothing is trained.
 
-    Every rank is taken to have a core or GPU of its own. Not known here, and so not in it: how exchanges slow each
-    other down on many nodes, and caches of processors.
+    Every rank is assumed to have its own core or GPU. The forecast ignores network contention on many nodes, and
+    processor caches.
 
     Args:
         graph: data, or a name of ``lab.datasets()``.
@@ -267,15 +273,15 @@ def what_if(
         model: name in the catalogue.
         hidden: H.
         layers: of the model.
-        runs: made here, or folders of them; all of ``runs_dir`` where none is given.
-        runs_dir: folder of runs to learn from and to show; None for none.
-        network: how ranks are connected, for predictions; as between the ranks that were measured where not given.
-        quick: make partitions of up to 16 parts, and grow the sequence of groups to 2,000 snapshots, in seconds; else
+        runs: local runs, or folders of them; by default all of ``runs_dir``.
+        runs_dir: folder of runs to use and to show; None for none.
+        network: topology for predictions; by default as between the measured ranks.
+        quick: compute up to 16 partitions, and grow the sequence of groups to 2,000 snapshots, in seconds; else
             128 and DyGNeX's 10,000, with its greedy scheduler: a minute or more.
-        options: of systems, model and data, by name, as ``lab.advise`` takes them.
+        options: of systems, model and data, by name, as in ``lab.advise``.
 
     Raises:
-        ConfigError: a number of ranks is not allowed, or a setting.
+        ConfigError: a number of ranks, or a setting, is invalid.
         UnknownNameError: a name is not in the catalogue.
 
     References: DyGNeX section 5.4 (simulation to 1,024 ranks), ESDG sections 6.3 and 6.4, GreenDyGNN section IV-A.
@@ -323,17 +329,17 @@ def _curves_of() -> dict[str, tuple[str, ...]]:
 
 def _checked(graph: Any, ranks: Any) -> tuple[int, ...]:
     if not isinstance(graph, DynamicGraph | str):
-        raise ConfigError(f"what_if() got {shortened(graph)}: a graph or a name from lab.datasets() is needed.")
+        raise ConfigError(f"what_if() got {shortened(graph)}: give a graph or a name from lab.datasets().")
     counts = list(ranks) if isinstance(ranks, Sequence) and not isinstance(ranks, str) else []
     if not counts or any(isinstance(each, bool) or not isinstance(each, int) for each in counts):
-        raise ConfigError(f"ranks={shortened(ranks)}: whole numbers, such as (1, 2, 4, 1024), are needed.")
+        raise ConfigError(f"ranks={shortened(ranks)}: give whole numbers, such as (1, 2, 4, 1024).")
     if min(counts) < 1 or max(counts) > MOST_RANKS:
         raise ConfigError(f"ranks from {min(counts)} to {max(counts)}: 1 to {MOST_RANKS} are allowed.")
     return tuple(sorted(set(counts)))
 
 
 def _of(system: str, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that a system reads; the others are for other systems."""
+    """Options that a system reads; the others belong to other systems."""
     for name in options:
         if name not in OPTIONS:
             raise UnknownNameError("option", name, OPTIONS)
@@ -353,7 +359,7 @@ def _to_dict(facts: Facts, counts: Sequence[int], groups: GroupWork) -> str:
 def _predicted(
     configs: Sequence[RunConfig], graph: DynamicGraph, rates: Rates, network: NetworkCosts | None, left: list[str]
 ) -> list[dict[str, Any]]:
-    """Epoch seconds of a system on growing numbers of ranks, as far as graph and model serve it; ``left`` says why."""
+    """Epoch seconds of a system on growing numbers of ranks, while graph and model allow; ``left`` gives the reason."""
     found = []
     for config in configs:
         try:
@@ -376,7 +382,7 @@ def _same(run: MeasuredRun, facts: Facts) -> bool:
 
 
 def _measured_what_if(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
-    """Epoch seconds, and bytes of a step: of rows or, where none are sent, of gradients, as the curves have them."""
+    """Epoch seconds, and bytes of a step: of rows or, if none are sent, of gradients, as in the curves."""
     found = []
     for run in runs:
         for quantity in MEASURED_TOO:
@@ -395,7 +401,7 @@ def _notes(
     notes = []
     if not rates.runs:
         notes.append(
-            "Seconds rest on assumed rates, since no run made here measured them: their shape counts, not their size."
+            "Seconds rest on assumed rates, because there is no local run: only the shape of the curves is meaningful."
         )
     else:
         off = summed(learn_errors(runs), "epoch_s")
@@ -405,25 +411,25 @@ def _notes(
         notes += [f"Of the rates: {note}." for note in rates.notes]
     seen = max((run.work.ranks for run in mine), default=0)
     notes.append(
-        f"Measured here: {len(mine)} run{'s' * (len(mine) > 1)} on up to {seen} rank{'s' * (seen > 1)}; beyond, "
+        f"Measured locally: {len(mine)} run{'s' * (len(mine) > 1)} on up to {seen} rank{'s' * (seen > 1)}; beyond, "
         "nothing is."
         if seen
-        else "No run of this graph and model was made here: no point is measured."
+        else "There is no local run of this graph and model, so no point is measured."
     )
     for name, each in growth.items():
         notes.append(
-            f"{name.partition(': ')[2]}: continued as ranks to the power {each.power:.2f}, within "
+            f"{name.partition(': ')[2]}: extrapolated as ranks to the power {each.power:.2f}, within "
             f"{percent(each.error)} of the counted points it was fitted to."
         )
     notes.append(
         "Latency of an exchange is assumed to grow with log2 of the ranks. Features: constants of another "
-        "cluster (four nodes, ogbn-products), with every owner asked for as much."
+        "cluster (four nodes, ogbn-products), with equal requests to every owner."
     )
     return notes
 
 
 def _ends(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What schedules, bytes and copies come to at the most ranks."""
+    """Schedules, bytes and replicas at the most ranks."""
     last = max(row["ranks"] for row in rows)
     at = {(row["quantity"], row["curve"]): row for row in rows if row["ranks"] == last and row["kind"] != "measured"}
     said = []
@@ -434,7 +440,7 @@ def _ends(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         said.append(
             f"A longer sequence that grows like this one keeps {percent(schedulers[best])} of one rank's throughput on "
             f"each of {last:,} ranks by {best}, {percent(schedulers.get('psg', 0.0))} by psg; the bound is "
-            f"{percent(efficient['bound of schedules'])}. This graph's own groups are too few for most ranks."
+            f"{percent(efficient['bound of schedules'])}. This graph has too few groups for most numbers of ranks."
         )
     sent = {curve: row for (quantity, curve), row in at.items() if quantity == "rank_bytes"}
     if sent:

@@ -1,4 +1,4 @@
-"""``lab.card``: one page on a system, with the idea, its formulas, our code, and what was reported and measured."""
+"""``lab.card``: one page about a system: idea, formulas, code locations, and reported and measured results."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.svg import figure_svg
 
-# How to run a system: a cell as text, and the settings it has.
+# How to run a system: a cell as text, and its settings.
 
 
 EPOCHS = 5
 
 
 def card_config(text: CardText) -> RunConfig:
-    """The settings of the cell: small, on one rank where that is possible.
+    """The settings of the cell: small, on one rank if possible.
 
     Args:
         text: of the card.
@@ -53,7 +53,7 @@ def card_config(text: CardText) -> RunConfig:
 
 
 def run_cell(text: CardText) -> str:
-    """A cell that trains the system and draws the run: in this process, or on a session's where it needs several.
+    """A cell that trains the system and draws the run: in this process, or on a session if it needs several ranks.
 
     Args:
         text: of the card.
@@ -77,10 +77,10 @@ def _settings(text: CardText) -> dict[str, Any]:
     return {"system": text.system, "dataset": "growing", "ranks": 1, **text.settings, "epochs": EPOCHS}
 
 
-# Where a system is in our code: file and line of what the catalogue names, found without importing it.
+# Location of a system in our code: file and line of the catalogue's targets, found without importing them.
 
 
-_ROOT = Path(__file__).resolve().parents[2]  # where the package is
+_ROOT = Path(__file__).resolve().parents[2]  # the package's parent folder
 _END = r"(?:\n\s*\n|\n\s*(?:Args|Raises|Returns|Attributes):|$)"
 _DIFFERS = re.compile(r"Differs from the papers?[:,] ?(.*?)" + _END, re.S)
 _BEGINS = (("it ", "The paper "), ("its ", "The paper's "), ("they ", "The papers "))
@@ -90,11 +90,11 @@ class CodePlace(NamedTuple):
     """A class or function.
 
     Attributes:
-        role: room of the catalogue, or ``also``.
+        role: section of the catalogue, or ``also``.
         name: in the catalogue, or in its module.
-        file: from the root of the repository, with ``/``.
-        line: from 1, where it begins.
-        summary: what it does, in a sentence.
+        file: relative to the root of the repository, with ``/``.
+        line: first line, counted from 1.
+        summary: one sentence.
     """
 
     role: str
@@ -105,12 +105,12 @@ class CodePlace(NamedTuple):
 
     @property
     def link(self) -> str:
-        """From the root of the repository, as GitHub has it."""
+        """Path from the root of the repository, as on GitHub."""
         return f"{self.file}#L{self.line}"
 
 
 class Difference(NamedTuple):
-    """What a docstring says of how it differs from its paper; ``file`` and ``line`` are of what it describes."""
+    """The difference from its paper that a docstring states; ``file`` and ``line`` locate the described object."""
 
     file: str
     line: int
@@ -118,14 +118,14 @@ class Difference(NamedTuple):
 
 
 def code_places(system: System, more: tuple[str, ...] = ()) -> list[CodePlace]:
-    """What the catalogue composes the system of, then what else is worth reading.
+    """The components of the system in the catalogue, then further code worth reading.
 
     Args:
         system: of the catalogue.
         more: targets as text, ``module:name``, or a module alone.
 
     Raises:
-        ConfigError: there is no such file, or nothing of that name in it.
+        ConfigError: a file is missing, or does not define the name.
     """
     entries = [catalogue.entry(room, name) for room, name in system.parts.items()]
     found = [_place(entry.target, entry.kind, entry.name, entry.summary) for entry in entries]
@@ -133,7 +133,7 @@ def code_places(system: System, more: tuple[str, ...] = ()) -> list[CodePlace]:
 
 
 def differences(places: list[CodePlace]) -> list[Difference]:
-    """What docstrings of these files say of differences from the papers, each once."""
+    """The differences from the papers that docstrings of these files state, each once."""
     found = [each for file in dict.fromkeys(place.file for place in places) for each in _to_dict(file)]
     return list({each.text: each for each in found}.values())
 
@@ -156,7 +156,7 @@ def _place(target: str, role: str, name: str, summary: str) -> CodePlace:
 def _tree(file: str) -> ast.Module:
     path = _ROOT / file
     if not path.is_file():
-        raise ConfigError(f"{file} is not there: a card or the catalogue names it. Correct the name.")
+        raise ConfigError(f"{file} is missing: a card or the catalogue names it. Correct the name.")
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -176,14 +176,14 @@ def _to_dict(file: str) -> Iterator[Difference]:
 
 
 def _as_sentence(text: str) -> str:
-    """What follows on *Differs from the paper:*, where it stands alone."""
+    """The text after *Differs from the paper:*, if it forms its own paragraph."""
     for word, instead in _BEGINS:
         if text.startswith(word):
             return instead + text[len(word) :]
     return text[0].upper() + text[1:]
 
 
-# Formulas of cards: written in a small part of TeX's notation, shown as MathML or as a line of text.
+# Formulas of cards: written in a subset of TeX notation, shown as MathML or as a line of text.
 
 
 SYMBOLS: Mapping[str, str] = MappingProxyType(
@@ -242,7 +242,7 @@ _LETTERS = frozenset("αβγδεθλμπρσταξφℓΔΓ∞")
 
 
 class Piece(NamedTuple):
-    """A part of a formula: as MathML, and as text; ``large`` where limits stand below and above it."""
+    """A part of a formula, as MathML and as text; ``large`` if limits stand below and above it."""
 
     mathml: str
     text: str
@@ -285,7 +285,7 @@ class _Reader:
     def all(self) -> Piece:
         found = self._row(until="")
         if self._at < len(self._tokens):
-            raise self._error("a closing brace without an opening one")
+            raise self._error("there is a closing brace without an opening one")
         return found
 
     def _error(self, what: str) -> ConfigError:
@@ -301,11 +301,11 @@ class _Reader:
         return Piece(f"<mrow>{''.join(each.mathml for each in pieces)}</mrow>", "".join(each.text for each in pieces))
 
     def _scripted(self, base: Piece) -> Piece:
-        """The piece with what stands below and above it."""
+        """The piece with its subscript and superscript."""
         scripts: dict[str, Piece] = {}
         while (mark := self._next()) in ("_", "^") and mark:
             if mark in scripts:
-                raise self._error(f"two {mark} of one piece")
+                raise self._error(f"one piece has two {mark}")
             self._at += 1
             scripts[mark] = self._piece()
         if not scripts:
@@ -332,7 +332,7 @@ class _Reader:
         if token == "{":
             return self._group()
         if not token or token == "}":
-            raise self._error("it ends where something is needed")
+            raise self._error("it is incomplete")
         match = self._tokens[self._at]
         self._at += 1
         if match[1]:
@@ -363,7 +363,7 @@ class _Reader:
         return _operator(SYMBOLS[name])
 
     def _words(self) -> Piece:
-        """What stands in braces, letter for letter."""
+        """The content of braces, literally."""
         start = self._tokens[self._at].end() if self._next() == "{" else -1
         stop = self._formula.find("}", start)
         if start < 0 or stop < 0:
@@ -376,7 +376,7 @@ class _Reader:
 
 
 def _operator(sign: str) -> Piece:
-    """A sign; relations and sums get room in text."""
+    """A sign; relations and sums get spaces in text."""
     if sign in _LETTERS:
         return Piece(f"<mi>{sign}</mi>", sign)
     roomy = sign in "=+−≤≥≠≈∈∉∪⊆→←<>·×"
@@ -390,7 +390,7 @@ def _bracketed(text: str, brackets: str = "{}") -> str:
     return text if len(text) == 1 else f"{brackets[0]}{text}{brackets[1]}"
 
 
-# The page of a card: HTML that needs no script and asks for nothing, and plain text.
+# The page of a card: HTML without scripts or external content, and plain text.
 
 
 STYLE = """
@@ -420,21 +420,21 @@ STYLE = """
 @media (max-width: 760px) { .dtdg-card .formulas { grid-template-columns: 1fr; } }
 """
 _WIDTH = 512
-_NO_NUMBER = "The README has no number of this system yet."
+_NO_NUMBER = "The README has no results for this system yet."
 
 
 def card_html(
     system: System, text: CardText, pictures: Sequence[Panel], *, note: str = "", root: str | None = ""
 ) -> str:
-    """The whole card as one element with its style; pictures stand still.
+    """The whole card as one element with its style; pictures are static.
 
     Args:
         system: of the catalogue.
         text: of the card.
-        pictures: charts with their sentences; none leaves the section out but for ``note``.
-        note: what stands before the pictures, such as which run they are of.
-        root: what links into the code begin with, such as ``../``: they are relative to the repository; None for no
-            links, where a page has no files beside it.
+        pictures: charts with their captions; without any, the section shows only ``note``.
+        note: text before the pictures, such as the run that they show.
+        root: prefix of links into the code, such as ``../``: they are relative to the repository; None for no
+            links, on a page without files beside it.
     """
     places = code_places(system, text.code)
     drawn = "".join(
@@ -445,13 +445,13 @@ def card_html(
         _head(system, text),
         _section("The idea in five sentences", f"<ol>{_items(text.idea)}</ol>"),
         _section("In formulas", _formulas(text)),
-        _section("As a picture", f"<p class='quiet'>{escaped(note)}</p><div class='pictures'>{drawn}</div>")
+        _section("Pictures", f"<p class='quiet'>{escaped(note)}</p><div class='pictures'>{drawn}</div>")
         if drawn or note
         else "",
-        _section("In our code", _code(system, text, places, root)),
-        _section("What the paper reports", _reported(text)),
-        _section("What was measured here", _measured(text)),
-        _section("Where we differ, and why", _differs(text, _told_page(system, places), root)),
+        _section("Code", _code(system, text, places, root)),
+        _section("Results in the paper", _reported(text)),
+        _section("Our measurements", _measured(text)),
+        _section("Differences from the paper", _differs(text, _docstring_differences(system, places), root)),
         _section("How to run it", f"<pre>{escaped(run_cell(text))}</pre>"),
     ]
     return f"<div class='dtdg-card'><style>{STYLE}</style>{''.join(sections)}</div>"
@@ -463,18 +463,18 @@ def card_plain(system: System, text: CardText) -> str:
     lines = [f"{system.name}: {system.summary}", f"Source: {system.source}. {text.paper.reference}.", ""]
     lines += [f"{number}. {caption}" for number, caption in enumerate(text.idea, start=1)]
     lines += ["", *(f"{plain(each.formula)}    ({each.meaning})" for each in text.formulas)]
-    lines += ["", "In our code:", *(f"  {place.file}:{place.line}  {place.name}" for place in places)]
-    lines += ["", f"Reported ({text.paper.protocol}):" if text.reported else "The paper reports no number of it."]
+    lines += ["", "Code:", *(f"  {place.file}:{place.line}  {place.name}" for place in places)]
+    lines += ["", f"Reported ({text.paper.protocol}):" if text.reported else "The paper reports no results for it."]
     lines += [f"  {each.what}: {each.value} ({each.where})" for each in text.reported]
     lines += ["", "Measured here:" if text.measured else _NO_NUMBER]
     lines += [f"  {each.what}: {each.value} ({each.command})" for each in text.measured]
-    described = [*text.differs, *(each.text for each in _told_page(system, places))]
-    lines += ["", "Where we differ:" if described else "", *(f"  {each}" for each in described)]
+    described = [*text.differs, *(each.text for each in _docstring_differences(system, places))]
+    lines += ["", "Differences from the paper:" if described else "", *(f"  {each}" for each in described)]
     return "\n".join([*(textwrap.fill(line, 118, subsequent_indent="    ") for line in lines), "", run_cell(text)])
 
 
-def _told_page(system: System, places: Sequence[CodePlace]) -> list[Difference]:
-    """What docstrings say; of patterns of congestion only where these are part of the idea."""
+def _docstring_differences(system: System, places: Sequence[CodePlace]) -> list[Difference]:
+    """The differences stated in docstrings; those of congestion patterns only if these are part of the idea."""
     remote = system.parts["parallel"] == "remote_feature"
     return differences([place for place in places if remote or place.role != "congestion"])
 
@@ -502,7 +502,7 @@ def _formulas(text: CardText) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], classes: Sequence[str]) -> str:
-    """A table whose cells are HTML already."""
+    """A table whose cells are HTML."""
     names = "".join(f"<th>{escaped(name)}</th>" for name in head)
     lines = (
         "<tr>" + "".join(f"<td class='{kind}'>{cell}</td>" for kind, cell in zip(classes, row, strict=True)) + "</tr>"
@@ -521,7 +521,7 @@ def _code(system: System, text: CardText, places: Sequence[CodePlace], root: str
         )
         for place in places
     ]
-    made = _table(("room", "name", "file and line", "what it does"), rows, ("place", "place", "place", ""))
+    made = _table(("section", "name", "file and line", "description"), rows, ("place", "place", "place", ""))
     options = _options(system, text)
     if not options:
         return made
@@ -536,10 +536,10 @@ def _options(system: System, text: CardText) -> list[tuple[str, str, str, str]]:
     rows = []
     for name in dict.fromkeys(name for room in system.parts for name in owners[room]):
         option = OPTIONS[name]
-        brought = default(name, system=system.name, dataset=config.dataset, protocol=config.protocol)
+        usual = default(name, system=system.name, dataset=config.dataset, protocol=config.protocol)
         when = {"step": "at the next step", "epoch": "at the next epoch", "no": "in a new run"}[option.live]
         unit = f" {option.unit}" if option.unit else ""
-        rows.append((f"<code>{escaped(name)}</code>", escaped(f"{brought}{unit}"), when, escaped(option.meaning)))
+        rows.append((f"<code>{escaped(name)}</code>", escaped(f"{usual}{unit}"), when, escaped(option.meaning)))
     return rows
 
 
@@ -549,9 +549,9 @@ def _link(root: str | None, file: str, line: int) -> str:
 
 
 def _reported(text: CardText) -> str:
-    protocol = f"<p class='quiet'>Measured there: {escaped(text.paper.protocol)}.</p>"
+    protocol = f"<p class='quiet'>Setup: {escaped(text.paper.protocol)}.</p>"
     if not text.reported:
-        return "<p>Nothing: it reports no number of this system.</p>"
+        return "<p>The paper reports no results for this system.</p>"
     rows = [(escaped(each.what), escaped(each.value), escaped(each.where)) for each in text.reported]
     return protocol + _table(("what", "reported", "where"), rows, ("", "figure", ""))
 
@@ -562,7 +562,7 @@ def _measured(text: CardText) -> str:
     rows = [
         (escaped(each.what), escaped(each.value), f"<code>{escaped(each.command)}</code>") for each in text.measured
     ]
-    said = "<p class='quiet'>On two cores without a GPU, as the README has it; other machines give other numbers.</p>"
+    said = "<p class='quiet'>Measured on two cores without a GPU, see the README; results depend on the machine.</p>"
     return said + _table(("what", "measured", "command"), rows, ("", "figure", ""))
 
 
@@ -574,7 +574,7 @@ def _differs(text: CardText, described: Sequence[Difference], root: str | None) 
         for each, place in zip(described, places, strict=True)
     ]
     if not own and not read:
-        return "<p>Nothing that is known.</p>"
+        return "<p>None known.</p>"
     return f"<ul>{''.join(f'<li>{each}</li>' for each in (*own, *read))}</ul>"
 
 
@@ -588,18 +588,19 @@ TEXTS: Mapping[str, CardText] = MappingProxyType(
     }
 )
 
-# what people call a paper, and the system that shows it
+# names of papers, and the main system of each
 _NAMES = {paper.name.lower(): paper.main for paper in PAPERS}
 MAIN: Mapping[str, str] = MappingProxyType({**_NAMES, "flare": "flaredtdg"})
 
 
 def card(name: str, *, run: Any = None) -> Card:
-    """One page on a system of the catalogue; in a notebook it shows itself, elsewhere its text is printed.
+    """A page about a system of the catalogue; it renders in a notebook, and prints as text elsewhere.
 
     Args:
-        name: of the system, or of a paper, whose main system is shown (``esdg``, ``dynahb``, ``dygnex``, ``flaredtdg``,
+        name: of the system, or of a paper, which selects its main system (``esdg``, ``dynahb``, ``dygnex``,
+            ``flaredtdg``,
             ``greendygnn``).
-        run: of this system, whose charts take the place of those of a small graph: a run, or its folder.
+        run: of this system, whose charts replace those of a small graph: a run, or its folder.
 
     Raises:
         UnknownNameError: there is no such system or paper; the closest match is named.
@@ -611,12 +612,12 @@ def card(name: str, *, run: Any = None) -> Card:
         raise UnknownNameError("card", name, {*TEXTS, *MAIN})
     opened = open_run(run) if isinstance(run, str | Path) else run
     if opened is not None and not hasattr(opened, "window"):
-        raise ConfigError(f"run={shortened(run)}: a run, or the folder of one, is needed.")
+        raise ConfigError(f"run={shortened(run)}: give a run or its folder.")
     return Card(system, opened)
 
 
 class Card:
-    """One page on a system: see :func:`card`.
+    """A page about a system: see :func:`card`.
 
     Args:
         name: of the system.
@@ -638,7 +639,7 @@ class Card:
 
     @cached_property
     def pictures(self) -> list[Panel]:
-        """Charts with their sentences, computed when first asked for; none where a library that draws them lacks."""
+        """Charts with their captions, computed on first use; none if a required library is missing."""
         try:
             return drawn_pictures(self.system)
         except NotAvailableError as error:
@@ -649,17 +650,17 @@ class Card:
 
     @property
     def note(self) -> str:
-        """What the pictures are of."""
+        """The source of the pictures."""
         if self.run is not None:
             return f"Of run {self.run.id}."
-        return f"No picture: {self._lacks}" if self._lacks else picture_note(self.system)
+        return f"No pictures: {self._lacks}" if self._lacks else picture_note(self.system)
 
     @property
     def figure(self) -> Figure:
         """All pictures in one, for ``lab.plot``.
 
         Raises:
-            ConfigError: there is none, since a library lacks.
+            ConfigError: there is none, because a library is missing.
         """
         if not self.pictures:
             raise ConfigError(self.note)
@@ -667,7 +668,7 @@ class Card:
 
     @property
     def code(self) -> list[CodePlace]:
-        """Where it is in our code."""
+        """Its location in our code."""
         return code_places(self.system, self.text.code)
 
     @property
@@ -676,27 +677,27 @@ class Card:
         return run_cell(self.text)
 
     def html(self, root: str = "") -> str:
-        """The card as an HTML element that needs no script.
+        """The card as an HTML element without scripts.
 
         Args:
-            root: what links into the code begin with; they are relative to the repository.
+            root: prefix of links into the code; they are relative to the repository.
         """
-        pictures = self.pictures  # first: it decides what the note says
+        pictures = self.pictures  # first: the note depends on it
         return card_html(self.system, self.text, pictures, note=self.note, root=root)
 
     def save(self, path: str | Path, *, again: bool = False) -> Path:
-        """Write the card as a page that shows offline.
+        """Write the card as a self-contained page.
 
         Args:
             path: of the file.
-            again: whether a file that is there may be overwritten.
+            again: whether an existing file may be overwritten.
 
         Raises:
-            RunStoreError: it cannot be written, or is there already.
+            RunStoreError: it cannot be written, or exists already.
         """
         file = Path(path)
         if file.exists() and not again:
-            raise RunStoreError(f"{file} is there already: give another name, or again=True to write it anew.")
+            raise RunStoreError(f"{file} exists already: give another name, or again=True to overwrite it.")
         return write_text(file, document(f"{self.system.name} · DTDG Lab", self.html()))
 
     def _of_run(self, run: Any) -> list[Panel]:
@@ -711,7 +712,7 @@ class Card:
 
 
 def _way_to_repository() -> str:
-    """From the notebook's folder to the repository, where the package is in one and not far: ``../`` in a lesson."""
+    """Path from the notebook's folder to the repository, if the package is in one nearby: ``../`` in a lesson."""
     root = Path(__file__).resolve().parents[2]
     if not (root / "pyproject.toml").is_file():
         return ""

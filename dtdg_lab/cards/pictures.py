@@ -1,4 +1,4 @@
-"""The pictures of a system's card: made by our planners from a small generated graph, or those of a run."""
+"""The pictures of a system's card: computed by our planners from a small synthetic graph, or taken from a run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from dtdg_lab.visualization.cards import Panel, Span, compared_panel, lanes_pane
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.partition import facts_of, map_figure, map_words, matrix_figure
 
-# Pictures of batches of nodes and snapshots: a real draw of the sampler on a small graph.
+# Pictures of hybrid batches: a real sample on a small graph.
 
 
 PARTS = 2
@@ -49,7 +49,7 @@ GROUPS = 10
 
 
 def batch_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
-    """The batch of one step as the system's sampler draws it, and the load of its targets in every part."""
+    """The batch of one step as the system's sampler draws it, and the load of its targets in every partition."""
     shares = [float(system.defaults.get(name, OPTIONS[name].default)) for name in ("batch_snapshots", "batch_vertices")]
     partition = make_partition(system.parts["partition"], graph, PARTS, hops=2)
     loads, snapshots = vertex_loads(graph, 2), graph.num_snapshots
@@ -75,8 +75,8 @@ def batch_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     taken = sum(batch.size for batch in batches.values())
     words = (
         f"Drawn by the sampler: {len(batches[0].snapshots)} of {snapshots} snapshots, {sizes[0]} nodes of the "
-        f"first part; {taken:,} targets of {snapshots * graph.num_nodes:,}. The other two fields are what a node "
-        "batch and a snapshot batch of these would be."
+        f"first partition; {taken:,} targets of {snapshots * graph.num_nodes:,}. The other two fields are what a node "
+        "batch and a snapshot batch of the same sizes would be."
     )
     return [(target_map_figure(facts, batches), words), _loads(system.parts["partition"], loads, graph)]
 
@@ -99,15 +99,17 @@ def _loads(own: str, loads: np.ndarray, graph: DynamicGraph) -> Panel:
         held = np.bincount(owner, weights=loads, minlength=PARTS * 2)
         worst[name] = float(held.max() / held.mean())
     return compared_panel(
-        "Load of the heaviest of four parts",
-        "times the mean",
+        "Load of the heaviest of four partitions",
+        "relative to the mean",
         worst,
         own=own,
-        words=(f"Load is the length of computation graphs (DynaHB's algorithm 1); 1 is even. This system takes {own}."),
+        words=(
+            f"Load is the length of computation graphs (DynaHB's algorithm 1); 1 is balanced. This system uses {own}."
+        ),
     )
 
 
-# Pictures of caches of remote features: a simulated run with a slow link, decided by the system's own policy.
+# Pictures of remote feature caches: a simulated run with a slow link, under the system's own policy.
 
 
 CACHE_PICTURES_PARTS, EPOCHS, STEPS = 4, 12, 25
@@ -126,7 +128,7 @@ _POLICY = {"fixed": "fixed-16"}
 
 
 def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
-    """Windows that the policy chose beside the best plan, and joules of all policies on the same run."""
+    """Windows chosen by the policy beside the best plan, and joules of all policies on the same run."""
     path = system.parts["features"]
     if path in ("on_demand", "prefetch"):
         return [_lanes("by turns" if path == "on_demand" else "ahead")]
@@ -147,17 +149,17 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             episode.steps,
             _slow_spans(episode),
             words=(
-                "Shaded: one owner's link has 50 Mbit/s left. Look at what the window does when shading "
-                "begins; a window "
-                f"that was begun is kept to its end. {_FROM}"
+                "Shaded: one owner's link is limited to 50 Mbit/s. Watch the window when shading "
+                "starts; a window "
+                f"that has started is kept to its end. {_FROM}"
             ),
         ),
         compared_panel(
-            "Joules of one part in this run",
+            "Joules of one partition in this run",
             "joules",
             joules,
             own=own,
-            words=(f"{own} takes {percent(over)} more than the best plan of this one run. {_FROM}"),
+            words=(f"{own} uses {percent(over)} more energy than the best plan for this run. {_FROM}"),
         ),
     ]
 
@@ -178,7 +180,7 @@ def _played(episode: CacheEpisode) -> dict[str, list[tuple[int, int]]]:
 
 
 def _length(actions: CacheActions, action: int, episode: CacheEpisode) -> int:
-    """W of a choice; one cache for each epoch is a choice of its own."""
+    """W of a choice; one cache per epoch is a separate choice."""
     return actions.window(action) if action < len(actions) else episode.epoch_steps
 
 
@@ -194,22 +196,22 @@ def _lanes(own: str) -> Panel:
     clean = costs.rpc_s + max(costs.asked) * costs.rows * costs.row_bytes / costs.link_bytes_per_s
     fetch_s = np.where(np.arange(steps) < steps // 2, clean, clean + max(costs.trips, 1.0) * LATE_S)
     figure, words = lanes_panel(fetch_s, costs.base_s, own=own)
-    return figure, f"{words} One owner's replies are {1e3 * LATE_S:.0f} ms late there. {_FROM}"
+    return figure, f"{words} One owner's replies are delayed by {1e3 * LATE_S:.0f} ms there. {_FROM}"
 
 
-# Pictures of systems that schedule snapshot groups: what their scheduler makes of a graph that grows.
+# Pictures of systems that schedule snapshot groups: schedules of a growing graph.
 
 
 RANKS, WINDOW = 4, 4
-EDGE_S, GROUP_S = 1e-6, 2e-4  # seconds a group takes for an edge, and beside its edges: assumed, not measured
+EDGE_S, GROUP_S = 1e-6, 2e-4  # seconds per edge and fixed seconds per group: assumed, not measured
 EXCHANGE_S = 1e-4
 LIMIT_S = 0.5  # of a solver that searches
-_SPREAD = 0.05  # as DyGNeX section 5.4 has noise
+_SPREAD = 0.05  # relative noise of DyGNeX section 5.4
 _NAMES = {"round_robin": PSG, "consecutive": "blad", "dygnex_greedy": "dygnex-g", "dygnex_ilp": "dygnex-l"}
 
 
 def group_times_s(graph: DynamicGraph) -> NDArray[np.float64]:
-    """(T - 3,) seconds of every group of four snapshots, by their edges: assumed, with 5 % of noise."""
+    """(T - 3,) seconds of every group of four snapshots, by their edges: assumed, with 5 % noise."""
     edges = np.array([snapshot.num_edges for snapshot in graph.snapshots], np.float64)
     sums = np.convolve(edges, np.ones(WINDOW), "valid")
     noise = np.random.default_rng(0).normal(1.0, _SPREAD, len(sums))
@@ -217,7 +219,7 @@ def group_times_s(graph: DynamicGraph) -> NDArray[np.float64]:
 
 
 def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
-    """The Gantt chart of the system's schedule of a small epoch, and its length beside those of other systems."""
+    """The Gantt chart of the system's schedule of a small epoch, and its duration beside that of other systems."""
     times_s, own = group_times_s(graph), system.parts["scheduling"]
     plans = _plans(tuple(times_s.tolist()))
     plan, named = plans[_NAMES[own]], _NAMES[own]
@@ -225,11 +227,12 @@ def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     bound_s = lower_bound_s(times_s, RANKS, per_rank=2, allreduce_s=EXCHANGE_S)
     gantt = planned_figure(plan, times_s, per_rank=2, allreduce_s=EXCHANGE_S, label=named)
     words = (
-        f"The same {len(times_s)} groups on {RANKS} ranks, times assumed from edges. No schedule of at most two groups "
-        f"a rank ends before {format_seconds(bound_s)}; {named} is {percent(spans[named] / bound_s - 1)} above that."
+        f"The same {len(times_s)} groups on {RANKS} ranks, with times assumed from edges. No schedule of at most two "
+        "groups "
+        f"per rank ends before {format_seconds(bound_s)}; {named} is {percent(spans[named] / bound_s - 1)} above that."
     )
     if named == "blad":
-        words += " That its two groups run at once, and not one after the other, is not in the prediction."
+        words += " The prediction ignores that its two groups run concurrently."
     return [
         (gantt, gantt_words(planned_epoch(plan, times_s, allreduce_s=EXCHANGE_S))),
         compared_panel(
@@ -258,7 +261,7 @@ def _plans(times_s: tuple[float, ...]) -> dict[str, Schedule]:
     }
 
 
-# Pictures of ESDG: who has which snapshots and which nodes, and what one redistribution sends.
+# Pictures of ESDG: owners of snapshots and nodes, and the bytes of one redistribution.
 
 
 SNAPSHOT_PICTURES_RANKS, BLOCKS = 4, 2
@@ -266,7 +269,7 @@ MODEL, LAYERS, HIDDEN = "cdgcn", 2, 6  # ESDG section 6.1
 
 
 def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
-    """Owners before and after a redistribution, and the bytes that a step sends from rank to rank."""
+    """Owners before and after a redistribution, and the bytes that a step sends between ranks."""
     split = int(system.defaults.get("row_ranks", 1))
     plan = SnapshotBlocks(range(graph.num_snapshots), BLOCKS, SNAPSHOT_PICTURES_RANKS, graph.num_nodes, split)
     volume = volume_of(plan, graph)
@@ -278,16 +281,16 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
         f"{MODEL}, {LAYERS} layers, hidden {HIDDEN}, {BLOCKS} blocks: a step sends {format_bytes(whole)} over all "
         "pairs, counted from the plan. "
         + (
-            "Rows of neighbours travel within a group of ranks, nodes' rows between groups."
+            "Neighbour rows are exchanged within a group of ranks, node rows between groups."
             if split > 1
-            else "Nothing here depends on an edge; pairs differ only where snapshots do not divide evenly."
+            else "The volume does not depend on edges; pairs differ only if snapshots do not divide evenly."
         )
     )
     return [*maps.values(), (matrix_figure("What a step sends", bytes_sent, who="rank", top=top), words)]
 
 
 def volume_of(plan: SnapshotBlocks, graph: DynamicGraph) -> Volume:
-    """What a step of the model sends under a plan."""
+    """Bytes that a step of the model sends under a plan."""
     moved = redistributed(plan, sent(legs(MODEL, graph.num_features, HIDDEN, LAYERS, blocks=plan.blocks)), LAYERS)
     pulled = pulls(MODEL, graph.num_features, HIDDEN, LAYERS)
     return moved + pulled_by_groups(graph.snapshots, plan, pulled, rerun=plan.blocks > 1)
@@ -316,14 +319,14 @@ def _span(part: range) -> tuple[int, int]:
     return part.start, part.stop
 
 
-# Pictures of systems whose parts own nodes: halo rows that travel, or copies that are held instead.
+# Pictures of systems with node partitions: exchanged halo rows, or replicas.
 
 
 VERTEX_PICTURES_PARTS = 4
 
 
 def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
-    """The map of what a part receives or copies, what goes from part to part, and the partitioner beside others."""
+    """The rows that a partition receives or copies, bytes between partitions, and partitioners compared."""
     own = system.parts["partition"]
     copies = system.parts["parallel"] == "cached_vertex"
     measured = {
@@ -346,9 +349,10 @@ def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             rows,
             own=own,
             words=(
-                f"{kind} with {VERTEX_PICTURES_PARTS} parts of the same small graph. Fewer are better: here "
-                "the structure of the graph is "
-                "used, or not (hash)."
+                f"{kind} with {VERTEX_PICTURES_PARTS} partitions of the same small graph. Fewer are better: a "
+                "partitioner "
+                "uses the structure of the graph "
+                "or ignores it (hash)."
             ),
         ),
     ]
@@ -357,14 +361,14 @@ def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
 def _matrix(predicted: object) -> Panel:
     ways = {way: np.asarray(each, np.float64).sum(axis=0) for way, each in dict(predicted).items()}  # type: ignore[call-overload]
     top = float(np.sum(list(ways.values()), axis=0).max())
-    return matrix_figure("Bytes from part to part", ways, who="part", top=top), (
-        "Counted from the partition alone: rows of neighbours forward, their gradients back. Unlike ESDG's, they "
+    return matrix_figure("Bytes between partitions", ways, who="partition", top=top), (
+        "Counted from the partition: neighbour rows forward, their gradients backward. Unlike ESDG's, they "
         "depend "
         "on the edges, and pairs differ."
     )
 
 
-# Pictures of windows of snapshots: the trapezoid, whole windows, and windows of sampled neighbours.
+# Pictures of snapshot windows: the trapezoid, whole windows, and windows of sampled neighbours.
 
 
 CHUNKS, PAPER_WINDOW = 128, 8
@@ -372,7 +376,7 @@ FANOUT = 5
 
 
 def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
-    """The window of a step, and its rows beside those of the systems it is compared with."""
+    """The window of a step, and its rows beside those of comparable systems."""
     window = int(system.defaults.get("window", OPTIONS["window"].default))
     decays = system.parts["batching"] == "trapezoid"
     full = int(OPTIONS["full_snapshots"].default) if decays else window
@@ -398,15 +402,15 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             own=own,
             words=(
                 f"{graph.num_nodes:,} nodes, window {PAPER_WINDOW}, K = 2, alpha = 0.1, {CHUNKS} chunks: "
-                "the two rules "
-                "of decay, all of the history, and the newest two alone."
+                "the two decay "
+                "rules, the whole history, and only the newest two snapshots."
             ),
         ),
     ]
 
 
 def sampled_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
-    """Edges of the window's snapshots that are drawn, with two fan-outs."""
+    """Sampled edges of the window's snapshots, with two fan-outs."""
     window = int(system.defaults.get("window", OPTIONS["window"].default))
     fanout = min(int(OPTIONS["fanout"].default), FANOUT)
     newest = graph.snapshots[-window:]
@@ -418,8 +422,8 @@ def sampled_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     edges = [snapshot.num_edges for snapshot in newest]
     kept = sum(drawn) / sum(edges)
     words = (
-        f"At most {fanout} in-neighbours of each node are drawn, anew in every epoch: {percent(kept)} of this "
-        "window's edges. All snapshots are treated alike, however old: that is what FlareDTDG objects to."
+        f"At most {fanout} in-neighbours of each node are sampled, again in every epoch: {percent(kept)} of this "
+        "window's edges. All snapshots are treated alike, however old, which FlareDTDG criticises."
     )
     left_out = [all_of - some for all_of, some in zip(edges, drawn, strict=True)]
     return [
@@ -439,10 +443,10 @@ def _facts_window_pictures(graph: DynamicGraph, window: int, shape: Shape) -> Tr
 
 Drawer = Callable[[System, DynamicGraph], list[Panel]]
 MOST = 4  # panels of a run
-_SMALL_NOTE = "Drawn now by this laboratory's own planners, from a generated graph of 240 nodes and 24 snapshots."
+_SMALL_NOTE = "Computed now by this lab's planners, from a synthetic graph of 240 nodes and 24 snapshots."
 CACHE_NOTE = (
-    "Simulated now: one run of 12 epochs with 25 steps each on four parts, by constants fitted to the step times of "
-    "the authors' cluster (Reddit) and modelled watts. Nothing of it was measured here."
+    "Simulated now: one run of 12 epochs with 25 steps each on four partitions, with constants fitted to step times of "
+    "the authors' cluster (Reddit) and modelled watts. Nothing was measured here."
 )
 SMALL: Mapping[str, Any] = MappingProxyType(
     {"generated_nodes": 240, "generated_edges": 1600, "generated_snapshots": 24, "growth": 6.0}
@@ -450,7 +454,7 @@ SMALL: Mapping[str, Any] = MappingProxyType(
 
 
 def drawn_pictures(system: System) -> list[Panel]:
-    """One to four charts with their sentences, computed now from the small graph.
+    """One to four charts with their captions, computed now from the small graph.
 
     Args:
         system: of the catalogue.
@@ -459,19 +463,19 @@ def drawn_pictures(system: System) -> list[Panel]:
 
 
 def picture_note(system: System) -> str:
-    """What :func:`drawn_pictures` draws them from."""
+    """The data source of :func:`drawn_pictures`."""
     return CACHE_NOTE if _family(system) == "cache" else _SMALL_NOTE
 
 
 def run_pictures(system: System, run: Any) -> list[Panel]:
-    """Charts of a run of the system, the first few of those that its records have.
+    """Charts of a run of the system, the first few that its records allow.
 
     Args:
         system: of the catalogue.
-        run: with ``config`` and ``window``, such as ``lab.open_run`` gives.
+        run: with ``config`` and ``window``, such as that of ``lab.open_run``.
 
     Raises:
-        ConfigError: the run is of another system, or has recorded nothing yet that could be drawn.
+        ConfigError: the run is of another system, or has recorded nothing that can be drawn yet.
     """
     if run.config.system != system.name:
         raise ConfigError(
@@ -494,7 +498,7 @@ def run_pictures(system: System, run: Any) -> list[Panel]:
         captions = window.captions()
         panels = [(figure, captions[name]) for name, figure in window.figures("steps").items() if name in captions]
     if not panels:
-        raise ConfigError(f"run {run.id} has recorded nothing that could be drawn: wait for its first epoch.")
+        raise ConfigError(f"run {run.id} has recorded nothing that can be drawn: wait for its first epoch.")
     return panels[:MOST]
 
 
@@ -505,7 +509,7 @@ def small_graph() -> DynamicGraph:
 
 
 def _shows(figure: Figure) -> bool:
-    """Whether there is anything in it but a note."""
+    """Whether it contains anything but a note."""
     return any(value is not None for trace in figure["data"] for value in trace.get("x") or ())
 
 
@@ -527,13 +531,13 @@ def _single(system: System, graph: DynamicGraph) -> list[Panel]:
     edges = [snapshot.num_edges for snapshot in graph.snapshots]
     return [
         stacked_panel(
-            "One step takes all of it",
+            "Full batch: one step takes everything",
             ("snapshot", "edges"),
             {"edges": edges},
             words=(
                 f"All {graph.num_snapshots} snapshots of {graph.num_nodes} nodes, {sum(edges):,} edges, "
-                "in one batch; "
-                "every other system is a way to take less of this at once, or to share it."
+                "in one batch. "
+                "The other systems use smaller batches, or distribute this one."
             ),
         )
     ]

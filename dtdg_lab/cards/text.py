@@ -1,4 +1,4 @@
-"""What a card says: text as data, which the page and the tests read alike."""
+"""The text of a card as data, used by the page and the tests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Formula(NamedTuple):
-    """A formula, in the notation of :mod:`dtdg_lab.cards.card`, and what it says."""
+    """A formula, in the notation of :mod:`dtdg_lab.cards.card`, and its meaning."""
 
     formula: str
     meaning: str
 
 
 class Reported(NamedTuple):
-    """What a paper says it measured: what, the value with its unit, and the table, figure or section."""
+    """A result of a paper: what, the value with its unit, and the table, figure or section."""
 
     what: str
     value: str
@@ -26,7 +26,7 @@ class Reported(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What the README says was measured here: what, the value, and the command that measures it."""
+    """A result in the README: what, the value, and the command that measures it."""
 
     what: str
     value: str
@@ -35,12 +35,12 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
-    """Where a system comes from.
+    """The source of a system.
 
     Attributes:
-        name: by which people know it.
+        name: common name.
         reference: authors, title, year.
-        protocol: how its numbers were measured.
+        protocol: experimental setup of its results.
         main: the system that ``card(name)`` shows.
     """
 
@@ -56,13 +56,13 @@ class CardText:
 
     Attributes:
         system: its name in the catalogue.
-        paper: that describes it, or compares with it.
+        paper: that describes it, or uses it as a baseline.
         idea: five sentences.
         formulas: at least one.
         reported: by the paper.
-        measured: here, as the README has it.
-        code: further places in the code, beside the catalogue's, as ``module:name``.
-        differs: from the paper, beside what docstrings of these places say.
+        measured: our results, from the README.
+        code: further code locations, beside the catalogue's, as ``module:name``.
+        differs: differences from the paper, beside those in docstrings of these locations.
         settings: of the cell that runs it.
     """
 

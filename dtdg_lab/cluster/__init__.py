@@ -1,1 +1,1 @@
-"""Sessions on ipyparallel, the live channel between kernels and ranks, and what happens when something dies."""
+"""Sessions on ipyparallel, messages between kernels and ranks, and recovery from failures."""

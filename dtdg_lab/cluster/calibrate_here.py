@@ -1,4 +1,4 @@
-"""``lab.calibrate_here``: what steps and fetches cost on this machine, in a few minutes of measuring."""
+"""``lab.calibrate_here``: measures the costs of steps and fetches on this machine, in a few minutes."""
 
 from __future__ import annotations
 
@@ -46,30 +46,30 @@ def calibrate_here(
     runs_dir: str | Path = "runs",
     progress: bool = True,
 ) -> CalibrationStudy:
-    """Measure fetches, and steps of short runs under several windows and conditions, and calibrate costs from them.
+    """Measure fetches, and steps of short runs under several windows and conditions, and fit cost constants to them.
 
     With clean links every window has a run, under the other conditions one window. A run is long enough for two
-    windows and their rebuilds; its first steps do not count. What was measured is kept in ``folder``, as
-    :func:`dtdg_lab.control.calibrate` reads it.
+    windows and their rebuilds; its first steps do not count. Measurements are stored in ``folder``, in the format of
+    :func:`dtdg_lab.control.calibrate`.
 
     Args:
         config: of a system that fetches features; its policy, window, links and epochs are replaced.
         folder: for the files; those of an earlier study are replaced.
         windows: W measured on clean links.
-        conditions: what one owner's links are subject to, in turn; see
+        conditions: applied to one owner's links in turn; see
         :mod:`dtdg_lab.systems.feature_cache.policies.calibration`.
-        rows: numbers of rows that fetches ask for.
-        repeats: fetches of each number and owner, by itself and at once.
-        steps: of a run at least that count.
-        name: of the data set in the files; the config's where not given.
-        session: whose engines train; this process where not given, with ``ranks=1``.
-        runs_dir: folder that holds the runs, where there is no session.
-        progress: show a bar of runs.
+        rows: numbers of rows per fetch.
+        repeats: fetches of each number and owner, one at a time and concurrently.
+        steps: minimum steps of a run that count.
+        name: of the data set in the files; by default the config's.
+        session: whose engines train; by default this process, with ``ranks=1``.
+        runs_dir: folder for the runs, without a session.
+        progress: show a progress bar of runs.
 
     Raises:
         ConfigError: the system fetches nothing, or there are several ranks and no session; or a condition or window
-            is none, or there are too few.
-        RunFailedError: a run did not come to its end.
+            is invalid, or there are too few.
+        RunFailedError: a run did not finish.
         LabError: a run cannot be started.
 
     References: GreenDyGNN section IV-B, algorithm 1.
@@ -83,7 +83,7 @@ def calibrate_here(
     runs: list[StoredRun] = []
     described: list[dict[str, Any]] = []
     with tqdm(total=len(cells) + 1, unit="run", disable=not progress) as bar:
-        first = _trained(config, ("clean", MIDDLE), 1, session, runs_dir)  # its steps do not count
+        first = _trained(config, ("clean", MIDDLE), 1, session, runs_dir)  # its steps are not recorded
         facts = next(event["data"] for event in reversed(first.events) if event["kind"] == "features")
         bar.update()
         for cell in cells:
@@ -100,7 +100,7 @@ def calibrate_here(
 
 def _check(config: RunConfig, session: Session | None, steps: int) -> None:
     if steps < 1:
-        raise ConfigError(f"steps={steps}: at least one step of a run has to count.")
+        raise ConfigError(f"steps={steps}: give at least one step.")
     if session is None and config.ranks != 1:
         raise ConfigError(
             f"ranks={config.ranks} need engines: calibrate_here(config, folder, session=lab.Session(ranks="

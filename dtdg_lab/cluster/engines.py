@@ -1,4 +1,4 @@
-"""The engines of a session as ranks: started, found again, counted, and replaced when they die."""
+"""The engines of a session as ranks: start, discovery, health, and replacement."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dtdg_lab.core.catalogue import REGISTERED
 from dtdg_lab.core.errors import ClusterError, ConfigError
 from dtdg_lab.runs.directory import RunDirectory, write_json
 
-HEARTBEAT_MS = 500  # the default of 3000 makes a cluster ready in 10 s instead of 4
+HEARTBEAT_MS = 500  # the default of 3000 delays the cluster's start from 4 s to 10 s
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One engine: its number at the controller (never reused, so never a rank), process and machine."""
+    """One engine: its number at the controller (never reused, so not the rank), process and machine."""
 
     id: int
     pid: int
@@ -34,12 +34,12 @@ class Engine:
 
 
 class Engines:
-    """Engines of one cluster, in the order in which they become ranks.
+    """Engines of one cluster, in rank order.
 
     Args:
         client: an ipyparallel client.
-        cluster: the ipyparallel cluster where it can start engines; None where it was started elsewhere.
-        known_file: where what is known of the engines is kept for the next kernel.
+        cluster: the ipyparallel cluster if it can start engines; None if it was started elsewhere.
+        known_file: file with facts about the engines for the next kernel.
     """
 
     def __init__(self, client: Any, cluster: Any, known_file: Path) -> None:
@@ -48,7 +48,7 @@ class Engines:
         self._learn()
 
     def _learn(self) -> None:
-        """Take over what other kernels know of engines."""
+        """Read other kernels' facts about the engines."""
         known = json.loads(self._known_file.read_text()) if self._known_file.is_file() else []
         self._warm |= {fact["id"]: Engine(**fact) for fact in known}
 
@@ -57,7 +57,7 @@ class Engines:
         """Start a controller and engines that outlive this process.
 
         Raises:
-            ClusterError: they did not come up in time.
+            ClusterError: they did not start in time.
         """
         import ipyparallel as ipp
 
@@ -84,7 +84,7 @@ class Engines:
 
     @classmethod
     def connect(cls, files: SessionFiles, *, timeout_s: float) -> Engines:
-        """Find a running cluster again.
+        """Reconnect to a running cluster.
 
         Raises:
             ClusterError: its controller does not answer.
@@ -98,10 +98,10 @@ class Engines:
         return cls(client, cluster, files.engines_file)
 
     def warm(self, wanted: int, *, timeout_s: float) -> None:
-        """Wait for engines and have those that are new import what training needs.
+        """Wait for engines and let new ones import what training needs.
 
         Raises:
-            ClusterError: too few came, or one cannot import the lab.
+            ClusterError: too few started, or one cannot import the lab.
         """
         import ipyparallel as ipp
 
@@ -115,7 +115,7 @@ class Engines:
             facts = view.apply_async(warm_up)
             for number, fact in zip(new, facts.get(timeout=timeout_s), strict=True):
                 self._warm[number] = Engine(number, **fact)
-            view.apply_async(rehearse)  # what goes wrong in it goes wrong in the first run again, and is told there
+            view.apply_async(rehearse)  # an error in it recurs in the first run, and is reported there
             write_json(self._known_file, [asdict(engine) for engine in self._warm.values()])
         except (TimeoutError, ipp.error.TimeoutError) as error:
             raise ClusterError(
@@ -127,17 +127,17 @@ class Engines:
             ) from error
 
     def alive(self) -> list[Engine]:
-        """Engines that can train, in the order of ranks."""
+        """Engines that can train, in rank order."""
         known = set(self.client.ids)
         if known - set(self._warm):
             self._learn()  # another kernel may have started some
         return [engine for number, engine in sorted(self._warm.items()) if number in known and _runs(engine)]
 
     def start_more(self, count: int, *, timeout_s: float) -> None:
-        """Start engines in place of dead ones; of a cluster that was started elsewhere, take in what was started there.
+        """Start engines in place of dead ones; for an external cluster, detect engines that were started there.
 
         Raises:
-            ClusterError: the cluster was started elsewhere, and there are fewer still.
+            ClusterError: the cluster was started elsewhere, and engines are still missing.
         """
         if self._cluster is not None:
             self._cluster.start_engines_sync(n=count)
@@ -148,19 +148,20 @@ class Engines:
         found = len(self.alive())
         if found < wanted:
             raise ClusterError(
-                f"{found} of {wanted} engines are alive, and the cluster was started elsewhere: start the others there "
+                f"{found} of {wanted} engines are alive, and this session did not start the cluster: start the "
+                "others there "
                 f"(ipcluster engines -n {wanted - found} ...), then call session.repair() again."
                 + (f" Runs of up to {found} ranks can be started now." if found else "")
             )
 
     def kill(self, pids: list[int]) -> None:
-        """Kill engine processes of this machine by number."""
+        """Kill engine processes of this machine by process number."""
         for pid in pids:
             if psutil.pid_exists(pid):
                 os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Leave the cluster running and drop the connection."""
+        """Disconnect without ending the cluster."""
         self.client.close(linger=0)
 
 
@@ -168,7 +169,7 @@ def connect_client(connection_file: str, *, timeout_s: float) -> Any:
     """A client of the controller whose connection file is given.
 
     Raises:
-        ClusterError: the file is missing or nobody answers.
+        ClusterError: the file is missing or there is no answer.
     """
     import ipyparallel as ipp
 
@@ -184,7 +185,7 @@ def connect_client(connection_file: str, *, timeout_s: float) -> Any:
 
 def _runs(engine: Engine) -> bool:
     if engine.host != host_id():
-        return True  # the controller's heartbeat speaks for other machines
+        return True  # for other machines, the controller's heartbeat counts
     try:
         return bool(psutil.Process(engine.pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -195,7 +196,7 @@ def _runs(engine: Engine) -> bool:
 
 
 def places_of(ranks: int, engines: Sequence[int] | None) -> tuple[int, ...]:
-    """The engines that a run asks for, by their places in a session; empty where it is to have the first ones.
+    """The indices of a run's engines in a session; empty for the first ones.
 
     Raises:
         ConfigError: they are not one different engine for each rank.
@@ -204,7 +205,7 @@ def places_of(ranks: int, engines: Sequence[int] | None) -> tuple[int, ...]:
         return ()
     if len(engines) != ranks or len(set(engines)) < ranks or min(engines) < 0:
         raise ConfigError(
-            f"engines={tuple(engines)} for ranks={ranks}: one different engine, numbered from 0, is needed for each of "
+            f"engines={tuple(engines)} for ranks={ranks}: give one distinct engine, numbered from 0, for each of "
             "the ranks."
         )
     return tuple(engines)
@@ -217,7 +218,7 @@ class Launch:
     Attributes:
         directory: of the run.
         files: of its session.
-        attempt: from 1; a later one goes on from the checkpoint.
+        attempt: from 1; later ones resume from the checkpoint.
         changes: live settings that differ from the checkpoint's.
     """
 
@@ -227,7 +228,7 @@ class Launch:
     changes: tuple[tuple[str, Any], ...] = ()
 
     def on(self, client: Any, engines: Sequence[Engine], *, beside: Sequence[Engine]) -> list[Any]:
-        """Start a rank on each of the engines; their answers, in order of ranks.
+        """Start a rank on each of the engines; returns their asynchronous results, in rank order.
 
         Args:
             client: of ipyparallel.
@@ -259,7 +260,7 @@ class Launch:
 
 
 def _device_for_all(wanted: str, engines: Sequence[Engine], beside: Sequence[Engine]) -> str:
-    """``cuda`` where every machine has a GPU for each of its ranks, else ``cpu``: one backend for the whole group."""
+    """``cuda`` if every machine has a GPU for each of its ranks, else ``cpu``: one backend for the whole group."""
     if wanted != "auto":
         return wanted
     sharing = Counter(engine.host for engine in beside)
@@ -267,7 +268,7 @@ def _device_for_all(wanted: str, engines: Sequence[Engine], beside: Sequence[Eng
 
 
 def trouble(answers: Sequence[Any]) -> str:
-    """Why an engine could not run its rank, where one came back with an error; empty otherwise."""
+    """The error of an engine that could not run its rank; empty otherwise."""
     for rank, answer in enumerate(answers):
         if answer.ready():
             error = answer.exception()

@@ -1,4 +1,4 @@
-"""What happened in a run, as its records tell it: one timeline, for whoever repeats it or compares with it."""
+"""Event history of a run, from its records: one timeline, for replays and comparisons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class EventHistory:
-    """The records of a run's attempts as one timeline: of a step made twice, the later attempt's counts.
+    """The records of a run's attempts as one timeline: for a repeated step, the later attempt counts.
 
     Attributes:
         directory: of the run.
@@ -39,12 +39,12 @@ class EventHistory:
                 yield row
 
     def events(self, kind: str) -> list[Row]:
-        """Rank 0's events of a kind, with those at the step where a later attempt goes on."""
+        """Rank 0's events of a kind, including those at the step of a resume."""
         found = (row for row in self._all(0).get("events", ()) if row["kind"] == kind)
         return [row for row in found if row["step"] <= self.cut(row["attempt"])]
 
     def evaluations(self) -> Iterator[Row]:
-        """Rank 0's evaluations in the timeline; those of the test split of the last attempt only, which ended it."""
+        """Rank 0's evaluations in the timeline; those of the test split only from the last attempt, which ended it."""
         found = self._all(0).get("evaluations", ())
         for row in found:
             cut = self.cut(row["attempt"])
@@ -52,7 +52,7 @@ class EventHistory:
                 yield row
 
     def cut(self, attempt: int) -> int:
-        """The step at which a later attempt goes on; of an attempt that is the last, there is none."""
+        """The step at which a later attempt resumes; the last attempt has none."""
         return min((step for number, step in self._resumed.items() if number > attempt), default=ENDLESS)
 
     @cached_property
@@ -75,11 +75,11 @@ class EventHistory:
             self._by_rank[rank] = tables
         return self._by_rank[rank]
 
-    # what a run that repeats this one needs
+    # what a replay of this run needs
 
     @property
     def config(self) -> RunConfig:
-        """The settings with which it began, with changes made by a resume before the first step."""
+        """The settings at its start, with changes made by a resume before the first step."""
         config = self.directory.config()
         for row in self.events("resumed"):
             if row["step"] <= self.first_step:
@@ -88,65 +88,70 @@ class EventHistory:
 
     @property
     def first_step(self) -> int:
-        """The step it began with: 0, but of a fork."""
+        """The step of its start: 0, except for a fork."""
         return int(self.directory.environment().get("forked", {}).get("step", 0))
 
     @property
     def threads(self) -> int:
-        """Of each rank in its last attempt; 0 where a run of an older version does not tell."""
+        """Threads of each rank in its last attempt; 0 if a run of an older version did not record them."""
         described = [row["data"].get("threads", 0) for row in self.events("kernel")]
         return int(described[-1]) if described else 0
 
     @property
     def averaged(self) -> bool:
-        """Whether ranks went their own ways for a while."""
+        """Whether ranks were asynchronous for a while."""
         return any(next(self.rows("rounds", rank), None) is not None for rank in self.directory.record_files())
 
     def check_repeatable(self) -> None:
-        """Refuse what cannot be repeated.
+        """Refuse a run that cannot be replayed.
 
         Raises:
-            ControlError: it is under way.
-            ConfigError: what decided it is not in its records.
-            RunStoreError: it made no step.
+            ControlError: it is active.
+            ConfigError: its records do not determine it.
+            RunStoreError: it completed no step.
         """
         state, name = self.directory.status()["state"], self.directory.id
         if state not in ENDED:
-            raise ControlError(f"run {name} is {state}: a run is repeated once it has ended. Wait for it, or stop it.")
+            raise ControlError(
+                f"run {name} is {state}: only a run that has ended can be replayed. Wait for it, or stop it."
+            )
         if next(self.rows("steps"), None) is None:
-            raise RunStoreError(f"run {name} made no step: there is nothing to repeat. Train its config anew.")
+            raise RunStoreError(f"run {name} completed no step: there is nothing to replay. Train its config again.")
         config = self.config
         if "sampler" in config.flat and config["sampler"] == "dgl":
             raise ConfigError(
-                f"run {name} had sampler='dgl', whose draws are not recorded and do not repeat. Train with "
-                "sampler='own' what is to be repeated."
+                f"run {name} had sampler='dgl', whose draws are not recorded and not reproducible. For replays, "
+                "train with "
+                "sampler='own'."
             )
         if self.averaged and (self._resumed or state == "failed"):
             how = "failed" if state == "failed" else "was resumed"
             raise ConfigError(
-                f"run {name} {how}, and its ranks averaged models: each was at a step of its own where it ended, and "
-                "records of rounds do not tell how they would have met. Repeat a run with exchange='models' that "
+                f"run {name} {how}, and its ranks averaged models: each rank was at a different step when it ended, "
+                "and "
+                "records of rounds do not determine the next one. A run with exchange='models' can be replayed if it "
                 "finished, or was stopped, in one attempt."
             )
-        if self.averaged and not self._is_told and self.events("knob"):
+        if self.averaged and not self._has_requests and self.events("knob"):
             raise ConfigError(
-                f"run {name} was steered while its ranks averaged models, and the version of DTDG Lab that recorded it "
-                "kept no control requests. Steer a new run."
+                f"run {name} had live changes while its ranks averaged models, and the version of DTDG Lab that "
+                "recorded it "
+                "kept no control requests. Record a new run."
             )
         for row in self.events("resumed"):
             if "changes" not in row["data"]:
                 raise ConfigError(
-                    f"run {name} was resumed, and the version of DTDG Lab that recorded it did not keep with which "
-                    "changes. Resume, and repeat, a new run."
+                    f"run {name} was resumed, and the version of DTDG Lab that recorded it did not store the "
+                    "changes. Record, and resume, a new run."
                 )
 
     @property
-    def _is_told(self) -> bool:
+    def _has_requests(self) -> bool:
         """Whether control requests are in the records."""
         return self.threads > 0
 
     def replay(self, rank: int) -> RunReplay:
-        """What a rank did."""
+        """The record of a rank."""
         from dtdg_lab.training.replay import RunReplay
 
         return RunReplay.of(
@@ -163,7 +168,7 @@ class EventHistory:
         from dtdg_lab.training.replay import STEP, RecordedRequest
 
         last = max(row["attempt"] for row in self._all(0)["events"])
-        asked = self.events("asked") if self._is_told else self._asked_by_knobs()
+        asked = self.events("asked") if self._has_requests else self._requests_from_effects()
         found = [
             (row["attempt"], RecordedRequest(row["step"], row["data"]["heard"], row["data"]["request"]))
             for row in asked
@@ -175,14 +180,14 @@ class EventHistory:
                 payload = {"set": row["data"]["changes"], "pause": False}
                 received = before[-1].received if before else STEP
                 found.append((row["attempt"] - 0.5, RecordedRequest(row["step"], received, payload)))
-        if self.directory.status()["state"] == "failed":  # what it would have done later is not known
+        if self.directory.status()["state"] == "failed":  # its later steps are unknown
             steps = (row["step"] for rank in self.directory.record_files() for row in self.rows("steps", rank))
             ends = max(steps) + 1
             found.append((last + 1, RecordedRequest(ends, STEP, {"stop": True})))
         return tuple(of for _, of in sorted(found, key=lambda item: item[0]))
 
-    def _asked_by_knobs(self) -> list[Row]:
-        """Requests of a run that kept only what came of them."""
+    def _requests_from_effects(self) -> list[Row]:
+        """Requests of a run that recorded only their effects."""
         made = [
             {**row, "data": {"request": {"set": row["data"]["changes"]}, "heard": "step"}}
             for row in self.events("knob")
@@ -192,7 +197,7 @@ class EventHistory:
         return sorted([*made, *stops], key=lambda row: (row["attempt"], row["step"]))
 
     def _schedules(self) -> dict[tuple[int, str], list[Row]]:
-        """Of the events that tell of schedules, those with which one was made: not those of what was resumed."""
+        """The schedule events that created a schedule, without those of resumed ones."""
         found: dict[tuple[int, str], list[Row]] = {}
         began: set[int] = set()
         resumed = {row["attempt"]: row for row in self.events("resumed")}
@@ -227,12 +232,12 @@ class EventHistory:
     def _decisions(self) -> dict[int, list[tuple[Any, ...]]]:
         found: dict[int, list[tuple[Any, ...]]] = {}
         for row in self.rows("decisions"):
-            if row["policy"] != "greedy":  # windows are tuned by losses: they are again
+            if row["policy"] != "greedy":  # windows are tuned by losses, so replays repeat them
                 found.setdefault(row["step"], []).append(tuple(row[name] for name in TABLES["decisions"][2:]))
         return found
 
 
 def _rebuilds(resumed: Mapping[str, Any]) -> bool:
-    """Whether resuming made another plan: with settings of one, at the end of an epoch."""
+    """Whether a resume created another plan: with changed plan settings, at the end of an epoch."""
     live = (OPTIONS[name].live if name in OPTIONS else "epoch" for name in resumed["changes"])
     return not resumed["iteration"] and "epoch" in live

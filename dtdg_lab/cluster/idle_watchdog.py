@@ -16,11 +16,11 @@ LOOK_S = 1.0
 
 
 def start_keeper(files: SessionFiles) -> int:
-    """Start the keeper of a session; returns its process number."""
+    """Start the watchdog of a session; returns its process number."""
     command = [sys.executable, "-m", "dtdg_lab.cluster.idle_watchdog", files.id]
     with open(files.folder / "keeper.log", "ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    process.returncode = 0  # never waited for: it outlives this process on purpose
+    process.returncode = 0  # never waited for: it intentionally outlives this process
     return process.pid
 
 

@@ -1,4 +1,4 @@
-"""Who is alive: each rank of a running attempt leaves a note in the run's ``live`` folder, and others look at it."""
+"""Liveness of ranks: each rank of an active attempt writes a note to the run's ``live`` folder, which others read."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dtdg_lab.runs.directory import write_json
 
 @dataclass(frozen=True, slots=True)
 class RankNote:
-    """What a rank says about itself while it trains.
+    """The note of a training rank.
 
-    ``host`` names the machine and its boot, so that process numbers are only trusted where they mean something.
+    ``host`` names the machine and its boot, so that process numbers are only used where they are valid.
     """
 
     rank: int
@@ -37,10 +37,10 @@ class RankNote:
 
 
 def host_id() -> str:
-    """A name for this machine and boot that says nothing about it.
+    """A name for this machine and boot that reveals nothing about it.
 
-    Containers on one machine have names of their own where they have a network or process numbers of their own: their
-    loopback is not ours, nor are their process numbers.
+    Containers on one machine get separate names if they have their own network or process numbers: their
+    loopback and their process numbers differ from ours.
     """
     boot = Path("/proc/sys/kernel/random/boot_id")
     if not boot.is_file():
@@ -56,35 +56,35 @@ def own_note(rank: int, attempt: int, telemetry: str, *, control: str = "", stor
 
 
 def note_file(live: Path, rank: int) -> Path:
-    """Where a rank's note is while it trains."""
+    """Path of a rank's note while it trains."""
     return live / f"rank{rank}.json"
 
 
 def write_note(live: Path, note: RankNote) -> None:
-    """Leave the note."""
+    """Write the note."""
     write_json(note_file(live, note.rank), asdict(note))
 
 
 def remove_note(live: Path, rank: int) -> None:
-    """Take the note away: the rank has left by itself."""
+    """Remove the note: the rank has exited normally."""
     note_file(live, rank).unlink(missing_ok=True)
 
 
 def read_notes(live: Path, attempt: int) -> dict[int, RankNote]:
-    """Rank -> note, for the ranks of an attempt that have not left."""
+    """Rank -> note, for the ranks of an attempt that have not exited."""
     notes = {}
     for path in live.glob("rank*.json"):
         try:
             data: dict[str, Any] = json.loads(path.read_text())
         except FileNotFoundError:
-            continue  # the rank left between the listing and the reading
+            continue  # the rank exited between the listing and the reading
         if data["attempt"] == attempt:
             notes[data["rank"]] = RankNote(**data)
     return notes
 
 
 def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.0) -> RankNote:
-    """The note of a rank, waited for.
+    """The note of a rank, after waiting for it.
 
     Raises:
         ClusterError: it did not appear in time.
@@ -102,7 +102,7 @@ def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.
 
 
 def is_dead(note: RankNote) -> bool:
-    """Whether the process of a note is gone, for notes of this machine; others are never called dead here."""
+    """Whether the process of a note is gone, for notes of this machine; others are never considered dead here."""
     if note.host != host_id():
         return False
     try:
@@ -114,30 +114,30 @@ def is_dead(note: RankNote) -> bool:
 
 
 def dead_ranks(live: Path, attempt: int) -> list[int]:
-    """Ranks of an attempt whose process died without taking its note away."""
+    """Ranks of an attempt whose process died without removing its note."""
     return sorted(rank for rank, note in read_notes(live, attempt).items() if is_dead(note))
 
 
-# A rank's watch over the others, from inside: nobody waits for the dead, with or without a kernel attached.
+# A rank's failure detector for the others: no rank waits for a dead one, with or without a kernel.
 
 
 LOOK_S = 0.5
-GRACE_S = 1.5  # a survivor that is not stuck in a collective leaves by itself within this time
-SILENT_S = 15.0  # heartbeats through the store find what process tables cannot: ranks on other machines
+GRACE_S = 1.5  # a survivor that is not stuck in a collective exits by itself within this time
+SILENT_S = 15.0  # heartbeats through the store detect what process tables cannot: dead ranks on other machines
 
 
 class Beacon:
-    """Beats through the store, looks at the others, and ends this process when it is stuck waiting for the dead.
+    """Sends heartbeats through the store, checks the others, and ends this process if it is blocked by a dead rank.
 
     Args:
         live: the run's folder of notes.
         attempt: which attempt this is.
         rank: this rank, of ``size``.
         size: number of ranks.
-        store: a connection of the beacon's own.
-        on_death: called once with the dead rank; marks the run and saves what is recorded.
-        failed: whether the run is marked failed: another rank has left by an error, and its exchange may hang here.
-        busy_file: touched twice a second, so that the cluster's keeper knows that it is in use.
+        store: a separate connection.
+        on_death: called once with the dead rank; marks the run and flushes its records.
+        failed: whether the run is marked failed: another rank has exited with an error, and its exchange may hang here.
+        busy_file: touched twice a second, so that the idle watchdog sees that the cluster is in use.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Beacon:
         self._thread.start()
 
     def first_dead(self, timeout_s: float) -> int | None:
-        """A rank found dead, looked for at once and until the time-out; None where all that can be seen live."""
+        """A rank found dead, checked at once and until the time-out; None if all visible ranks are alive."""
         deadline = time.monotonic() + timeout_s
         while True:
             dead = [rank for rank in dead_ranks(self._live, self._attempt) if rank != self._rank]
@@ -185,12 +185,12 @@ class Beacon:
 
     def _leave(self, dead: int | None) -> None:
         if self._stop.wait(GRACE_S):
-            return  # the loop noticed by itself and has left
+            return  # the loop noticed by itself and has exited
         try:
             if dead is not None:
                 self._on_death(dead)
         except LabError:
-            os._exit(71)  # the disk is gone as well: nothing can be marked, but nobody may hang
+            os._exit(71)  # the disk is gone as well: nothing can be marked, but no rank may hang
         os._exit(70)  # stuck in a collective that no exception reaches; repair() starts a new engine
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dtdg_lab.training.interfaces import LocalControl, Recorder
 
 
-# Judging a run while it trains: by evaluations of its validation split, and by nothing else.
+# Early stopping of a run: by evaluations of its validation split only.
 
 
 VALIDATION = "validation"
@@ -42,8 +42,8 @@ class Evaluated:
     Attributes:
         step: updates made before it.
         epoch: epochs done before it.
-        seconds: since the run was started, all that passed.
-        loss: of the validation split; None where it was not finite.
+        seconds: total time since the start of the run.
+        loss: of the validation split; None if it was not finite.
     """
 
     step: int
@@ -54,15 +54,16 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to become of a run.
+    """A decision about a run.
 
     Attributes:
-        what: ``finish``: it ends after its present epoch as if that had been the last one, so that its final evaluation
-            is made; ``stop``: it is stopped at once, with a checkpoint and without a final evaluation.
-        why: in words.
+        what: ``finish``: it ends after its present epoch as if that had been the last one, including its final
+            evaluation;
+            ``stop``: it is stopped at once, with a checkpoint and without a final evaluation.
+        why: the reason.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: ``what`` is neither.
     """
 
     what: Literal["finish", "stop"]
@@ -70,27 +71,27 @@ class Verdict:
 
     def __post_init__(self) -> None:
         if self.what not in ("finish", "stop"):
-            raise ConfigError(f"a verdict says {self.what!r}: 'finish' and 'stop' are allowed.")
+            raise ConfigError(f"a verdict has what={self.what!r}: allowed are 'finish' and 'stop'.")
 
     def request(self, epochs_done: int) -> dict[str, Any]:
-        """The control request that carries it out after ``epochs_done`` epochs."""
+        """The control request that executes it after ``epochs_done`` epochs."""
         if self.what == "stop":
             return {"stop": True}
-        return {"set": {"epochs": epochs_done + 1}}  # the present one has begun when the ranks hear of it
+        return {"set": {"epochs": epochs_done + 1}}  # the current epoch has begun when the ranks receive it
 
 
 Judge = Callable[[tuple[Evaluated, ...]], Verdict | None]
 
 
 class Bench:
-    """Hands a judge every validation evaluation of one run, until there is a verdict.
+    """Passes every validation evaluation of one run to a judge, until there is a verdict.
 
     Args:
-        judge: asked after each evaluation with all of them.
-        epochs: that the run is to make: where none is left, nobody needs to end it.
+        judge: called after each evaluation with all of them.
+        epochs: of the run: after the last one, no verdict is needed.
 
     Attributes:
-        verdict: once there is one.
+        verdict: the decision, once there is one.
     """
 
     def __init__(self, judge: Judge, epochs: int) -> None:
@@ -100,14 +101,14 @@ class Bench:
         self.verdict: Verdict | None = None
 
     def started(self, time_ns: int) -> None:
-        """The run began; the first time counts."""
+        """The run started; the first call counts."""
         if self._began_ns is None:
             self._began_ns = time_ns
 
     def evaluated(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Take in a row of the table ``evaluations``; the request that a verdict makes of it, where it makes one.
+        """Process a row of the table ``evaluations``; returns the request of a verdict, if it causes one.
 
-        Other parts than validation are not looked at.
+        Other splits than validation are ignored.
         """
         if row["split"] != VALIDATION or self.verdict is not None:
             return None
@@ -125,18 +126,18 @@ class Bench:
 
 
 def train(config: RunConfig, *, runs_dir: str | Path = "runs", progress: bool = True) -> StoredRun:
-    """Run all P parts of a plan in this process, one after another, and return the finished run.
+    """Run all P partitions of a plan in this process, one after another, and return the finished run.
 
-    This is the one place where torch is imported into the calling process; a Session trains on engines.
+    Only this function imports torch into the calling process; a Session trains on engines.
 
     Args:
         config: with ``ranks=1``; P may be larger.
-        runs_dir: folder that holds runs.
+        runs_dir: folder for runs.
         progress: show a progress bar.
 
     Raises:
-        ConfigError: the config asks for more than one rank.
-        LabError: what ended the run; its folder keeps everything until then.
+        ConfigError: the config has more than one rank.
+        LabError: the reason why the run ended; its folder keeps everything until then.
     """
     return train_here(config, runs_dir=runs_dir, progress=progress)
 
@@ -150,16 +151,16 @@ def train_here(
     on_start: Callable[[LocalRun], None] | None = None,
     make: Callable[..., RunDirectory] | None = None,
 ) -> StoredRun:
-    """As :func:`train`, watched: ``bench`` may end the run early, and ``on_start`` is handed what can be seen of it.
+    """As :func:`train`, observed: ``bench`` may stop the run early; ``on_start`` receives its observable part.
 
-    ``make`` makes the run's folder in the folder ``root``, where it is to be a fork's or a replay's.
+    ``make`` creates the run's folder in the folder ``root``, for a fork or a replay.
     """
     if config.ranks != 1:
         raise ConfigError(
             f"lab.train runs in this process, and ranks={config.ranks}: use config.replace(ranks=1), which keeps the "
-            "same plan, or Session(ranks=...).train(config)."
+            "plan, or Session(ranks=...).train(config)."
         )
-    undo_left_over(state_root() / NETEM)  # by a run that was killed
+    undo_left_over(state_root() / NETEM)  # left by a run that was killed
     directory = (make or partial(RunDirectory.create, config))(root=runs_dir)
     try:
         with ExitStack() as stack:
@@ -179,7 +180,7 @@ def train_here(
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A recorder that shows a bench the evaluations, between two steps: a verdict comes at the same step each time."""
+    """A recorder that passes evaluations to a bench, between two steps: a verdict comes at a reproducible step."""
 
     to: Recorder
     bench: Bench
@@ -244,7 +245,7 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
     return trainer.run().state
 
 
-# One run from its config to its end, in this process or on engines: what races and studies are made of.
+# One run from its config to its end, in this process or on engines: the unit of races and studies.
 
 
 LOOK_S = 0.1
@@ -255,9 +256,9 @@ class Done:
     """A run that has ended.
 
     Attributes:
-        run: read from its folder; finished, or stopped.
-        verdict: of the judge that ended it before its epochs were over; None where none did, or where the run was over
-            before the verdict reached it.
+        run: read from its folder; finished or stopped.
+        verdict: of the judge that ended it early; None without one, or if the run ended before the
+            verdict took effect.
     """
 
     run: StoredRun
@@ -274,25 +275,25 @@ def run_config(
     on_start: Callable[[Any], None] | None = None,
     progress: bool = False,
 ) -> Done:
-    """Train as a config says, and return when the run has ended.
+    """Train a config, and return when the run has ended.
 
-    In this process a verdict comes between two steps, at the same one each time; on engines it takes some steps to
-    arrive, so that runs that are ended early need not end at the same step twice.
+    In this process a verdict comes between two steps, at a reproducible step; on engines it takes some steps to
+    arrive, so that runs stopped early may end at different steps.
 
     Args:
         config: the settings.
-        session: whose engines train, into its own folder of runs; this process where not given, with ``ranks=1``.
-        engines: places of the session's engines, one for each rank; the first ones where not given.
-        runs_dir: folder that holds runs, without a session.
-        judge: asked after every evaluation of the validation split.
-        on_start: handed what can be seen of the run once it begins: ``id path config status window lock version``.
-        progress: show a bar of epochs, in this process.
+        session: whose engines train, into its own folder of runs; by default this process, with ``ranks=1``.
+        engines: indices of the session's engines, one for each rank; by default the first ones.
+        runs_dir: folder for runs, without a session.
+        judge: called after every evaluation of the validation split.
+        on_start: receives the observable part of the run at its start: ``id path config status window lock version``.
+        progress: show a progress bar of epochs, in this process.
 
     Raises:
         ConfigError: several ranks and no session, or engines without one.
         RunFailedError: the run failed.
         LabError: it cannot be started.
-        Exception: of ``judge`` or ``on_start``; the run does not go on without them.
+        Exception: of ``judge`` or ``on_start``; the run stops then.
     """
     bench = None if judge is None else Bench(judge, config.epochs)
     if session is None:
@@ -305,7 +306,7 @@ def run_config(
         if on_start is not None:
             on_start(handle)
         _wait(handle, bench)
-    except BaseException:  # whoever interrupts does not want the run to go on, and who fails cannot watch it
+    except BaseException:  # after an interrupt or an error the run must stop: it is no longer observed
         _end(handle)
         raise
     return _done(open_run(handle.path), bench)
@@ -321,7 +322,7 @@ def _done(run: StoredRun, bench: Bench | None) -> Done:
 
 
 def _end(run: Run) -> None:
-    """Stop a run that nobody waits for any more; one that is about to end by itself is left alone."""
+    """Stop a run without observers; a run that is about to end by itself is left alone."""
     if run.status in (*ENDED, "stopping"):
         return
     try:

@@ -57,11 +57,11 @@ def unpack(key: str, message: bytes) -> dict[str, Any]:
     """
     value = json.loads(verify(key, message))
     if not isinstance(value, dict):
-        raise ControlError(f"a control message holds a {type(value).__name__}; an object is needed.")
+        raise ControlError(f"a control message holds a {type(value).__name__}; an object is required.")
     return value
 
 
-# Control requests: a kernel asks rank 0 over ZeroMQ; rank 0 numbers them and leaves them in the run's store.
+# Control requests: a kernel sends them to rank 0 over ZeroMQ; rank 0 numbers them and puts them into the run's store.
 
 
 Check = Callable[[dict[str, Any]], None]
@@ -69,7 +69,7 @@ _NONCES = 10_000
 
 
 def store_key(version: int) -> str:
-    """Where the store keeps the request of a version."""
+    """The store's key of the request of a version."""
     return f"control/{version}"
 
 
@@ -77,7 +77,7 @@ def read_payload(key: str, store: Any, place: str, version: int) -> dict[str, An
     """The request of a version, as rank 0 of this attempt signed it.
 
     Raises:
-        ControlError: what the store holds was made for another run, attempt or version.
+        ControlError: the stored request was made for another run, attempt or version.
     """
     kept = unpack(key, store.get(store_key(version)))
     if (kept.get("place"), kept.get("version")) != (place, version):
@@ -87,14 +87,14 @@ def read_payload(key: str, store: Any, place: str, version: int) -> dict[str, An
 
 
 class ControlServer:
-    """Rank 0's side: takes signed requests, checks them, numbers them, and answers with the number.
+    """Rank 0's side: receives signed requests, checks and numbers them, and replies with the number.
 
-    Everything unsigned, signed with another key, made for another run or attempt, repeated or refused by ``check``
-    changes nothing.
+    Requests that are unsigned, signed with another key, made for another run or attempt, repeated, or refused by
+    ``check`` change nothing.
 
     Args:
         key: the session's key.
-        store: where payloads go, signed; every rank reads them there.
+        store: receives the signed payloads; every rank reads them there.
         check: raises a LabError for a request that cannot be carried out.
         place: run and attempt that requests must name.
         host: interface to listen on.
@@ -127,11 +127,11 @@ class ControlServer:
         return read_payload(self._key, self._store, self._place, version)
 
     def changes(self, after: int) -> list[dict[str, Any]]:
-        """The changes of settings asked for in versions above ``after``, oldest first."""
+        """The changes of settings requested in versions above ``after``, oldest first."""
         return [request["set"] for request in self._taken[after:] if "set" in request]
 
     def refuse(self, reason: str) -> None:
-        """Refuse whatever comes from now on; what came before stands."""
+        """Refuse all further requests; earlier ones remain valid."""
         with self._changed:
             self._closed_for = reason
 
@@ -179,7 +179,7 @@ class ControlServer:
         return pack(self._key, {"version": self._version})
 
     def close(self) -> None:
-        """Stop listening; again is nothing."""
+        """Stop listening; repeated calls have no effect."""
         if not self._end.closed:
             self._end.send(b"")
             self._thread.join()
@@ -187,13 +187,13 @@ class ControlServer:
 
 
 class StoredControl:
-    """The other ranks' side: they hear of versions in the exchange and read the requests in the store."""
+    """The other ranks' side: they receive versions in the exchange and read the requests from the store."""
 
     def __init__(self, key: str, store: Any, *, place: str) -> None:
         self._key, self._store, self._place = key, store, place
 
     def latest(self) -> int:
-        """Not known here; rank 0's answer counts."""
+        """Unknown here; rank 0's answer counts."""
         return 0
 
     def payload(self, version: int) -> dict[str, Any]:
@@ -201,14 +201,14 @@ class StoredControl:
         return read_payload(self._key, self._store, self._place, version)
 
     def refuse(self, reason: str) -> None:
-        """Rank 0 does the refusing."""
+        """Only rank 0 refuses."""
 
     def wait(self, seen: int, timeout_s: float) -> None:
-        """Rank 0 does the waiting; the others wait for it in the exchange."""
+        """Only rank 0 waits; the others wait for it in the exchange."""
 
 
 def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_s: float = 5.0) -> int:
-    """Send one request to rank 0 of a run's attempt (``place``) and return the version it became.
+    """Send one request to rank 0 of a run's attempt (``place``) and return its version.
 
     Raises:
         ConfigError: rank 0 refused a setting.
@@ -221,7 +221,7 @@ def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_
         socket.send(pack(key, {**request, "place": place, "nonce": secrets.token_hex(8)}))
         if not socket.poll(round(timeout_s * 1000)):
             raise ControlError(
-                f"rank 0 did not answer within {timeout_s:g} s. The run may have ended: look at run.status."
+                f"rank 0 did not answer within {timeout_s:g} s. The run may have ended: check run.status."
             )
         answer = unpack(key, socket.recv())
     finally:
@@ -231,14 +231,14 @@ def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_
     return int(answer["version"])
 
 
-# Record lines from ranks to kernels as they are written: a signed PUB/SUB stream that may drop, never block.
+# Record lines from ranks to kernels as they are written: a signed PUB/SUB stream that may drop, but never blocks.
 
 
-_QUEUE = 2000  # messages kept for a slow reader; sequence numbers tell it what it missed
+_QUEUE = 2000  # messages kept for a slow reader; sequence numbers reveal gaps
 
 
 class Publisher:
-    """A rank's side. ``send`` never blocks: what a reader cannot take is dropped for it.
+    """A rank's side. ``send`` never blocks: messages for a slow reader are dropped.
 
     Args:
         key: the session's key.
@@ -262,7 +262,7 @@ class Publisher:
 
 
 class Subscriber:
-    """A kernel's side: hands each line to ``take`` from a thread of its own.
+    """A kernel's side: passes each line to ``take`` from a thread of its own.
 
     Args:
         key: the session's key; messages by others are counted in ``forged`` and ignored.
@@ -282,7 +282,7 @@ class Subscriber:
         self._thread.start()
 
     def connect(self, address: str) -> None:
-        """Listen to a rank as well; again is nothing."""
+        """Subscribe to a rank too; repeated calls have no effect."""
         if address not in self._known:
             self._known.add(address)
             self._new.append(address)

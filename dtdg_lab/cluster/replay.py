@@ -1,4 +1,4 @@
-"""Repeating a run from its records: what was asked of it, and what clocks and races decided, at the same steps."""
+"""Replaying a run from its records: requests, and outcomes of timing and races, at the same steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
 
 
-# Branching: a new run that begins with a checkpoint of another one, under other settings or the same.
+# Forking: a new run that starts from a checkpoint of another one, under other settings or the same.
 
 
 FROZEN = ("dataset", "model", "hidden", "layers", "protocol", "task", "link_head")  # and all of data and models
@@ -40,27 +40,27 @@ def fork(
     progress: bool = False,
     **changes: Any,
 ) -> StoredRun | Run:
-    """Train on from a checkpoint of a run, as a run of its own; the first run and its folder stay as they are.
+    """Continue training from a checkpoint of a run, as a new run; the first run and its folder stay unchanged.
 
-    The fork has the settings that held at the checkpoint, with ``changes``: any that its parameters fit, such as
-    another system, partitioner, learning rate or number of parts. With no changes that matter it goes on exactly as the
-    first run did: all later losses are the same, bit for bit on a CPU, but of systems whose ranks average models, which
-    clocks decide. Steps are numbered on, and both its environment and an event say where it comes from. Where the first
-    run has made all its epochs by then and ``epochs`` is not given, the fork trains as many again.
+    The fork has the settings of the checkpoint, with ``changes``: any that its parameters fit, such as
+    another system, partitioner, learning rate or number of partitions. Without relevant changes it continues like the
+    first run: all later losses are equal, bit for bit on a CPU, except for systems with model averaging, which
+    depends on timing. Steps are numbered on, and its environment and an event name its origin. If the first
+    run had completed all its epochs and ``epochs`` is not given, the fork trains as many again.
 
     Args:
-        run: the folder or handle of a run; it may be under way.
-        at: ``"last"``; the name of a checkpoint that was kept (``epoch-00012``, ``step-00345``); or a number of epochs.
-        session: whose engines train it, so that a handle comes back at once; this process where not given, with
+        run: the folder or handle of a run; it may be active.
+        at: ``"last"``; the name of a stored checkpoint (``epoch-00012``, ``step-00345``); or a number of epochs.
+        session: whose engines train it; a handle is returned at once. By default this process, with
             ``ranks=1``.
-        runs_dir: folder that holds the fork; the session's, or the first run's, where not given.
-        progress: show a bar of epochs, in this process.
-        changes: settings that differ from there on. Within an epoch only such as keep the epoch's plan.
+        runs_dir: folder for the fork; by default the session's, or the first run's.
+        progress: show a progress bar of epochs, in this process.
+        changes: settings that differ from there on. Within an epoch, only those that keep the epoch's plan.
 
     Raises:
         ConfigError: there is no such checkpoint, a change is not possible from there, or no epoch is left to train.
         RunStoreError: there is no run, or the checkpoint cannot be read.
-        LabError: what ended the fork, where it trains in this process.
+        LabError: the reason why the fork ended, if it trains in this process.
     """
     directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
     kept = checkpoint_at(directory, at)
@@ -73,7 +73,7 @@ def fork(
 
 
 def checkpoint_at(directory: RunDirectory, at: str | int) -> Kept:
-    """The checkpoint of a run that a name or a number of epochs means.
+    """The checkpoint of a run with a name or after a number of epochs.
 
     Raises:
         ConfigError: there is none.
@@ -92,8 +92,8 @@ def checkpoint_at(directory: RunDirectory, at: str | int) -> Kept:
     names = ", ".join(f"{kept.name} (epoch {kept.epoch}, step {kept.step})" for kept in found) or "none"
     nearest = _nearest(found, at) if isinstance(at, int) else ""
     raise ConfigError(
-        f"at={at!r}: run {directory.id} has no such checkpoint; it has {names}.{nearest} Set keep_every to keep one "
-        "after some epochs, or ask for one by run.keep()."
+        f"at={at!r}: run {directory.id} has no such checkpoint; it has {names}.{nearest} Set keep_every to save one "
+        "after some epochs, or call run.keep()."
     )
 
 
@@ -107,13 +107,14 @@ def branched_config(directory: RunDirectory, kept: Kept, changes: dict[str, Any]
         if name in FROZEN or (name in OPTIONS and OPTIONS[name].owner in ("datasets", "models")):
             raise ConfigError(
                 f"{name!r} cannot change in a fork: its parameters were trained with "
-                f"{name}={kept.config[name]!r}, and fit nothing else (or would be tested on what they have seen). "
+                f"{name}={kept.config[name]!r}, and do not fit other settings (or would be tested on training data). "
                 f"Train a new run: config.replace({name}=...)."
             )
     if "generated_snapshots" in kept.config.flat and changes.get("seed", kept.config.seed) != kept.config.seed:
         raise ConfigError(
-            f"'seed' cannot change in a fork on {kept.config.dataset!r}, whose data are made by it: they would be "
-            "others than the parameters were trained on. Keep the seed, or train a new run."
+            f"'seed' cannot change in a fork on {kept.config.dataset!r}, because its data depend on it: they would "
+            "differ "
+            "from those that the parameters were trained on. Keep the seed, or train a new run."
         )
     config = kept.config.replace(**changes)
     changed = [name for name in changes if kept.config.flat.get(name) != config.flat.get(name)]
@@ -123,14 +124,14 @@ def branched_config(directory: RunDirectory, kept: Kept, changes: dict[str, Any]
         nearest = _nearest(directory.checkpoints, kept.epoch)
         raise ConfigError(
             f"{names}: checkpoint {kept.name} is at iteration {kept.iteration} of epoch {kept.epoch}, whose plan they "
-            f"would change in the middle.{nearest or ' No checkpoint between two epochs is kept: set keep_every.'}"
+            f"would change in the middle.{nearest or ' There is no checkpoint between two epochs: set keep_every.'}"
         )
     epochs = config.epochs if "epochs" in changes else kept.waiting.get("epochs", config.epochs)
     if kept.epoch >= epochs and "epochs" not in changes:
         return config.replace(epochs=kept.epoch + epochs)
     if kept.epoch >= epochs:
         raise ConfigError(
-            f"epochs={epochs}: checkpoint {kept.name} of run {directory.id} is after {kept.epoch} epochs, so that none "
+            f"epochs={epochs}: checkpoint {kept.name} of run {directory.id} is after {kept.epoch} epochs, so none "
             f"is left to train. Give epochs={kept.epoch + 1} or more."
         )
     return config
@@ -155,7 +156,7 @@ def _environment(directory: RunDirectory, kept: Kept, config: RunConfig) -> dict
         "step": kept.step,
         "changes": changed,
     }
-    if not {"threads", "ranks", "device"} & set(changed):  # sums depend on how many add them up
+    if not {"threads", "ranks", "device"} & set(changed):  # sums depend on the number of summands
         described["threads"] = EventHistory(directory).threads
     return describe_environment(config) | {FORKED: described}
 
@@ -164,11 +165,11 @@ def _check_alone(config: RunConfig) -> None:
     if config.ranks != 1:
         raise ConfigError(
             f"the run has ranks={config.ranks}, and this is one process: give session=lab.Session(ranks="
-            f"{config.ranks}), or ranks=1, which keeps the plan but not every bit."
+            f"{config.ranks}), or ranks=1, which keeps the plan but not bit-identical results."
         )
 
 
-# Whether a replay did what its run did, bit for bit.
+# Verification that a replay matches its run, bit for bit.
 
 
 STEP = ("epoch", "iteration", "loss", "global_loss")
@@ -178,16 +179,16 @@ Facts = dict[tuple[int, Any], tuple[Any, ...]]  # (step, rank or part of the seq
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """What a comparison of a replay with its run found.
+    """The result of comparing a replay with its run.
 
     Attributes:
         run: the replay's name.
         of: its run's.
-        steps: of all ranks, that were compared.
-        evaluations: parts of the sequence, that were compared.
-        first_difference: the first step whose loss or evaluation differs; None where none does.
-        parameters: whether the last parameters are the same; None where either run does not tell.
-        words: what was found, in words.
+        steps: compared, over all ranks.
+        evaluations: compared, over splits.
+        first_difference: the first step whose loss or evaluation differs; None without one.
+        parameters: whether the last parameters are equal; None if either run did not record them.
+        words: the result as text.
     """
 
     run: str
@@ -208,17 +209,19 @@ class Repeated:
 
 
 def repeats(run: str | Path | StoredRun) -> Repeated:
-    """Compare a replay with the run that it repeats: every loss, every evaluation, and the last parameters.
+    """Compare a replay with its original run: every loss, every evaluation, and the last parameters.
 
     Raises:
-        ConfigError: it is no replay.
-        RunStoreError: either folder is gone.
+        ConfigError: it is not a replay.
+        RunStoreError: either folder is missing.
         DataError: a record line is damaged.
     """
     directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
     first, again = EventHistory(repeated_by(directory)), EventHistory(directory)
     steps, evaluations = (_steps(first), _steps(again)), (_evaluations(first), _evaluations(again))
-    failed = first.directory.status()["state"] == "failed"  # some ranks recorded more than others, and none its end
+    failed = (
+        first.directory.status()["state"] == "failed"
+    )  # some ranks recorded more than others, and none recorded an end
     differing = [step for one, other in (steps, evaluations) for step in _differing(one, other, part=failed)]
     prints = _parameters(first), _parameters(again)
     parameters = None if None in prints else prints[0] == prints[1]
@@ -236,7 +239,7 @@ def _steps(of: EventHistory) -> Facts:
 
 
 def _evaluations(of: EventHistory) -> Facts:
-    """Of the timeline; where an attempt ended that was gone on with, the later one's count, and no test split's."""
+    """Evaluations of the timeline; for a resumed attempt, the later one's count, and none of the test split."""
     found: Facts = {}
     for row in of.evaluations():
         found[row["step"], row["split"]] = tuple(row[name] for name in SCORES)
@@ -244,7 +247,7 @@ def _evaluations(of: EventHistory) -> Facts:
 
 
 def _differing(one: Facts, other: Facts, *, part: bool) -> list[int]:
-    """Steps at which they differ; with ``part``, of those that the first one has."""
+    """Steps at which they differ; with ``part``, only those that the first one has."""
     keys = one.keys() if part else one.keys() | other.keys()
     return [key[0] for key in keys if one.get(key) != other.get(key)]
 
@@ -255,10 +258,12 @@ def _parameters(of: EventHistory) -> str | None:
 
 
 def _words(first: EventHistory, again: EventHistory, where: int | None, parameters: bool | None) -> str:
-    ids = f"run {again.directory.id} repeats run {first.directory.id}"
+    ids = f"run {again.directory.id} replays run {first.directory.id}"
     if where is None and parameters is not False:
-        end = "." if parameters else "; last parameters are not compared, since the first run does not tell its own."
-        return f"{ids} bit for bit: every loss and every evaluation is the same" + (
+        end = (
+            "." if parameters else "; the last parameters are not compared, because the first run did not record them."
+        )
+        return f"{ids} bit for bit: every loss and every evaluation is equal" + (
             ", and so are the last parameters." if parameters else end
         )
     place = "in its last parameters" if where is None else f"from step {where} on"
@@ -270,11 +275,11 @@ def _causes(first: RunDirectory, again: RunDirectory) -> str:
     before, now = first.environment(), again.environment()
     hashes = [each.get("data", {}).get("sha256") for each in (before, now)]
     if hashes[0] != hashes[1]:
-        return "Their data are not the same: bring back the data set that the first run had."
+        return "Their data differ: restore the data set of the first run."
     described = [name for name in ("versions", "python", "cpu", "gpus", "git") if before.get(name) != now.get(name)]
     if described:
-        return f"Their environments differ in {', '.join(described)}: sums may be made in another order there."
-    return "Their data and environments are the same: on a GPU sums need not repeat; on a CPU please report it."
+        return f"Their environments differ in {', '.join(described)}: the order of sums may differ."
+    return "Their data and environments are equal: GPU sums may not be reproducible; on a CPU, please report it."
 
 
 def replay(
@@ -284,26 +289,26 @@ def replay(
     runs_dir: str | Path | None = None,
     progress: bool = False,
 ) -> StoredRun:
-    """Repeat a run that was steered, as a run of its own, and see whether it did the same bit for bit.
+    """Replay a run with its live changes as a new run, and verify that it matches bit for bit.
 
-    Every control request takes effect at the step where it did; schedules made from measured times, refusals, sizes of
-    batches that an adjuster chose, batches out of reservoirs and rounds of averaging are taken from the records. What
-    changes no loss is left to this run: features come from caches as these now decide, and times are its own. Several
-    attempts are repeated as the one timeline they make, of a run that failed as much as it recorded.
+    Every control request takes effect at its original step. Schedules made from measured times, refusals, sizes of
+    batches from a controller, batches from reservoirs and averaging rounds are taken from the records. What does not
+    affect the loss is not replayed: caches decide again, and times differ. Several
+    attempts are replayed as one timeline; a failed run up to its last record.
 
-    What was found is in ``environment["repeats"]`` of the run that comes back, and :func:`repeats` finds it again.
+    The result is in ``environment["repeats"]`` of the returned run, and :func:`repeats` computes it again.
 
     Args:
         run: the folder or handle of a run that has ended.
-        session: whose engines train it, as many as the run had ranks; this process where not given, with ``ranks=1``.
-        runs_dir: folder that holds the replay; the session's, or the first run's, where not given.
-        progress: show a bar of epochs, in this process.
+        session: whose engines train it, as many as the run had ranks; by default this process, with ``ranks=1``.
+        runs_dir: folder for the replay; by default the session's, or the first run's.
+        progress: show a progress bar of epochs, in this process.
 
     Raises:
-        ControlError: the run is under way.
-        ConfigError: it cannot be repeated, or not here; the message says what is missing.
-        RunStoreError: there is no run, or it made no step.
-        LabError: what ended the replay.
+        ControlError: the run is active.
+        ConfigError: it cannot be replayed, or not here; the message gives the reason.
+        RunStoreError: there is no run, or it completed no step.
+        LabError: the reason why the replay ended.
     """
     if session is not None:
         repeated = open_run(start_replay(run, session=session, runs_dir=runs_dir).wait().path)
@@ -312,7 +317,7 @@ def replay(
     directory, config, make = _prepared(run)
     if config.ranks != 1:
         raise ConfigError(
-            f"run {directory.id} had ranks={config.ranks}, and sums of as many ranks are repeated by as many: give "
+            f"run {directory.id} had ranks={config.ranks}, and a replay needs the same number: give "
             f"session=lab.Session(ranks={config.ranks})."
         )
     where = runs_dir or directory.path.resolve().parent
@@ -322,27 +327,27 @@ def replay(
 
 
 def start_replay(run: str | Path | StoredRun | Run, *, session: Session, runs_dir: str | Path | None = None) -> Run:
-    """As :func:`replay` on engines, without waiting for its end: :func:`tell_repeats` is to be called then.
+    """As :func:`replay` on engines, without waiting for its end: call :func:`tell_repeats` then.
 
     Raises:
-        ControlError: the run, or another one, is under way.
+        ControlError: the run, or another one, is active.
         ClusterError: there are fewer engines alive than it had ranks.
-        ConfigError: it cannot be repeated; the message says what is missing.
-        RunStoreError: there is no run, or it made no step.
+        ConfigError: it cannot be replayed; the message gives the reason.
+        RunStoreError: there is no run, or it completed no step.
     """
     _, config, make = _prepared(run)
     return session.launch(config.ranks, make, runs_dir=runs_dir)
 
 
 def tell_repeats(path: str | Path) -> Repeated:
-    """Compare a replay that has ended with its run, and keep what was found in its environment.
+    """Compare a finished replay with its run, and store the result in its environment.
 
     Args:
         path: the folder of the replay.
 
     Raises:
-        ConfigError: it is no replay.
-        RunStoreError: either folder is gone.
+        ConfigError: it is not a replay.
+        RunStoreError: either folder is missing.
         DataError: a record line is damaged.
     """
     found = repeats(path)
@@ -351,19 +356,19 @@ def tell_repeats(path: str | Path) -> Repeated:
 
 
 def _prepared(run: str | Path | StoredRun | Run) -> tuple[RunDirectory, RunConfig, Callable[..., RunDirectory]]:
-    """The run's folder, the settings of its replay, and what makes the replay's folder."""
+    """The run's folder, the settings of its replay, and a function that creates the replay's folder."""
     directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
-    story = EventHistory(directory)
-    story.check_repeatable()
-    config = story.config
-    return directory, config, partial(_made, story, config)
+    history = EventHistory(directory)
+    history.check_repeatable()
+    config = history.config
+    return directory, config, partial(_create, history, config)
 
 
-def _made(story: EventHistory, config: RunConfig, *, root: str | Path) -> RunDirectory:
-    """The replay's folder; it says by a relative path, which names nobody's home, where the first run is."""
-    directory, environment = story.directory, story.directory.environment()
+def _create(history: EventHistory, config: RunConfig, *, root: str | Path) -> RunDirectory:
+    """The replay's folder; it stores a relative path to the first run, which reveals no home folder."""
+    directory, environment = history.directory, history.directory.environment()
     path = os.path.relpath(directory.path.resolve(), Path(root).resolve() / "replay")
-    described: dict[str, Any] = {REPLAYS: {"run": directory.id, "path": path, "threads": story.threads}}
+    described: dict[str, Any] = {REPLAYS: {"run": directory.id, "path": path, "threads": history.threads}}
     begin = None
     if FORKED in environment:
         described[FORKED], begin = environment[FORKED], directory.begin_file

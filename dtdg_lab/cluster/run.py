@@ -1,4 +1,4 @@
-"""Run: a handle on a run that trains, or trained, on a session's engines."""
+"""Run: a handle on an active or past run on a session's engines."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
 
 
-# What is seen of a run that trains in this process: its records, as they come.
+# Observable part of a run that trains in this process: its records, as they are written.
 
 
 LOOK_S = 0.1
 
 
 class LocalRun:
-    """Follows the records of one process, so that views can be drawn while it trains.
+    """Follows the records of one process, so that views can be drawn during training.
 
     Attributes:
-        config: the settings it was started with.
-        window: what views are drawn from; hold ``lock`` while reading it.
+        config: the settings at its start.
+        window: data of the views; hold ``lock`` while reading it.
         version: grows with each change of ``window``.
     """
 
@@ -64,11 +64,11 @@ class LocalRun:
 
     @property
     def status(self) -> str:
-        """The state written last."""
+        """The last recorded state."""
         return str(self._directory.status()["state"])
 
     def close(self) -> None:
-        """The run has ended: read what is left, and stop following."""
+        """The run has ended: read the remaining records, and stop following."""
         self._over.set()
         self._thread.join()
 
@@ -87,23 +87,23 @@ class LocalRun:
 
 
 RUN_LOOK_S = 0.05
-LEFT_S = 0.01  # ranks leave a moment after the run has ended
+LEFT_S = 0.01  # ranks exit shortly after the run has ended
 BLOCK_BYTES = 1 << 20
 NOTES_S = 30.0  # rank 0 listens well before
-SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and leave within this time
+SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and exit within this time
 
 
 class Run:
-    """What a kernel sees of a run and asks of it. Several kernels may hold handles on one run.
+    """A kernel's view of a run and its control requests. Several kernels may hold handles on one run.
 
     Args:
         session: whose engines train it.
         directory: the run's folder.
-        trouble: says why ranks could not even start, where that happened.
+        trouble: returns why ranks could not start, if that happened.
 
     Attributes:
-        window: the bounded state the views are drawn from; hold ``lock`` while reading it.
-        version: goes up with every change of ``window`` or ``status``.
+        window: bounded state for the views; hold ``lock`` while reading it.
+        version: increases with every change of ``window`` or ``status``.
     """
 
     def __init__(self, session: Session, directory: RunDirectory, *, trouble: Callable[[], str] = lambda: "") -> None:
@@ -133,7 +133,7 @@ class Run:
         return self._directory.id
 
     def __fspath__(self) -> str:
-        """The run's folder, so that a run stands for its path: ``lab.compare([run, ...])``."""
+        """The run's folder, so that a run can be used as a path: ``lab.compare([run, ...])``."""
         return str(self.path)
 
     @property
@@ -149,28 +149,28 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """Why the run ended, or which changes it refused last, in words; empty while all is well.
+        """Why the run ended, or which changes it refused last; empty otherwise.
 
-        A refusal is forgotten once a change that was asked for later has been made.
+        A refusal is dropped once a later change has been applied.
         """
         reason: str = self._file_status["reason"]
         return reason or " ".join(self._refused)
 
     @property
     def failed_rank(self) -> int | None:
-        """The rank that made the run fail, where one did."""
+        """The rank that caused the run's failure, if any."""
         rank: int | None = self._file_status["rank"]
         return rank
 
     @property
     def attempt(self) -> int:
-        """How many times the run was started."""
+        """Number of attempts so far."""
         attempt: int = self._file_status["attempt"]
         return attempt
 
     @property
     def config(self) -> RunConfig:
-        """The settings now: as started, with every change applied since."""
+        """The current settings: those at the start, with every change applied since."""
         return self._config
 
     @property
@@ -187,39 +187,41 @@ class Run:
     def set(self, **live_settings: Any) -> int:
         """Change live settings; returns the version under which all ranks apply them.
 
-        Step settings take effect before one and the same next step of all ranks, epoch settings at the next epoch. The
-        epoch settings of one call are made or refused together, apart from its step settings and from other calls.
+        Step settings take effect before the same next step of all ranks, epoch settings at the next epoch. The
+        epoch settings of one call are applied or refused together, separately from its step settings and from other
+        calls.
 
         Raises:
-            ConfigError: a value is not allowed with the settings in force and those that wait, or the setting cannot
-                change while the run goes on.
-            ControlError: the run is not under way, or rank 0 refused.
+            ConfigError: a value is not allowed with the active and pending settings, or the setting cannot
+                change during a run.
+            ControlError: the run is not active, or rank 0 refused.
         """
         return self._ask({"set": live_settings})
 
     def pause(self) -> int:
-        """Hold all ranks after one and the same step."""
+        """Pause all ranks after the same step."""
         return self._ask({"pause": True})
 
     def unpause(self) -> int:
-        """Let a paused run go on."""
+        """Continue a paused run."""
         return self._ask({"pause": False})
 
     def stop(self) -> int:
-        """End the run after one and the same step of all ranks, with a checkpoint to resume from."""
+        """End the run after the same step of all ranks, with a checkpoint to resume from."""
         return self._ask({"stop": True})
 
     def keep(self) -> int:
-        """Keep a checkpoint of the next step that all ranks agree on, to fork the run from later.
+        """Save a checkpoint at the next common step of all ranks, to fork the run from later.
 
-        An event ``kept`` names the file once it is there: ``step-00345``, after 345 steps.
+        An event ``kept`` names the file once it exists: ``step-00345``, after 345 steps.
         """
         return self._ask({"keep": True})
 
     def _ask(self, request: dict[str, Any]) -> int:
         if self.status in ENDED:
             raise ControlError(
-                f"the run is over ({self.status}): there is nothing to steer. run.resume() goes on from its checkpoint."
+                f"the run has ended ({self.status}) and accepts no more changes. run.resume() continues from its "
+                "checkpoint."
             )
         note = read_notes(self._directory.live, self.attempt).get(0)
         deadline = time.monotonic() + NOTES_S
@@ -227,18 +229,18 @@ class Run:
             time.sleep(0.02)  # rank 0 is about to listen
             note = read_notes(self._directory.live, self.attempt).get(0)
         if note is None:
-            raise ControlError("rank 0 of the run has left: it is about to end. Look at run.status.")
+            raise ControlError("rank 0 of the run has exited, so the run is about to end. Check run.status.")
         place = place_of(self._directory, self.attempt)
         return ask(note.control, self._session.key, request, place=place)
 
     def resume(self, **changes: Any) -> Run:
-        """Go on from the last checkpoint, as a new attempt of the same run; returns this handle's successor.
+        """Resume from the last checkpoint, as a new attempt of the same run; returns this handle's successor.
 
         Args:
-            changes: live settings to change from there on, such as a smaller ``learning_rate``.
+            changes: live settings to change then, such as a smaller ``learning_rate``.
 
         Raises:
-            ControlError: the run is still under way.
+            ControlError: the run is still active.
             ConfigError: a change is not allowed.
             RunStoreError: there is no checkpoint.
         """
@@ -258,17 +260,17 @@ class Run:
             raise TimeoutError(f"run {self.id} is still {self.status} after {timeout_s:g} s.")
         if self._closing.is_set() and self.status not in ENDED:
             raise ControlError(
-                f"run {self.id} goes on, but this session let go of it: Session.attach() finds it again."
+                f"run {self.id} continues, but this session has detached from it: Session.attach() reconnects to it."
             )
         if self.status == "failed":
             raise RunFailedError(f"run {self.id} failed: {self.reason}")
         return self
 
     async def reached(self, step: int, *, timeout_s: float = 60.0) -> Run:
-        """In a cell, ``await run.reached(20)``: return when the run has made that many steps, or has ended.
+        """In a cell, ``await run.reached(20)``: return when the run has completed that many steps, or has ended.
 
         Raises:
-            TimeoutError: it has not come that far in time.
+            TimeoutError: it has not reached the step in time.
         """
         deadline = time.monotonic() + timeout_s
         while self.window.progress.step < step and not self._ended.is_set():
@@ -279,11 +281,11 @@ class Run:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether this handle followed its run to an end after which the run was resumed."""
+        """Whether this handle followed its run to an end after which it was resumed."""
         return self._ended.is_set() and bool(self._directory.status()["attempt"] > self.attempt)
 
     def close(self) -> None:
-        """Stop following; the run itself goes on. Whoever waits is told so."""
+        """Stop following; the run itself continues. Waiting callers are notified."""
         if self._file_status["state"] in ENDED:
             self._ended.wait(SURVIVORS_S + 5.0)  # its files are being completed
         self._closing.set()
@@ -291,14 +293,14 @@ class Run:
         self._ended.set()
 
     def abandon(self, reason: str) -> None:
-        """Mark a run failed whose engines are about to be ended."""
+        """Mark a run as failed because its engines are about to be ended."""
         self._directory.write_status("failed", reason=reason, attempt=self.attempt)
         self._ended.wait(SURVIVORS_S + 5.0)
 
     # following
 
     def _take(self, line: dict[str, Any], size: int) -> None:
-        """A line from the stream: passed on in order; what the stream lost is read from the disk."""
+        """A line from the stream: passed on in order; lines lost by the stream are read from disk."""
         with self.lock:
             rank, seq = line["rank"], line["seq"]
             while seq > self._next_seq.get(rank, 0) and self._catch_up(rank):
@@ -308,7 +310,7 @@ class Run:
                 self._offsets[rank] = self._offsets.get(rank, 0) + size  # the stream carries the file's own bytes
 
     def _catch_up(self, rank: int) -> bool:
-        """Read the next block of a rank's file; whether there was anything."""
+        """Read the next block of a rank's file; return whether there was anything."""
         path = self._directory.record_file(rank)
         lines, self._offsets[rank] = tail(path, self._offsets.get(rank, 0), most_bytes=BLOCK_BYTES)
         for line in lines:
@@ -317,7 +319,7 @@ class Run:
         return bool(lines)
 
     def _read_from_disk(self) -> None:
-        """All that is on the disk and not yet in the window; others may look between two blocks."""
+        """Read everything on disk that is not in the window yet; others may read between two blocks."""
         for rank in self._directory.record_files():
             more = True
             while more and not self._closing.is_set():
@@ -328,21 +330,21 @@ class Run:
         self._next_seq[line["rank"]] = line["seq"] + 1
         self.window.add(line)
         self.version += 1
-        if line["table"] == "events" and line["rank"] == 0:  # what others tell, rank 0 tells too, and in order
+        if line["table"] == "events" and line["rank"] == 0:  # events of other ranks are duplicates of rank 0's
             kind, data = line["columns"].index("kind"), line["columns"].index("data")
             for row in line["rows"]:
                 self._note_event(row[kind], row[data])
 
     def _note_event(self, kind: str, data: dict[str, Any]) -> None:
-        if kind == "knob":  # made one after another: a change of system drops the settings that the new one has not
+        if kind == "knob":  # applied one after another: a change of system drops the settings that the new one lacks
             self._config = self._config.replace(**data["changes"])
             if data["version"] > self._refused_version:
                 self._refused = []
-        elif kind == "refused":  # a change that could not be made when its step or epoch came
+        elif kind == "refused":  # a change that could not be applied at its step or epoch
             asked = ", ".join(f"{name}={value!r}" for name, value in data["changes"].items())
             version = data.get("version", 0)  # records of older versions have none
             before = self._refused if version == self._refused_version else []
-            self._refused = [*before, f"{asked} was refused and the run goes on as it was: {data['reason']}"]
+            self._refused = [*before, f"{asked} was refused and the run continues unchanged: {data['reason']}"]
             self._refused_version = version
         elif kind == "resumed":  # changes made after the checkpoint are undone by resuming from it
             self._config = self._started_config.replace(**data["settings"])
@@ -355,7 +357,7 @@ class Run:
         }.get(kind, self._while_running)
 
     def _follow(self) -> None:
-        """Follow the run to its end; a handle that cannot says so instead of leaving its user waiting."""
+        """Follow the run to its end; if this fails, report it instead of leaving the user waiting."""
         try:
             self._follow_to_the_end()
         except Exception as error:
@@ -366,7 +368,7 @@ class Run:
             raise
 
     def _follow_to_the_end(self) -> None:
-        """Read what is on the disk, listen to the ranks as they appear, and watch until the run has ended."""
+        """Read what is on disk, subscribe to the ranks as they appear, and follow until the run has ended."""
         self._read_from_disk()
         if self._file_status["state"] not in ENDED:
             self._subscriber.start()
@@ -387,10 +389,10 @@ class Run:
             self.version += 1
         for note in read_notes(self._directory.live, status["attempt"]).values():
             self._subscriber.connect(note.telemetry)
-        self._mark_if_nobody_else_will(status)
+        self._mark_if_unmarked(status)
 
-    def _mark_if_nobody_else_will(self, status: dict[str, Any]) -> None:
-        """Survivors mark a death themselves; where none survived, or a rank never got that far, the kernel does."""
+    def _mark_if_unmarked(self, status: dict[str, Any]) -> None:
+        """Survivors mark a death themselves; if there are none, or a rank never got that far, the kernel does."""
         dead = dead_ranks(self._directory.live, status["attempt"])
         trouble = death_reason(dead[0]) if dead else self._trouble()
         if not trouble or status["state"] in ENDED:
@@ -402,7 +404,7 @@ class Run:
             self._directory.write_status("failed", reason=trouble, rank=rank, attempt=status["attempt"])
 
     def _wait_for_ranks(self) -> None:
-        """After a failure, let survivors write their last records; what is still there then was stuck and is gone."""
+        """After a failure, let survivors write their last records; ranks that remain after that were stuck."""
         deadline = time.monotonic() + SURVIVORS_S
         while time.monotonic() < deadline:
             notes = read_notes(self._directory.live, self.attempt).values()

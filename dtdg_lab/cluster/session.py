@@ -1,4 +1,4 @@
-"""Session: an ipyparallel cluster that trains, started or attached to, and what a kernel asks of it."""
+"""Session: an ipyparallel cluster for training, started or attached to, and its kernel interface."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ HEARTBEAT_S = 5.0
 class Session:
     """Engines that train, and the runs they trained.
 
-    A session made with a ``name`` is found again by that name: a cell run twice, or a new kernel, gets the same
-    engines and the run that is under way on them. Without a name every call starts a cluster of its own. Engines
-    outlive the kernel while a run is under way; idle ones end ``idle_s`` seconds after the last kernel's heartbeat.
+    A session with a ``name`` is found again by that name: a cell run twice, or a new kernel, gets the same
+    engines and their active run. Without a name every call starts a new cluster. Engines
+    outlive the kernel while a run is active; idle ones end ``idle_s`` seconds after the last kernel's heartbeat.
 
     Args:
-        ranks: engines to start, R at most in its runs; one per GPU, or two without GPUs, where not given.
-        name: what to find the session by.
-        runs_dir: folder that holds runs; on a disk that all engines share.
+        ranks: engines to start, the maximum R of its runs; by default one per GPU, or two without GPUs.
+        name: identifies the session.
+        runs_dir: folder for runs; on a disk that all engines share.
         idle_s: seconds without a kernel or a run after which the cluster ends by itself.
         timeout_s: seconds to wait for engines.
 
     Raises:
         ClusterError: the engines cannot be started, or a session of this name has another number of ranks and a run
-            under way.
+            active.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Session:
         wanted = default_ranks() if ranks is None else ranks
         if wanted < 1:
             raise ClusterError(f"ranks={ranks}: a session needs at least one engine.")
-        undo_left_over(state_root() / NETEM)  # by a run that was killed
+        undo_left_over(state_root() / NETEM)  # left by a run that was killed
         found = find_session(name, wanted) if name else None
         files = found or new_session_files(name, wanted, Path(runs_dir).resolve(), idle_s)
         self._setup(files)
@@ -85,17 +85,17 @@ class Session:
     def attach(
         cls, which: str | Path | None = None, *, runs_dir: str | Path = "runs", timeout_s: float = 30.0
     ) -> Session:
-        """Use a cluster that is running already.
+        """Use a running cluster.
 
         Args:
             which: id or name of a session of the lab; or the connection file (``ipcontroller-client.json``) or the
                 profile of any ipyparallel cluster, such as one started by ``ipcluster start`` over SSH or Slurm. The
-                session of the lab used last where not given.
+                session of the lab used last by default.
             runs_dir: folder for runs on a foreign cluster, on a disk that all engines share.
             timeout_s: seconds to wait for the controller.
 
         Raises:
-            ClusterError: nothing is found, or nobody answers.
+            ClusterError: nothing is found, or there is no answer.
         """
         session = cls.__new__(cls)
         living = [files for files in all_sessions() if not files.owned or files.processes()]
@@ -137,7 +137,7 @@ class Session:
         alive = sum(self.engines().values()) if self.ready else 0
         return f"<Session {self.name}: {alive} of {self.ranks} engines alive>"
 
-    # what it is
+    # facts
 
     @property
     def name(self) -> str:
@@ -146,17 +146,17 @@ class Session:
 
     @property
     def ranks(self) -> int:
-        """Engines the session is meant to have: the most ranks of its runs."""
+        """Intended number of engines: the maximum ranks of its runs."""
         return self._files.ranks
 
     @property
     def key(self) -> str:
-        """The key that signs telemetry and control; keep it to yourself."""
+        """The key that signs telemetry and control messages; keep it secret."""
         return self._files.key
 
     @property
     def runs_dir(self) -> Path:
-        """The folder that its runs go into."""
+        """The folder of its runs."""
         return Path(self._files.runs_dir)
 
     @property
@@ -165,7 +165,7 @@ class Session:
         return not self._closed and all(self.engines().values())
 
     def engines(self) -> dict[int, bool]:
-        """Rank -> whether an engine is alive for it."""
+        """Rank -> whether its engine is alive."""
         alive = 0 if self._closed else len(self._engines.alive())
         return {rank: rank < alive for rank in range(self.ranks)}
 
@@ -177,7 +177,7 @@ class Session:
 
     @property
     def current(self) -> Run | None:
-        """The newest run, under way or over."""
+        """The newest run, active or past."""
         with self._lock:
             paths = self._files.runs()
             return self._handle(paths[-1]) if paths else None
@@ -188,22 +188,22 @@ class Session:
             handle = self._handles[path] = Run(self, RunDirectory.open(path))
         return handle
 
-    # what it does
+    # actions
 
     def train(self, config: RunConfig, *, engines: Sequence[int] | None = None) -> Run:
         """Start a run and return its handle at once.
 
         Args:
             config: the settings.
-            engines: places of the session's engines, from 0; rank r trains on the r-th of them. Runs on different
-                engines may be under way at once. The first ones, which then must be the only ones in use, where not
-                given.
+            engines: indices of the session's engines, from 0; rank r trains on the r-th of them. Runs on different
+                engines may be active at once. By default the first ones, which then must be the only ones in
+                use.
 
         Raises:
-            ControlError: a run is under way, on any of those engines where they are given.
+            ControlError: a run is active, on any of those engines if they are given.
             ClusterError: there are fewer engines alive than the config has ranks.
             ConfigError: engines are not one for each rank.
-            RunStoreError: the run's folder cannot be made.
+            RunStoreError: the run's folder cannot be created.
         """
         return self.launch(config.ranks, partial(RunDirectory.create, config), engines=engines)
 
@@ -215,13 +215,13 @@ class Session:
         runs_dir: str | Path | None = None,
         engines: Sequence[int] | None = None,
     ) -> Run:
-        """As :meth:`train`, of the run whose folder ``make`` makes in the folder ``root``: a fork, or a replay.
+        """As :meth:`train`, for the run whose folder ``make`` creates in the folder ``root``: a fork, or a replay.
 
         Args:
             ranks: of the run.
             make: called with ``root`` once its engines are free.
             runs_dir: in place of the session's folder of runs.
-            engines: as of :meth:`train`.
+            engines: as in :meth:`train`.
         """
         with self._lock:
             places = places_of(ranks, engines)
@@ -231,18 +231,18 @@ class Session:
             return self._launch(directory, ranks, attempt=1, places=places)
 
     def halves(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Places of the first and of the second half of the engines, of the same size.
+        """Indices of the first and of the second half of the engines, of the same size.
 
         Raises:
-            ClusterError: there is one engine only.
+            ClusterError: there is only one engine.
         """
         size = self.ranks // 2
         if not size:
-            raise ClusterError("one engine has no halves: make a Session(ranks=2) or larger.")
+            raise ClusterError("a single engine cannot be split into halves: create a Session with at least 2 ranks.")
         return tuple(range(size)), tuple(range(size, 2 * size))
 
     def resume(self, run: Run, changes: Mapping[str, Any]) -> Run:
-        """Go on with a run from its checkpoint (see :meth:`Run.resume`)."""
+        """Resume a run from its checkpoint (see :meth:`Run.resume`)."""
         from dtdg_lab.cluster.worker import check_request
 
         with self._lock:
@@ -258,7 +258,7 @@ class Session:
                 )
             if not directory.checkpoint_file.is_file():
                 raise RunStoreError(
-                    f"run {run.id} has no checkpoint yet: start it anew with session.train(run.config)."
+                    f"run {run.id} has no checkpoint yet: start it again with session.train(run.config)."
                 )
             attempt = status["attempt"] + 1
             directory.write_status("starting", attempt=attempt)
@@ -266,14 +266,14 @@ class Session:
 
     @property
     def under_way(self) -> list[Run]:
-        """Runs that have not ended, oldest first: several only where they have engines of their own."""
+        """Runs that have not ended, oldest first: several only if they have separate engines."""
         with self._lock:
             found = [self._handle(path) for path in self._files.runs() if is_under_way(path)]
             return [run for run in found if run.status not in ENDED]
 
     def _check_free(self, ranks: int, places: tuple[int, ...] = ()) -> None:
         if self._closed:
-            raise ControlError("the session is closed: make a new one.")
+            raise ControlError("the session is closed: create a new one.")
         busy = self.under_way
         for run in busy:
             taken = self._files.engines_of(run.path) or tuple(range(run.config.ranks))
@@ -282,20 +282,20 @@ class Session:
             others = "" if not places else f" on engines {', '.join(map(str, taken))}"
             raise ControlError(f"run {run.id} is {run.status}{others}: stop it first (run.stop()), or wait for it.")
         alive = len(self._engines.alive())
-        if places and busy and alive < self.ranks:  # those after it have moved up, and may be in use
+        if places and busy and alive < self.ranks:  # later engines have moved up, and may be in use
             raise ClusterError(
-                f"{alive} of {self.ranks} engines are alive, and engines go by their places among them: wait for run "
+                f"{alive} of {self.ranks} engines are alive, and engines are numbered among these: wait for run "
                 f"{busy[0].id}, then call session.repair()."
             )
         if places and max(places) >= alive:
             raise ClusterError(
-                f"engines {', '.join(map(str, places))} are asked for, and {alive} of {self.ranks} are alive, numbered "
-                "from 0. " + ("Call session.repair()." if max(places) < self.ranks else "Make a larger session.")
+                f"engines {', '.join(map(str, places))} are requested, but {alive} of {self.ranks} are alive, numbered "
+                "from 0. " + ("Call session.repair()." if max(places) < self.ranks else "Create a larger session.")
             )
         if ranks > alive:
             raise ClusterError(
-                f"the run needs {ranks} ranks, and {alive} of {self.ranks} engines are alive. "
-                + ("Call session.repair()." if ranks <= self.ranks else f"Make a Session(ranks={ranks}).")
+                f"the run needs {ranks} ranks, but only {alive} of {self.ranks} engines are alive. "
+                + ("Call session.repair()." if ranks <= self.ranks else f"Create a Session(ranks={ranks}).")
             )
 
     def _launch(
@@ -316,12 +316,12 @@ class Session:
         return run
 
     def repair(self, *, timeout_s: float = 60.0) -> None:
-        """Start engines in place of those that died; the others stay.
+        """Start engines in place of dead ones; the others stay.
 
-        Engines of a cluster that was started elsewhere are started there; this takes in those that have come.
+        Engines of an external cluster are started there; this call detects the new ones.
 
         Raises:
-            ControlError: a run is under way.
+            ControlError: a run is active.
             ClusterError: they cannot be started.
         """
         with self._lock:
@@ -343,12 +343,12 @@ class Session:
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"{len(self._engines.alive())} of {self.ranks} engines are ready after {timeout_s:g} s. "
-                    "Close the session and make a new one."
+                    "Close the session and create a new one."
                 )
             time.sleep(0.1)
 
     def detach(self) -> None:
-        """Let go of the cluster without ending it: a run goes on, and an idle cluster ends by itself later."""
+        """Disconnect from the cluster without ending it: a run continues, and an idle cluster ends by itself later."""
         if not self._closed:
             self._closed = True
             self._stop_heartbeat.set()
@@ -357,7 +357,7 @@ class Session:
             self._engines.close()
 
     def close(self) -> None:
-        """Stop a run under way, end the engines of an owned cluster, and forget the session; again is nothing."""
+        """Stop an active run, end the engines of an owned cluster, and remove the session; idempotent."""
         if self._closed:
             return
         for run in self.under_way:
@@ -381,7 +381,7 @@ class Session:
 
 
 def is_under_way(path: Path) -> bool:
-    """Whether a run has not ended, by its folder; one that cannot be read keeps no engine busy."""
+    """Whether a run has not ended, by its folder; an unreadable one does not count as active."""
     try:
         return RunDirectory.open(path).status()["state"] not in ENDED
     except LabError:
@@ -389,7 +389,7 @@ def is_under_way(path: Path) -> bool:
 
 
 def default_ranks() -> int:
-    """One rank per GPU, or two on machines without."""
+    """One rank per GPU, or two on machines without GPUs."""
     from dtdg_lab.runs.directory import gpu_count
 
     return gpu_count() or 2

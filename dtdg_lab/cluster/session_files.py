@@ -1,4 +1,4 @@
-"""What a session leaves on disk, readable by its owner only: how to reach its cluster, its key, and who uses it."""
+"""Files of a session, readable by its owner only: cluster access, key, and users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dtdg_lab.runs.directory import ENDED, RunDirectory
 class SessionFiles:
     """One session's folder and the facts in it.
 
-    ``owned`` says whether the session started its cluster, and so may end it; an attached one only uses it.
+    ``owned`` says whether the session started its cluster, and so may end it; an attached session only uses it.
     """
 
     id: str
@@ -51,29 +51,29 @@ class SessionFiles:
 
     @property
     def busy_file(self) -> Path:
-        """Touched by the ranks while a run is under way."""
+        """Touched by the ranks while a run is active."""
         return self.folder / "busy"
 
     @property
     def engines_file(self) -> Path:
-        """What is known of the engines: numbers, processes, machines."""
+        """Facts about the engines: numbers, processes, machines."""
         return self.folder / "engines.json"
 
     @property
     def current_file(self) -> Path:
-        """Paths of the session's runs, one a line, the newest last; after tabs the places of its engines."""
+        """Paths of the session's runs, one per line, the newest last; after tabs the indices of its engines."""
         return self.folder / "runs"
 
     def with_ranks(self, ranks: int) -> SessionFiles:
-        """The same facts for another number of engines."""
+        """The same facts with another number of engines."""
         return replace(self, ranks=ranks)
 
     def with_paths(self, connection_file: str, cluster_file: str) -> SessionFiles:
-        """The same facts with the places ipyparallel keeps its files."""
+        """The same facts with the paths of ipyparallel's files."""
         return replace(self, connection_file=connection_file, cluster_file=cluster_file)
 
     def write(self) -> None:
-        """Keep the facts, for the owner's eyes only: the key lets its holder steer runs."""
+        """Store the facts, readable by the owner only: the key allows control of runs."""
         make_private(self.folder)
         path = self.folder / "session.json"
         part = path.with_suffix(".part")
@@ -98,16 +98,16 @@ class SessionFiles:
         return cls(**data)
 
     def add_run(self, path: Path, engines: Sequence[int] = ()) -> None:
-        """Note a run of this session, and the places of its engines where they are not the first ones."""
+        """Record a run of this session, and the indices of its engines unless they are the first ones."""
         with open(self.current_file, "a") as file:
             file.write("\t".join([str(path), *map(str, engines)]) + "\n")
 
     def runs(self) -> list[Path]:
-        """Folders of the session's runs, oldest first, as far as they still exist."""
+        """Existing folders of the session's runs, oldest first."""
         return [path for path, _ in self._noted() if path.is_dir()]
 
     def engines_of(self, run: Path) -> tuple[int, ...]:
-        """Places of a run's engines; empty where it has the first ones."""
+        """Indices of a run's engines; empty if it has the first ones."""
         return dict(self._noted()).get(run, ())
 
     def _noted(self) -> list[tuple[Path, tuple[int, ...]]]:
@@ -126,7 +126,7 @@ class SessionFiles:
                 if process.environ().get("IPP_PROFILE_DIR") == profile:
                     found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue  # ended meanwhile, or not ours to read and so not ours to end
+                continue  # ended meanwhile, or not readable and so not ours to end
         return found
 
     def idle_for_s(self) -> float:
@@ -135,28 +135,27 @@ class SessionFiles:
         return time.time() - max(used, default=self.created_s)
 
     def remove(self) -> None:
-        """Forget the session's files."""
+        """Remove the session's files."""
         shutil.rmtree(self.folder, ignore_errors=True)  # a process that is just ending may still write its log
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only its owner can enter.
+    """Create a folder that only its owner can enter.
 
     Raises:
-        ClusterError: it cannot be made.
+        ClusterError: it cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
         raise ClusterError(
-            f"the session folder {folder} cannot be made: {error.strerror}. "
-            "Set DTDG_LAB_STATE to a folder you can write."
+            f"the session folder {folder} cannot be made: {error.strerror}. Set DTDG_LAB_STATE to a writable folder."
         ) from error
 
 
 def all_sessions() -> list[SessionFiles]:
-    """Sessions whose facts are on disk, oldest first."""
+    """Sessions with files on disk, oldest first."""
     folder = state_root() / "sessions"
     found = []
     for path in sorted(folder.glob("*/session.json")) if folder.is_dir() else []:
@@ -168,19 +167,19 @@ def all_sessions() -> list[SessionFiles]:
 
 
 def end_processes(files: SessionFiles, *, timeout_s: float = 1.0) -> int:
-    """End an owned session's controller and engines: asked first, killed after the time-out. Returns how many."""
+    """Terminate an owned session's controller and engines, kill them after the time-out; returns their number."""
     processes = files.processes()
     for process in processes:
         _signal(process, "terminate")
     for process in (alive := _left_after(processes, timeout_s)):
         _signal(process, "kill")
     _left_after(alive, timeout_s)
-    psutil.wait_procs(processes, timeout=0)  # so that this process's own children leave no zombies
+    psutil.wait_procs(processes, timeout=0)  # reaps this process's own children
     return len(processes)
 
 
 def _left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Those that run after the time-out. Zombies do not: their parent may never look, as in many containers."""
+    """Processes alive after the time-out, without zombies, which a parent may never reap in containers."""
     deadline = time.monotonic() + timeout_s
     while (left := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -198,17 +197,17 @@ def _signal(process: psutil.Process, how: str) -> None:
     try:
         getattr(process, how)()
     except psutil.NoSuchProcess:
-        return  # gone by itself
+        return  # ended by itself
 
 
-# Sessions by name: making the files of a new one, finding a living one, and clusters the lab did not start.
+# Sessions by name: creating the files of a new one, finding a live one, and external clusters.
 
 
-STARTING_S = 15.0  # a session without processes that is younger may be starting in another kernel
+STARTING_S = 15.0  # a younger session without processes may be starting in another kernel
 
 
 def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float) -> SessionFiles:
-    """The folder and facts of a session that is about to be started."""
+    """The folder and facts of a session that is about to start."""
     session_id = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:6]}"
     files = SessionFiles(
         id=session_id,
@@ -229,7 +228,7 @@ def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float) -> S
 
 
 def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
-    """Facts about a cluster the lab did not start: a connection file, or a profile's."""
+    """Facts about an external cluster: from a connection file, or from a profile."""
     path = Path(which)
     if not path.is_file():
         from ipyparallel import Cluster
@@ -260,7 +259,7 @@ def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
 
 
 def find_session(name: str, ranks: int) -> SessionFiles | None:
-    """The living session of a name; a dead one's files, and an idle one of another size, are cleared away."""
+    """The live session of a name; a dead one's files, and an idle one of another size, are removed."""
     for files in all_sessions():
         if files.name != name or not files.owned:
             continue
@@ -272,7 +271,7 @@ def find_session(name: str, ranks: int) -> SessionFiles | None:
         runs = files.runs()
         if alive and runs and RunDirectory.open(runs[-1]).status()["state"] not in ENDED:
             raise ClusterError(
-                f"session {name!r} has {files.ranks} ranks and trains {runs[-1].name}: stop that run before asking for "
+                f"session {name!r} has {files.ranks} ranks and trains {runs[-1].name}: stop that run before requesting "
                 f"{ranks} ranks, or use another name. Session.attach({name!r}) reaches it."
             )
         end_processes(files)
@@ -280,7 +279,7 @@ def find_session(name: str, ranks: int) -> SessionFiles | None:
     return None
 
 
-# Sessions on this machine, listed and ended from outside.
+# Sessions on this machine: list and end.
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +296,7 @@ class SessionInfo:
 
 
 def list_sessions() -> list[SessionInfo]:
-    """All sessions whose files are on this machine, oldest first."""
+    """All sessions with files on this machine, oldest first."""
     return [_info(files) for files in all_sessions()]
 
 
@@ -310,9 +309,9 @@ def _info(files: SessionFiles) -> SessionInfo:
 
 
 def end_session(session_id: str) -> int:
-    """End a session: its engines and controller where it owns them, and its files. Returns how many processes ended.
+    """End a session: its engines and controller if it owns them, and its files. Returns the number of ended processes.
 
-    A run under way is lost from its last checkpoint on; stop it first to lose nothing.
+    An active run loses its work since the last checkpoint; stop it first to avoid this.
 
     Raises:
         UnknownNameError: there is no such session.

@@ -1,4 +1,4 @@
-"""``lab.study_decay``: losses, memory and time over K and alpha, a run for every cell, kept as they come."""
+"""``lab.study_decay``: losses, memory and time over K and alpha, one run per cell, stored as they finish."""
 
 from __future__ import annotations
 
@@ -35,28 +35,29 @@ def study_decay(
     on_cell: Callable[[DecayStudy], None] | None = None,
     progress: bool = True,
 ) -> DecayStudy:
-    """Train once for every K, alpha and seed, one run after another; the first seed's whole map comes first.
+    """Train once for every K, alpha and seed, one run after another; the whole map of the first seed comes first.
 
-    Cells that are done are kept in a file of ``runs_dir``: the same call, or one with more cells, goes on where a
-    study broke off. Where K is the window, alpha says nothing, and one run serves all alphas. A cell whose run fails,
-    as by a loss that is not finite, says why, has no numbers, and is tried again by the next call.
+    Finished cells are stored in a file of ``runs_dir``: the same call, or one with more cells, resumes an
+    interrupted study. If K is the whole window, alpha has no effect, and one run serves all alphas. A cell whose run
+    fails,
+    for example by a loss that is not finite, has the reason but no numbers, and is retried by the next call.
 
     Args:
-        config: of a system whose batches decay; its own K, alpha and seed are replaced.
+        config: of a system with temporal decay; its K, alpha and seed are replaced.
         full_snapshots: K of the map; at most the window.
         alphas: of the map.
         seeds: runs of every K and alpha.
-        session: whose engines train; this process where not given, with ``ranks=1``.
-        runs_dir: folder that holds what is done and, without a session, the runs.
-        again: train all cells anew, also those that are done.
-        on_cell: called with the study as far as it is: with what an earlier call had done, then after every cell; to
-            draw its figure, for instance.
-        progress: show a bar of cells.
+        session: whose engines train; by default this process, with ``ranks=1``.
+        runs_dir: folder for finished cells and, without a session, the runs.
+        again: restart: train all cells again, including finished ones.
+        on_cell: called with the current study: with the results of earlier calls, then after every cell, for example to
+            draw its figure.
+        progress: show a progress bar of cells.
 
     Raises:
-        ConfigError: the system has no decay, the config tunes by itself, a number is out of its bounds, or there are
+        ConfigError: the system has no decay, the config tunes by itself, a number is out of range, or there are
             several ranks and no session.
-        RunFailedError: a run was stopped, and the study with it; what is done is kept.
+        RunFailedError: a run was stopped, and the study with it; finished cells are kept.
         LabError: a run cannot be started.
 
     References: FlareDTDG section 4.6 and Figure 8.
@@ -86,7 +87,7 @@ def study_decay(
 
 
 def _frame(config: RunConfig, cells: Iterable[Cell]) -> DecayStudy:
-    """A study of these cells, none of which is done."""
+    """A study of these cells, none of which is finished."""
     full, alphas, seeds = (tuple(dict.fromkeys(values)) for values in zip(*cells, strict=True))
     shape = f"{config['window']} snapshots, {config['decay']} decay"
     described = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"
@@ -96,7 +97,7 @@ def _frame(config: RunConfig, cells: Iterable[Cell]) -> DecayStudy:
 def _configs(
     config: RunConfig, full_snapshots: Sequence[int], alphas: Sequence[float], seeds: Sequence[int]
 ) -> dict[Cell, RunConfig]:
-    """Every cell with its config, so that nothing is trained before all of them are known to be allowed."""
+    """Every cell with its config, so that all are validated before training starts."""
     if "alpha" not in config.flat:
         named = [name for name in catalogue.names("systems") if _decays(name)]
         raise ConfigError(
@@ -105,8 +106,9 @@ def _configs(
         )
     if not (len(full_snapshots) and len(alphas) and len(seeds)):
         raise ConfigError(
-            f"full_snapshots={tuple(full_snapshots)}, alphas={tuple(alphas)}, seeds={tuple(seeds)}: at least one of "
-            "each is needed."
+            f"full_snapshots={tuple(full_snapshots)}, alphas={tuple(alphas)}, seeds={tuple(seeds)}: give at least "
+            "one of "
+            "each."
         )
     if max(full_snapshots) > config["window"]:
         raise ConfigError(
@@ -129,7 +131,7 @@ def _decays(system: str) -> bool:
 
 def _check(config: RunConfig, session: Session | None) -> None:
     if config["tune"]:
-        raise ConfigError("tune=True moves K and alpha while a cell trains: study config.replace(tune=False).")
+        raise ConfigError("tune=True changes K and alpha while a cell trains: study config.replace(tune=False).")
     if session is None and config.ranks != 1:
         raise ConfigError(
             f"ranks={config.ranks} need engines: study_decay(config, session=lab.Session(ranks={config.ranks})), or "
@@ -138,7 +140,7 @@ def _check(config: RunConfig, session: Session | None) -> None:
 
 
 def _done(kept: DecayCells, configs: dict[Cell, RunConfig]) -> dict[Cell, dict[str, Any]]:
-    """What earlier calls did on the data as it is now."""
+    """Results of earlier calls on the same data."""
     if not len(kept):
         return {}
     hashes = {of_cell.seed: of_cell for of_cell in configs.values()}
@@ -156,7 +158,7 @@ def _row(
     session: Session | None,
     runs_dir: str | Path,
 ) -> dict[str, Any]:
-    """The row of a cell: of a run of its own, or of the run of another alpha where alpha says nothing."""
+    """The row of a cell: from its own run, or from the run of another alpha if alpha has no effect."""
     if config["full_snapshots"] == config["window"]:
         like = (other for other in rows if (other[0], other[2]) == (cell[0], cell[2]) and not rows[other]["reason"])
         other = next(like, None)
@@ -170,7 +172,7 @@ def _row(
     if run.status != "finished":
         raise RunFailedError(
             f"run {run.id} was {run.status}, and the study with it: {len(kept)} cells are kept in {kept.path}. Call "
-            "study_decay again to go on."
+            "study_decay again to resume."
         )
     row = cell_row(cell, run)
     kept.put(row, run.environment["data"]["sha256"])
@@ -181,7 +183,7 @@ def _on_engines(config: RunConfig, session: Session) -> StoredRun:
     run = session.train(config)
     try:
         run.wait()
-    except KeyboardInterrupt:  # whoever interrupts the study does not want its run to go on
+    except KeyboardInterrupt:  # an interrupted study stops its run
         if run.status not in ENDED:
             run.stop()
         raise

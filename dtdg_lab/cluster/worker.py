@@ -1,4 +1,4 @@
-"""What runs on an engine: one rank of one attempt of a run, from its start to its end."""
+"""The code on an engine: one rank of one attempt of a run, from start to end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dtdg_lab.training.replay import RunReplay
 
 
-# What a run begins with: nothing, a checkpoint of another run, or the records of one that it repeats.
+# The start of a run: from scratch, from a checkpoint of another run, or from the records of a run to replay.
 
 
 FORKED, REPLAYS = "forked", "replays"  # in environment.json, and kinds of events
@@ -38,13 +38,13 @@ FORKED, REPLAYS = "forked", "replays"  # in environment.json, and kinds of event
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """What one rank begins with.
+    """The start of one rank.
 
     Attributes:
-        told: kind of event -> what it says.
-        begin: the checkpoint of another run.
-        replay: what this rank did in another run.
-        threads: of each rank, as the other run had them; 0 where that is not to be, or not known.
+        described: kind of event -> its data.
+        begin: checkpoint of another run.
+        replay: records of this rank in another run.
+        threads: of each rank in the other run; 0 if irrelevant or unknown.
     """
 
     described: dict[str, dict[str, Any]]
@@ -54,10 +54,10 @@ class RunStart:
 
     @classmethod
     def of(cls, directory: RunDirectory, rank: int, *, attempt: int = 1) -> RunStart:
-        """As a run's folder says.
+        """Read the start from a run's folder.
 
         Raises:
-            ControlError: a replay is to be resumed.
+            ControlError: a replay cannot be resumed.
             LabError: the other run's records cannot be read.
         """
         environment = directory.environment()
@@ -74,7 +74,7 @@ class RunStart:
 
     @property
     def check(self) -> Callable[[dict[str, Any]], None] | None:
-        """What refuses control requests to a replay; None where it is none, and takes what any run takes."""
+        """A check that refuses control requests to a replay; None for ordinary runs, which accept them."""
         if self.replay is None:
             return None
         apart = bool(self.replay.rounds)
@@ -82,19 +82,19 @@ class RunStart:
         def refuse(request: dict[str, Any]) -> None:
             if request != {"stop": True} or apart:
                 allowed = "session.close() ends it" if apart else "run.stop() ends it"
-                raise ControlError(f"a replay does what its run did, and takes no requests of its own: {allowed}.")
+                raise ControlError(f"a replay repeats its run, and accepts no requests of its own: {allowed}.")
 
         return refuse
 
     def report(self, recorder: Recorder) -> None:
-        """Write down what it begins with, as events at the step where it does."""
+        """Record the start, as events at its step."""
         at = self.described.get(FORKED, {})
         for kind, facts in self.described.items():
             recorder.row("events", (at.get("step", 0), at.get("epoch", 0), time.time_ns(), kind, facts))
 
 
 def check_resumable(directory: RunDirectory) -> None:
-    """Refuse to resume a replay, which would go on without the records that it follows.
+    """Refuse to resume a replay, which would continue without the records that it follows.
 
     Raises:
         ControlError: it is one.
@@ -102,32 +102,32 @@ def check_resumable(directory: RunDirectory) -> None:
     described = directory.environment().get(REPLAYS)
     if described is not None:
         raise ControlError(
-            f"run {directory.id} repeats run {described['run']}, and is not resumed: repeat that run anew."
+            f"run {directory.id} replays run {described['run']}, and cannot be resumed: replay that run again."
         )
 
 
 def repeated_by(directory: RunDirectory) -> RunDirectory:
-    """The run that a replay repeats.
+    """The original run of a replay.
 
     Raises:
-        ConfigError: it is no replay.
-        RunStoreError: that run is no longer where it was.
+        ConfigError: it is not a replay.
+        RunStoreError: that run has moved.
     """
     described = directory.environment().get(REPLAYS)
     if described is None:
-        raise ConfigError(f"run {directory.id} is no replay. Make one: lab.replay({str(directory.path)!r}).")
+        raise ConfigError(f"run {directory.id} is not a replay. Create one: lab.replay({str(directory.path)!r}).")
     return RunDirectory.open((directory.path / described["path"]).resolve())
 
 
-# What runs on an engine: one rank of one attempt of one run, from joining to leaving.
+# One rank of one attempt of one run on an engine, from joining to leaving.
 
 
-OTHER_SAYS_S = 5.0  # for a rank that has failed to say so, before one that heard of it does
+OTHER_SAYS_S = 5.0  # for a failed rank to report its error, before another rank does
 
 
 @dataclass(frozen=True, slots=True)
 class RankTask:
-    """What a kernel asks of an engine; plain values, so that it travels as it is."""
+    """A kernel's task for an engine; plain values, so that it can be sent unchanged."""
 
     run_dir: str
     rank: int
@@ -145,10 +145,10 @@ class RankTask:
 
 
 def warm_up() -> dict[str, Any]:
-    """Import what training needs, once, so that a click on Run starts training and not importing (see ``rehearse``).
+    """Import what training needs, once, so that a click on Run starts training immediately (see ``rehearse``).
 
     Returns:
-        The engine's process number, its machine, and how many CUDA devices it sees.
+        The engine's process number, its machine, and the number of visible CUDA devices.
     """
     import torch
 
@@ -156,17 +156,17 @@ def warm_up() -> dict[str, Any]:
 
 
 def rehearse() -> None:
-    """Do once what libraries do on first use (two seconds); nobody waits for it but a run started at once."""
-    from dtdg_lab.training import live_settings as rehearsal
+    """Trigger first-use initialisation of libraries (two seconds); only a run started at once waits for it."""
+    from dtdg_lab.training import live_settings
 
-    rehearsal.rehearse()
+    live_settings.rehearse()
 
 
 def choose_device(wanted: str, rank: int, gpus: int, size: int) -> str:
-    """The device of a rank: one GPU each where there are enough, else the CPU; ``gpus`` are those beside it.
+    """The device of a rank: a GPU each if there are enough, else the CPU; ``gpus`` are on this machine.
 
     Raises:
-        ConfigError: GPUs were asked for by name and are not there.
+        ConfigError: GPUs were requested explicitly and are missing.
     """
     if wanted == "cpu" or (wanted == "auto" and gpus < size):
         return "cpu"
@@ -178,10 +178,10 @@ def choose_device(wanted: str, rank: int, gpus: int, size: int) -> str:
 
 
 def run_rank(task: RankTask) -> str:
-    """Train one rank; the engine's entry. Returns the state the run ended in.
+    """Train one rank; the engine's entry point. Returns the final state of the run.
 
     Raises:
-        LabError: what ended the run; its status says so as well.
+        LabError: the reason why the run ended; its status has it as well.
     """
     directory = RunDirectory.open(task.run_dir)
     try:
@@ -237,19 +237,19 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
         )
         resource_monitor.close()
         writer.flush()
-        group.barrier()  # all has been written when rank 0 begins to merge
+        group.barrier()  # all records are written before rank 0 merges them
     except (RuntimeError, ClusterError) as error:
         raise _named(error, beacon, task) from error
     return state
 
 
 def outward_address() -> str:
-    """This machine's address as others reach it: that of the interface its packets leave by (none is sent here)."""
+    """This machine's address on the network: that of its outgoing interface (nothing is sent)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # an address kept for documentation; any other names the same interface
+            probe.connect(("192.0.2.1", 9))  # an address reserved for documentation; any address selects this interface
             address: str = probe.getsockname()[0]
-        except OSError:  # no default route, as on closed compute nodes: the name says where others find us
+        except OSError:  # no default route, as on isolated compute nodes: use the host name
             address = socket.gethostbyname(socket.gethostname())
     if address.startswith("127."):
         raise ClusterError(
@@ -260,9 +260,9 @@ def outward_address() -> str:
 
 
 def _keep_gloo_on(host: str, address: str) -> None:
-    """Bind gloo to loopback where all ranks are on one machine, else to the interface by which others reach this one.
+    """Bind gloo to loopback if all ranks are on one machine, else to the outgoing interface.
 
-    What the user has set is kept: by itself gloo takes the address of the machine's name, which is often loopback.
+    User settings are kept. By default gloo takes the address of the machine's name, which is often loopback.
     """
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     if host:
@@ -275,7 +275,7 @@ def interface_of(address: str) -> str:
     """The network interface that has an address.
 
     Raises:
-        ClusterError: none has.
+        ClusterError: none has it.
     """
     import psutil
 
@@ -291,7 +291,7 @@ def interface_of(address: str) -> str:
 
 @dataclass(slots=True)
 class _Meeting:
-    """How the ranks of an attempt found each other."""
+    """Connections between the ranks of an attempt."""
 
     store: Any
     store_address: str
@@ -302,7 +302,7 @@ class _Meeting:
 def _meet(
     task: RankTask, directory: RunDirectory, *, beginning: RunStart, telemetry: str, host: str, stack: ExitStack
 ) -> _Meeting:
-    """Rank 0 serves the store and the control port and says where; the others find it by its note."""
+    """Rank 0 serves the store and the control port and publishes their addresses; the others read its note."""
     from dtdg_lab.distributed.group import open_store, reach_store
     from dtdg_lab.training.live_settings import LiveSettings
 
@@ -316,7 +316,7 @@ def _meet(
     meeting = _Meeting(store, address, StoredControl(task.key, store, place=place))
 
     def check_now(request: dict[str, Any]) -> None:
-        assert meeting.check is not None, "set before rank 0's address is known to anyone"
+        assert meeting.check is not None, "set before rank 0 publishes its address"
         meeting.check(request)
 
     control = ControlServer(task.key, store, check_now, place=place, host=host)
@@ -328,7 +328,7 @@ def _meet(
 
 
 def place_of(directory: RunDirectory, attempt: int) -> str:
-    """What control messages of a run's attempt are signed for."""
+    """The run and attempt for which control messages are signed."""
     return f"{directory.id}/{attempt}"
 
 
@@ -341,7 +341,7 @@ def _light_beacon(
         mark_death(directory, task.attempt, dead)
         writer.flush()
 
-    own_store = reach_store(meeting.store_address, task.size)  # a store's connection serves one thread at a time
+    own_store = reach_store(meeting.store_address, task.size)  # a store connection serves one thread at a time
     busy = Path(task.busy_file) if task.busy_file else None
     beacon = Beacon(
         directory.live,
@@ -401,27 +401,25 @@ def _run_trainer(
 
 
 def _check_after(live_settings: LiveSettings, control: ControlServer, request: dict[str, Any]) -> None:
-    """Check a request by the settings in force, those that wait, and those taken that no rank has applied yet."""
+    """Check a request against the active, pending, and accepted but unapplied settings."""
     check_request(live_settings.expected(control.changes(live_settings.version)), request)
 
 
 def check_request(config: RunConfig, request: dict[str, Any]) -> None:
-    """Whether a running job with these settings can carry out a request.
+    """Whether a running job with these settings can execute a request.
 
     Raises:
-        ConfigError: a change is not allowed, or the request says nothing.
+        ConfigError: a change is not allowed, or the request is empty.
     """
     from dtdg_lab.training.live_settings import check_changes
 
     if not {"set", "pause", "stop", "keep"} & set(request):
-        raise ConfigError(
-            f"a control request with {sorted(request)} says nothing to do: give set, pause, stop or keep."
-        )
+        raise ConfigError(f"a control request with {sorted(request)} has no action: give set, pause, stop or keep.")
     check_changes(config, request.get("set", {}))
 
 
 def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: RankTask) -> RunFailedError:
-    """The same failure with the dead rank's name, where one is dead."""
+    """The same failure with the dead rank's name, if there is one."""
     from dtdg_lab.distributed.heartbeat import OtherRankError
 
     dead = beacon.first_dead(1.0)
@@ -433,13 +431,13 @@ def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: RankTask) -
 
 
 def is_marked_failed(directory: RunDirectory, attempt: int) -> bool:
-    """Whether this attempt is over by a failure, or a later one has begun."""
+    """Whether this attempt has failed, or a later one has begun."""
     status = directory.status()
     return status["attempt"] > attempt or (status["attempt"] == attempt and status["state"] == "failed")
 
 
 def death_reason(dead: int) -> str:
-    """What a run's status says when a rank's process died."""
+    """The status text of a run after a rank's process died."""
     return (
         f"rank {dead} died (its process is gone). The last checkpoint and every record written before are kept: "
         "session.repair(), then run.resume()."
@@ -447,7 +445,7 @@ def death_reason(dead: int) -> str:
 
 
 def mark_death(directory: RunDirectory, attempt: int, dead: int) -> None:
-    """Mark a run failed because a rank died; the first to say so is believed."""
+    """Mark a run as failed because a rank died; the first report counts."""
     status = directory.status()
     if status["attempt"] > attempt or (status["state"] in ENDED and status["rank"] is not None):
         return
@@ -460,7 +458,7 @@ def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) 
     ends = time.monotonic() + (OTHER_SAYS_S if isinstance(error, OtherRankError) else 0.0)
     status = directory.status()
     while time.monotonic() < ends and status["attempt"] == task.attempt and status["state"] not in ENDED:
-        time.sleep(0.05)  # the rank that failed says why
+        time.sleep(0.05)  # the failed rank reports the reason
         status = directory.status()
     if status["attempt"] > task.attempt or status["state"] in ENDED:
         return

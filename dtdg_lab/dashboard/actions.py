@@ -1,4 +1,4 @@
-"""Requests to the session, made one after the other off the event loop, so that the page never stands still."""
+"""Requests to the session, executed one after the other off the event loop, so that the page never blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Request = tuple[str, Callable[[], Any], Callable[[Any], None], Callable[[], None
 
 
 class Actions:
-    """A queue of requests and the thread that makes them; ``poll`` brings back what came of them."""
+    """A queue of requests and the thread that executes them; ``poll`` delivers their outcomes."""
 
     def __init__(self, on_error: Callable[[str], None]) -> None:
         self._on_error = on_error
@@ -41,24 +41,24 @@ class Actions:
         then: Callable[[Any], None] = lambda result: None,
         otherwise: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make a request later; ``then`` or ``otherwise`` is called by the ``poll`` that follows its end."""
+        """Queue a request; ``then`` or ``otherwise`` is called by the first ``poll`` after its end."""
         self._requests.put((words, request, then, otherwise))
 
     def later(self, call: Callable[[], None]) -> None:
-        """Have the next ``poll`` call it.
+        """Let the next ``poll`` call it.
 
-        What a person does in a notebook arrives on another thread than the event loop's (a kernel's subshell). Widgets
-        changed on two threads at once lose updates on their way to the page, so all changes are made by the loop.
+        A notebook user acts on another thread than the event loop's (a kernel's subshell). Widgets changed on
+        two threads at once lose updates on their way to the page, so only the event loop makes changes.
         """
         self._outcomes.put(call)
 
     @property
     def busy(self) -> bool:
-        """Whether a request has been made, or waits, whose outcome was not polled yet."""
+        """Whether a request is queued, running, or finished but not polled yet."""
         return self._requests.unfinished_tasks > 0 or not self._outcomes.empty()
 
     def poll(self) -> bool:
-        """Report what has ended since, and whether there was any; called where widgets may be changed."""
+        """Deliver what has ended since, and return whether there was any; called where widgets may be changed."""
         any_ended = False
         while not self._outcomes.empty():
             self._outcomes.get()()
@@ -66,7 +66,7 @@ class Actions:
         return any_ended
 
     def close(self) -> None:
-        """End the thread after the requests made so far."""
+        """End the thread after the requests queued so far."""
         self._requests.put(None)
 
     def _work(self) -> None:
@@ -99,30 +99,30 @@ TOLD = 2  # epoch changes whose outcome stays in the status line
 
 
 class Asked(Protocol):
-    """A run that changes were asked of."""
+    """A run with requested changes."""
 
     @property
     def config(self) -> RunConfig:
-        """The settings now."""
+        """The current settings."""
 
     @property
     def status(self) -> str:
-        """Whether it goes on."""
+        """Whether it is still running."""
 
     @property
     def reason(self) -> str:
-        """What it refused last, in words."""
+        """The reason of its last refusal."""
 
     @property
     def window(self) -> RunWindow:
-        """What is shown of it."""
+        """The view of the run."""
 
 
 @dataclass(slots=True)
 class Change:
-    """One setting asked for; ``version`` is that under which the ranks apply it.
+    """One requested setting; ``version`` is that under which the ranks apply it.
 
-    What the run looked like then is kept: its epoch, and what it had refused.
+    The state of the run at the request is kept: its epoch and its last refusal.
     """
 
     name: str
@@ -139,21 +139,24 @@ class Change:
         return f"{self.name} {self.value}"
 
 
+MOST_ENDED = 2  # epoch changes whose outcome stays in the status line
+
+
 class Changes:
-    """The changes asked for here, of one run; ``on_end(change)`` is told of those that no longer wait."""
+    """The changes requested here, of one run; ``on_end(change)`` is called for each that is no longer pending."""
 
     def __init__(self, on_end: Callable[[Change], None]) -> None:
         self._on_end = on_end
-        self._now: list[Change] = []  # the last that take effect at a next step: those of one request
+        self._now: list[Change] = []  # the last changes that take effect at the next step, from one request
         self._waiting: dict[str, Change] = {}
         self._ended: list[Change] = []
 
     def forget(self) -> None:
-        """Another run is shown."""
+        """Follow another run."""
         self._now, self._waiting, self._ended = [], {}, []
 
     def add(self, name: str, value: Any, version: int, run: Asked, *, at_epoch_end: bool) -> None:
-        """Note what the run has accepted; the same setting asked for before is no longer waited for."""
+        """Record what the run has accepted; an earlier request for the same setting is no longer pending."""
         change = Change(name, value, version, at_epoch_end, run.window.progress.epoch, run.reason)
         if at_epoch_end:
             self._waiting[name] = change
@@ -161,21 +164,21 @@ class Changes:
             self._now = [*(each for each in self._now if each.version == version), change]
 
     def look(self, run: Asked, status: str) -> None:
-        """See which of the changes that waited for the end of the epoch were made since, or will not be.
+        """Find the pending end-of-epoch changes that were applied since, or will not be.
 
         Args:
-            run: of which they were asked.
-            status: of the run, as whatever else is shown now was told: it may end in between.
+            run: the run that they were requested of.
+            status: its status as read for the rest of this update: the run may end in between.
         """
         for name, change in list(self._waiting.items()):
             change.state = _state(change, run, status)
             if change.state != "waits":
                 del self._waiting[name]
-                self._ended = [*self._ended, change][-TOLD:]
+                self._ended = [*self._ended, change][-MOST_ENDED:]
                 self._on_end(change)
 
     def lines(self, window: RunWindow) -> list[str]:
-        """What became of the changes, in words; the caller holds the run's lock."""
+        """The outcome of the changes as text; the caller holds the run's lock."""
         shown = [*self._ended, *self._waiting.values()]
         lines = [_epoch_words(change, window) for change in shown]
         return [*lines, *(_step_words(change, window) for change in self._now)]
@@ -194,25 +197,25 @@ def _state(change: Change, run: Asked, status: str) -> str:
 
 
 def _holds(config: RunConfig, name: str, value: Any) -> bool:
-    """Whether a config has a value, or what it stands for: 0 parts are as many as ranks."""
+    """Whether a config has a value, or its meaning: 0 partitions means as many as ranks."""
     if name not in config.flat:
         return False
     try:
         return bool(config.replace(**{name: value})[name] == config[name])
-    except LabError:  # it does not go with what the run has become
+    except LabError:  # it does not fit the run's present settings
         return False
 
 
 def _epoch_words(change: Change, window: RunWindow) -> str:
     if change.state == "waits":
-        return f"{change.words}: asked for, waits for the end of the epoch"
+        return f"{change.words}: requested, waits for the end of the epoch"
     if change.state == "refused":
-        return f"{change.words}: refused, the run goes on as it was"
+        return f"{change.words}: refused, the run continues unchanged"
     if change.state == "over":
-        return f"{change.words}: not applied, the run ended first"
+        return f"{change.words}: not applied because the run ended first"
     mark = _newest_mark(change, window)
     if mark is None:
-        return f"{change.words}: as the run has it"
+        return f"{change.words}: unchanged, the run has this value already"
     took = f", the change took {format_seconds(mark.took_s)}" if mark.took_s else ""
     return f"{change.words}: {_where(mark)}{took}"
 
@@ -220,12 +223,12 @@ def _epoch_words(change: Change, window: RunWindow) -> str:
 def _step_words(change: Change, window: RunWindow) -> str:
     mark = window.marks.applied(change.version)
     if mark is None:
-        return f"{change.words}: asked for, waits for its control point"
+        return f"{change.words}: requested, waits for its control point"
     return f"{change.words}: {_where(mark)}"
 
 
 def _newest_mark(change: Change, window: RunWindow) -> Mark | None:
-    """Where the ranks applied it: as one of several changes of that epoch, under the newest version by then."""
+    """Where the ranks applied it; of several changes in one epoch, under the newest version by then."""
     words = f"{change.name} {short(change.value)}"
     made = [mark for mark in window.marks if words in mark.label.split(", ")]
     return made[-1] if made else None
@@ -253,7 +256,7 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
     """The status line as HTML; ``run`` is None before the first one. The caller holds the run's lock."""
     state = "idle" if run is None else run.status
     if run is None and not ready:
-        state = "the cluster starts"
+        state = "the cluster is starting"
     parts = [f'<b style="color:{COLOURS.get(state, coloured("text"))}">{html.escape(state)}</b>']
     dropped = 0
     if run is not None:
@@ -263,7 +266,7 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
         parts.append(f"epoch {progress.epoch}/{progress.epochs}")
         if state == "running":
             left = progress.seconds_left
-            parts.append("time left not known yet" if left is None else f"{format_seconds(left)} left")
+            parts.append("time left unknown" if left is None else f"{format_seconds(left)} left")
         else:
             parts.append(f"after {format_seconds(progress.seconds)}")
     alive = sum(engines.values())
@@ -277,7 +280,7 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
     return f'<div class="dl-status" data-state="{html.escape(state)}">{"<br>".join(lines)}</div>'
 
 
-# Looks at the session from a thread: its answers may wait for a lock or a disk, and the page must not.
+# Polls the session from a thread: its answers may wait for a lock or a disk, and the page must not.
 
 
 PERIOD_S = 0.2
@@ -285,7 +288,7 @@ PERIOD_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the session looked like: its newest run, which engines are alive, whether runs can be started."""
+    """A snapshot of the session: its newest run, which engines are alive, whether runs can be started."""
 
     run: Run | None = None
     engines: dict[int, bool] = field(default_factory=dict)
@@ -295,7 +298,7 @@ class Seen:
 
 
 class SessionWatch:
-    """Keeps ``seen`` up to date; ``runs`` only while ``with_runs`` is set, since old ones are read from disk."""
+    """Keeps ``seen`` up to date; ``runs`` only while ``with_runs`` is set, because old ones are read from disk."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -306,7 +309,7 @@ class SessionWatch:
         self._thread: threading.Thread | None = None
 
     def look(self) -> None:
-        """Look once, now; what goes wrong is kept in ``seen.problem``."""
+        """Poll once, now; an error is kept in ``seen.problem``."""
         session = self._session
         try:
             engines = dict(session.engines())
@@ -317,18 +320,18 @@ class SessionWatch:
             self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)
 
     def start(self) -> None:
-        """Begin to look again and again."""
+        """Start polling."""
         if self._thread is None:
-            self._stopped = threading.Event()  # the last thread keeps its own, which stays set
+            self._stopped = threading.Event()  # the previous thread keeps its own event, which stays set
             self._thread = threading.Thread(target=self._follow, name="dashboard-watch", daemon=True)
             self._thread.start()
 
     def wake(self) -> None:
-        """Look soon: something was asked of the session."""
+        """Poll soon: the session has received a request."""
         self._wake.set()
 
     def stop(self) -> None:
-        """End the looking; ``start`` begins it again."""
+        """Stop polling; ``start`` resumes it."""
         self._stopped.set()
         self._wake.set()
         self._thread = None

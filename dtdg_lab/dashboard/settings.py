@@ -43,7 +43,7 @@ _ALWAYS = ("system", "dataset", "model", "ranks", "epochs", "seed", "learning_ra
 
 
 def as_arguments(config: RunConfig) -> dict[str, object]:
-    """The flat settings that differ from what ``RunConfig`` would take by itself, with the main ones always."""
+    """The flat settings that differ from the defaults of ``RunConfig``, with the main ones always."""
     names = {name: getattr(config, name) for name in ("system", "dataset", "model", "ranks", "protocol")}
     plain = RunConfig(**names)
     shown = _ALWAYS if config.protocol == RunConfig.model_fields["protocol"].default else (*_ALWAYS, "protocol")
@@ -68,26 +68,26 @@ def as_json(config: RunConfig) -> str:
     return config.to_json()
 
 
-# What the controls offer by name, and the words under a choice: from the catalogue and the protocols.
+# Names and descriptions of the choices, from the catalogue and the protocols.
 
 
-HERE, DOWNLOAD, GENERATED, OWN = "On this machine", "Download at first use", "Generated here", "Your own graphs"
+HERE, DOWNLOAD, GENERATED, OWN = "On this machine", "Downloaded on first use", "Synthetic", "Your own graphs"
 _GENERATORS = "dtdg_lab.datasets.generators."
 _NOTE = f"font-size:11.5px;line-height:1.3;color:{coloured('soft')}"
 
 
 def is_generated(dataset: str) -> bool:
-    """Whether a data set of the catalogue is made by a seeded generator."""
+    """Whether a data set of the catalogue comes from a seeded generator."""
     return not is_stored(dataset) and catalogue.entry("datasets", dataset).target.startswith(_GENERATORS)
 
 
 def is_stored(dataset: str) -> bool:
-    """Whether it names a graph of the user's own, stored under its hash."""
+    """Whether it names a user's own graph, stored under its hash."""
     return dataset.startswith(catalogue.STORED)
 
 
 def dataset_choices() -> dict[str, dict[str, str]]:
-    """Label -> name of every data set, in groups: files that are here, generators, files to be downloaded."""
+    """Label -> name of every data set, in groups: local files, generators, files to download."""
     groups: dict[str, dict[str, str]] = {HERE: {}, GENERATED: {}, DOWNLOAD: {}}
     for info in datasets():
         group = GENERATED if is_generated(info.name) else HERE if info.on_this_machine else DOWNLOAD
@@ -96,14 +96,14 @@ def dataset_choices() -> dict[str, dict[str, str]]:
 
 
 def dataset_label(dataset: str) -> str:
-    """What a data set is called in the choice: its name; of the user's own, the name it was given and its hash."""
+    """The label of a data set: its name; for a user's own graph, the given name and the hash."""
     if not is_stored(dataset):
         return dataset
     return f"{_stored_meta(dataset).get('name', 'not on this machine')} ({dataset.removeprefix(catalogue.STORED)[:8]})"
 
 
 def dataset_tasks(dataset: str) -> tuple[str, ...]:
-    """What can be learned on a data set."""
+    """The tasks that a data set supports."""
     if not is_stored(dataset):
         return catalogue.entry("datasets", dataset).tasks
     classified = "classes" in _stored_meta(dataset).get("arrays", ())
@@ -111,7 +111,7 @@ def dataset_tasks(dataset: str) -> tuple[str, ...]:
 
 
 def about(name: str, value: str) -> str:
-    """The words under a choice, as HTML: what the data set or model is, what the protocol means."""
+    """The text under a choice, as HTML: a description of the data set, model or protocol."""
     if name == "protocol":
         text = PROTOCOLS[value].meaning
         said = f"{text[0].upper()}{text[1:]}."
@@ -126,14 +126,14 @@ def _stored_meta(dataset: str) -> Mapping[str, Any]:
     """The meta.json of a stored graph; empty where this machine does not hold it."""
     try:
         return read_meta(graph_folder(dataset.removeprefix(catalogue.STORED)))
-    except DataError:  # the page shows the name all the same; a run of it says what is wrong
+    except DataError:  # the page shows the name all the same; a run reports the problem
         return {}
 
 
 # The controls beside the charts, for every setting.
 
 
-CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options there are, or what they stand at
+CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options exist and their defaults
 EXPLAINED = ("dataset", "model", "protocol")
 LINK_ONLY = catalogue.entry("tasks", "link").options
 MAIN = (
@@ -167,7 +167,7 @@ MAIN = (
     "slow_ms",
 )
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
-# one row of the panel each; "name?" stands for the words under a choice
+# one row of the panel each; "name?" is the text under a choice
 _ROWS = (
     ("dataset",),
     ("dataset?",),
@@ -192,13 +192,13 @@ _ROWS = (
     ("epochs", "learning_rate"),
     ("slow_rank", "slow_ms"),
 )
-PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # that are offered where the ranks divide them; a cell sets others
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
 
 
 class Settings:
-    """Controls for every setting of a run; ``on_change(name, value)`` is called for live ones while a run is on.
+    """Controls for every setting of a run; ``on_knob(name, value)`` is called for live ones while a run is active.
 
-    ``defer(call)`` has a call made where widgets may be changed.
+    ``defer(call)`` schedules a call where widgets may be changed.
     """
 
     def __init__(
@@ -217,9 +217,9 @@ class Settings:
         self.controls = {name: make_control(made, self._choices(name)) for name, made in _options().items()}
         for control in self.controls.values():
             control.on_change(lambda name, value: defer(partial(self._changed, name, value)))
-        # StaticText and not panes: see dash.app
+        # StaticText and not panes: see dashboard.app
         self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), width=285) for name in EXPLAINED}
-        self._stood: dict[str, str] = {}
+        self._chosen: dict[str, str] = {}
         self.load(config)
         rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
         self.more = folded("More settings", *rest, most_px=270)
@@ -227,11 +227,11 @@ class Settings:
         self.panel = pn.Column(*rows, margin=0, sizing_mode="stretch_width")
 
     def _widget(self, name: str) -> Any:
-        """A control's widget, or the words under one."""
+        """A control's widget, or the text under one."""
         return self.notes[name.removesuffix("?")] if name.endswith("?") else self.controls[name].widget
 
     def put_under(self, name: str, widget: Any) -> None:
-        """Put another widget under the words of a control."""
+        """Insert another widget under the text of a control."""
         at = next(index for index, row in enumerate(_ROWS) if row == (f"{name}?",))
         self.panel.insert(at + 1, widget)
 
@@ -252,7 +252,7 @@ class Settings:
 
     @staticmethod
     def _parts(ranks: int) -> dict[str, int]:
-        """Label -> number of parts that so many ranks can share; 0 follows the number of ranks."""
+        """Label -> number of partitions that this many ranks can share; 0 follows the number of ranks."""
         return {"as ranks": 0} | {str(parts): parts for parts in PARTS if parts % ranks == 0 and parts != ranks}
 
     def _value(self, name: str) -> Any:
@@ -260,8 +260,8 @@ class Settings:
 
     @property
     def _system(self) -> str:
-        """The system that decides which settings there are: the run's, until it has become the one asked for."""
-        return str(self._stood["system"] if self._running else self._value("system"))
+        """The system that decides which settings exist: the run's, until it has become the requested one."""
+        return str(self._chosen["system"] if self._running else self._value("system"))
 
     def _active(self) -> set[str]:
         """Names of the settings that a run of the chosen system, data set and model reads."""
@@ -269,26 +269,26 @@ class Settings:
         return {*CHOSEN, *RUN_FIELDS, *(name for names in owners.values() for name in names)}
 
     def config(self) -> RunConfig:
-        """What the controls say.
+        """The values of the controls as a config.
 
         Raises:
-            ConfigError: the values do not go together.
+            ConfigError: the values are incompatible.
         """
         return RunConfig(**{name: self._value(name) for name in self.controls if name in self._active()})
 
     def load(self, config: RunConfig) -> None:
-        """Put every control at a config's values; one it does not read at what its choices bring."""
+        """Set every control to a config's values; those it does not read get the defaults of its choices."""
         self._asked.clear()
         self._show_dataset(config.dataset)
-        brought = {name: config[name] for name in ("system", "dataset", "protocol")}
+        chosen = {name: config[name] for name in ("system", "dataset", "protocol")}
         for name in (*CHOSEN, *self.controls):
-            self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **brought))
+            self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **chosen))
             self.controls[name].waits(False)
-        self._stood = brought
+        self._chosen = chosen
         self._refresh()
 
     def _show_dataset(self, dataset: str) -> None:
-        """A graph of the user's own is not in the catalogue: it is offered once it was seen."""
+        """Offer a user's own graph, which is not in the catalogue, once it was seen."""
         self.controls["dataset"].show(dataset, dataset_label(dataset), OWN)
 
     def watch(self, watcher: Callable[[], None]) -> None:
@@ -296,13 +296,13 @@ class Settings:
         self._watchers.append(watcher)
 
     def touched(self) -> None:
-        """Tell the watchers."""
+        """Notify the watchers."""
         for watcher in self._watchers:
             watcher()
 
     def follow(self, config: RunConfig) -> None:
-        """Show the live settings of the run as they are, but not over a value just asked for here."""
-        became_another = config.system != self._stood["system"]
+        """Show the live settings of the run, except for a value just requested here."""
+        became_another = config.system != self._chosen["system"]
         for name, control in self.controls.items():
             if control.option.live == "no" or name not in config.flat:
                 continue
@@ -312,11 +312,11 @@ class Settings:
                 self._asked.pop(name, None)
                 control.show(value)
         if became_another:
-            self._stood = {name: config[name] for name in self._stood}
+            self._chosen = {name: config[name] for name in self._chosen}
             self._refresh()
 
     def settled(self, name: str) -> None:
-        """A value that waited for the end of the epoch has been applied, or will not be."""
+        """A value that was pending until the end of the epoch has been applied, or will not be."""
         self._asked.pop(name, None)
         self.controls[name].waits(False)
 
@@ -327,11 +327,11 @@ class Settings:
             self.controls[name].show(_shown(name, config))
 
     def run_is_on(self, running: bool) -> None:
-        """Leave only live settings enabled while a run is on; the others apply to the next run."""
+        """Leave only live settings enabled while a run is active; the others apply to the next run."""
         if running != self._running:
             self._running = running
-            if not running and self._value("system") != self._stood["system"]:
-                self._take_defaults("system")  # it was asked for when the run ended
+            if not running and self._value("system") != self._chosen["system"]:
+                self._take_defaults("system")  # it was pending when the run ended
             self._refresh()
 
     def _changed(self, name: str, value: Any) -> None:
@@ -349,12 +349,12 @@ class Settings:
         self.touched()
 
     def _take_defaults(self, changed: str) -> None:
-        """Data set, protocol and system bring defaults: show those of the new choice, take back those of the old."""
-        before, now = self._stood, {name: self._value(name) for name in ("system", "dataset", "protocol")}
-        self._stood = now
+        """Data set, protocol and system set defaults: show those of the new choice and undo those of the old."""
+        before, now = self._chosen, {name: self._value(name) for name in ("system", "dataset", "protocol")}
+        self._chosen = now
         if changed == "model":
             return
-        for name in {*_brought(changed, before[changed]), *_brought(changed, now[changed])}:
+        for name in {*_with_defaults(changed, before[changed]), *_with_defaults(changed, now[changed])}:
             self.controls[name].show(default(name, **now))
 
     def _refresh(self) -> None:
@@ -367,13 +367,13 @@ class Settings:
         for name, control in self.controls.items():
             control.widget.visible = name in active and (linked or name not in LINK_ONLY)
             if name == "parts" and alone:
-                control.widget.visible = False  # there is but one
+                control.widget.visible = False  # there is only one
             control.widget.disabled = self._running and control.option.live == "no"
         for name, note in self.notes.items():
             note.value = about(name, self._value(name))
 
     def _offer_parts(self, alone: bool) -> None:
-        """The numbers of parts that the ranks divide; where they do not divide the one chosen, as many as ranks."""
+        """Offer the numbers of partitions that the ranks divide; an indivisible choice becomes the number of ranks."""
         ranks, parts = self._value("ranks"), self.controls["parts"]
         if alone or parts.value % ranks or parts.value == ranks:
             parts.show(0)
@@ -383,37 +383,37 @@ class Settings:
         parts.offer(offered)
 
     def _offer_tasks(self) -> None:
-        """The tasks of the data set; where the one chosen is none of them, the data set's own."""
+        """Offer the tasks of the data set; if the chosen task is none of them, take the data set's own."""
         tasks = dataset_tasks(self._value("dataset"))
         if self._value("task") not in tasks:
-            usual = default("task", **self._stood)
+            usual = default("task", **self._chosen)
             self.controls["task"].show(usual if usual in tasks else tasks[0])
         self.controls["task"].offer(tasks)
 
 
-def _brought(chooser: str, value: str) -> set[str]:
+def _with_defaults(chooser: str, value: str) -> set[str]:
     """Names of the options for which a data set, protocol or system has a default of its own."""
     if chooser == "protocol":
         return set(PROTOCOLS[value].settings)
     if chooser == "dataset":
-        # a length of time in one data set's unit means nothing in another's
+        # a time span in one data set's unit means nothing in another's
         return {"interval", *(() if is_stored(value) else catalogue.entry("datasets", value).defaults)}
     system = catalogue.system(value)
     return {*system.defaults, *(option for room, option in CHOSEN_BY.items() if room in system.parts)}
 
 
 def _shown(name: str, config: RunConfig) -> Any:
-    """What the control of a setting stands at for a config: 0 where there are as many parts as ranks."""
+    """The value of a setting's control for a config: 0 where there are as many partitions as ranks."""
     return 0 if name == "parts" and config.parts == config.ranks else config[name]
 
 
 def _options() -> dict[str, Option]:
     """Every setting as an option: the glossary, and the names that the catalogue lists."""
     listed = {
-        "dataset": "Temporal graph that is trained on.",
+        "dataset": "Temporal graph to train on.",
         "model": "Dynamic graph network.",
         "system": "How training is distributed.",
-        "protocol": "What an evaluation number means.",
+        "protocol": "How evaluation metrics are computed.",
     }
     default = RunConfig.model_fields
     named = {

@@ -1,1 +1,1 @@
-"""Runs and races as files for elsewhere: a page, tables, TensorBoard events, a timeline, a script, a notebook."""
+"""Exports of runs and races: a page, tables, TensorBoard events, a timeline, a script, a notebook."""

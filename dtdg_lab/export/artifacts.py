@@ -1,4 +1,4 @@
-"""Files of an exported run: page, tables, script and notebook."""
+"""Exported files of a run: page, tables, script and notebook."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from dtdg_lab.runs.report import report_page
 from dtdg_lab.runs.report_parts import changed_settings, event_rows
 from dtdg_lab.runs.run import StoredRun
 
-# How a run is done again: trained anew where its settings say everything, replayed where clocks or people decided.
+# Repeating a run: trained again if its settings determine it, replayed if timing or live changes mattered.
 
 
-_DECIDED = ("knob", "asked", "paused", "resumed")  # kinds of events that settings do not foretell
-_DECIDING = ("rounds", "decisions")  # tables of the same
+_DECIDED = ("knob", "asked", "paused", "resumed")  # kinds of events that settings do not determine
+_DECIDING = ("rounds", "decisions")  # tables of such decisions
 _BULKY = ("phases", "energy", "phase_energy", "memory", "links", "exchanges", "transfers", "fetches", "resolved")
 _SCORES = ("train_loss", "validation_loss", "test_loss")
 _FORKED = "forked"  # entry of the environment of such a run
-_GRAPH = "graph:"  # how the names of graphs of one's own begin
+_GRAPH = "graph:"  # prefix of the names of a user's own graphs
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What a script or notebook that repeats a run is made of.
+    """The content of a script or notebook that repeats a run.
 
     Attributes:
         run: its name.
-        config: the settings it was started with.
-        packed: its records as base64, for ``lab.replay``; empty where the settings say everything, and of a fork.
-        forked: whether it began from a checkpoint of another run, which its folder has.
-        changes: what was changed while it trained, a line each.
-        scores: the losses it came to, by name.
+        config: the settings at its start.
+        packed: its records as base64, for ``lab.replay``; empty if the settings determine the run, and for a fork.
+        forked: whether it started from a checkpoint of another run, which is in its folder.
+        changes: changes during training, a line each.
+        scores: its losses, by name.
     """
 
     run: str
@@ -59,7 +59,7 @@ class Again:
 
     @property
     def title(self) -> str:
-        """What is repeated, in words."""
+        """A description of the repeated run."""
         of, ranks = self.config, self.config.ranks
         return f"{of.system}, {of.model} on {of.dataset}, {ranks} rank{'s' if ranks > 1 else ''}, seed {of.seed}"
 
@@ -68,25 +68,26 @@ class Again:
         """Whether it is trained or replayed, and why."""
         if self.forked:
             return (
-                "That run began from another run's checkpoint, which is too large to ride along: lab.replay repeats it "
+                "That run started from another run's checkpoint, which is too large to embed: lab.replay repeats it "
                 "from its folder, which must be in the folder of runs."
             )
         if self.packed:
             return (
-                "Clocks or people decided in that run (changes of knobs, measured schedules, adjusters, rounds of "
-                "averaging): what was recorded of it rides along, and lab.replay repeats it from that."
+                "That run depended on timing or on live changes (live settings, measured schedules, batch-size "
+                "controllers, averaging "
+                "rounds): its records are embedded, and lab.replay repeats it from them."
             )
-        return "Its settings say everything, so the same data, versions and processor give the same losses."
+        return "Its settings determine it, so the same data, versions and processor give the same losses."
 
     @property
     def note(self) -> str:
-        """What has to be there first; empty where nothing has."""
+        """Prerequisites; empty if there are none."""
         own = self.config.dataset.startswith(_GRAPH)
-        return "The data set is a graph of one's own: store it on this machine first with graph.store()." if own else ""
+        return "The data set is a user's own graph: first store it on this machine with graph.store()." if own else ""
 
 
 def again(run: StoredRun) -> Again:
-    """What repeats a run.
+    """The content for repeating a run.
 
     Raises:
         DataError: a record line is damaged.
@@ -106,14 +107,14 @@ def again(run: StoredRun) -> Again:
 
 
 def _is_decided(event: Mapping[str, Any]) -> bool:
-    """Whether settings do not foretell it; a schedule is made from sizes, or from times that were measured."""
+    """Whether settings do not determine it; a schedule depends on sizes, or on measured times."""
     if event["kind"] == "schedule":
         return (event["data"] or {}).get("source", "size") != "size"
     return event["kind"] in _DECIDED
 
 
 def settings_code(config: RunConfig) -> str:
-    """Arguments of RunConfig as code, a line each: what was chosen first, then all defaults as they were."""
+    """Arguments of RunConfig as code, a line each: explicit settings first, then all defaults of that version."""
     chosen = changed_settings(config)
     usual = {name: value for name, value in config.flat.items() if name not in chosen}
     lines = [f"    {name}={value!r},\n" for name, value in chosen.items()]
@@ -121,7 +122,7 @@ def settings_code(config: RunConfig) -> str:
     return "".join([*lines, *(f"    {name}={value!r},\n" for name, value in usual.items())])
 
 
-# A run as a notebook that repeats it.
+# A notebook that repeats a run.
 
 
 _COMPARE = """import pandas as pd
@@ -136,7 +137,7 @@ def notebook(run: StoredRun, name: str) -> bytes:
 
     Args:
         run: read from its folder.
-        name: what the file is called: a replay reads what was recorded out of it.
+        name: file name: a replay reads the records from it.
 
     Raises:
         DataError: a record line is damaged.
@@ -147,7 +148,7 @@ def notebook(run: StoredRun, name: str) -> bytes:
 
 
 def notebook_of(cells: list[tuple[str, str]], noted: dict[str, Any]) -> bytes:
-    """A notebook of (kind, source) cells; what is noted for this program is in its metadata."""
+    """A notebook of (kind, source) cells; program data are in its metadata."""
     made = [_cell(number, kind, source) for number, (kind, source) in enumerate(cells)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}, "dtdg_lab": noted}
@@ -157,14 +158,14 @@ def notebook_of(cells: list[tuple[str, str]], noted: dict[str, Any]) -> bytes:
 def _cells(of: Again, name: str) -> list[tuple[str, str]]:
     note = f"\n\n{of.note}" if of.note else ""
     changes = "".join(f"\n- {change}" for change in of.changes)
-    described = f"\n\nWhile it trained:\n{changes}" if changes else ""
+    described = f"\n\nLive changes:\n{changes}" if changes else ""
     return [
-        ("markdown", f"# Again: {of.title}\n\nMade of run `{of.run}`. {of.why}{note}{described}"),
+        ("markdown", f"# Repeat: {of.title}\n\nMade from run `{of.run}`. {of.why}{note}{described}"),
         ("code", f"import dtdg_lab as lab\n\nconfig = lab.RunConfig(\n{settings_code(of.config)})"),
         ("code", _training(of, name)),
-        ("markdown", "What happened, as in the run's report."),
+        ("markdown", "The charts, as in the run's report."),
         ("code", "lab.plot(run)"),
-        ("markdown", "The losses that the run came to, and those of this one."),
+        ("markdown", "The losses of the original run, and those of this one."),
         ("code", _COMPARE.format(recorded=of.scores)),
     ]
 
@@ -172,7 +173,7 @@ def _cells(of: Again, name: str) -> list[tuple[str, str]]:
 def _training(of: Again, name: str) -> str:
     several = of.config.ranks > 1
     if of.packed or of.forked:
-        read = f"recorded_run = lab.open_run({name!r})  # this notebook: what was recorded rides along in it\n"
+        read = f"recorded_run = lab.open_run({name!r})  # this notebook contains the records\n"
         if of.forked:
             read = f"recorded_run = lab.open_run({f'runs/{of.run}'!r})\n"
         if several:
@@ -193,41 +194,41 @@ def _cell(number: int, kind: str, source: str) -> dict[str, Any]:
     return cell | {"execution_count": None, "outputs": []} if kind == "code" else cell
 
 
-# Where an exported file goes: whole or not at all, and never over something else.
+# Writing exported files: atomically, and never over other files.
 
 
-MARK = "export.json"  # in a folder or zip that was exported: only such a one is ever replaced
+MARK = "export.json"  # marks an exported folder or zip: only such a one is ever replaced
 # one of these is in every other file that is written here: pages, settings of scripts, notebooks, timelines, and how
 # scripts begin
 _MARKS = tuple(
     text.encode() for text in (f"id='{PACKED}'", CONFIG_MARK, f'"{MADE_BY}": {{', '"""Repeats a race of DTDG Lab')
 )
-_HEAD = 2**20  # bytes of a compressed file that are looked through
+_HEAD = 2**20  # bytes of a compressed file that are searched
 
 
 def target(path: str | Path | None, name: str, *, again: bool) -> Path:
-    """The file or folder to write: the one given, or ``name`` in the folder given or in the present one.
+    """The file or folder to write: the given one, or ``name`` in the given or current folder.
 
     Args:
-        path: a file to be written, a folder that is there (and was not exported itself), or None.
-        name: what it is called where no name is given.
-        again: whether something exported before may be replaced.
+        path: a file to write, an existing folder (that is not an export itself), or None.
+        name: default name.
+        again: whether an earlier export may be overwritten.
 
     Raises:
-        DataError: it is no path.
-        RunStoreError: something is there, or the folder it shall be in is not.
+        DataError: it is not a path.
+        RunStoreError: something exists there, or its folder does not.
     """
     where = Path(name) if path is None else as_path(path, "path")
     if where.is_dir() and not (where / MARK).is_file():
         where = where / name
     if not where.parent.is_dir():
-        raise RunStoreError(f"cannot export to {where}: there is no folder {where.parent}. Make it first.")
+        raise RunStoreError(f"cannot export to {where}: there is no folder {where.parent}. Create it first.")
     if where.exists() or where.is_symlink():
         if not again:
             raise _taken(where)
         if not _was_exported(where):
             raise RunStoreError(
-                f"cannot export to {where}: what is there was not exported, so again=True does not replace it. "
+                f"cannot export to {where}: it exists but is not an export, so again=True does not overwrite it. "
                 "Give another path=."
             )
     return where
@@ -250,10 +251,11 @@ def _was_exported(where: Path) -> bool:
 
 
 def place_file(where: Path, content: bytes, *, again: bool) -> Path:
-    """Write a file: others see all of it or none.
+    """Write a file atomically.
 
     Raises:
-        RunStoreError: something is there and may not be replaced, or the file cannot be written; nothing is left.
+        RunStoreError: something exists there and may not be overwritten, or the file cannot be written; nothing
+        remains.
     """
     temporary = where.with_name(f".{where.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
@@ -273,10 +275,10 @@ def place_file(where: Path, content: bytes, *, again: bool) -> Path:
 
 
 def place_folder(where: Path, fill: Callable[[Path], None], *, again: bool) -> Path:
-    """Make a folder that ``fill`` fills: others see all of it or none; one exported before goes only then.
+    """Create a folder atomically with ``fill``; an earlier export is replaced only at the end.
 
     Raises:
-        RunStoreError: something is there and may not be replaced, or it cannot be written; nothing is left.
+        RunStoreError: something exists there and may not be overwritten, or it cannot be written; nothing remains.
     """
     if where.is_file():
         raise RunStoreError(
@@ -306,15 +308,17 @@ def place_folder(where: Path, fill: Callable[[Path], None], *, again: bool) -> P
 
 
 def _taken(where: Path) -> RunStoreError:
-    return RunStoreError(f"cannot export to {where}: it is there already. Give another path=, or again=True.")
+    return RunStoreError(
+        f"cannot export to {where}: it exists already. Give another path=, or again=True to overwrite it."
+    )
 
 
-# A run as one page: its report, and its tables packed into it, to be opened offline and read back.
+# A run as one page: its report with embedded tables, readable offline and by open_run.
 
 
-MOST_BYTES = 10_000_000  # of a page
+MOST_BYTES = 10_000_000  # maximum size of a page
 POINTS = (1500, 300)  # of a series drawn; fewer where the page would grow too large otherwise
-_SPARE = 8_000  # for words beside the tables
+_SPARE = 8_000  # for text beside the tables
 _PLACE = "<!-- tables -->"
 _SAVE = """
 document.getElementById('save-tables').addEventListener('click', () => {
@@ -330,11 +334,11 @@ document.getElementById('save-tables').addEventListener('click', () => {
 
 
 def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
-    """The page of a run: everything its report has, and its tables within the limit.
+    """The page of a run: its whole report, and its tables within the limit.
 
     Args:
         run: read from its folder.
-        most_bytes: what the page may take at most; above it tables are thinned, which the page then says.
+        most_bytes: maximum size of the page; above it tables are thinned, which the page reports.
 
     Raises:
         DataError: a record line is damaged.
@@ -357,10 +361,10 @@ def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def tables_section(packed: PackedRun, name: str) -> str:
-    """The section of the tables that ride along, with a button that saves them."""
-    thinned = f"Not all fitted into this page: {packed.thinned}." if packed.thinned else "They are whole."
+    """The section of the embedded tables, with a button that saves them."""
+    thinned = f"They do not all fit into this page: {packed.thinned}." if packed.thinned else "They are complete."
     words = (
-        f"The run's record tables ride along in this page, packed to {format_bytes(packed.size)}. {thinned} "
+        f"The run's record tables are embedded in this page, packed to {format_bytes(packed.size)}. {thinned} "
         "dtdg_lab.open_run(page) reads the run back from this file."
     )
     return page.section("Tables in this page", saved(words, packed.zipped(), name))
@@ -376,7 +380,7 @@ def saved(words: str, content: bytes, name: str) -> str:
     )
 
 
-# A run as a Python script that repeats it.
+# A Python script that repeats a run.
 
 
 _HERE = """    return lab.train(CONFIG, runs_dir=runs_dir)
@@ -404,7 +408,7 @@ if __name__ == "__main__":
 
 
 def script(run: StoredRun) -> bytes:
-    """The text of a script: settings, how to train or replay, and the losses that the run came to.
+    """The text of a script: settings, training or replay, and the losses of the original run.
 
     Raises:
         DataError: a record line is damaged.
@@ -426,20 +430,20 @@ def script(run: StoredRun) -> bytes:
 def _head(of: Again) -> str:
     note = f"\n{of.note}" if of.note else ""
     return docstring(
-        f"Repeats a run of DTDG Lab: {of.title}.\n\nMade of run {of.run}. Start it with: python FILE [FOLDER FOR "
+        f"Repeats a run of DTDG Lab: {of.title}.\n\nMade from run {of.run}. Start it with: python FILE [FOLDER FOR "
         f"RUNS]\n{of.why}{note}\n"
     )
 
 
 def docstring(text: str) -> str:
-    """A text as a docstring, in three quotes, whatever signs are in it."""
+    """A text as a docstring in triple quotes, with any characters."""
     safe = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     return f'"""{safe}"""\n'
 
 
 def _changes(of: Again) -> str:
     lines = "".join(f"#   {change}\n" for change in of.changes)
-    return f"# while it trained:\n{lines}" if lines else ""
+    return f"# live changes:\n{lines}" if lines else ""
 
 
 def _body(of: Again) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What a run's timeline counts: losses, bytes, joules and memory.
+# Counters of a run's timeline: losses, bytes, joules and memory.
 
 
 def counters(
@@ -28,9 +28,9 @@ def counters(
     Args:
         run: read from its folder.
         frames: its tables steps, evaluations and memory.
-        process: of each rank, its number in the timeline.
-        everyone: number of all ranks together.
-        origin_ns: time that the timeline counts from.
+        process: of each rank, its process number in the timeline.
+        everyone: process number of all ranks together.
+        origin_ns: origin of the timeline.
     """
     for rank, own in frames["steps"].groupby("rank"):
         yield from _of_rank(own, process[int(rank)], origin_ns)
@@ -47,7 +47,7 @@ def counters(
 
 
 def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[dict[str, Any]]:
-    """Bytes of each step while it lasts."""
+    """Bytes of each step during the step."""
     for row in steps.sort_values("time_ns", kind="stable").to_dict("records"):
         end_ns = int(row["time_ns"]) - origin_ns
         start_ns = end_ns - nanoseconds(row["time_s"])
@@ -73,7 +73,7 @@ def _counter(name: str, time_ns: int, process: int, values: dict[str, Any]) -> d
 
 
 def nanoseconds(seconds: float | None) -> int:
-    """Whole ones; none where the time is not known."""
+    """The finite values; none if the time is unknown."""
     return round(seconds * 1e9) if seconds is not None and math.isfinite(seconds) else 0
 
 
@@ -83,14 +83,14 @@ def _known(value: Any) -> bool:
 
 Event = dict[str, Any]
 TRACKS = ("epochs", "steps", "between steps", "groups")
-_A_TRACK = 100  # numbers of threads that a track may take
-_MOST_LETTERS = 2_000  # of what an event of the run says
-_PASSED_OVER = ("epoch", "checkpoint")  # slices show them
+_A_TRACK = 100  # maximum number of threads of a track
+_MOST_LETTERS = 2_000  # maximum length of an event's text
+_PASSED_OVER = ("epoch", "checkpoint")  # shown as slices
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Something that took time, on a track of a rank; times in nanoseconds since the first."""
+    """Something with a duration, on a track of a rank; times in nanoseconds since the first."""
 
     track: int
     name: str
@@ -101,17 +101,17 @@ class Slice:
 
 
 def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> list[Event]:
-    """The events of a run's timeline, in order of time, what names processes and threads first.
+    """The events of a run's timeline in order of time, names of processes and threads first.
 
-    Ranks are processes: epochs, steps with their phases, what was done between steps, and groups of snapshots are
-    slices that nest. Exchanges and caches made beside training are known by the length only: they are asynchronous
-    slices that begin with their step. Losses, bytes, joules and memory are counters; changes of knobs, evaluations
-    and other events are instants. All attempts are there, also steps that a resumed run computed again.
+    Ranks are processes: epochs, steps with their phases, work between steps, and snapshot groups are
+    nested slices. Only the duration of exchanges and background caches is known: they are asynchronous
+    slices that start with their step. Losses, bytes, joules and memory are counters; live changes, evaluations
+    and other events are instants. All attempts are included, with the steps that a resumed run repeated.
 
     Args:
         run: read from its folder.
         first_process: number of rank 0; that of all ranks together follows the last rank's.
-        named: what the processes are called after; the run's name where not given.
+        named: base name of the processes; by default the run's name.
 
     Raises:
         DataError: a record line is damaged.
@@ -144,7 +144,7 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
 
 
 def trace_file(run: StoredRun) -> bytes:
-    """The whole file of a run's timeline: JSON that holds its settings and summary beside the events.
+    """The complete file of a run's timeline: JSON with its settings and summary beside the events.
 
     Raises:
         DataError: a record line is damaged.
@@ -163,14 +163,14 @@ def written(events: Iterable[Event], about: Mapping[str, Any]) -> bytes:
 
 
 def _origin(frames: Mapping[str, pd.DataFrame]) -> int:
-    """The first time of all, in nanoseconds since 1970."""
+    """The earliest time, in nanoseconds since 1970."""
     phases, events = frames["phases"], frames["events"]
     firsts = [column.min() for column in (phases["start_ns"], events["time_ns"]) if len(column.dropna())]
     return int(min(firsts, default=0))
 
 
 def _slices(own: Mapping[str, pd.DataFrame], origin_ns: int) -> list[Slice]:
-    """What one rank did, sorted by beginning, the longer first."""
+    """The slices of one rank, sorted by start, longer ones first."""
     found: list[Slice] = []
     phases = own["phases"].to_dict("records")
     bounds: dict[tuple[int, int], tuple[int, int]] = {}
@@ -199,7 +199,7 @@ def _slices(own: Mapping[str, pd.DataFrame], origin_ns: int) -> list[Slice]:
 
 
 def _lanes(slices: list[Slice]) -> dict[int, int]:
-    """Place of a slice -> thread: the first of its track on which it lies in the open ones, or after them."""
+    """Index of a slice -> thread: the first of its track on which it nests in open slices, or follows them."""
     lanes: dict[int, int] = {}
     open_until: dict[int, list[int]] = {}
     for place, of in enumerate(slices):
@@ -233,7 +233,7 @@ def _complete(of: Slice, process: int, thread: int, rank: int) -> Event:
 
 
 def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> Iterator[Event]:
-    """Exchanges and rebuilt caches, of which only the length is known: as asynchronous slices from their step on."""
+    """Exchanges and rebuilt caches, with known duration only: asynchronous slices from the start of their step."""
     rows = own["steps"].to_dict("records")
     begun = {
         (int(row["attempt"]), int(row["step"])): int(row["time_ns"]) - nanoseconds(row["time_s"]) - origin_ns
@@ -251,7 +251,7 @@ def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> It
             head = {"name": name, "cat": category, "id": f"{process}.{number}", "pid": process, "tid": 1}
             described = {
                 **_to_dict(row),
-                "place": "only its length was recorded: it is drawn from the beginning of its step",
+                "place": "only its duration was recorded: it is drawn from the start of its step",
             }
             yield {**head, "ph": "b", "ts": _us(start_ns), "args": described}
             yield {**head, "ph": "e", "ts": _us(start_ns + round(row[column] * 1e9))}
@@ -260,7 +260,7 @@ def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> It
 def _instants(
     frames: Mapping[str, pd.DataFrame], process: Mapping[int, int], everyone: int, origin_ns: int
 ) -> Iterator[Event]:
-    """Events of the run, those of knobs over all processes, and evaluations."""
+    """Events of the run, those of live changes over all processes, and evaluations."""
     for row in frames["events"].to_dict("records"):
         if row["kind"] in _PASSED_OVER:
             continue

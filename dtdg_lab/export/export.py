@@ -1,4 +1,4 @@
-"""``lab.export``: a run or a race as a file for elsewhere."""
+"""``lab.export``: a run or a race as a file."""
 
 from __future__ import annotations
 
@@ -40,36 +40,36 @@ Writer = Callable[[Any, Path, bool], Path]
 
 @dataclass(frozen=True, slots=True)
 class ExportKind:
-    """A kind of file: what it is called where no name is given (``{}`` is the run's), and how it is written."""
+    """A kind of file: its default name (``{}`` is the run's), and its writer."""
 
     name: str
     write: Writer
 
 
 def export(run: Any, path: str | Path | None = None, kind: str = "html", *, again: bool = False) -> Path:
-    """Write a run or a race as one file, or folder, for elsewhere; ``lab.open_run`` reads it back.
+    """Write a run or a race as one file, or folder; ``lab.open_run`` reads it back.
 
-    ``html`` is the report as one page that opens offline and stays under 10 MB, the tables packed into it (thinned
-    where they would not fit, which it says); ``parquet`` all tables with settings, environment and summary, a zip
-    where the name ends in ``.zip``, else a folder; ``tensorboard`` a folder of events; ``trace`` a timeline for
-    ui.perfetto.dev (compressed where the name ends in ``.gz``); ``script`` and ``notebook`` repeat the run. The file
-    appears whole or not at all.
+    ``html`` is the report as one offline page of less than 10 MB with embedded tables (thinned
+    if they do not fit, which it reports); ``parquet`` is all tables with settings, environment and summary, a zip
+    if the name ends in ``.zip``, else a folder; ``tensorboard`` is a folder of events; ``trace`` is a timeline for
+    ui.perfetto.dev (compressed if the name ends in ``.gz``); ``script`` and ``notebook`` repeat the run. The file
+    is written atomically.
 
     Args:
-        run: a run (also one under way, as far as it has come), a race, or the folder of either.
-        path: the file, or a folder that is there; the present folder where not given.
+        run: a run (possibly active, in its current state), a race, or the folder of either.
+        path: the file, or an existing folder; by default the current folder.
         kind: ``html``, ``parquet``, ``tensorboard``, ``trace``, ``script`` or ``notebook``.
-        again: replace what was exported there before.
+        again: overwrite an earlier export.
 
     Returns:
         The path of the file or folder.
 
     Raises:
         UnknownNameError: there is no such kind.
-        ConfigError: what is given is neither a run nor a race, or does not hold what is to be exported.
+        ConfigError: the argument is neither a run nor a race, or does not contain the data to export.
         DataError: a record line is damaged.
         NotAvailableError: ``tensorboard`` is not installed.
-        RunStoreError: there is no run, something is there already, or it cannot be written.
+        RunStoreError: there is no run, something exists there already, or it cannot be written.
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of export", kind, KINDS)
@@ -80,7 +80,7 @@ def export(run: Any, path: str | Path | None = None, kind: str = "html", *, agai
 
 
 def _race(given: Any) -> Race | None:
-    """The race that is given; None where it is something else."""
+    """The given race; None for other arguments."""
     if isinstance(given, Race):
         return given
     if isinstance(given, str | Path) and (Path(given) / FILE).is_file():
@@ -89,7 +89,7 @@ def _race(given: Any) -> Race | None:
 
 
 def _stored(run: Any) -> StoredRun:
-    """The run as it is on the disk."""
+    """The run as on disk."""
     if isinstance(run, str | Path):
         run = open_run(run)
     if isinstance(run, StoredRun):
@@ -100,10 +100,10 @@ def _stored(run: Any) -> StoredRun:
             "or Parquet export of it."
         )
     path = getattr(run, "path", None)
-    if isinstance(path, Path) and hasattr(run, "status"):  # a handle of a run under way
+    if isinstance(path, Path) and hasattr(run, "status"):  # a handle of an active run
         return _stored(path)
     raise ConfigError(
-        f"export() got a {type(run).__name__}: a run, a race, or the folder of one is needed, such as "
+        f"export() got a {type(run).__name__}: give a run, a race, or the folder of one, such as "
         "lab.export('runs/20260131-120000-psg-1a2b3c4d')."
     )
 

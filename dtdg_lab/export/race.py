@@ -36,22 +36,22 @@ from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_result import Race, RaceRun
 from dtdg_lab.studies.race_store import FILE, FINISHED, FOLDER, RaceStore
 
-# A race in few bytes, and read back: its ``race.json`` and its runs, packed.
+# A compact race and its restoration: its ``race.json`` and its runs, packed.
 
 
-RUNS = "runs/"  # of the pieces, those of the runs
+RUNS = "runs/"  # prefix of the runs' pieces
 TABLE = "table.parquet"  # the race's own table
-SPARE = 65_536  # of a limit, for what is not the runs' tables
+SPARE = 65_536  # reserved for everything but the runs' tables
 
 
 class ExportedRace(Race):
-    """A race read back from an exported file, with all that a race read from its folder has.
+    """A race restored from an exported file, with everything that a race in its folder has.
 
-    It is unpacked to a temporary folder, which goes when the object goes.
+    It is unpacked to a temporary folder, which is deleted with the object.
 
     Attributes:
         source: the file it was read from.
-        thinned: what the file left out of the runs' tables, in words; empty where they are whole.
+        thinned: description of omitted rows of the runs' tables; empty if complete.
     """
 
     def __init__(self, files: Mapping[str, bytes], source: Path) -> None:
@@ -67,11 +67,11 @@ class ExportedRace(Race):
 
 
 def open_race(path: str | Path) -> Race:
-    """A race of the past or under way from its folder, or from a page or tables that it was exported to.
+    """A past or active race from its folder, or from an exported page or tables.
 
     Args:
-        path: its folder, such as ``runs/races/20260131-psg-blad``, the ``race.json`` in it, or what ``lab.export``
-            made of it: html or parquet.
+        path: its folder, such as ``runs/races/20260131-psg-blad``, the ``race.json`` in it, or an
+            ``html`` or ``parquet`` export.
 
     Raises:
         RunStoreError: there is no race at that path, its file is damaged, or a newer version wrote it.
@@ -95,8 +95,8 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
     """Pack a race with the newest run of every contestant and seed.
 
     Args:
-        race: to be packed, as far as it has come.
-        most_bytes: above it the runs' tables are thinned; no limit when not given.
+        race: in its current state.
+        most_bytes: above it the runs' tables are thinned; no limit by default.
         telling: give each table config, environment and summary as its metadata.
 
     Raises:
@@ -127,7 +127,7 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
 
 
 def _limits(sizes: Mapping[str, int], most_bytes: int | None) -> dict[str, int]:
-    """What the runs may take that take more than their share; the small ones leave room to them."""
+    """The limit of runs that need more than their share; small runs leave room to them."""
     if most_bytes is None:
         return {}
     room, limits = most_bytes - SPARE, {}
@@ -140,12 +140,12 @@ def _limits(sizes: Mapping[str, int], most_bytes: int | None) -> dict[str, int]:
 
 
 def present(race: Race) -> list[RaceRun]:
-    """The runs of a race whose folders are there."""
+    """The runs of a race whose folders exist."""
     return [run for run in race.runs if run.path is not None and RunDirectory(run.path).config_file.is_file()]
 
 
 def _to_dict(race: Race) -> dict[str, Any]:
-    """What race.json says of the newest runs; those that ride along are named by their folders only."""
+    """The entries of race.json for the newest runs; embedded runs are named by their folders only."""
     described: dict[str, Any] = read_json(race.folder / FILE)
     here = {(run.label, run.seed): run.path.name for run in present(race) if run.path is not None}
     newest = {(row["label"], row["seed"]): row for row in described["runs"]}
@@ -158,14 +158,14 @@ def _to_dict(race: Race) -> dict[str, Any]:
 def _table(race: Race) -> bytes:
     made = io.BytesIO()
     table = race.table.reset_index()
-    for name in table.columns[table.dtypes.map(str) == "object"]:  # mixed kinds, which Parquet has not
+    for name in table.columns[table.dtypes.map(str) == "object"]:  # mixed types, which Parquet does not support
         table[name] = [None if value is None else str(value) for value in table[name]]
     table.to_parquet(made, index=False)
     return made.getvalue()
 
 
 def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
-    """Lay a packed race out as folders of its runs and one of its own, which is returned."""
+    """Restore a packed race as folders of its runs and its own folder, which is returned."""
     by_run: dict[str, dict[str, bytes]] = {}
     for piece, content in files.items():
         if piece.startswith(RUNS):
@@ -200,16 +200,16 @@ _PLACE = "<!-- tables -->"
 _STYLE = """<style>body { max-width: 1500px; } table.dtdg-race { width: auto; font-size: 11.5px !important; }
 table.dtdg-race td, table.dtdg-race th { overflow-wrap: normal; padding-right: 8px; }</style>"""
 _RUNS = ("contestant", "seed", "state", "run", "protocol", "purge", "data", "why")
-_SPARE = 8_000  # for words beside the tables
+_SPARE = 8_000  # for text beside the tables
 _LONGEST = 60  # letters of a label in a file's name, at four bytes each
 
 
 def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
-    """A race as one page: its table, words, checks and figures, and its runs packed into it.
+    """A race as one page: its table, text, checks and figures, with its runs embedded.
 
     Args:
-        race: as far as it has come.
-        most_bytes: what the page may take at most; above it the runs' tables are thinned, which the page then says.
+        race: in its current state.
+        most_bytes: maximum size of the page; above it the runs' tables are thinned, which the page reports.
 
     Raises:
         DataError: a record line is damaged.
@@ -234,9 +234,9 @@ def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
             f"the page of race {race.name} does not fit into {format_bytes(most_bytes)}. Export kind='parquet'."
         )
     packed = pack_race(race, most_bytes=room)
-    thinned = f"Not all fitted into this page: {packed.thinned}." if packed.thinned else "They are whole."
+    thinned = f"They do not all fit into this page: {packed.thinned}." if packed.thinned else "They are complete."
     words = (
-        f"The record tables of {len(present(race))} runs ride along in this page, packed to "
+        f"The record tables of {len(present(race))} runs are embedded in this page, packed to "
         f"{format_bytes(packed.size)}. {thinned} dtdg_lab.open_race(page) reads the race back from this file."
     )
     tables = page.section("Tables in this page", saved(words, packed.zipped(), f"race-{race.name}"))
@@ -255,7 +255,7 @@ def _charts(race: Race, *, drawn: bool) -> str:
 
 
 def _runs(race: Race) -> list[tuple[Any, ...]]:
-    """Rows of the runs, with what their numbers were measured on."""
+    """Rows of the runs, with their provenance."""
     here, rows = present(race), []
     for run in race.runs:
         ground = provenance(run.open()) if run in here else {}
@@ -281,7 +281,7 @@ def race_tables(race: Race) -> dict[str, bytes]:
 
 
 def race_events(race: Race, folder: Path) -> None:
-    """Fill a folder with events of the runs, a folder each, so that TensorBoard lays them over each other."""
+    """Fill a folder with events of the runs, one folder each, which TensorBoard overlays."""
     for run in present(race):
         where = _new_folder(folder, f"{_file_name(run.label)}-seed{run.seed}")
         write_events(run.open(), where)
@@ -294,7 +294,7 @@ def _file_name(label: str) -> str:
 
 
 def _new_folder(folder: Path, name: str) -> Path:
-    """One of that name; with ``-2``, ``-3`` where another label gave the same."""
+    """A folder of that name; with ``-2``, ``-3`` if another label gave the same."""
     where, number = folder / name, 1
     while where.exists():
         number += 1
@@ -304,7 +304,7 @@ def _new_folder(folder: Path, name: str) -> Path:
 
 
 def race_trace(race: Race) -> bytes:
-    """The timelines of the runs below each other, each from its own beginning."""
+    """The timelines of the runs, one below the other, each from its own start."""
     events, process = [], 1
     for run in present(race):
         stored = run.open()
@@ -334,8 +334,8 @@ def _code(race: Race) -> str:
     else:
         run = f"    return {call}, runs_dir=runs_dir)"
     return (
-        f'CONFIGS = {{\n{configs}}}\n\n\ndef repeat(runs_dir="runs"):\n    """Race again in a folder of runs; a race '
-        f'that was broken off goes on."""\n{run}\n'
+        f'CONFIGS = {{\n{configs}}}\n\n\ndef repeat(runs_dir="runs"):\n    """Repeat the race in a folder of runs; an '
+        f'interrupted race resumes."""\n{run}\n'
     )
 
 
@@ -344,7 +344,7 @@ def _indented(code: str) -> str:
 
 
 def race_script(race: Race) -> bytes:
-    """A script that races again.
+    """A script that repeats a race.
 
     Raises:
         RunStoreError: race.json cannot be read.
@@ -356,13 +356,13 @@ def race_script(race: Race) -> bytes:
 
 
 def race_notebook(race: Race) -> bytes:
-    """A notebook that races again, without outputs.
+    """A notebook that repeats a race, without outputs.
 
     Raises:
         RunStoreError: race.json cannot be read.
     """
     cells = [
-        ("markdown", f"# Again: race {race.name}\n\nThe same contestants, seeds and rules."),
+        ("markdown", f"# Repeat: race {race.name}\n\nThe same contestants, seeds and rules."),
         ("code", f"import dtdg_lab as lab\n\n{_code(race).rstrip()}"),
         ("code", "race = repeat()\nrace"),
         ("code", "lab.plot(race.figure)"),

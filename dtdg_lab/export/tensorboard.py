@@ -24,9 +24,9 @@ ALL_RANKS = "all"
 
 
 def write_events(run: StoredRun, folder: Path) -> None:
-    """Fill a folder with a run's events: ``all`` has what is of all ranks, ``rank0``, ``rank1`` ... what is of one.
+    """Fill a folder with a run's events: ``all`` has those of all ranks, ``rank0``, ``rank1`` ... those of one.
 
-    Rows that a resumed run replaced are left out. Values are of 32 bits, as TensorBoard keeps them.
+    Rows replaced by a resumed run are left out. Values are float32, as TensorBoard stores them.
 
     Raises:
         DataError: a record line is damaged.
@@ -60,7 +60,7 @@ def _of_all(run: StoredRun, steps: pd.DataFrame, evaluations: pd.DataFrame) -> l
 
 
 def _joules(run: StoredRun, steps: pd.DataFrame) -> list[Point]:
-    """Joules of all nodes and devices, each once, by the end of every step."""
+    """Cumulative joules of all nodes and devices, each once, at the end of every step."""
     ends = steps.groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max")).reset_index()
     so_far = run.window.joules_until(ends["attempt"].tolist(), ends["time_ns"].tolist())
     return [] if so_far is None else _points(ends.assign(so_far=so_far), "energy/joules so far", "so_far")
@@ -78,7 +78,7 @@ def _metrics(split: str, rows: pd.DataFrame) -> list[Point]:
 
 
 def _balance(steps: pd.DataFrame) -> list[Point]:
-    """Most over mean of the ranks' own time, step by step, where several ranks recorded it."""
+    """Maximum over mean of the ranks' own time, step by step, if several ranks recorded it."""
     own = steps.assign(own=steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1))
     by_step = own.groupby("step").agg(
         time_ns=("time_ns", "max"), most=("own", "max"), mean=("own", "mean"), ranks=("rank", "nunique")
@@ -121,7 +121,7 @@ def _write(
     texts: Mapping[str, str] | None = None,
     run: StoredRun | None = None,
 ) -> None:
-    """One file of events, in order of time, under a name that tells nothing of the machine."""
+    """One file of events, in order of time, under a name that reveals nothing about the machine."""
     try:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
@@ -151,7 +151,7 @@ def _text(tag: str, text: str) -> Any:
 
 
 def _settings(run: StoredRun, start_s: float) -> list[Any]:
-    """The settings and the scores they came to, for TensorBoard's page of hyperparameters."""
+    """The settings and resulting scores, for TensorBoard's page of hyperparameters."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.hparams import api_pb2, summary_v2
 

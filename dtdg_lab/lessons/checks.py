@@ -17,10 +17,10 @@ from dtdg_lab.studies.race_table import best, spread
 from dtdg_lab.studies.runner import Curve, Median
 from dtdg_lab.visualization.loss import NEAR
 
-# Checks of the exercises of lesson 9: who may be called better, how fast, who must agree, and what may be reported.
+# Checks of the exercises of lesson 9: significance, time to loss, equivalent runs, and reported results.
 
 
-Pair = tuple[str, RunConfig, RunConfig]  # what differs, in words, and both settings
+Pair = tuple[str, RunConfig, RunConfig]  # what differs, as text, and both settings
 
 SAY_CASES: tuple[tuple[list[float], list[float]], ...] = (
     ([1, 2, 3], [4, 5, 6]),
@@ -63,24 +63,24 @@ REPORT_CASES: tuple[tuple[list[float], list[float]], ...] = (
 )
 MEANINGS: Mapping[str, str] = {
     "a": "the loss is below zero",
-    "b": "the loss is twice that of saying that tomorrow is as today",
-    "c": "the loss is as high as that of saying the mean for every node",
+    "b": "the loss is twice that of predicting that tomorrow equals today",
+    "c": "the loss is as high as that of predicting the mean for every node",
     "d": "the loss has doubled while training",
 }
 MEANS = "b"
 HINTS: Mapping[str, str] = {
-    "a": "a step of a full batch sees the whole training split, however it was divided",
-    "b": "who owns which node decides what travels; what it is summed to is the same",
-    "c": "one step for all snapshots and one for each few groups are different steps",
-    "d": "more parts take more groups in one step, so that an epoch has fewer steps",
-    "e": "a cache decides how rows come, not which",
-    "f": "a seed draws the first parameters, and the data where they are generated",
-    "g": "the plan follows the parts; ranks carry it out",
+    "a": "a full-batch step covers the whole training split, however it is partitioned",
+    "b": "node ownership decides what is communicated; the sums are the same",
+    "c": "one step for all snapshots and one step for every few groups are different updates",
+    "d": "more parts put more groups into one step, so that an epoch has fewer steps",
+    "e": "a cache decides how features are fetched, not which",
+    "f": "a seed draws the initial parameters, and the data if they are synthetic",
+    "g": "the plan follows the parts; the ranks only execute it",
 }
 
 
 def may_say(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether the first of two systems may be called better, by the losses of their seeds.
+    """Whether the first of two systems may be called better, judging by the losses of their seeds.
 
     Every seed of the first beats every seed of the second, and both have two or more.
     """
@@ -88,30 +88,32 @@ def may_say(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def check_may_say(function: Any) -> Feedback:
-    """Of ``may_say(first, second)``."""
+    """Check ``may_say(first, second)``."""
     wrong = _differs(function, may_say, SAY_CASES, _same_truth)
     if wrong:
-        hint = "compare the worst seed of the one with the best of the other; one seed shows no spread"
+        hint = "compare the worst seed of one with the best of the other; a single seed has no spread"
         return Feedback(False, f"1: {wrong}; {hint}")
-    return Feedback(True, "1: that is when a number of the table is bold")
+    return Feedback(True, "1: this is the rule for bold numbers in the table")
 
 
 def first_near(seconds: Sequence[float], losses: Sequence[float], least: float) -> float | None:
-    """When a loss was within 5 % of the least of all contestants for the first time; None where it never was."""
+    """First time at which a loss was within 5 % of the best of all contestants; None if it never was."""
     return next((at for at, loss in zip(seconds, losses, strict=True) if loss <= least * (1 + NEAR)), None)
 
 
 def check_first_near(function: Any) -> Feedback:
-    """Of ``first_near(seconds, losses, least)``."""
+    """Check ``first_near(seconds, losses, least)``."""
     wrong = _differs(function, first_near, NEAR_CASES, _same_moment)
     if wrong:
-        hint = "seconds, not places; the first point, not the best; 5 % of the least of all; None where there is none"
+        hint = (
+            "return seconds, not an index, of the first point within 5 % of the best of all, or None if there is none"
+        )
         return Feedback(False, f"2: {wrong}; {hint}")
-    return Feedback(True, "2: the column 'to near the best'")
+    return Feedback(True, "2: the column 'time to near best'")
 
 
 def pairs(base: RunConfig) -> dict[str, Pair]:
-    """Pairs of settings by letter, of which some must have the same losses.
+    """Pairs of settings by letter, some of which must have the same losses.
 
     Args:
         base: what they have in common; of one rank.
@@ -134,13 +136,13 @@ def pairs(base: RunConfig) -> dict[str, Pair]:
 
 
 def must_agree(one: RunConfig, other: RunConfig) -> bool:
-    """Whether two runs must have the same losses, but for rounding."""
+    """Whether two runs must have the same losses, apart from rounding."""
     keys = same_losses(one), same_losses(other)
     return keys[0] is not None and keys[1] is not None and keys[0][0] == keys[1][0]
 
 
 def check_pairs(answer: Any, asked: Mapping[str, Pair]) -> Feedback:
-    """Of the letters of the pairs that must agree.
+    """Check the letters of the pairs that must agree.
 
     Args:
         answer: a set of letters, or letters in any other order.
@@ -148,22 +150,24 @@ def check_pairs(answer: Any, asked: Mapping[str, Pair]) -> Feedback:
     """
     letters = _letters(answer)
     if letters is None:
-        return Feedback(False, '3: a set of letters is asked for, such as {"a", "b"}')
+        return Feedback(False, '3: give a set of letters, such as {"a", "b"}')
     if unknown := sorted(letters - asked.keys()):
-        return Feedback(False, f"3: {', '.join(unknown)} is no letter of a pair")
+        return Feedback(False, f"3: {', '.join(unknown)} does not name a pair")
     for letter, (words, one, other) in asked.items():
         if (letter in letters) != must_agree(one, other):
             return Feedback(False, f"3: think again about {letter} ({words}): {HINTS.get(letter, '')}".rstrip(": "))
-    return Feedback(True, "3: whatever computes the same steps must have the same losses, else something is broken")
+    return Feedback(
+        True, "3: runs that compute the same steps must have the same losses; otherwise something is broken"
+    )
 
 
 def skill(loss: float, persistence: float) -> float:
-    """The share of persistence's loss that is saved."""
+    """The share of persistence's loss that the model saves."""
     return 1 - loss / persistence
 
 
 def check_skill(function: Any, meaning: Any) -> Feedback:
-    """Of ``skill(loss, persistence)``, and of what -1 means.
+    """Check ``skill(loss, persistence)``, and the meaning of -1.
 
     Args:
         function: of the learner.
@@ -171,24 +175,24 @@ def check_skill(function: Any, meaning: Any) -> Feedback:
     """
     wrong = agrees(function, skill, SKILL_CASES)
     if wrong:
-        return Feedback(False, f"4: {wrong}; as good as persistence is 0, and no loss at all is 1")
+        return Feedback(False, f"4: {wrong}; equal to persistence gives 0, zero loss gives 1")
     if not isinstance(meaning, str) or meaning.strip().lower() != MEANS:
-        return Feedback(False, "4: the function is right; put -1 into it backwards: which loss has that skill?")
-    return Feedback(True, "4: below 0 it would be better to train nothing, and say that tomorrow is as today")
+        return Feedback(False, "4: the function is right; solve it for -1: which loss has that skill?")
+    return Feedback(True, "4: below 0, predicting that tomorrow equals today beats the trained model")
 
 
 def reported(validation: Sequence[float], test: Sequence[float]) -> float:
-    """The test loss of the system whose validation loss is least."""
+    """The test loss of the system with the lowest validation loss."""
     return test[min(range(len(validation)), key=validation.__getitem__)]
 
 
 def check_reported(function: Any) -> Feedback:
-    """Of ``reported(validation, test)``."""
+    """Check ``reported(validation, test)``."""
     wrong = _differs(function, reported, REPORT_CASES, close)
     if wrong:
-        hint = "the validation split chooses one system; then that one's test loss is looked at, and no other"
+        hint = "the validation split chooses one system; then only that system's test loss is read"
         return Feedback(False, f"5: {wrong}; {hint}")
-    return Feedback(True, "5: chosen by one part, measured by another")
+    return Feedback(True, "5: chosen on one split, measured on another")
 
 
 def _differs(
@@ -197,20 +201,20 @@ def _differs(
     cases: Iterable[tuple[Any, ...]],
     same: Callable[[Any, Any], bool],
 ) -> str:
-    """Where a function of the learner's differs from a rule, in words; nothing where it does not.
+    """The difference between a learner's function and a rule, as text; empty where they agree.
 
-    What it raises is told, and what it does to its lists is lost.
+    Exceptions become text, and changes to its arguments are discarded.
     """
     if not callable(function):
-        return f"a function is asked for, not {type(function).__name__}"
+        return f"give a function, not {type(function).__name__}"
     for case in cases:
         given = [list(value) if isinstance(value, list) else value for value in case]
         try:
             answer = function(*given)
-        except Exception as error:  # whatever the learner's code does
+        except Exception as error:  # the learner's code may raise anything
             return f"for {case} it raises {type(error).__name__}: {error}"
         if not same(answer, rule(*case)):
-            return f"for {case} it gives {answer!r}"
+            return f"for {case} it returns {answer!r}"
     return ""
 
 
@@ -219,14 +223,14 @@ def _same_truth(answer: Any, truth: bool) -> bool:
 
 
 def _same_moment(answer: Any, moment: float | None) -> bool:
-    """Never is None, or infinitely late."""
+    """Treats None and infinity alike: the loss was never reached."""
     if moment is None:
         return answer is None or (isinstance(answer, float) and answer == math.inf)
     return close(answer, moment)
 
 
 def _letters(answer: Any) -> set[str] | None:
-    """The letters of an answer; None where it is none."""
+    """The letters of an answer; None where it is not a set of letters."""
     if isinstance(answer, str):
         answer = answer.replace(",", " ").split() if "," in answer or " " in answer else list(answer)
     if isinstance(answer, Mapping):
@@ -241,21 +245,21 @@ def _letters(answer: Any) -> set[str] | None:
     return {letter.strip().lower() for letter in found}
 
 
-# Checks of the exercises of lesson 11: what ranks send, what they bring, where they are, and who was lost.
+# Checks of the exercises of lesson 11: communication volume, speed-up, engine placement, and lost steps.
 
 
 def ring(gradient_bytes: float, ranks: int) -> float:
-    """Bytes that each rank sends in a ring all-reduce: all but its own share, once to sum and once to spread."""
+    """Bytes that each rank sends in a ring all-reduce: all but its own share, in reduce-scatter and in all-gather."""
     return 2 * (ranks - 1) / ranks * gradient_bytes
 
 
 def check_ring(function: Any) -> Feedback:
-    """Of ``sent(gradient_bytes, ranks)``."""
+    """Check ``sent(gradient_bytes, ranks)``."""
     wrong = agrees(function, ring, [(1000, 1), (1000, 2), (1000, 4), (3000, 3), (800, 1024)])
     if wrong:
-        hint = "a rank alone sends nothing, and each of two sends what there is once (half of it, twice)"
+        hint = "one rank sends nothing, and each of two ranks sends the gradient's size once (half of it, twice)"
         return Feedback(False, f"1: {wrong}; {hint}")
-    return Feedback(True, "1: twice the share of the others: it hardly grows with the ranks")
+    return Feedback(True, "1: twice the other ranks' share, so it hardly grows with the number of ranks")
 
 
 def efficiency(one_rank_s: float, seconds: float, ranks: int) -> float:
@@ -264,21 +268,21 @@ def efficiency(one_rank_s: float, seconds: float, ranks: int) -> float:
 
 
 def check_efficiency(function: Any) -> Feedback:
-    """Of ``efficiency(one_rank_s, seconds, ranks)``."""
+    """Check ``efficiency(one_rank_s, seconds, ranks)``."""
     wrong = agrees(function, efficiency, [(8.0, 8.0, 1), (8.0, 4.0, 2), (8.0, 4.0, 4), (9.0, 2.0, 3), (1.0, 0.5, 8)])
     if wrong:
-        return Feedback(False, f"2: {wrong}; two ranks that take half as long have efficiency 1, as one rank alone")
+        return Feedback(False, f"2: {wrong}; two ranks that take half as long have efficiency 1, like a single rank")
     return Feedback(True, "2: the share of the ranks' time that shortens the epoch")
 
 
 def first_below(rows: Iterable[Mapping[str, Any]], curve: str, share: float) -> int | None:
-    """The least number of ranks at which a curve of efficiency is below a share; None where it never is."""
+    """The smallest number of ranks at which a curve of efficiency is below a share; None if it never is."""
     of_curve = [row for row in rows if row["quantity"] == "efficiency" and row["curve"] == curve]
     return min((row["ranks"] for row in of_curve if row["value"] < share), default=None)
 
 
 def check_first_below(answer: Any, rows: Sequence[Mapping[str, Any]], curve: str, share: float) -> Feedback:
-    """Of the number of ranks from which on a curve is below a share."""
+    """Check the smallest number of ranks at which a curve is below a share."""
     found = first_below(rows, curve, share)
     if not is_number(answer):
         return Feedback(False, "3: put a number of ranks in place of None")
@@ -288,43 +292,43 @@ def check_first_below(answer: Any, rows: Sequence[Mapping[str, Any]], curve: str
 
 
 def check_hosts(answer: Any, hosts: Mapping[str, int]) -> Feedback:
-    """Of the engines of an SSH recipe: one for each GPU of every host.
+    """Check the engines of an SSH recipe: one for each GPU of every host.
 
     Args:
         answer: host -> engines.
         hosts: host -> GPUs.
     """
     if not isinstance(answer, Mapping) or not answer:
-        return Feedback(False, "4: a dict is asked for: {'host': engines}")
+        return Feedback(False, "4: give a dict: {'host': engines}")
     if missing := [host for host in hosts if host not in answer]:
         return Feedback(False, f"4: {', '.join(missing)} has GPUs too")
     if more := [str(host) for host in answer if host not in hosts]:
-        return Feedback(False, f"4: {', '.join(more)} is no host of the task")
+        return Feedback(False, f"4: {', '.join(more)} is not a host of the task")
     for host, gpus in hosts.items():
         if not is_number(answer[host]) or answer[host] != gpus:
             return Feedback(False, f"4: {host} has {gpus} GPUs, and one engine uses one of them")
-    return Feedback(True, "4: one engine for each GPU: run.config.ranks may be as many as all of them together")
+    return Feedback(True, "4: one engine for each GPU: run.config.ranks may be up to their total")
 
 
 def check_lost(answer: Any, steps_made: int, checkpoint_step: int) -> Feedback:
-    """Of the steps that must be made again after the loss of a rank.
+    """Check the number of steps that must be repeated after a rank is lost.
 
     Args:
         answer: a number of steps.
-        steps_made: before it was lost.
-        checkpoint_step: that the run goes on from.
+        steps_made: steps before the loss.
+        checkpoint_step: step from which the run resumes.
     """
     if not is_number(answer):
         return Feedback(False, "5: put a number of steps in place of None")
     if answer != steps_made - checkpoint_step:
-        return Feedback(False, "5: what was done after the checkpoint is lost; what was done before it is not")
-    return Feedback(True, "5: as long as a checkpoint is young, little is lost")
+        return Feedback(False, "5: work after the checkpoint is lost; work before it is kept")
+    return Feedback(True, "5: the more recent the checkpoint, the less is lost")
 
 
-# Checks of the exercises of lesson 10: how many runs, what is noise, what pruning loses, what chooses.
+# Checks of the exercises of lesson 10: number of runs, noise, the cost of pruning, model selection.
 
 
-Losses = Mapping[str, Sequence[float]]  # of each cell, by seeds; or of each trial, by epochs
+Losses = Mapping[str, Sequence[float]]  # by cell and seed, or by trial and epoch
 Row = Mapping[str, Any]
 
 SEVEN: Losses = {
@@ -344,39 +348,41 @@ def runs(values: Sequence[int], seeds: int) -> int:
 
 
 def check_runs(function: Any) -> Feedback:
-    """Of ``runs(values, seeds)``."""
+    """Check ``runs(values, seeds)``."""
     wrong = agrees(function, runs, [([3, 2], 2), ([5, 3], 3), ([4], 1), ([2, 3, 4], 5), ([10, 10, 10], 3), ([1, 7], 2)])
     if wrong:
         return Feedback(
-            False, f"1: {wrong}; every value of an axis meets every value of the others, and each pair every seed"
+            False,
+            f"1: {wrong}; combine every value of an axis with every value of the others, and each combination with "
+            "every seed",
         )
     return Feedback(True, "1: axes multiply: one more axis of ten values costs ten times as much")
 
 
 def left(total: int, finished: int) -> int:
-    """Runs that the second call of a study makes."""
+    """Runs that the second call of a study executes."""
     return total - finished
 
 
 def check_left(answer: Any, total: int, finished: int) -> Feedback:
-    """Of the runs that are made when a study goes on.
+    """Check the number of runs that a resumed study executes.
 
     Args:
         answer: a number of runs.
         total: of the study.
-        finished: by the time it was broken off; one more was half made.
+        finished: runs finished before the interruption; one more was half done.
     """
     if not is_number(answer):
         return Feedback(False, "2: put a number of runs in place of None")
     if answer != left(total, finished):
-        return Feedback(False, "2: a finished run is never made twice; a half made one of this process is begun anew")
-    return Feedback(True, "2: all but the finished ones")
+        return Feedback(False, "2: a finished run is never repeated; a half-done run of this process restarts")
+    return Feedback(True, "2: all runs except the finished ones")
 
 
 def ties(cells: Losses) -> set[str]:
-    """The best cell, and all that cannot be told from it.
+    """The best cell, and all cells that are not significantly different from it.
 
-    The best has the least median. Another one is told from it where all its losses are above all of the best's.
+    The best cell has the lowest median. Another cell differs where all its losses are above all losses of the best.
     """
     best = min(cells, key=lambda name: median(cells[name]))
     return {name for name, losses in cells.items() if min(losses) <= max(cells[best])}
@@ -394,19 +400,19 @@ _TIES: tuple[Losses, ...] = (
 
 
 def check_ties(function: Any) -> Feedback:
-    """Of ``ties(cells)``."""
-    wrong = _differs_study_checks(function, ties, _TIES, _same_names)
+    """Check ``ties(cells)``."""
+    wrong = _differs_on_tables(function, ties, _TIES, _same_names)
     if wrong:
         return Feedback(
             False,
-            f"3: {wrong}; the best has the least median, and another cell is out only where its least loss is "
-            "above the best's greatest",
+            f"3: {wrong}; the best cell has the lowest median, and another cell is excluded only if its lowest loss is "
+            "above the best cell's highest",
         )
     return Feedback(True, "3: the result of a study is a set of settings, not one of them")
 
 
 def stopped(curves: Losses, epoch: int, trials: int) -> list[str]:
-    """The trials that a median rule ends after an epoch, in the order in which they are made."""
+    """The trials that a median rule stops after an epoch, in the order of execution."""
     rule, earlier, found = Median(after=epoch, trials=trials), list[Curve](), list[str]()
     for name, losses in curves.items():
         curve = tuple(enumerate(losses[:epoch], 1))
@@ -417,48 +423,48 @@ def stopped(curves: Losses, epoch: int, trials: int) -> list[str]:
 
 
 def lost(curves: Losses, epoch: int, trials: int) -> str | None:
-    """The trial with the least last loss of all, where the rule ends it; None where it does not."""
+    """The trial with the lowest final loss of all, if the rule stops it; None otherwise."""
     best = min(curves, key=lambda name: curves[name][-1])
     return best if best in stopped(curves, epoch, trials) else None
 
 
 def check_stopped(answer: Any, curves: Losses, epoch: int, trials: int) -> Feedback:
-    """Of the names of the trials that the rule ends."""
+    """Check the names of the trials that the rule stops."""
     if not isinstance(answer, Set | list | tuple) or not answer:
-        return Feedback(False, "4: a set of names is asked for: {'A', 'B'}")
+        return Feedback(False, "4: give a set of names: {'A', 'B'}")
     right, names = set(stopped(curves, epoch, trials)), list(answer)
     if unknown := [str(name) for name in names if not isinstance(name, str) or name not in curves]:
-        return Feedback(False, f"4: {', '.join(unknown)} is no trial: {', '.join(curves)} are")
+        return Feedback(False, f"4: {', '.join(unknown)} is not a trial: choose from {', '.join(curves)}")
     first = list(curves)[:trials]
     if early := [name for name in first if name in names]:
-        return Feedback(False, f"4: {early[0]} has fewer than {trials} before it: nothing is ended yet")
+        return Feedback(False, f"4: {early[0]} has fewer than {trials} trials before it: nothing is stopped yet")
     if more := [name for name in curves if name in names and name not in right]:
         return Feedback(
             False,
-            f"4: {more[0]} goes on: take the LOWEST of its first {epoch} losses, and the median of such lowest "
-            "ones of all before it; a median of an even number lies between the middle two",
+            f"4: {more[0]} continues: take the LOWEST of its first {epoch} losses, and the median of the same "
+            "quantity over all trials before it; a median of an even number lies between the middle two",
         )
     if missing := [name for name in curves if name in right and name not in names]:
         return Feedback(False, f"4: one more is above the median of those before it ({len(missing)} missing)")
-    return Feedback(True, "4: one look, and the others' epochs are saved")
+    return Feedback(True, "4: one check saves the remaining epochs of the stopped trials")
 
 
 def check_lost_values(answer: Any, curves: Losses, epoch: int, trials: int) -> Feedback:
-    """Of the name of the trial that would have been the best, and was ended."""
+    """Check the name of the trial that would have been the best, but was stopped."""
     if not isinstance(answer, str) or answer not in curves:
-        return Feedback(False, f"5: the name of a trial is asked for: one of {', '.join(curves)}")
+        return Feedback(False, f"5: give the name of a trial: one of {', '.join(curves)}")
     if answer not in stopped(curves, epoch, trials):
-        return Feedback(False, f"5: {answer} is not ended by the rule, so it is not lost")
+        return Feedback(False, f"5: {answer} is not stopped by the rule, so it is not lost")
     if answer != lost(curves, epoch, trials):
-        return Feedback(False, f"5: {answer} is ended, but others end lower: look at the last epoch")
-    return Feedback(True, "5: a slow starter that ends best: what a median rule cannot see")
+        return Feedback(False, f"5: {answer} is stopped, but others reach a lower final loss: look at the last epoch")
+    return Feedback(True, "5: a slow starter with the best final loss: the weakness of a median rule")
 
 
 def choose(rows: Sequence[Row]) -> tuple[str, float]:
-    """What a study reports: the cell of the least median validation loss, and the median of its test loss.
+    """The reported result of a study: the cell with the lowest median validation loss, and its median test loss.
 
     Args:
-        rows: of runs: ``cell seed validation_loss test_loss``.
+        rows: one per run: ``cell seed validation_loss test_loss``.
     """
     found: dict[str, list[Row]] = {}
     for row in rows:
@@ -490,35 +496,35 @@ _TABLES = tuple(
 
 
 def check_choose(function: Any) -> Feedback:
-    """Of ``choose(rows)``."""
-    wrong = _differs_study_checks(function, choose, _TABLES, _same_choice)
+    """Check ``choose(rows)``."""
+    wrong = _differs_on_tables(function, choose, _TABLES, _same_choice)
     if wrong:
         return Feedback(
             False,
-            f"6: {wrong}; the least median of validation_loss over seeds chooses the cell, and the median of "
-            "the test_loss of that cell is told",
+            f"6: {wrong}; choose the cell by the lowest median of validation_loss over seeds, and report the median of "
+            "its test_loss",
         )
-    return Feedback(True, "6: validation chooses; the test split is looked at once, of what was chosen")
+    return Feedback(True, "6: choose on the validation split; evaluate the chosen cell once on the test split")
 
 
-def _differs_study_checks(
+def _differs_on_tables(
     function: Any, rule: Callable[[Any], Any], cases: Sequence[Any], same: Callable[[Any, Any], bool]
 ) -> str:
-    """As ``agrees``, of functions that give no number."""
+    """As ``agrees``, for functions that return no number."""
     if not callable(function):
-        return f"a function is asked for, not {type(function).__name__}"
+        return f"give a function, not {type(function).__name__}"
     for case in cases:
         try:
             answer = function(copy.deepcopy(case))
             if not same(answer, rule(case)):
-                return f"for {_briefly(case)} it gives {answer!r}"
-        except Exception as error:  # whatever the learner's code does
+                return f"for {_briefly(case)} it returns {answer!r}"
+        except Exception as error:  # the learner's code may raise anything
             return f"for {_briefly(case)} it raises {type(error).__name__}: {error}"
     return ""
 
 
 def _briefly(case: Any) -> str:
-    """A case as a learner can read it: rows of a table by cells."""
+    """A case in a form that a learner can read: rows of a table by cells."""
     if isinstance(case, Mapping):
         return str(case)
     return "; ".join(f"{row['cell']} {row['validation_loss']}/{row['test_loss']}" for row in case)

@@ -1,4 +1,4 @@
-"""What an exercise's check says, and the points it gives: in a lesson, and to nbgrader."""
+"""The feedback of an exercise's check, and its points: in a lesson, and for nbgrader."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 
-# A number of a lesson, to be estimated before it is seen.
+# A number of a lesson, to be estimated before it is revealed.
 
 
 _WIDE = {"width": "auto"}
 
 
 class Estimate:
-    """A field for a number in a notebook; ``reveal`` tells beside it what came out, and takes no more changes.
+    """A field for a number in a notebook; ``reveal`` shows the answer beside it and disables the field.
 
     Args:
         question: one sentence.
         unit: of the number, such as ``ms`` or ``times as long``.
-        factor: how many times too large or too small an estimate may be to count as right.
+        factor: largest ratio between estimate and answer that counts as right.
 
     Raises:
         ConfigError: the factor is not above 1.
@@ -33,7 +33,7 @@ class Estimate:
         import ipywidgets  # type: ignore[import-untyped]
 
         if not factor > 1:
-            raise ConfigError(f"factor={factor}: an estimate may be some times too large or small: give more than 1.")
+            raise ConfigError(f"factor={factor}: the allowed ratio of estimate and answer must be above 1.")
         self.question, self.unit, self.factor = question, unit, factor
         self._asked = ipywidgets.HTML(f"<b>{html.escape(question)}</b>")
         self._field = ipywidgets.Text(
@@ -54,7 +54,7 @@ class Estimate:
 
     @property
     def value(self) -> float | None:
-        """What was typed; None before, and where that is no number."""
+        """The typed number; None if the field is empty or not a number."""
         try:
             number = float(str(self._field.value).replace(",", ".").replace("%", ""))
         except ValueError:
@@ -62,11 +62,11 @@ class Estimate:
         return number if math.isfinite(number) else None
 
     def guess(self, value: float) -> None:
-        """Estimate without typing, as in tests."""
+        """Enter an estimate without typing, as in tests."""
         self._field.value = f"{value:g}"
 
     def is_right(self, answer: float) -> bool:
-        """Whether the estimate is within the factor of an answer above 0, or is 0 as well."""
+        """Whether the estimate is within the factor of a positive answer, or both are 0."""
         if self.value is None or not math.isfinite(answer):
             return False
         if answer <= 0 or self.value <= 0:
@@ -74,15 +74,15 @@ class Estimate:
         return 1 / self.factor <= self.value / answer <= self.factor
 
     def reveal(self, answer: float) -> str:
-        """What came out, beside what was estimated, in words."""
+        """The answer beside the estimate, as text."""
         found = f"It is {answer:.3g} {self.unit}".strip()
         if self.value is None:
             words = f"{found}. You made no estimate."
         elif self.is_right(answer):
-            words = f"{found}; you said {self.value:g}: right within a factor of {self.factor:g}."
+            words = f"{found}; you estimated {self.value:g}: right within a factor of {self.factor:g}."
         else:
             way = "too large" if self.value > answer else "too small"
-            words = f"{found}; you said {self.value:g}, which is {way}."
+            words = f"{found}; you estimated {self.value:g}, which is {way}."
         self._field.disabled = True
         self._described.value = html.escape(words)
         return f"{self.question} {words}"
@@ -91,16 +91,16 @@ class Estimate:
         return self._box._repr_mimebundle_(include=include, exclude=exclude)
 
 
-TOLERANCE = 1e-6  # relative, of numbers that are worked out
+TOLERANCE = 1e-6  # relative, of computed answers
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """Of one answer.
+    """Feedback on one answer.
 
     Attributes:
-        right: whether it is.
-        words: why it is, or what to look at.
+        right: whether it is correct.
+        words: why it is correct, or a hint.
     """
 
     right: bool
@@ -114,38 +114,38 @@ class Feedback:
 
 
 def is_number(answer: Any) -> bool:
-    """Whether an answer is one number, and not a word, a truth value or several."""
+    """Whether an answer is one number, and not a string, a truth value or several numbers."""
     return isinstance(answer, Real) and not isinstance(answer, bool) and math.isfinite(answer)
 
 
 def close(answer: Any, to: float, *, within: float = TOLERANCE) -> bool:
-    """Whether an answer is a number near another, relative to it."""
+    """Whether an answer is close to a number, relative to it."""
     return is_number(answer) and abs(answer - to) <= within * max(abs(to), 1e-12)
 
 
 def agrees(
     function: Any, rule: Callable[..., float], cases: list[tuple[Any, ...]], *, within: float = TOLERANCE
 ) -> str:
-    """Whether a function of the learner's gives what a rule does, in every case; what differs, in words, else nothing.
+    """The difference between a learner's function and a rule in any of the cases, as text; empty where they agree.
 
-    What it raises is told, not passed on: a wrong answer is no failure of the notebook.
+    Exceptions become text and are not raised: a wrong answer is not a failure of the notebook.
     """
     if not callable(function):
-        return f"a function is asked for, not {type(function).__name__}"
+        return f"give a function, not {type(function).__name__}"
     for case in cases:
         try:
             answer = function(*case)
-        except Exception as error:  # whatever the learner's code does
+        except Exception as error:  # the learner's code may raise anything
             return f"for {case} it raises {type(error).__name__}: {error}"
         if not close(answer, rule(*case), within=within):
-            return f"for {case} it gives {answer!r}"
+            return f"for {case} it returns {answer!r}"
     return ""
 
 
 def points(feedback: Feedback, most: float = 1.0) -> float:
     """The points of an answer, all or none; as the last value of a cell, nbgrader takes them as its score.
 
-    The words are shown above.
+    The feedback is shown above.
     """
     from IPython.display import display
 
@@ -153,11 +153,11 @@ def points(feedback: Feedback, most: float = 1.0) -> float:
     return most if feedback.right else 0.0
 
 
-# A question of a lesson, to be answered before its numbers are seen.
+# A question of a lesson, to be answered before its numbers are revealed.
 
 
 class Prediction:
-    """Choices to click in a notebook; ``reveal`` tells beside them what came out, and takes no more clicks.
+    """Choices to click in a notebook; ``reveal`` shows the answer beside them and disables them.
 
     Args:
         question: one sentence.
@@ -171,7 +171,7 @@ class Prediction:
         import ipywidgets
 
         if len(choices) < 2 or len(set(choices)) < len(choices):
-            raise ConfigError(f"a prediction needs at least two different choices, and got {list(choices)}.")
+            raise ConfigError(f"a prediction needs at least two different choices, but got {list(choices)}.")
         self.question, self.choices = question, tuple(choices)
         self._asked = ipywidgets.HTML(f"<b>{html.escape(question)}</b>")
         self._buttons = ipywidgets.RadioButtons(options=self.choices, value=None, layout=_WIDE)
@@ -183,7 +183,7 @@ class Prediction:
 
     @property
     def value(self) -> str | None:
-        """What was clicked; None before."""
+        """The clicked choice; None before."""
         value: str | None = self._buttons.value
         return value
 
@@ -198,7 +198,7 @@ class Prediction:
         self._buttons.value = choice
 
     def reveal(self, answer: str) -> str:
-        """What came out, beside what was predicted, in words.
+        """The answer beside the prediction, as text.
 
         Args:
             answer: one of the choices.
@@ -211,9 +211,9 @@ class Prediction:
         if self.value is None:
             words = f"It is {answer}. You made no prediction."
         elif self.value == answer:
-            words = f"It is {answer}, as you said."
+            words = f"It is {answer}, as you predicted."
         else:
-            words = f"It is {answer}; you said {self.value}."
+            words = f"It is {answer}; you predicted {self.value}."
         self._buttons.disabled = True
         self._described.value = html.escape(words)
         return f"{self.question} {words}"

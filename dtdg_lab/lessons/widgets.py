@@ -1,4 +1,4 @@
-"""Widgets of the lessons: choose batch sizes, cache windows and schedules by hand."""
+"""Widgets of the lessons: choose batch sizes, cache windows and schedules manually."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dtdg_lab.systems.snapshot_groups.charts import format_share, planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
 from dtdg_lab.visualization.layout import join_words, share
 
-# A bench for lessons: a size of batches for every stage of a simulated training, against adjusters.
+# Compares a manual batch-size plan for a simulated training with batch-size controllers.
 
 
 MOST_STAGES = 8  # menus that fit beside each other
@@ -40,22 +40,22 @@ _PICTURE = "application/vnd.plotly.v1+json"
 
 
 class BatchBench:
-    """Menus for the size of batches in each stage of a simulated training, and the seconds that all of them take.
+    """Menus for the batch size in each stage of a simulated training, and the total time to the target.
 
-    Every choice simulates anew and redraws; ``set`` does what a choice does. The plan has the middle size throughout at
-    first. Adjusters begin with it too, and are simulated once for each seed; the median of their seconds counts.
+    Every choice reruns the simulation and redraws; ``set`` does the same from code. The plan starts with the middle
+    size throughout. Controllers start with it too, and are simulated once for each seed; their median time counts.
 
     Args:
         simulator: of the training.
         target: the loss to be reached.
-        stages: of the plan, 1 to 8, of equal length on the way to the target.
-        policies: adjusters of the catalogue.
-        seeds: of adjusters and of what they hear.
-        decide_every: steps between two decisions of an adjuster.
+        stages: number of stages of the plan, 1 to 8, of equal length on the way to the target.
+        policies: names of batch-size controllers in the catalogue.
+        seeds: of controllers and of the noise that they observe.
+        decide_every: steps between two decisions of a controller.
 
     Raises:
         ConfigError: there are no stages or too many, no seed, or the target is not between floor and start.
-        UnknownNameError: there is no such adjuster.
+        UnknownNameError: a controller is unknown.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class BatchBench:
 
         if not 1 <= stages <= MOST_STAGES or not seeds:
             raise ConfigError(
-                f"{stages} stages, {len(seeds)} seeds: a bench has 1 to {MOST_STAGES} stages and at least one seed."
+                f"{stages} stages, {len(seeds)} seeds: allowed are 1 to {MOST_STAGES} stages and at least one seed."
             )
         self.simulator, self.target = simulator, target
         self._policies, self._seeds, self._decide_every = tuple(policies), tuple(seeds), decide_every
@@ -82,13 +82,13 @@ class BatchBench:
             ipywidgets.Dropdown(
                 options=list(zip(self.labels, range(len(self.labels)), strict=True)),
                 value=self._middle,
-                description=f"{stage * 100 // stages} % on" if stage else "at first",
+                description=f"{stage * 100 // stages} %" if stage else "start",
                 layout={"width": "210px"},
             )
             for stage in range(stages)
         ]
         self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
-        head = ipywidgets.HTML("<b>Snapshots x nodes of a batch</b>, from each stage of the way to the target on")
+        head = ipywidgets.HTML("<b>Snapshots x nodes per batch</b>, by progress towards the target")
         menus = ipywidgets.HBox(self._menus, layout={"flex_flow": "row wrap"})
         self._box = ipywidgets.VBox([head, menus, self._described, self._picture])
         self._held = False
@@ -101,15 +101,15 @@ class BatchBench:
 
     @property
     def plan(self) -> list[int]:
-        """Action of each stage, as the menus stand."""
+        """Action of each stage, from the menus."""
         return [int(menu.value) for menu in self._menus]
 
     def set(self, plan: Sequence[int]) -> None:
-        """Choose the action of every stage without a pointer, as in tests.
+        """Choose the action of every stage from code, as in tests.
 
         Raises:
             ConfigError: there are more or fewer actions than stages.
-            PlanError: there is no such action.
+            PlanError: an action is unknown.
         """
         if len(plan) != len(self._menus):
             raise ConfigError(f"{len(plan)} sizes for {len(self._menus)} stages: give one for each.")
@@ -123,32 +123,32 @@ class BatchBench:
 
     @property
     def seconds(self) -> float:
-        """To the target, by the plan."""
+        """Time to the target with the plan."""
         return planned_s(self.simulator, self.plan, self.target)
 
     @cached_property
     def fixed_s(self) -> list[float]:
-        """To the target, of each size alone."""
+        """Time to the target with each fixed size."""
         return [self.simulator.fixed_s_to(action, self.target) for action in range(len(self.labels))]
 
     @cached_property
     def by_seed_s(self) -> Mapping[str, list[float]]:
-        """To the target, of each adjuster, by seed; infinite where it never arrives."""
+        """Time to the target with each controller, by seed; infinite if it is never reached."""
         return {policy: [self._adjusted_s(policy, seed) for seed in self._seeds] for policy in self._policies}
 
     @property
     def adjuster_s(self) -> dict[str, float]:
-        """To the target, of each adjuster: the median over seeds."""
+        """Time to the target with each controller: the median over seeds."""
         return {policy: median(seconds) for policy, seconds in self.by_seed_s.items()}
 
     @property
     def words(self) -> str:
-        """How the plan stands against adjusters and the best and the worst fixed size."""
+        """Compares the plan with the controllers and with the best and the worst fixed size."""
         best = self.fixed_s.index(min(self.fixed_s))
         others = [f"{policy} {_to_dict(seconds)}" for policy, seconds in self.adjuster_s.items()]
         return (
-            f"By hand {format_seconds(self.seconds)}. Adjusters: {join_words(others) or 'none'}. Fixed sizes: "
-            f"{format_seconds(self.fixed_s[best])} with the best, {self.labels[best]}, which only hindsight knows; "
+            f"Manual plan: {format_seconds(self.seconds)}. Controllers: {join_words(others) or 'none'}. Fixed sizes: "
+            f"{format_seconds(self.fixed_s[best])} with the best, {self.labels[best]} (known only in hindsight); "
             f"{format_seconds(max(self.fixed_s))} with the worst."
         )
 
@@ -175,29 +175,29 @@ def _to_dict(seconds: float) -> str:
     return format_seconds(seconds) if math.isfinite(seconds) else "never arrives"
 
 
-# A bench for lessons: the window and the preferred owner of every rebuild of a simulated run, against policies.
+# Compares manual choices of window and prioritised owner, at every rebuild of a simulated run, with policies.
 
 
 _RIVALS = ("threshold", "epoch_hot")
-_EVEN = "nobody"
-_LATE_MS = 1.0  # from which a reply is told to be late
+_EVEN = "none"
+_LATE_MS = 1.0  # above which a reply counts as late
 
 
 class CacheBench:
-    """Buttons for the window and the preferred owner of each rebuild of one simulated run, and what they cost.
+    """Buttons for the window and the prioritised owner at each rebuild of one simulated run, and the resulting costs.
 
-    Whoever plays decides where policies do, and sees what they see: how late each owner's replies are thought to be,
-    how much was hit, how slow steps were; beside it, what was done to the links up to then. A choice holds from the
-    next boundary on, for W steps. At the end joules are compared. ``choose`` does what a click on *Rebuild* does.
+    The player decides where policies do and sees the same observations: estimated lateness of each owner's replies,
+    hit rate and step time. The link conditions so far are drawn beside them. A choice holds from the next
+    boundary on, for W steps. At the end, energy is compared. ``choose`` does the same as a click on *Rebuild*.
 
     Args:
-        episode: what the run meets.
-        policies: rivals by name, beside the threshold rule and one cache for each epoch, and those that know what is
-            to come: the clairvoyant, and the best fixed window.
+        episode: the simulated conditions.
+        policies: rivals by name, in addition to the threshold rule, one cache per epoch, and those that know the
+            future: the clairvoyant, and the best fixed window.
 
     Attributes:
-        episode: what the run meets.
-        windows: (first step, choice) of every window so far, the first one too.
+        episode: the simulated conditions.
+        windows: (first step, choice) of every window so far, including the first.
 
     References: GreenDyGNN section IV-B: the decision at a rebuild boundary.
     """
@@ -223,7 +223,7 @@ class CacheBench:
             self._button("Begin again", self.restart),
         ]
         self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
-        head = ipywidgets.HTML("<b>The next cache</b>: how many steps it serves, and whose rows get most of it")
+        head = ipywidgets.HTML("<b>The next cache</b>: its lifetime in steps, and the partition that gets most of it")
         acts = ipywidgets.HBox(self._buttons)
         self._box = ipywidgets.VBox([head, self._window, self._preferred, acts, self._described, self._picture])
         self._draw()
@@ -238,7 +238,7 @@ class CacheBench:
 
     @property
     def late_ms(self) -> dict[int, float]:
-        """Milliseconds that each other part's replies are thought to be late, now; nothing is heard at the start."""
+        """Estimated lateness of each other partition's replies in milliseconds; there is no estimate at the start."""
         late = self._simulator.views().delays_s[0] if self.windows else np.zeros(self._actions.parts - 1)
         return {part: 1e3 * float(each) for part, each in enumerate(late, start=1)}
 
@@ -247,34 +247,34 @@ class CacheBench:
 
         Args:
             window: W, one of the eight of an action.
-            preferred: part that gets 60 % of it; None for equal shares.
+            preferred: partition that gets 60 % of it; None for equal shares.
 
         Raises:
-            PlanError: the run has ended, or there is no such window or part.
+            PlanError: the run has ended, or window or partition is invalid.
         """
         self._choose(window, preferred)
         self._draw()
 
     def keep(self, window: int, preferred: int | None = None) -> None:
-        """Choose the same at every boundary that is left.
+        """Repeat one choice at all remaining boundaries.
 
         Raises:
-            PlanError: there is no such window or part.
+            PlanError: window or partition is invalid.
         """
         self.follow(lambda late_ms: (window, preferred))
 
     def follow(self, rule: Rule) -> None:
-        """Let a function decide at every boundary that is left: see ``RuleWindows``.
+        """Let a function decide at all remaining boundaries: see ``RuleWindows``.
 
         Raises:
-            PlanError: it gives no window and part that can be chosen.
+            PlanError: it returns an invalid window or partition.
         """
         while not self.done:
             self._choose(*rule(self.late_ms))
         self._draw()
 
     def back(self) -> None:
-        """Take the last choice back; where there is none, nothing happens."""
+        """Undo the last choice, if there is one."""
         kept = self.windows[:-1]
         self.windows, self._moves = [], []
         for _, action in kept:
@@ -282,19 +282,19 @@ class CacheBench:
         self._draw()
 
     def restart(self) -> None:
-        """Begin the same run again."""
+        """Restart the same run."""
         self.windows, self._moves = [], []
         self._draw()
 
     @property
     def joules(self) -> float:
-        """Of the whole run, of one part.
+        """Energy of the whole run for one partition.
 
         Raises:
             PlanError: it has not ended.
         """
         if not self.done:
-            raise PlanError("a run that goes on has no sum yet: choose until it ends, or keep a choice to the end.")
+            raise PlanError("a run has no total before its end: choose until it ends, or keep a choice to the end.")
         return cost_of(self.episode, self.windows)
 
     @cached_property
@@ -319,7 +319,7 @@ class CacheBench:
 
     @property
     def over_clairvoyant(self) -> float:
-        """Joules over those of the best plan, less 1; never below 0.
+        """Relative energy above that of the best plan; never below 0.
 
         Raises:
             PlanError: the run has not ended.
@@ -328,24 +328,24 @@ class CacheBench:
 
     @property
     def words(self) -> str:
-        """How it stands: what is seen at this boundary, or at the end, who spent how much."""
+        """The state of the run: the observations at this boundary, or at the end everyone's energy."""
         if self.done:
             return self._score()
         if not self.windows:
-            return f"Step 0 of {self.episode.steps}. Choose the first cache; nothing is heard of the links yet."
+            return f"Step 0 of {self.episode.steps}. Choose the first cache; the links are not observed yet."
         views, state = self._simulator.views(), self._simulator.views().states[0]
         at, others = self.windows[-1][0], self._actions.parts - 1
         window, preferred = self._meant(self.windows[-1][1])
-        late = [f"part {part} {ms:.0f} ms" for part, ms in self.late_ms.items() if ms >= _LATE_MS]
-        liked = "for all alike" if preferred is None else f"most of it for part {preferred}"
+        late = [f"partition {part} {ms:.0f} ms" for part, ms in self.late_ms.items() if ms >= _LATE_MS]
+        liked = "shared equally" if preferred is None else f"mostly for partition {preferred}"
         text = (
-            f"Step {at} of {self.episode.steps}. Up to step {int(views.steps[0]) - 1} a cache of W = {window} serves, "
-            f"{liked}; choose the one after it. Thought to be late: {join_words(late) or 'nobody'}."
+            f"Step {at} of {self.episode.steps}. Up to step {int(views.steps[0]) - 1} the cache has W = {window}, "
+            f"{liked}; choose the one after it. Estimated delays: {join_words(late) or 'none'}."
         )
         if not at:
             return text
         return (
-            f"{text} In the last window {share(float(state[2 * others]))} were hit, and a step took "
+            f"{text} In the last window the hit rate was {share(float(state[2 * others]))}, and a step took "
             f"{np.exp(state[2 * others + 1]):.2f} times as long as on clean links."
         )
 
@@ -355,15 +355,15 @@ class CacheBench:
         described = [f"{name} {share(joules / best - 1)}" for joules, name in ranked]
         window, _ = self._meant(self.played[BEST][0][1])
         return (
-            f"By hand {format_joules(self.joules)}, {share(self.over_clairvoyant)} more than the clairvoyant. Others: "
-            f"{join_words(described)}. The best fixed window, W = {window}, only hindsight knows."
+            f"Manual choices: {format_joules(self.joules)}, {share(self.over_clairvoyant)} more than the clairvoyant. "
+            f"Others: {join_words(described)}. The best fixed window, W = {window}, is known only in hindsight."
         )
 
     def _simulated(self) -> CacheSimulator:
         return CacheSimulator([self.episode.costs], epoch_steps=self.episode.epoch_steps, draw=lambda _: self.episode)
 
     def _meant(self, choice: int) -> tuple[int, int | None]:
-        """Window and preferred part of a choice; that of an epoch is no action."""
+        """Window and preferred partition of a choice; that of a whole epoch is not an action."""
         if choice >= len(self._actions):
             return self.episode.epoch_steps, None
         place = self._actions.biased(choice)
@@ -371,13 +371,13 @@ class CacheBench:
 
     def _choose(self, window: int, preferred: int | None) -> None:
         if self.done:
-            raise PlanError("the run has ended: take choices back, or begin again.")
+            raise PlanError("the run has ended: undo choices, or restart it.")
         if preferred is not None and not 1 <= preferred < self._actions.parts:
-            raise PlanError(f"part {preferred} is not asked: prefer one from 1 to {self._actions.parts - 1}, or None.")
+            raise PlanError(f"partition {preferred} is not remote: choose 1 to {self._actions.parts - 1}, or None.")
         self._play(self._actions.action(window, None if preferred is None else preferred - 1))
 
     def _play(self, action: int) -> None:
-        """Go on by one decision; the first of all says what a run begins with."""
+        """Advance by one decision; the first decision sets the initial cache."""
         late = tuple(self.late_ms.values())
         heard_at = self.windows[-1][0] if self.windows else 0
         first = int(self._simulator.views().steps[0]) if self.windows else 0
@@ -397,7 +397,7 @@ class CacheBench:
         return button
 
     def _rebuild(self, to_the_end: bool = False) -> None:
-        """What the buttons do; at the end they do nothing."""
+        """Enable the buttons that apply; none do at the end."""
         if self.done:
             return
         act = self.keep if to_the_end else self.choose
@@ -420,31 +420,31 @@ class CacheBench:
         return self._box._repr_mimebundle_(include=include, exclude=exclude)
 
 
-# Group times to be dragged in a lesson, and the schedule that each scheduler makes of them.
+# Group times to drag in a lesson, and the resulting schedule of each scheduler.
 
 
 MOST_GROUPS = 16  # sliders that fit beside each other
 _SCHEDULERS = (PSG, "consecutive", "longest_first", "fold", "dygnex_greedy", "best_of")
-_LIMIT_S = 0.2  # for those that search: a drag must be answered at once
+_LIMIT_S = 0.2  # for schedulers that search: a drag needs an immediate response
 
 
 class ScheduleBench:
-    """Sliders for the times of a few groups, a choice of schedulers, and the Gantt chart of what is made of them.
+    """Sliders for the times of a few groups, a choice of schedulers, and the Gantt chart of the resulting schedule.
 
-    Every move of a slider schedules anew and redraws; ``set`` does what a drag does. Times are rounded to the sliders'
+    Every slider move reschedules and redraws; ``set`` does the same from code. Times are rounded to the sliders'
     step, about a hundredth of their range.
 
     Args:
-        times_s: (K,) seconds of each group at first, above 0; at most 16 groups.
+        times_s: (K,) initial seconds of each group, above 0; at most 16 groups.
         ranks: R.
-        schedulers: ``psg``, or names of the catalogue's room ``scheduling``.
-        chosen: the one shown at first; the first of ``schedulers`` where not given.
-        per_rank: most groups of a rank in an iteration; ``psg`` has one.
+        schedulers: ``psg``, or names in the catalogue's section ``scheduling``.
+        chosen: the scheduler shown first; by default the first of ``schedulers``.
+        per_rank: maximum groups of a rank in an iteration; ``psg`` has one.
 
     Raises:
         ConfigError: there are too many groups, a time is 0, or no scheduler is given.
         PlanError: times are negative or not finite, or there is none.
-        UnknownNameError: there is no such scheduler.
+        UnknownNameError: a scheduler is unknown.
     """
 
     def __init__(
@@ -461,8 +461,8 @@ class ScheduleBench:
         first = checked_times(times_s)
         if len(first) > MOST_GROUPS or not first.all() or not schedulers:
             raise ConfigError(
-                f"{len(first)} groups from {first.min():g} s on, schedulers {list(schedulers)}: a bench has 1 to "
-                f"{MOST_GROUPS} groups that take time, and at least one scheduler."
+                f"{len(first)} groups from {first.min():g} s on, schedulers {list(schedulers)}: allowed are 1 to "
+                f"{MOST_GROUPS} groups with times above 0, and at least one scheduler."
             )
         self.ranks, self.per_rank, self.schedulers = ranks, per_rank, tuple(schedulers)
         if chosen and chosen not in schedulers:
@@ -486,7 +486,7 @@ class ScheduleBench:
         self._choice.style.button_width = "auto"
         self._choice.layout.margin = "10px 2px 4px"
         self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
-        head = ipywidgets.HTML("<b>Seconds of each group</b>: drag or type, and choose who schedules")
+        head = ipywidgets.HTML("<b>Seconds of each group</b>: drag or type, and choose a scheduler")
         self._box = ipywidgets.VBox(
             [head, ipywidgets.HBox(self._sliders), self._choice, self._described, self._picture]
         )
@@ -500,20 +500,20 @@ class ScheduleBench:
 
     @property
     def times_s(self) -> list[float]:
-        """Seconds of each group, as the sliders stand."""
+        """Seconds of each group, from the sliders."""
         return [float(slider.value) for slider in self._sliders]
 
     @property
     def scheduler(self) -> str:
-        """The one whose schedule is shown."""
+        """The scheduler whose schedule is shown."""
         return str(self._choice.value)
 
     def set(self, times_s: Sequence[float] | None = None, *, scheduler: str | None = None) -> None:
-        """Move all sliders or choose a scheduler without a pointer, as in tests.
+        """Move all sliders or choose a scheduler from code, as in tests.
 
         Raises:
             ConfigError: there are more or fewer times than sliders, or one is beyond its slider.
-            UnknownNameError: that scheduler is not offered.
+            UnknownNameError: the scheduler is not offered.
         """
         if scheduler is not None and scheduler not in self.schedulers:
             raise UnknownNameError("scheduler", scheduler, self.schedulers)
@@ -531,7 +531,7 @@ class ScheduleBench:
         self._draw()
 
     def schedule(self, scheduler: str = "") -> Schedule:
-        """What a scheduler makes of the times; the chosen one where none is named."""
+        """The schedule for these times; by the chosen scheduler if none is named."""
         name = scheduler or self.scheduler
         return solve(name, checked_times(self.times_s), self.ranks, per_rank=self.per_rank, time_limit_s=_LIMIT_S)
 
@@ -541,7 +541,7 @@ class ScheduleBench:
 
     @property
     def bound_s(self) -> float:
-        """Seconds that no schedule of these times can beat."""
+        """Lower bound in seconds for any schedule of these times."""
         return lower_bound_s(self.times_s, self.ranks, per_rank=self.per_rank)
 
     @property
@@ -566,12 +566,12 @@ class ScheduleBench:
         self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
     def _on_step(self, time_s: float) -> float:
-        """A time where a slider can stand: a page would move it there, and the kernel would not know why."""
+        """The nearest slider position: the page would round the value without notifying the kernel."""
         return round(max(1, round(time_s / self._step_s)) * self._step_s, 12)
 
     @property
     def _until_s(self) -> float:
-        """The longest epoch of those offered, so that their charts can be compared."""
+        """The longest epoch of the offered schedulers, for a common axis."""
         return max(self.makespan_s(name) for name in self.schedulers)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:

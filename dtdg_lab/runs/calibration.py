@@ -12,11 +12,12 @@ from dtdg_lab.network.patterns import save_trace
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.summary import spent
 
-# Seconds of steps, and watts of a rank by what it does.
+# Costs of steps and fetches on this machine: measured cells, as files and as a calibration.
 
 
-WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, memory touched for the first time
-# phases of a run that stand for a host's states
+Cell = tuple[str, int]  # condition, window
+WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, first-touch memory
+# phases of a run by which power is measured
 STATES: Mapping[str, tuple[str, ...]] = {
     "gpu_compute": ("compute",),
     "cpu_spin": ("wait", "stall"),
@@ -25,7 +26,7 @@ STATES: Mapping[str, tuple[str, ...]] = {
 
 
 def step_seconds(run: StoredRun) -> list[float]:
-    """Seconds of every step that counts, of the rank that took longest.
+    """Seconds of every step that counts, on the slowest rank.
 
     Raises:
         RunFailedError: the run has too few steps.
@@ -41,9 +42,9 @@ def step_seconds(run: StoredRun) -> list[float]:
 
 
 def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
-    """Mean watts of a rank by what it did, its GPU included, over runs; nothing where a state's are unknown.
+    """Mean watts of a rank by activity, including its GPU, over runs; nothing if a state's power is unknown.
 
-    ``host`` names the sources, and ``samples`` counts the runs.
+    ``host`` names the machine's processor, and ``samples`` the number of runs.
     """
     by_run = [run.table("phase_energy").to_dict("records") for run in runs]
     found = []
@@ -62,12 +63,12 @@ def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
 
 
 def save_congestion(run: StoredRun, file: str | Path) -> Path:
-    """Write when a run's links were how slow, for ``RunConfig(congestion="recorded", congestion_file=file)``.
+    """Write the link conditions of a run over time, for ``RunConfig(congestion="recorded", congestion_file=file)``.
 
-    Changes that were made by hand while it ran are in it, as what they came to.
+    Manual changes during the run are included, by their effect.
 
     Args:
-        run: with events ``congestion``: of a system that moves features or rows between parts.
+        run: with events ``congestion``: of a system that transfers features or rows between partitions.
         file: JSON lines.
 
     Raises:
@@ -77,8 +78,9 @@ def save_congestion(run: StoredRun, file: str | Path) -> Path:
     described = events[(events["kind"] == "congestion") & (events["rank"] == 0)]
     if not len(described) or not len(steps):
         raise DataError(
-            f"{run.path} tells nothing of its links: runs of systems that move features or rows between parts do, once "
-            "they have made a step."
+            f"{run.path} has no link records: only runs of systems that transfer features or rows between partitions "
+            "have "
+            "they have completed a step."
         )
     per_epoch = int(steps.groupby("epoch")["iteration"].max().max()) + 1
     return save_trace(described.to_dict("records"), as_path(file, "file"), steps_per_epoch=per_epoch)

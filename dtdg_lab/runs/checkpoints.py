@@ -1,4 +1,4 @@
-"""The checkpoints of a run's folder, and what they say of themselves: read without torch, and without running code."""
+"""The checkpoints of a run's folder and their metadata: read without torch and without executing code."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ LAST = "last"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A checkpoint as a fork sees it.
+    """A checkpoint as the source of a fork.
 
     Attributes:
-        name: ``last``; ``epoch-00012``, after 12 epochs; ``step-00345``, after 345 steps; ``begun``, of another run,
-            that a fork began with.
+        name: ``last``; ``epoch-00012``, after 12 epochs; ``step-00345``, after 345 steps; ``begun``, from another
+            run, from which a fork started.
         path: of the file.
-        epoch: that comes next.
-        iteration: of that epoch; 0 between two epochs.
-        step: that comes next.
-        config: the settings that held.
-        waiting: settings that were to change with the next epoch.
+        epoch: next epoch.
+        iteration: next iteration of that epoch; 0 between two epochs.
+        step: next step.
+        config: the settings in force.
+        waiting: settings that change with the next epoch.
         data_hash: of the graph; empty where the file names none.
     """
 
@@ -48,7 +48,7 @@ class Kept:
 
 
 def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
-    """Those in a run's folder of checkpoints, in order of steps; files that cannot be read are left out.
+    """The checkpoints of a folder, in order of steps; unreadable files are left out.
 
     Args:
         folder: of the checkpoints.
@@ -57,13 +57,13 @@ def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
     for path in sorted(folder.glob("*.pt")):
         try:
             found.append(read_kept(path))
-        except LabError:  # whoever asks for it by name is told why
+        except LabError:  # opening it by name reports the reason
             continue
     return tuple(sorted(found, key=lambda kept: (kept.step, kept.name == LAST)))
 
 
 def read_kept(path: Path) -> Kept:
-    """What a checkpoint says of itself.
+    """The metadata of a checkpoint.
 
     Raises:
         RunStoreError: there is none, or it cannot be read.
@@ -88,13 +88,13 @@ def read_kept(path: Path) -> Kept:
 
 
 class _Plain(pickle.Unpickler):
-    """Reads the plain values of what torch wrote: tensors are left out, and nothing else is made."""
+    """Reads the plain values of a torch file: tensors are left out, and no other objects are created."""
 
     def persistent_load(self, pid: Any) -> None:
-        """The bytes of a tensor."""
+        """A placeholder for the bytes of a tensor."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What torch's files name: ordered dicts, and how tensors are put together."""
+        """Allows only the names in torch's files: ordered dicts, and tensor rebuilding."""
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if module == "torch" or (module == "torch._utils" and name.startswith("_rebuild")):

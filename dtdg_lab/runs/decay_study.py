@@ -1,4 +1,4 @@
-"""What a study of K and alpha found, as far as it is done: rows, means over seeds, heat maps."""
+"""The results of a study of K and alpha: rows, means over seeds, heat maps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.runs import run as provenance
 from dtdg_lab.runs.directory import read_json, write_json
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.run import COLUMNS as PROVENANCE_COLUMNS
+from dtdg_lab.runs.run import MEANINGS as PROVENANCE_MEANINGS
+from dtdg_lab.runs.run import StoredRun, provenance
 from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.study_result import StudyResult
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# The cells of a study of K and alpha on disk, so that a study that broke off goes on.
+# The cells of a study of K and alpha on disk, so that an interrupted study can resume.
 
 
 SCHEMA = 1
@@ -31,15 +32,15 @@ Cell = tuple[int, float, int]  # full_snapshots, alpha, seed
 
 
 class DecayCells:
-    """The cells of a study that are done, in one JSON file.
+    """The finished cells of a study, in one JSON file.
 
-    The file is named after the config without K, alpha and seed: the same study asked for again, or one of more cells,
-    finds what there is. A cell also knows the hash of its data, and is not found for other data.
+    The file is named after the config without K, alpha and seed: a repeated study, or one with more cells,
+    reuses what there is. A cell also stores the hash of its data, and is not reused for other data.
 
     Args:
-        folder: that holds the file; made when missing.
+        folder: that holds the file; created if missing.
         config: the study's.
-        again: begin anew; what the file holds is replaced with the first cell that is put.
+        again: restart; the content of the file is replaced when the first cell is stored.
 
     Raises:
         RunStoreError: the file cannot be read.
@@ -53,8 +54,8 @@ class DecayCells:
             stored = read_json(self.path)
             if not isinstance(stored, dict) or stored.get("schema") != SCHEMA:
                 raise RunStoreError(
-                    f"{self.path} holds no cells that this version reads: move it away, or give again=True to begin "
-                    "the study anew."
+                    f"{self.path} holds no cells that this version reads: move it away, or give again=True to restart "
+                    "the study."
                 )
             self._kept = {_cell(each["row"]): each for each in stored["cells"]}
 
@@ -62,16 +63,16 @@ class DecayCells:
         return len(self._kept)
 
     def find(self, cell: Cell, data_hash: str) -> dict[str, Any] | None:
-        """The row of a cell that is done on this data; None where there is none."""
+        """The row of a cell that is finished on this data; None if there is none."""
         each = self._kept.get(cell)
         return dict(each["row"]) if each is not None and each["data"] == data_hash else None
 
     def data_hash(self, cell: Cell) -> str:
-        """The hash of the data that a kept cell was trained on."""
+        """The data hash of a stored cell."""
         return str(self._kept[cell]["data"])
 
     def put(self, row: Mapping[str, Any], data_hash: str) -> None:
-        """Keep a row.
+        """Store a row.
 
         Raises:
             RunStoreError: the file cannot be written.
@@ -89,22 +90,21 @@ def _cell(row: Mapping[str, Any]) -> Cell:
 PARTS = ("validation", "test")
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "full_snapshots": "K, newest snapshots of a window that are whole",
-        "alpha": "says how many chunks of the older ones are kept",
-        "seed": "of parameters, order of chunks and splits of the sequence; of the data too where they are generated",
-        "validation_loss": "of the validation split at the end, on whole snapshots, as all systems are judged",
-        "test_loss": "of the test split, read once, at the end; choose by the validation split",
-        "persistence_loss": "of the test split, predicting that tomorrow is as today",
+        "full_snapshots": "K, number of newest snapshots of a window that are kept whole",
+        "alpha": "decay that sets how many chunks of the older snapshots are kept",
+        "seed": "of parameters, chunk order and data splits; also of the data if they are generated",
+        "validation_loss": "of the validation split at the end, on whole snapshots, as for all systems",
+        "test_loss": "of the test split, evaluated once, at the end; choose by the validation split",
+        "persistence_loss": "of the test split, predicting that tomorrow equals today",
         "mean_loss": "of the test split, predicting the mean of the training split",
-        "validation_persistence_loss": "of the validation split, predicting that tomorrow is as today",
+        "validation_persistence_loss": "of the validation split, predicting that tomorrow equals today",
         "validation_mean_loss": "of the validation split, predicting the mean of the training split",
         "skill": "1 - test_loss / persistence_loss: above 0 beats persistence",
         "peak_bytes": "largest peak of tensor memory of a rank, of a probe step",
-        "epoch_time_s": "seconds of an epoch's steps on the slowest rank, mean over epochs",
-        **{name: meaning for name, meaning in provenance.MEANINGS.items() if name in provenance.COLUMNS},
-        "run": "folder of the run; two cells have the same one where all snapshots are whole, for alpha then says "
-        "nothing",
-        "reason": "why the run failed, where it did; its numbers are then missing",
+        "epoch_time_s": "seconds of an epoch's steps on the slowest rank (straggler), mean over epochs",
+        **{name: meaning for name, meaning in PROVENANCE_MEANINGS.items() if name in PROVENANCE_COLUMNS},
+        "run": "folder of the run; cells share a run if all snapshots are whole, because alpha then has no effect",
+        "reason": "why the run failed, if it did; its numbers are then missing",
     }
 )
 _OF_SUMMARY = ("validation_loss", "test_loss", "persistence_loss", "mean_loss", "skill", "peak_bytes", "epoch_time_s")
@@ -112,12 +112,12 @@ _OF_VALIDATION = ("persistence_loss", "mean_loss")
 
 
 def cell_row(cell: Cell, run: StoredRun) -> dict[str, Any]:
-    """The numbers of a cell whose run ended, as ``MEANINGS`` says; None where the run does not know one."""
+    """The numbers of a cell whose run ended, see ``MEANINGS``; None for unknown ones."""
     evaluations = run.table("evaluations")
     last = evaluations[evaluations["split"] == "validation"].tail(1).to_dict("records")
     baselines = {f"validation_{name}": last[0][name] if last else None for name in _OF_VALIDATION}
     summary = {name: run.summary.get(name) for name in _OF_SUMMARY}
-    stands = provenance.provenance(run)
+    stands = provenance(run)
     return _in_order(cell, {**summary, **baselines, **stands, "run": str(run.path), "reason": ""})
 
 
@@ -136,10 +136,10 @@ class DecayStudy(StudyResult):
     """Runs of one config over K, alpha and seeds; some cells may be missing while it is under way.
 
     Attributes:
-        rows: one for each cell that is done; ``MEANINGS`` has what is in them.
-        full_snapshots: K asked for.
-        alphas: asked for.
-        seeds: asked for.
+        rows: one for each finished cell; ``MEANINGS`` describes the columns.
+        full_snapshots: requested values of K.
+        alphas: requested values.
+        seeds: requested values.
         task: of the config.
         described: what was compared, in words.
     """
@@ -155,7 +155,7 @@ class DecayStudy(StudyResult):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every cell has been run."""
+        """Whether every cell has finished."""
         return len(self.rows) == len(self.full_snapshots) * len(self.alphas) * len(self.seeds)
 
     @property
@@ -169,16 +169,16 @@ class DecayStudy(StudyResult):
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The row of ``settings`` with the lowest validation loss, of those with the most seeds.
+        """The row of ``settings`` with the lowest validation loss, among those with the most seeds.
 
-        None where there is no validation loss: no run came to its end, or the protocol has no validation split.
+        None if there is no validation loss: no run finished, or the protocol has no validation split.
         """
         known = [row for row in self.settings if row["validation_loss"] is not None]
         most = max((row["seeds"] for row in known), default=0)
         return min((row for row in known if row["seeds"] == most), key=lambda row: row["validation_loss"], default=None)
 
     def figure(self, path: Sequence[tuple[int, float]] = (), *, part: str | None = None) -> Figure:
-        """Heat maps of loss, memory and time over K and alpha, as a plotly figure dict; cells to come are empty.
+        """Heat maps of loss, memory and time over K and alpha, as a plotly figure dict; missing cells are empty.
 
         Args:
             path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
@@ -186,7 +186,7 @@ class DecayStudy(StudyResult):
             part: whose loss is drawn, ``validation`` or ``test``; the validation split's where the protocol has one.
 
         Raises:
-            ConfigError: there is no such part.
+            ConfigError: there is no such split.
         """
         if part is None:
             validated = not self.rows or any(row["validation_loss"] is not None for row in self.rows)
@@ -235,7 +235,7 @@ class DecayStudy(StudyResult):
         return "\n".join([*lines, *self._stands(), *self._failures()])
 
     def _stands(self) -> list[str]:
-        """What the losses were measured on; data differ between seeds where they are generated."""
+        """Protocol and data of the losses; generated data differ between seeds."""
         known = [row for row in self.rows if row.get("protocol")]
         if not known:
             return []
@@ -255,7 +255,7 @@ class DecayStudy(StudyResult):
 
 
 def _over_seeds(full_snapshots: int, alpha: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means of the seeds whose runs came to their end, memory at its largest, time at its median."""
+    """Means over the seeds whose runs finished; the maximum of memory and the median of time."""
     good = [row for row in rows if not row["reason"]]
     described: dict[str, Any] = {"full_snapshots": full_snapshots, "alpha": alpha, "seeds": len(good)}
     for part in PARTS:

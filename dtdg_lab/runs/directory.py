@@ -1,4 +1,4 @@
-"""RunDirectory: where everything one run leaves is kept."""
+"""RunDirectory: the folder of all files of one run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dtdg_lab.core.config import SCHEMA, RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunStoreError, shortened
 from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints
 
-# What a run was done with: versions, processors, memory, GPUs and commit; nothing that names a person or machine.
+# Environment of a run: versions, processors, memory, GPUs and commit; nothing that identifies a person or machine.
 
 
 PACKAGES = (
@@ -51,15 +51,15 @@ ENVIRONMENT_SCHEMA = 1
 def describe_environment(
     config: RunConfig | None = None, *, graph_source: str | None = None, data_hash: str | None = None
 ) -> dict[str, Any]:
-    """What this process could run and measure with, without importing torch.
+    """The environment of this process, without importing torch.
 
     Args:
         config: names the data set and its protocol.
-        graph_source: where the data came from, in words, where already known.
-        data_hash: SHA-256 of the data set's arrays, where already known.
+        graph_source: description of the data's origin, if already known.
+        data_hash: SHA-256 of the data set's arrays, if already known.
 
     Returns:
-        A dict that JSON can hold; what is not installed, present or known is None.
+        A JSON-compatible dict; values that are not installed, present or known are None.
     """
     facts: dict[str, Any] = {
         "schema": ENVIRONMENT_SCHEMA,
@@ -96,12 +96,12 @@ def _cpu() -> dict[str, Any]:
 
 
 def gpu_count() -> int:
-    """GPUs that NVML sees; 0 without a driver."""
+    """Number of GPUs that NVML reports; 0 without a driver."""
     return len(_gpus()["gpus"] or [])
 
 
 def _gpus() -> dict[str, Any]:
-    """Names and memory of the GPUs through NVML, or why there are none to tell."""
+    """Names and memory of the GPUs through NVML, or the reason why there are none."""
     try:
         import pynvml
     except ImportError:
@@ -121,7 +121,7 @@ def _gpus() -> dict[str, Any]:
         ]
         return {"gpus": found, "gpus_note": f"driver {_text(pynvml.nvmlSystemGetDriverVersion())}"}
     except pynvml.NVMLError as error:
-        return {"gpus": None, "gpus_note": f"NVML answers with an error ({error})"}
+        return {"gpus": None, "gpus_note": f"NVML returned an error ({error})"}
     finally:
         pynvml.nvmlShutdown()
 
@@ -131,7 +131,7 @@ def _text(name: str | bytes) -> str:
 
 
 def _git(checkout: Path) -> dict[str, Any] | None:
-    """Commit and cleanness of the project's own checkout; None where the package is not in one or git is missing."""
+    """Commit of the project's own checkout and whether it is clean; None without a checkout or without git."""
     if not (checkout / ".git").exists():
         return None
     commit = _git_answer(checkout, "rev-parse", "HEAD")
@@ -151,30 +151,30 @@ def _git_answer(checkout: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-# JSON files that are either whole or not there, and errors that say what to do about a disk.
+# JSON files that are written atomically, and errors with remedies for disk problems.
 
 
 _ADVICE = {
     errno.ENOSPC: "The disk is full: free some space, or give another folder with root=.",
     errno.EDQUOT: "Your quota is used up: free some space, or give another folder with root=.",
     errno.EROFS: "The file system is read-only: give a folder you can write with root=.",
-    errno.EACCES: "You may not write there: give a folder you can write with root=.",
-    errno.EPERM: "You may not write there: give a folder you can write with root=.",
-    errno.ENOTDIR: "A file stands where a folder is needed: move it away, or give another folder with root=.",
-    errno.EEXIST: "Something else stands there: move it away, or give another folder with root=.",
-    errno.EISDIR: "A folder stands where a file is needed: move it away.",
+    errno.EACCES: "No write permission there: give a writable folder with root=.",
+    errno.EPERM: "No write permission there: give a writable folder with root=.",
+    errno.ENOTDIR: "There is a file where a folder is needed: move it away, or give another folder with root=.",
+    errno.EEXIST: "Something else exists there: move it away, or give another folder with root=.",
+    errno.EISDIR: "There is a folder where a file is needed: move it away.",
     errno.ENOENT: "Check the path; open_run takes the folder that Session.train or lab.train made.",
 }
 
 
 def store_error(action: str, path: str | Path, error: OSError) -> RunStoreError:
-    """A RunStoreError that names the action, the path, the cause and what to do."""
+    """A RunStoreError that names the action, the path, the cause and a remedy."""
     advice = _ADVICE.get(error.errno or 0, "Check the disk, or give another folder with root=.")
     return RunStoreError(f"cannot {action} {path}: {error.strerror or error}. {advice}")
 
 
 def finite(value: Any) -> Any:
-    """A copy that JSON can hold: numpy scalars and arrays as Python's, NaN and infinities as None."""
+    """A JSON-compatible copy: numpy scalars and arrays become Python's, NaN and infinities become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -192,10 +192,10 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
 
 
 def write_text(path: str | Path, text: str) -> Path:
-    """Write a text file so that readers see the old one or the new one, never a part (temporary file, then rename).
+    """Write a text file so that readers see the old one or the new one, never a partial one (temporary file, rename).
 
     Raises:
-        RunStoreError: the file cannot be written; nothing half-written is left.
+        RunStoreError: the file cannot be written; no partial file remains.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
@@ -221,7 +221,7 @@ def write_json(path: str | Path, value: Any) -> Path:
     """Write indented JSON atomically (see :func:`write_text`); NaN and infinities become null.
 
     Raises:
-        RunStoreError: the file cannot be written; nothing half-written is left.
+        RunStoreError: the file cannot be written; no partial file remains.
     """
     return write_text(path, dumps(value, indent=2) + "\n")
 
@@ -264,15 +264,15 @@ class RunDirectory:
         environment: dict[str, Any] | None = None,
         begin: Path | None = None,
     ) -> RunDirectory:
-        """Make the folder of a new run with its config, environment and status ``starting``.
+        """Create the folder of a new run with its config, environment and status ``starting``.
 
-        It appears whole or not at all: it is filled under a hidden name and then renamed.
+        It appears atomically: it is filled under a hidden name and then renamed.
 
         Args:
             config: the settings of the run.
-            root: the folder that holds runs; made when missing.
-            environment: what environment.json shall hold; ``describe_environment(config)`` when not given.
-            begin: a checkpoint of another run that this one begins with; it is copied.
+            root: the folder that holds runs; created if missing.
+            environment: content of environment.json; by default ``describe_environment(config)``.
+            begin: a checkpoint of another run from which this one starts; it is copied.
 
         Raises:
             RunStoreError: the disk is full, the folder is read-only, or a file is in the way.
@@ -314,7 +314,7 @@ class RunDirectory:
 
     @property
     def id(self) -> str:
-        """The folder's name, which names the run."""
+        """The folder's name, which is the name of the run."""
         return self.path.resolve().name
 
     @property
@@ -324,12 +324,12 @@ class RunDirectory:
 
     @property
     def environment_file(self) -> Path:
-        """Versions, devices and commit the run was started with."""
+        """Versions, devices and commit at the start of the run."""
         return self.path / "environment.json"
 
     @property
     def status_file(self) -> Path:
-        """The present state (see :meth:`status`)."""
+        """The current state (see :meth:`status`)."""
         return self.path / "status.json"
 
     @property
@@ -342,7 +342,7 @@ class RunDirectory:
         return self.records / f"rank{rank}.jsonl"
 
     def record_files(self) -> dict[int, Path]:
-        """Rank -> its lines, in order of ranks, for the ranks that wrote any."""
+        """Rank -> its lines, in order of ranks, for the ranks with any."""
         found = {int(path.stem[4:]): path for path in self.records.glob("rank*.jsonl") if path.stem[4:].isdigit()}
         return dict(sorted(found.items()))
 
@@ -352,7 +352,7 @@ class RunDirectory:
 
     @property
     def merged_file(self) -> Path:
-        """Which lines the merged tables hold: the size of each rank's file when they were merged."""
+        """How many lines the merged tables cover: the size of each rank's file at the merge."""
         return self.records / "merged.json"
 
     @property
@@ -362,49 +362,49 @@ class RunDirectory:
 
     @property
     def begin_file(self) -> Path:
-        """The checkpoint of another run that this one began with, where it is a fork."""
+        """The checkpoint of another run from which this one started, if it is a fork."""
         return self.path / "checkpoints" / "begun.pt"
 
     @property
     def checkpoints(self) -> tuple[Kept, ...]:
-        """All checkpoints that can be branched from, in order of steps: ``name epoch iteration step``."""
+        """All checkpoints that can be forked, in order of steps: ``name epoch iteration step``."""
         return kept_checkpoints(self.checkpoint_file.parent)
 
     @property
     def summary_file(self) -> Path:
-        """The numbers of the whole run, after the end."""
+        """The summary of the whole run, after its end."""
         return self.path / "summary.json"
 
     @property
     def report_file(self) -> Path:
-        """The report for people, after the end."""
+        """The HTML report, after the end."""
         return self.path / "report.html"
 
     @property
     def live(self) -> Path:
-        """The folder of addresses used while the run is under way."""
+        """The folder of addresses used while the run is active."""
         return self.path / "live"
 
     def config(self) -> RunConfig:
-        """The settings the run was started with."""
+        """The settings at the start of the run."""
         return RunConfig.load(self.config_file)
 
     def environment(self) -> dict[str, Any]:
-        """What environment.json holds."""
+        """The content of environment.json."""
         return read_json(self.environment_file)
 
     def add_environment(self, **facts: Any) -> None:
-        """Add facts that are known only later, such as the data hash or the energy reader."""
+        """Add facts that become known later, such as the data hash or the energy reader."""
         write_json(self.environment_file, self.environment() | facts)
 
     def write_status(self, state: str, *, reason: str = "", rank: int | None = None, attempt: int = 1) -> None:
-        """Replace status.json atomically; a reader sees the old or the new one, never a part.
+        """Replace status.json atomically; readers see the old or the new one, never a partial one.
 
         Args:
             state: one of ``STATES``.
-            reason: why, in words, for a state that is not the usual one.
-            rank: the rank that caused it, where one did.
-            attempt: how many times the run was started, from 1.
+            reason: explanation, for an unusual state.
+            rank: the rank that caused it, if any.
+            attempt: number of the attempt, from 1.
 
         Raises:
             ConfigError: there is no such state.
@@ -420,12 +420,12 @@ class RunDirectory:
         return read_json(self.status_file)
 
     def summary(self) -> dict[str, Any]:
-        """What summary.json holds; empty before the end."""
+        """The content of summary.json; empty before the end."""
         return json.loads(self.summary_file.read_text(encoding="utf-8")) if self.summary_file.is_file() else {}
 
 
 def _place(hidden: Path, root: Path, name: str) -> Path:
-    """Rename to the first free of name, name-2, name-3, ...; renaming never replaces a folder that holds something."""
+    """Rename to the first free name of name, name-2, name-3, ...; never replaces a non-empty folder."""
     for number in range(1, _MOST_RUNS_A_SECOND):
         target = root / (name if number == 1 else f"{name}-{number}")
         try:
@@ -437,14 +437,14 @@ def _place(hidden: Path, root: Path, name: str) -> Path:
 
 
 def _clear(hidden: Path, made_root: Path | None) -> None:
-    """Remove what a failed create made: the hidden folder, and the root where it is new and otherwise empty."""
+    """Remove the remains of a failed create: the hidden folder, and the root if it is new and otherwise empty."""
     if hidden.is_dir():
         shutil.rmtree(hidden)
     if made_root is not None and made_root.is_dir() and not any(made_root.iterdir()):
         made_root.rmdir()
 
 
-# Files of a stored run that may be damaged, or of a newer version: read whole, or refused by one clear error.
+# Files of a stored run that may be damaged or of a newer version: read completely, or refused with a clear error.
 
 
 RESTORE = "Restore it from a copy; nothing in the run's folder was changed."
@@ -462,14 +462,14 @@ _PARSING = (
 
 @contextmanager
 def reading(path: str | Path, remedy: str = RESTORE) -> Iterator[None]:
-    """Turn what parsing a damaged file may come upon into one error that names the file; ours pass as they are.
+    """Turn any error of parsing a damaged file into one that names the file; our own errors pass unchanged.
 
     Args:
         path: what is read within the block.
-        remedy: what to do about it, in a sentence.
+        remedy: as a sentence.
 
     Raises:
-        DataError: its content is not what this version writes.
+        DataError: its content does not have this version's format.
     """
     try:
         yield
@@ -485,8 +485,8 @@ def read_object(path: Path, *, newest: int | None = None, needs: Collection[str]
 
     Args:
         path: the file.
-        newest: the schema this version writes; files without a number are as old as can be.
-        needs: names it must hold.
+        newest: the schema of this version; files without a number have the oldest.
+        needs: required names.
 
     Raises:
         RunStoreError: it cannot be read, is damaged, or its schema is newer.
@@ -506,10 +506,10 @@ def read_object(path: Path, *, newest: int | None = None, needs: Collection[str]
 
 
 def check_schema(path: str | Path, schema: Any, newest: int) -> None:
-    """Refuse what a newer version wrote: names may have other meanings there.
+    """Refuse files of a newer version: names may have other meanings there.
 
     Raises:
-        RunStoreError: the schema is no number, or above ``newest``.
+        RunStoreError: the schema is not a number, or is above ``newest``.
     """
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise RunStoreError(f"{path} is damaged: its schema is {shortened(schema)}, not a number from 1. {RESTORE}")
@@ -524,7 +524,7 @@ def read_config(path: Path) -> RunConfig:
     """The settings of a run.
 
     Raises:
-        RunStoreError: they cannot be read, are damaged, or are of a newer version: of another schema, or with settings
+        RunStoreError: they cannot be read, are damaged, or are of a newer version: another schema, or settings
             that this version does not have.
     """
     read_object(path, newest=SCHEMA)

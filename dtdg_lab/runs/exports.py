@@ -1,4 +1,4 @@
-"""Runs packed into one file, and runs read back from exports."""
+"""Runs packed into one file, and runs restored from exports."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError, RunS
 from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.units import as_path, format_bytes
-from dtdg_lab.runs import records as merge
-from dtdg_lab.runs import run as of_folder
 from dtdg_lab.runs.directory import RunDirectory, dumps, read_object, reading, store_error
+from dtdg_lab.runs.records import LINE, collect
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.run import open_run as open_run_folder
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 
-# A run in few bytes: its tables as Parquet and its other files, to ride in an exported file and be unpacked again.
+# A compact run: its tables as Parquet and its other files, for embedding in an exported file and for unpacking.
 
 
 SCHEMA = 1
-ABOUT = "export.json"  # what a packed run, or race, says of itself
+ABOUT = "export.json"  # the metadata of a packed run or race
 PACKED_TABLES = "tables/"
-WHOLE = "config.json", "environment.json", "status.json", "summary.json"  # files that are taken as they are
+WHOLE = "config.json", "environment.json", "status.json", "summary.json"  # files that are copied unchanged
 PARQUET_KEY = b"dtdg_lab"  # of a table's metadata: config, environment and summary of its run
 KEPT_WHOLE = ("evaluations", "events", "decisions", "rounds", "memory")
 _STRIDES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEVEL = 9
-# values that a table may have, and values for each of its bytes: more than that was made to fill the memory
+# limits on the values of a table, absolute and per byte: beyond them a file was crafted to exhaust the memory
 _MOST_VALUES, _VALUES_A_BYTE = 2**26, 20
-_OF_A_PIECE = 220  # bytes that a zip takes of its own for a piece, whose name it tells twice
+_OF_A_PIECE = 220  # overhead of a zip for a piece, whose name it stores twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PackedRun:
 
     Attributes:
         files: name -> content; ``export.json``, the run's own JSON files, and ``tables/<table>.parquet``.
-        thinned: what was left out, in words; empty where everything is there.
+        thinned: description of omitted rows; empty if complete.
     """
 
     files: Mapping[str, bytes]
@@ -62,7 +62,7 @@ class PackedRun:
 
     @property
     def size(self) -> int:
-        """Bytes of all pieces, with what a zip takes of its own."""
+        """Bytes of all pieces, including the overhead of a zip."""
         return sum(len(content) + _OF_A_PIECE for content in self.files.values())
 
     def zipped(self) -> bytes:
@@ -82,26 +82,26 @@ def zip_of(files: Mapping[str, bytes]) -> bytes:
 def pack(
     run: StoredRun, *, most_bytes: int | None = None, telling: bool = False, without: Collection[str] = ()
 ) -> PackedRun:
-    """Pack a run; it may still be under way, and is taken as far as it has come.
+    """Pack a run in its current state; it may still be active.
 
     Args:
-        run: to be packed, from its lines: all attempts, all columns.
-        most_bytes: above it tables are thinned, the bulky ones first; no limit when not given.
-        telling: give each table config, environment and summary as its metadata, so that it can be read alone.
+        run: packed from its lines: all attempts, all columns.
+        most_bytes: above it tables are thinned, the largest first; no limit by default.
+        telling: give each table the config, environment and summary as metadata, so that it can be read alone.
         without: names of tables to leave out.
 
     Raises:
         DataError: a record line is damaged.
         RunStoreError: a file cannot be read, or not even the thinned tables fit.
     """
-    found = merge.collect(run.directory, numbered=True)
+    found = collect(run.directory, numbered=True)
     tables = {name: table for name, table in found.items() if name not in without}
     others = {name: content for name in WHOLE if (content := _content(run.path / name)) is not None}
-    # also where it is not told: what is damaged here could not be read there
+    # also without this metadata: what is damaged here could not be read there
     metadata = {name.partition(".")[0]: read_object(run.path / name) for name in others}
     metadata.pop("status", None)
     parts = {name: _parquet(table, metadata if telling else None) for name, table in tables.items()}
-    spare = 1536 + _OF_A_PIECE * (1 + len(others) + len(parts))  # the first for what it says of itself
+    spare = 1536 + _OF_A_PIECE * (1 + len(others) + len(parts))  # the first for its metadata
     room = None if most_bytes is None else most_bytes - sum(map(len, others.values())) - spare
     words = "" if room is None else _thin(tables, parts, room)
     if left_out := ", ".join(sorted(found.keys() - tables.keys())):
@@ -113,7 +113,7 @@ def pack(
 
 
 def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
-    """Lay a packed run out as a run's folder again, with the same tables; ``folder`` holds it under the run's name.
+    """Restore a packed run as a run's folder with the same tables; ``folder`` holds it under the run's name.
 
     Raises:
         RunStoreError: the pieces are not a run's, are damaged, or a file cannot be written.
@@ -121,7 +121,9 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
     about = read_about(files, "run")
     name = str(about["run"])
     if not name or Path(name).name != name or name.startswith(".") or "\0" in name:
-        raise RunStoreError(f"the packed run is called {name!r}, which is no name of a folder. It was not made here.")
+        raise RunStoreError(
+            f"the packed run has the name {name!r}, which is not valid for a folder. It was not made by lab.export."
+        )
     run = RunDirectory(folder / name)
     try:
         for part in ("records", "checkpoints", "live"):
@@ -136,17 +138,17 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
 
 
 def read_about(files: Mapping[str, bytes], kind: str) -> dict[str, Any]:
-    """What a packed run or race says of itself.
+    """The metadata of a packed run or race.
 
     Raises:
-        RunStoreError: it says nothing that is understood, is of another kind, or of a newer version.
+        RunStoreError: it is unreadable, of another kind, or of a newer version.
     """
     try:
         about = dict(json.loads(files[ABOUT]))
         schemas = int(about["schema"]), int(about.get("records", RECORDS_SCHEMA))
     except (KeyError, ValueError, TypeError) as error:
         raise RunStoreError(
-            f"this holds no exported run: its {ABOUT} is missing or damaged ({error}). Export the run again."
+            f"this is not an exported run: its {ABOUT} is missing or damaged ({error}). Export the run again."
         ) from error
     if schemas[0] > SCHEMA or schemas[1] > RECORDS_SCHEMA:
         raise RunStoreError(
@@ -170,7 +172,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _parquet(table: pa.Table, metadata: dict[str, Any] | None) -> bytes:
-    """A table in few bytes: whole numbers as differences, fractions by the bytes of their places."""
+    """A compact table: integers as differences, fractions byte by byte."""
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -195,28 +197,29 @@ def _parquet(table: pa.Table, metadata: dict[str, Any] | None) -> bytes:
 
 
 def _thin(tables: dict[str, pa.Table], parts: dict[str, bytes], room: int) -> str:
-    """Leave out rows of ``parts`` until they fit into ``room``; says what was left out."""
+    """Drop rows of ``parts`` until they fit into ``room``; return a description of the omitted rows."""
     described = ""
     for spared in (("steps", *KEPT_WHOLE), KEPT_WHOLE, ()):
         thinner = [name for name in tables if name not in spared]
         if sum(len(part) for name, part in parts.items() if name not in thinner) > room:
-            continue  # the spared ones alone are too much
+            continue  # the protected tables alone are too large
         for stride in _STRIDES:
             if sum(map(len, parts.values())) <= room:
                 return described
             for name in thinner:
                 parts[name] = _parquet(_every(tables[name], stride), None)
-            described = f"one step in {stride} of the tables {', '.join(thinner)} is here; of the other tables all"
+            described = (
+                f"one step in {stride} of the tables {', '.join(thinner)} is included; the other tables are complete"
+            )
     if sum(map(len, parts.values())) > room:
         raise RunStoreError(
-            "the run's tables do not fit into the file, however they are thinned. Export kind='parquet', which has "
-            "no limit."
+            "the run's tables do not fit into the file, even when thinned. Export kind='parquet', which has no limit."
         )
     return described
 
 
 def _every(table: pa.Table, stride: int) -> pa.Table:
-    """Rows of every so manieth step; of tables without steps every so manieth row of a rank."""
+    """Rows of every nth step; for tables without steps, every nth row of a rank."""
     import numpy as np
 
     if "step" in table.schema.names:
@@ -233,7 +236,7 @@ def read_table(content: bytes) -> pa.Table:
     """A table from the bytes of a Parquet file.
 
     Raises:
-        ArrowException, OSError, ValueError: it is damaged, or would fill the memory.
+        ArrowException, OSError, ValueError: it is damaged, or would exhaust the memory.
     """
     import pyarrow as pa
     import pyarrow.parquet
@@ -241,12 +244,14 @@ def read_table(content: bytes) -> pa.Table:
     facts = pyarrow.parquet.read_metadata(pa.BufferReader(content))
     values = facts.num_rows * facts.num_columns
     if values > max(_MOST_VALUES, _VALUES_A_BYTE * len(content)):
-        raise ValueError(f"{values:,} values in {len(content):,} bytes would fill the memory: it was not made here")
+        raise ValueError(
+            f"{values:,} values in {len(content):,} bytes would exhaust the memory: it was not made by lab.export"
+        )
     return pyarrow.parquet.read_table(pa.BufferReader(content))
 
 
 def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
-    """The merged tables as they were, and the ranks' lines that they were merged from."""
+    """The original merged tables, and the ranks' lines that they were merged from."""
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -260,7 +265,7 @@ def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
             table = read_table(content)
             for rank, of_rank in lines_of(name, table).items():
                 lines.setdefault(rank, {}).update(of_rank)
-            bare = table.drop_columns([merge.LINE]).replace_schema_metadata(None)
+            bare = table.drop_columns([LINE]).replace_schema_metadata(None)
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise RunStoreError(f"the exported table {name!r} is damaged ({error}). Export the run again.") from error
         pyarrow.parquet.write_table(bare, run.table_file(name), compression="zstd")
@@ -273,12 +278,12 @@ def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
 
 
 def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:
-    """Rank -> number of a line -> the line again, as JSON, of a numbered table.
+    """Rank -> line number -> the original line as JSON, from a numbered table.
 
     Raises:
-        KeyError, ValueError: it was not made here.
+        KeyError, ValueError: it was not made by this program.
     """
-    kept = [field for field in table.schema if field.name not in ("rank", "attempt", merge.LINE)]
+    kept = [field for field in table.schema if field.name not in ("rank", "attempt", LINE)]
     columns = [_values(table, field) for field in kept]
     head = {
         "v": RECORDS_SCHEMA,
@@ -289,9 +294,9 @@ def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:
         "columns": [field.name for field in kept],
     }
     found: dict[tuple[int, int, int], list[tuple[Any, ...]]] = {}
-    places = list(zip(*(table.column(of).to_pylist() for of in ("rank", merge.LINE, "attempt")), strict=True))
+    places = list(zip(*(table.column(of).to_pylist() for of in ("rank", LINE, "attempt")), strict=True))
     if not all(type(number) is int and number >= 0 for place in set(places) for number in place):
-        raise ValueError("its ranks, lines or attempts are no numbers from 0")
+        raise ValueError("its ranks, lines or attempts are not numbers from 0")
     for place, row in zip(places, zip(*columns, strict=True), strict=True):
         found.setdefault(place, []).append(row)
     lines: dict[int, dict[int, str]] = {}
@@ -308,24 +313,24 @@ def _values(table: pa.Table, field: pa.Field) -> list[Any]:
     return values
 
 
-# Runs read back from exported files: whole ones, and what some files hold of one.
+# Runs restored from exported files: complete ones, and the part of a run that other files hold.
 
 
 def temporary_folder(owner: object) -> Path:
-    """A new folder that goes when its owner goes, also where that could not even be made."""
+    """A new folder that is deleted with its owner, even if creating the owner fails."""
     folder = tempfile.mkdtemp(prefix="dtdg-lab-export-")
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 class ExportedRun(StoredRun):
-    """A run read back from an exported file, with all that a run read from its folder has but checkpoints.
+    """A run restored from an exported file, with everything but checkpoints.
 
-    It is unpacked to a temporary folder (``path``), which goes when the object goes.
+    It is unpacked to a temporary folder (``path``), which is deleted with the object.
 
     Attributes:
         source: the file it was read from.
-        thinned: what the file left out of the tables, in words; empty where they are whole.
+        thinned: description of omitted table rows; empty if complete.
     """
 
     def __init__(self, files: Mapping[str, bytes], source: Path, *, points: int = 1500) -> None:
@@ -341,17 +346,17 @@ class ExportedRun(StoredRun):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartialRun:
-    """What an exported file that does not hold a whole run holds of it.
+    """The part of a run that an incomplete exported file holds.
 
     Attributes:
         id: of the run.
         kind: of the file: ``tensorboard``, ``trace``, ``script``, ``notebook`` or ``table``.
         source: the file or folder it was read from.
-        config: the settings the run was started with.
+        config: the settings at the start of the run.
         tables: record tables, or parts of their columns, by name.
-        summary: the numbers of the whole run, where the file holds them.
-        environment: what the run was done with, where the file holds it.
-        holds: what of the run is here, in words.
+        summary: the numbers of the whole run, if the file holds them.
+        environment: the run's environment, if the file holds it.
+        holds: description of the available part.
     """
 
     id: str
@@ -382,12 +387,12 @@ class PartialRun:
         return self.tables[name]
 
 
-# Reading back TensorBoard events that a run was exported to.
+# Reading TensorBoard events to which a run was exported.
 
 
 CONFIG_TAG = "run/config"
 ABOUT_TAG = "run/about"
-TRAIN_STEP = "step"  # of the losses, the one of each step; the others are parts that were evaluated
+TRAIN_STEP = "step"  # the loss of each step; the other losses are of evaluated splits
 _SPLITS = ("train", "validation", "test")
 _PLACES = ("*.tfevents.*", "*/*.tfevents.*")
 
@@ -402,15 +407,15 @@ def _files(where: Path) -> list[Path]:
 
 
 def read_events(where: Path) -> PartialRun:
-    """What TensorBoard events hold of their run: settings, the loss of each step and the losses of evaluations.
+    """The content of a run's TensorBoard events: settings, the loss of each step and the losses of evaluations.
 
-    Losses are of 32 bits, as TensorBoard keeps them.
+    Losses are float32, as TensorBoard stores them.
 
     Args:
         where: the folder that was exported, or a file of events.
 
     Raises:
-        ConfigError: the settings are not understood.
+        ConfigError: the settings are invalid.
         NotAvailableError: tensorboard is not installed.
         RunStoreError: the events were not exported by this program.
     """
@@ -463,28 +468,28 @@ def _tables(losses: dict[str, list[Any]]) -> dict[str, pd.DataFrame]:
     }
 
 
-# Reading back a timeline (Chrome trace) that a run was exported to.
+# Reading a timeline (Chrome trace) to which a run was exported.
 
 
-MADE_BY = "dtdg_lab"  # entry of otherData with config, run and the time that timestamps count from
+MADE_BY = "dtdg_lab"  # entry of otherData with config, run and the origin of timestamps
 KEPT = {"phase": "phases", "step": "steps", "evaluation": "evaluations", "group": "groups"}  # category -> table
 
 
 def read_trace(where: Path, read: Mapping[str, Any]) -> PartialRun:
-    """What a timeline holds of its run: settings, steps, phases, groups and evaluations.
+    """The content of a run's timeline: settings, steps, phases, groups and evaluations.
 
     Args:
         where: the file.
-        read: what it holds, from JSON.
+        read: its content, from JSON.
 
     Raises:
-        ConfigError: its settings are not understood.
-        RunStoreError: it is somebody else's trace, or damaged.
+        ConfigError: its settings are invalid.
+        RunStoreError: the trace comes from another program, or is damaged.
     """
     other = read.get("otherData")
     noted = other.get(MADE_BY) if isinstance(other, dict) else None
     if not isinstance(noted, dict) or "config" not in noted:
-        raise RunStoreError("this is a trace, but none that lab.export made of one run: open it in Perfetto.")
+        raise RunStoreError("this trace was not exported by lab.export from a single run: open it in Perfetto.")
     config = RunConfig.from_json(json.dumps(noted["config"]))
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in KEPT.values()}
     try:
@@ -500,7 +505,7 @@ def read_trace(where: Path, read: Mapping[str, Any]) -> PartialRun:
 
 
 def _row(table: str, event: Mapping[str, Any], origin_ns: int) -> dict[str, Any]:
-    """The row of a record table that an event was made of."""
+    """The row of a record table from which an event was made."""
     row = dict(event["args"])
     if table in ("phases", "groups"):
         row["start_ns"] = origin_ns + round(event["ts"] * 1000)
@@ -519,7 +524,7 @@ def _frame(table: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
     return frame.sort_values(["rank", "attempt"], kind="stable", ignore_index=True)
 
 
-# ``lab.open_run``: a run from its folder, or from whatever it was exported to.
+# ``lab.open_run``: a run from its folder, or from any of its exports.
 
 
 CONFIG = "config.json"
@@ -527,7 +532,7 @@ PACKED = "dtdg-lab-packed"  # id of the element, or name of the entry, that hold
 CONFIG_MARK = "# settings of the run, read back by dtdg_lab.open_run: "
 PACKED_MARK = "# what was recorded of the run, read back by dtdg_lab.open_run: "
 EXPORT_AGAIN = "Export the run again."
-# what is packed here becomes ten times as long, or twenty: a file that would fill the memory was made to do so
+# packed content expands ten- to twentyfold: files that would exhaust the memory were crafted to do so
 _MOST_UNPACKED, _MOST_TIMES = 2**28, 100
 _ELEMENT = re.compile(rf"<script[^>]*\bid=['\"]{PACKED}['\"][^>]*>([A-Za-z0-9+/=\s]*)</script>")
 _ALLOWED = (
@@ -536,11 +541,11 @@ _ALLOWED = (
 
 
 def open_run(path: str | Path) -> StoredRun | PartialRun:
-    """Open a run: its folder, or what ``lab.export`` made of it.
+    """Open a run: its folder, or a file that ``lab.export`` made from it.
 
-    A page (html) and exported tables (parquet: a zip or a folder) give a whole run again, with the tables that were
-    exported. TensorBoard events, a trace, a script, a notebook or a single table give what they hold of it; a script
-    or notebook of a run that was steered gives the whole run, as far as it was recorded there.
+    A page (html) and exported tables (parquet: a zip or a folder) give the complete run, with the exported tables.
+    TensorBoard events, a trace, a script, a notebook or a single table give the part that they hold; a script
+    or notebook of a run with live changes gives the whole run, as far as it was recorded there.
 
     Raises:
         RunStoreError: there is nothing at that path, it was not made by this program, is damaged, or is a race.
@@ -549,7 +554,7 @@ def open_run(path: str | Path) -> StoredRun | PartialRun:
     if not where.exists():
         raise RunStoreError(f"{where} is not a run: there is nothing at that path. Give {_ALLOWED}.")
     if where.is_dir() and not (where / ABOUT).is_file() and ((where / CONFIG).is_file() or not is_events(where)):
-        return of_folder.open_run(where)
+        return open_run_folder(where)
     try:
         with reading(where, EXPORT_AGAIN):
             found = _open_folder(where) if where.is_dir() else _opened(where, _content_open_any(where))
@@ -561,7 +566,7 @@ def open_run(path: str | Path) -> StoredRun | PartialRun:
     except RunStoreError as error:
         raise RunStoreError(f"{where}: {error}") from error
     if found is None:
-        raise RunStoreError(f"{where} is not a run, nor a file that one was exported to. Give {_ALLOWED}.")
+        raise RunStoreError(f"{where} is neither a run nor an export of one. Give {_ALLOWED}.")
     return found
 
 
@@ -630,15 +635,15 @@ def _decompressed(content: bytes) -> bytes:
 
 
 def _most(size: int) -> int:
-    """Bytes that ``size`` bytes may become."""
+    """Maximum unpacked size of ``size`` bytes."""
     return max(_MOST_UNPACKED, _MOST_TIMES * size)
 
 
 def _check_unpacked(size: int, most: int) -> None:
     if size > most:
         raise RunStoreError(
-            f"it would take more than {format_bytes(most)} of memory unpacked, which no run that was exported does: it "
-            "was not made by lab.export. Ask where it is from."
+            f"it would take more than {format_bytes(most)} of memory unpacked, which no exported run does: it "
+            "was not made by lab.export. Check its origin."
         )
 
 
@@ -676,7 +681,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _unzipped(content: bytes) -> dict[str, bytes] | None:
-    """Its files; None for a zip of something else."""
+    """Its files; None for an unrelated zip."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = archive.namelist()
@@ -694,12 +699,12 @@ def _json(text: str) -> dict[str, Any]:
     try:
         read = json.loads(text)
     except ValueError as error:
-        raise RunStoreError(f"it begins as JSON and is damaged ({error}). Export the run again.") from error
+        raise RunStoreError(f"it starts as JSON but is damaged ({error}). Export the run again.") from error
     return read if isinstance(read, dict) else {}
 
 
 def _metadata(notebook: Mapping[str, Any]) -> dict[str, Any]:
-    """What this program noted in a notebook."""
+    """The metadata that this program stores in a notebook."""
     metadata = notebook.get("metadata")
     noted = metadata.get("dtdg_lab") if isinstance(metadata, dict) else None
     return noted if isinstance(noted, dict) else {}
@@ -728,15 +733,15 @@ def _config_only(where: Path, kind: str, noted: Mapping[str, Any]) -> PartialRun
 
 
 def _one_table(where: Path, content: bytes) -> PartialRun:
-    """A table taken out of an exported run: it says itself what it is of."""
+    """A table taken from an exported run: its metadata name the run."""
     import pyarrow as pa
 
-    from dtdg_lab.runs.records import LINE, to_frame
+    from dtdg_lab.runs.records import to_frame
 
     try:
         table = read_table(content)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise RunStoreError(f"it begins as Parquet and is damaged ({error}). Export the run again.") from error
+        raise RunStoreError(f"it starts as Parquet but is damaged ({error}). Export the run again.") from error
     described = (table.schema.metadata or {}).get(PARQUET_KEY)
     if described is None:
         raise RunStoreError("it is a Parquet file that was not exported from a run. Open the run's folder instead.")

@@ -1,4 +1,4 @@
-"""The plain look of pages the lab writes, and HTML in which everything given is escaped."""
+"""The style of the lab's HTML pages, and helpers that escape their content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from dtdg_lab.visualization.style import variables
 
-# No page may load anything: browsers enforce it, so a report shown offline looks as it did at home.
+# Pages may not load external content; browsers enforce it, so a report looks the same offline.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
     "form-action 'none'"
@@ -76,7 +76,7 @@ def table(
     Args:
         head: names of the columns.
         rows: the cells, row by row.
-        value: the column that holds values, set in a fixed-width face.
+        value: the column that holds values, set in a monospaced font.
         changed: numbers of the rows to mark.
     """
     last = len(head) - 1
@@ -94,7 +94,7 @@ def table(
 
 
 def document(title: str, body: str, *, scripts: Iterable[str] = ()) -> str:
-    """A whole page; ``body`` is HTML, scripts are trusted and stand at its end."""
+    """A whole page; ``body`` is HTML, scripts are trusted and placed at the end."""
     code = "".join(f"<script>{script}</script>\n" for script in scripts)
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n<title>{text(title)}</title>\n'

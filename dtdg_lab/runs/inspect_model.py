@@ -1,4 +1,4 @@
-"""What a trained model holds: activations, influence of one node, and one node over time."""
+"""Inspection of a trained model: activations, influence of one node, and one node over time."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# ``lab.trace``: a finished run's model followed through time, node by node.
+# ``lab.trace``: activations of a finished run's model over time, node by node.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """What a trained model holds of every node at every snapshot, its state running from the first one.
+    """Activations of a model for every node at every snapshot, with the state running from the first one.
 
     Attributes:
         model: its name.
         graph: T labelled snapshots of N nodes.
-        hidden: shape (T, N, H), float32: what the last layer gives.
-        outputs: shape (T, N, outputs), float32: what is read out of it; for regression one column, the prediction.
-        parameters: numbers the model has learned.
-        remembered: numbers it keeps from one snapshot to the next, for all N nodes.
-        hops: edges that a change travels within one snapshot, at most.
+        hidden: shape (T, N, H), float32: output of the last layer.
+        outputs: shape (T, N, outputs), float32: output of the model; for regression one column, the prediction.
+        parameters: number of learned values.
+        remembered: number of state values kept from one snapshot to the next, for all N nodes.
+        hops: maximum number of edges that a change travels within one snapshot.
     """
 
     model: str
@@ -51,8 +51,8 @@ class Trace:
     def __repr__(self) -> str:
         steps, nodes, width = self.hidden.shape
         return (
-            f"Trace({self.model!r}: {steps} snapshots of {nodes:,} nodes, {width} hidden numbers each; "
-            f"{self.parameters:,} parameters, {self.remembered:,} numbers remembered)"
+            f"Trace({self.model!r}: {steps} snapshots of {nodes:,} nodes, {width} hidden values each; "
+            f"{self.parameters:,} parameters, {self.remembered:,} state values)"
         )
 
     def vertex(self, vertex: int) -> pd.DataFrame:
@@ -78,13 +78,13 @@ class Trace:
 
 
 def trace(run: StoredRun, *, graph: DynamicGraph | None = None) -> Trace:
-    """Run the model of a finished run over its graph, and keep what it holds of every node.
+    """Run the model of a finished run over its graph, and keep its activations for every node.
 
     The model is run in this process, as ``lab.train`` does, which imports torch.
 
     Args:
         run: a run that has a checkpoint.
-        graph: another graph of the same size than the run's own.
+        graph: another graph of the same size, instead of the run's own.
 
     Raises:
         LabError: the run has no checkpoint, or its data set cannot be loaded.
@@ -106,23 +106,23 @@ def check_vertex(graph: DynamicGraph, vertex: int) -> None:
         raise ConfigError(f"vertex={vertex}: {graph.name!r} has nodes 0 to {graph.num_nodes - 1}.")
 
 
-# ``lab.echo``: a model hears one node's features change at one snapshot; who notices, and for how long.
+# ``lab.echo``: perturb one node's features at one snapshot; which nodes are affected, how strongly, and how long.
 
 
-HEARD = 1e-6  # a smaller change of a hidden number, relative to the largest one, counts as rounding
+CHANGED = 1e-6  # a smaller change of a hidden value, relative to the largest one, counts as rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Echo:
-    """How a model's hidden state differs because one node's features were changed at one snapshot.
+    """The change of a model's hidden state after one node's features were perturbed at one snapshot.
 
     Attributes:
         model: its name.
-        vertex: whose features were changed.
-        snapshot: when.
-        change: shape (T, N): the largest difference of a hidden number of every node, from the unchanged sequence.
-        distance: shape (N,): edges between each node and ``vertex`` in that snapshot, either way; -1 where there is
-            no path.
+        vertex: node whose features were changed.
+        snapshot: time of the change.
+        change: shape (T, N): the largest difference of a hidden value of every node, from the unchanged sequence.
+        distance: shape (N,): edges between each node and ``vertex`` in that snapshot, in either direction; -1 where
+            there is no path.
     """
 
     model: str
@@ -133,23 +133,23 @@ class Echo:
 
     @property
     def received(self) -> NDArray[np.bool_]:
-        """Which nodes hold something else than without the change, shape (T, N)."""
-        return self.change > HEARD * max(float(self.change.max()), 1e-30)
+        """Which nodes have a different state than without the change, shape (T, N)."""
+        return self.change > CHANGED * max(float(self.change.max()), 1e-30)
 
     @property
     def hops(self) -> int:
-        """The largest distance of a node that hears the change in the snapshot it is made in."""
+        """The largest distance of an affected node in the snapshot of the change."""
         at_once = self.distance[self.received[self.snapshot]]
         return int(at_once.max(initial=0))
 
     @property
     def lasts(self) -> int:
-        """Snapshots, that of the change included, until nobody holds anything of it; up to the end of the graph."""
+        """Number of snapshots, including that of the change, until no node is affected; up to the end of the graph."""
         some = np.flatnonzero(self.received.any(axis=1))
         return int(some[-1]) - self.snapshot + 1 if len(some) else 0
 
     def listeners(self, later: int = 0) -> int:
-        """How many nodes hold something of the change ``later`` snapshots after it.
+        """How many nodes are affected ``later`` snapshots after the change.
 
         Raises:
             ConfigError: the graph ends before.
@@ -160,7 +160,7 @@ class Echo:
         return int(self.received[at].sum())
 
     def table(self) -> pd.DataFrame:
-        """By snapshots since the change: how many nodes hear it, and how loud it is where it is loudest."""
+        """By snapshots since the change: the number of affected nodes, and the largest magnitude of the change."""
         import pandas as pd
 
         received, change = self.received[self.snapshot :], self.change[self.snapshot :]
@@ -169,16 +169,16 @@ class Echo:
 
 
 def echo(run: StoredRun, *, vertex: int, snapshot: int, amount: float = 1.0, unchanged: Trace | None = None) -> Echo:
-    """Add ``amount`` to all features of one node at one snapshot, and compare what the run's model then holds.
+    """Add ``amount`` to all features of one node at one snapshot, and compare the model's hidden states.
 
-    Edges and labels stay as they are. The model is run in this process, which imports torch.
+    Edges and labels stay unchanged. The model is run in this process, which imports torch.
 
     Args:
         run: a run that has a checkpoint.
-        vertex: whose features are changed.
-        snapshot: when.
-        amount: what is added.
-        unchanged: the trace of the run, where it is there already.
+        vertex: node whose features are changed.
+        snapshot: time of the change.
+        amount: added to each feature.
+        unchanged: the trace of the run, if available.
 
     Raises:
         ConfigError: there is no such node or snapshot.
@@ -217,18 +217,18 @@ def _distances(snapshot: Snapshot, vertex: int) -> NDArray[np.int64]:
     return distance
 
 
-# ``lab.compare_graphs``: several graphs side by side, such as one set of edges in several cuts.
+# ``lab.compare_graphs``: several graphs side by side, such as one set of edges cut into different snapshots.
 
 
 @dataclass(frozen=True, slots=True)
 class GraphComparison:
-    """Graphs side by side: ``table`` has one row a graph, ``figure`` draws what needs no learning."""
+    """Graphs side by side: ``table`` has one row per graph, ``figure`` draws statistics that need no training."""
 
     table: pd.DataFrame
     figure: Figure = field(repr=False)
 
     def _repr_html_(self) -> str:
-        """The table, with what its columns mean; ``lab.plot(comparison)`` draws the figure."""
+        """The table with a description of its columns; ``lab.plot(comparison)`` draws the figure."""
         said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in COLUMNS.items())
         shown = self.table.to_html(na_rep="unknown", escape=True, float_format=_short)
         return f"{shown}<ul style='font-size:90%'>{said}</ul>"
@@ -250,7 +250,7 @@ def compare_graphs(graphs: Mapping[str, DynamicGraph]) -> GraphComparison:
     import pandas as pd
 
     if not graphs:
-        raise ConfigError("compare_graphs() got no graph: give labelled ones, such as {'cut 30': graph}.")
+        raise ConfigError("compare_graphs() got no graph: give labelled graphs, such as {'cut 30': graph}.")
     rows = {label: graph_row(statistics_of(graph)) for label, graph in graphs.items()}
     table = pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="graph"), columns=list(COLUMNS))
     return GraphComparison(table, compare_graphs_figure(rows))
@@ -261,7 +261,7 @@ def compare_graphs(graphs: Mapping[str, DynamicGraph]) -> GraphComparison:
 
 @dataclass(frozen=True, slots=True)
 class FollowedVertex:
-    """One node: ``table`` has a row a snapshot and a column a model, ``figure`` draws it."""
+    """One node: ``table`` has one row per snapshot and one column per model, ``figure`` draws it."""
 
     vertex: int
     table: pd.DataFrame
@@ -274,24 +274,24 @@ class FollowedVertex:
 
 
 def follow_vertex(traces: Sequence[Trace], vertex: int) -> FollowedVertex:
-    """What several models predict of one node at every snapshot, beside its label and persistence.
+    """The predictions of several models for one node at every snapshot, beside its label and persistence.
 
     Args:
         traces: of models trained for regression on one graph.
-        vertex: its number.
+        vertex: index of the node.
 
     Raises:
         ConfigError: no trace is given, they are of different graphs or another task, or there is no such node.
     """
     if not traces:
-        raise ConfigError("follow_vertex() got no trace: give those of finished runs, [lab.trace(run), ...].")
+        raise ConfigError("follow_vertex() got no trace: give traces of finished runs, [lab.trace(run), ...].")
     graph = traces[0].graph
     check_vertex(graph, vertex)
     for each in traces:
         if each.graph.data_hash != graph.data_hash:
             raise ConfigError(f"{each.model!r} was traced on another graph than {traces[0].model!r}. Train on one.")
         if each.outputs.shape[2] != 1:
-            raise ConfigError(f"{each.model!r} reads out {each.outputs.shape[2]} numbers; task='regression' is needed.")
+            raise ConfigError(f"{each.model!r} has {each.outputs.shape[2]} outputs; task='regression' is required.")
     table = traces[0].vertex(vertex)[["in-neighbours", "label", "persistence"]]
     predictions = {each.model: each.outputs[:, vertex, 0] for each in traces}
     if len(predictions) < len(traces):

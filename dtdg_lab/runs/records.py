@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# Reading record lines: whole files, while they grow, and all ranks in order of time.
+# Reading record lines: complete files, growing files, and all ranks in order of time.
 
 
 Line = dict[str, Any]
@@ -46,7 +46,7 @@ _CLOCKS = ("time_ns", "start_ns")
 def read_lines(path: str | Path) -> Iterator[Line]:
     """The record lines of one rank's file, as parsed from JSON.
 
-    A last line without its newline that does not parse is left out: the writer was killed in the middle of it.
+    A last line without its newline that does not parse is ignored: its writer was killed.
 
     Raises:
         DataError: a line before the end is damaged, or a newer version wrote it; the message names it.
@@ -64,12 +64,12 @@ def read_lines(path: str | Path) -> Iterator[Line]:
 
 
 def tail(path: str | Path, offset: int = 0, *, most_bytes: int = -1) -> tuple[list[Line], int]:
-    """Lines written since ``offset``, and the offset to ask for next time.
+    """Lines written since ``offset``, and the offset for the next call.
 
-    With ``most_bytes`` no more than about so many are read at once: ask again until no lines come.
+    ``most_bytes`` limits the read to about that size: call again until no lines come.
 
-    A line still being written is left for the next call. A file that is not there yet has no lines; one that became
-    shorter (a resumed run cuts off a torn line) is followed from its new end.
+    A line still being written is left for the next call. A missing file has no lines; one that became
+    shorter (a resumed run removes a truncated line) is followed from its new end.
 
     Raises:
         DataError: a line is damaged.
@@ -96,12 +96,12 @@ def tail(path: str | Path, offset: int = 0, *, most_bytes: int = -1) -> tuple[li
 
 
 def merged_lines(run: RunDirectory) -> Iterator[Line]:
-    """The lines of all ranks, ordered by attempt and time as they were written, as a live view would get them."""
+    """The lines of all ranks, ordered by attempt and time as they were written, as in a live view."""
     return (line for _, _, _, line in heapq.merge(*(_timed(rank, path) for rank, path in run.record_files().items())))
 
 
 def _timed(rank: int, path: Path) -> Iterator[tuple[tuple[int, int], int, int, Line]]:
-    """Lines with a key that never falls within a file; position keeps ties from comparing the lines themselves."""
+    """Lines with a key that never decreases within a file; the position avoids comparing the lines themselves."""
     latest = (0, 0)
     for position, line in enumerate(read_lines(path)):
         times = [
@@ -130,7 +130,7 @@ def _parse(raw: bytes, path: str | Path, place: str) -> Line:
 
 
 def _check(line: Any) -> None:
-    """Raise ValueError, KeyError or TypeError where a line is not what a rank writes."""
+    """Raise ValueError, KeyError or TypeError if a line is not in the ranks' format."""
     widths = {len(row) for row in line["rows"]}
     if widths - {len(line["columns"])} or not {"rank", "attempt", "table"} <= line.keys():
         raise ValueError("its rows do not fit its columns")
@@ -138,7 +138,7 @@ def _check(line: Any) -> None:
     names = (line["table"], *line["columns"])
     lists = {type(each) for each in (line["columns"], line["rows"], *line["rows"])} <= {list}
     if not (all(type(number) is int for number in numbers) and all(type(name) is str for name in names) and lists):
-        raise ValueError("it is not made as record lines are")
+        raise ValueError("it does not have the format of record lines")
     if len(set(line["columns"])) != len(line["columns"]):
         raise ValueError("a column comes twice")
 
@@ -151,7 +151,7 @@ def _parse_torn(raw: bytes) -> Line | None:
         return None
 
 
-# Merging the ranks' lines into one Parquet file a table, without losing a row or a column.
+# Merging the ranks' lines into one Parquet file per table, without losing a row or a column.
 
 
 LINE = "line_seq"  # column of numbered tables
@@ -162,7 +162,7 @@ _AS_JSON = {b"encoding": b"json"}
 def merge(run: RunDirectory) -> dict[str, int]:
     """Write ``records/<table>.parquet`` for every table and return the number of rows of each.
 
-    The lines stay: a resumed run appends to them. ``records/merged.json`` says what the merged tables hold.
+    The lines stay: a resumed run appends to them. ``records/merged.json`` records what the merged tables cover.
 
     Raises:
         DataError: a record line is damaged.
@@ -187,14 +187,14 @@ def merge(run: RunDirectory) -> dict[str, int]:
 
 
 def is_current(run: RunDirectory) -> bool:
-    """Whether the merged tables hold all lines there are (a resumed run has written more)."""
+    """Whether the merged tables cover all lines (a resumed run may have written more)."""
     return run.merged_file.is_file() and read_json(run.merged_file)["sizes"] == _sizes(run)
 
 
 def collect(run: RunDirectory, wanted: Collection[str] | None = None, *, numbered: bool = False) -> dict[str, pa.Table]:
     """The tables of all ranks' lines, only those ``wanted`` if given; ``rank`` and ``attempt`` are columns.
 
-    With ``numbered`` so is the number of a row's line (``LINE``): with rank and table it tells which rows were one.
+    With ``numbered``, so is the number of a row's line (``LINE``): with rank and table it identifies the line.
 
     Raises:
         DataError: a record line is damaged.
@@ -257,7 +257,7 @@ class _Columns:
             self._flush()
 
     def _new(self, name: str) -> None:
-        """A column that earlier lines did not have is unknown there."""
+        """A column that earlier lines did not have is null there."""
         import pyarrow as pa
 
         self.values[name] = [None] * self.pending
@@ -283,7 +283,7 @@ class _Columns:
 
 
 def _array(values: list[Any]) -> tuple[pa.Array, bool]:
-    """An arrow array, and whether the values had to be kept as JSON text (dicts, lists, mixed kinds)."""
+    """An arrow array, and whether the values had to be stored as JSON text (dicts, lists, mixed types)."""
     import pyarrow as pa
 
     try:
@@ -291,19 +291,19 @@ def _array(values: list[Any]) -> tuple[pa.Array, bool]:
         if not pa.types.is_nested(array.type):
             return array, False
     except (pa.ArrowException, OverflowError):
-        pass  # kinds that do not go together: JSON text holds them all
+        pass  # incompatible types: stored as JSON text
     return pa.array([None if value is None else json.dumps(value) for value in values], pa.string()), True
 
 
 def _joined(blocks: list[tuple[pa.Array, bool]]) -> tuple[pa.ChunkedArray, bool]:
-    """One column of the blocks of one; whole numbers become float beside fractions, other mixtures JSON text."""
+    """One column from its blocks; integers become float beside fractions, other mixtures JSON text."""
     import pyarrow as pa
 
     kinds = {array.type for array, _ in blocks} - {pa.null()}
     numbers = kinds == {pa.int64(), pa.float64()}
     if not any(as_json for _, as_json in blocks) and (len(kinds) < 2 or numbers):
         kind = pa.float64() if numbers else next(iter(kinds), pa.null())
-        with contextlib.suppress(pa.ArrowInvalid):  # a whole number too large for a float: kept as text below
+        with contextlib.suppress(pa.ArrowInvalid):  # an integer too large for a float: stored as text below
             return pa.chunked_array([array.cast(kind) for array, _ in blocks], kind), False
     texts = [array if as_json else _array_as_json(array) for array, as_json in blocks]
     return pa.chunked_array(texts, pa.string()), True
@@ -321,8 +321,8 @@ def _array_as_json(array: pa.Array) -> pa.Array:
 __all__ = ["read_lines", "tables", "tail"]
 
 _NUMBERS = {"rank", "attempt", "step", "epoch", "time_ns", "start_ns", "end_ns"}
-# What a second attempt must repeat for the first one's row at the very step of resuming to be left out: such a row
-# describes the model before that step, so it is as true in both attempts.
+# Rows at exactly the step of resuming are left out only if the second attempt has them too: such a row
+# describes the model before that step, so it is valid in both attempts.
 _SAME_FACT = {"evaluations": "split", "events": "kind"}
 
 
@@ -331,23 +331,23 @@ def tables(
 ) -> dict[str, pd.DataFrame]:
     """All record tables of a run, each with the columns ``rank`` and ``attempt`` first, ordered by rank.
 
-    Columns and tables this version does not know are kept. A table nobody wrote has its columns and no rows.
+    Columns and tables unknown to this version are kept. A table without rows has its columns.
 
-    A resumed run computes the steps after its checkpoint again. By default the rows they replace are left out: for
+    A resumed run repeats the steps after its checkpoint. By default the replaced rows are left out: for
     each rank, rows of an attempt from the first step of a later attempt on. Rows without a step (energy) were really
     spent and stay; an evaluation or event at exactly that step stays unless the later attempt has it too.
 
     Args:
         run_dir: the folder of the run.
         all_attempts: keep the replaced rows.
-        only: names of the tables wanted; all when empty.
+        only: names of the wanted tables; all when empty.
 
     Raises:
         DataError: a record line or a merged table is damaged, or a newer version wrote it.
         RunStoreError: there is no run, or its files cannot be read.
     """
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
-    wanted = {*only, "steps"} if only else None  # steps say where attempts begin
+    wanted = {*only, "steps"} if only else None  # steps show where attempts begin
     frames = _merged(run, wanted)
     if frames is None:
         with reading(run.records):
@@ -363,18 +363,20 @@ def tables(
 
 
 def _check_numbers(run: RunDirectory, table: str, frame: pd.DataFrame) -> None:
-    """Refuse a table whose numbers are none."""
+    """Refuse a table with non-numeric values in numeric columns."""
     from pandas.api.types import is_numeric_dtype
 
     numbers = _NUMBERS if table != "steps" else set(TABLES["steps"]) - {"energy_source"}
     for column in frame.columns:
         if column in numbers and len(frame) and not is_numeric_dtype(frame[column]):
-            raise DataError(f"{run.records} is damaged: {column} of table {table} holds what is no number. {RESTORE}")
+            raise DataError(
+                f"{run.records} is damaged: {column} of table {table} holds a value that is not a number. {RESTORE}"
+            )
 
 
 def _merged(run: RunDirectory, wanted: Collection[str] | None) -> dict[str, pd.DataFrame] | None:
-    """The merged tables; None where they do not hold all lines, or there are none."""
-    lines = "the ranks' lines are read instead" if run.record_files() else "the lines it was made from are gone"
+    """The merged tables; None if they do not cover all lines, or there are none."""
+    lines = "the ranks' lines are read instead" if run.record_files() else "the lines it was made from are missing"
     with reading(run.merged_file, f"Remove it: {lines}."):
         if not is_current(run):
             return None
@@ -427,7 +429,7 @@ def _kept(table: str, frame: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
 
 
 def _limit(first: pd.DataFrame, rank: int, attempt: int) -> float:
-    """First step of any later attempt of this rank, or of the others where this rank wrote none in it."""
+    """First step of any later attempt of this rank, or of the others if this rank wrote none in it."""
     limits = []
     for later in first.columns[first.columns > attempt]:
         own = float(first.at[rank, later]) if rank in first.index else math.nan
@@ -446,17 +448,17 @@ class RecordWriter:
     """Appends rows of the record tables to one rank's file, off the training thread.
 
     ``row`` only queues. Every ``flush_s`` seconds a daemon thread writes one JSON line per table (format in
-    ``core/records.py``) with a single append to the operating system: what was flushed survives ``kill -9``. Line
-    numbers (``seq``) go on where the file ended, and a line torn by a kill is cut off first. JSON has no NaN: such
-    a value is written as null, and an event ``not_finite`` keeps the fact.
+    ``core/records.py``) with a single append: what was flushed survives ``kill -9``. Line
+    numbers (``seq``) continue where the file ended, and a line truncated by a kill is removed first. JSON has no NaN:
+    such a value is written as null, and an event ``not_finite`` keeps the fact.
 
     Args:
-        path: the file, made when missing.
+        path: the file, created if missing.
         rank: the rank that writes.
-        attempt: how many times the run was started, from 1.
+        attempt: number of the attempt, from 1.
         flush_s: seconds between two writes.
-        sink: is handed the bytes of each write (whole lines), for the live channel; it must not block. If it raises,
-            it is called no more and an event ``sink_lost`` keeps the reason; the file goes on.
+        sink: receives the bytes of each write (whole lines), for the live channel; it must not block. If it raises,
+            it is not called again and an event ``sink_lost`` keeps the reason; writing the file continues.
         tables: columns of each table; more may be added to those of ``core/records.py``.
 
     Raises:
@@ -489,7 +491,9 @@ class RecordWriter:
         except OSError as error:
             raise store_error("record to", self.path, error) from error
         except (ValueError, KeyError) as error:
-            raise RunStoreError(f"{self.path} ends with a damaged line ({error!r}). Move it away to go on.") from error
+            raise RunStoreError(
+                f"{self.path} ends with a damaged line ({error!r}). Move it away to continue."
+            ) from error
         self._thread = threading.Thread(target=self._run, args=(flush_s,), name=f"records-rank{rank}", daemon=True)
         self._thread.start()
 
@@ -505,10 +509,10 @@ class RecordWriter:
         self._queue.append((table, values))
 
     def check(self) -> None:
-        """Raise what went wrong in the background; the training loop calls it every step.
+        """Raise an error of the background thread; the training loop calls it every step.
 
         Raises:
-            RunStoreError: rows could not be written, so going on would train unrecorded.
+            RunStoreError: rows could not be written, so further training would be unrecorded.
         """
         if self._failure is not None:
             raise self._failure
@@ -523,7 +527,7 @@ class RecordWriter:
         self.check()
 
     def close(self) -> None:
-        """Write what is queued, stop the thread and close the file; a second call does nothing more.
+        """Write what is queued, stop the thread and close the file; a second call has no effect.
 
         Raises:
             RunStoreError: rows could not be written.
@@ -572,7 +576,7 @@ class RecordWriter:
             self._hand_on(block)
 
     def _take(self) -> dict[str, list[Row]]:
-        """Rows queued so far by table; deque operations are atomic, so the training thread may go on appending."""
+        """Rows queued so far by table; deque operations are atomic, so the training thread may continue to append."""
         rows: dict[str, list[Row]] = {}
         for _ in range(len(self._queue)):
             table, values = self._queue.popleft()
@@ -585,7 +589,7 @@ class RecordWriter:
         for table, values in rows.items():
             try:
                 text = _encode(values)
-            except ValueError:  # a NaN or an infinity; looked for only then, since it is rare
+            except ValueError:  # a NaN or an infinity; located only then, since it is rare
                 lost.update(_not_finite(table, self._tables[table], values))
                 text = _encode(finite(values))
             lines.append(self._line(table, text))
@@ -614,7 +618,7 @@ class RecordWriter:
             return
         try:
             self._sink(block)
-        except Exception as error:  # the live view is lossy by design; the file keeps that and why it ended
+        except Exception as error:  # the live view is lossy by design; the file records that it ended and why
             self._sink = None
             self._queue.append(("events", self._event("sink_lost", {"reason": repr(error)})))
 
@@ -624,14 +628,14 @@ def _encode(rows: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Scalars and arrays of numpy as Python's; anything else is refused, as json does."""
+    """Numpy scalars and arrays as Python's; anything else is refused, as by json."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} cannot be recorded")
 
 
 def _not_finite(table: str, columns: tuple[str, ...], rows: list[Row]) -> dict[tuple[str, str], dict[str, Any]]:
-    """(table, column) -> what the first value JSON cannot hold was, at which step, and how many there are."""
+    """(table, column) -> the first value that JSON cannot hold, its step, and the count of such values."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         place = dict(zip(columns, row, strict=True))
@@ -652,7 +656,7 @@ def _not_finite(table: str, columns: tuple[str, ...], rows: list[Row]) -> dict[t
 
 
 def _append(file: int, block: bytes) -> None:
-    """Write all of ``block``; the operating system may take a part at a time."""
+    """Write all of ``block``; the operating system may accept only a part at a time."""
     rest = memoryview(block)
     while rest:
         rest = rest[os.write(file, rest) :]
@@ -667,7 +671,7 @@ def _open_at_end(path: Path) -> tuple[int, int]:
         size = os.fstat(file).st_size
         whole = _last_newline(file, size) + 1
         if whole < size and not _is_line(os.pread(file, size - whole, whole)):
-            os.ftruncate(file, whole)  # a line torn by a kill: its rows are lost in any case
+            os.ftruncate(file, whole)  # a line truncated by a kill: its rows are lost in any case
         elif whole < size:
             os.write(file, b"\n")
             whole = size + 1

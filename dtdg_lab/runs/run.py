@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What a run's numbers were measured on: protocol, purge gap and data, as every table of results names them.
+# Provenance of a run's numbers: protocol, purge gap and data, as named in every table of results.
 
 
 COLUMNS = ("protocol", "leaky", "purge", "data")
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "protocol": "name of the evaluation protocol",
-        "leaky": "whether parts of the sequence share edges: no gap is left, and edges live longer than an interval",
-        "purge": "snapshots left out at each boundary between parts",
+        "leaky": "whether splits share edges: there is no gap, and edges live longer than an interval",
+        "purge": "snapshots left out at each boundary between splits",
         "data": "first digits of the SHA-256 of the data set's arrays",
         "data_hash": "the SHA-256 of the data set's arrays",
     }
@@ -49,7 +49,7 @@ _PARTS = ("train", "validation", "test")
 
 
 def provenance(run: StoredRun) -> dict[str, Any]:
-    """What tells whether two results may be compared; see ``MEANINGS``. What is not known is None.
+    """The facts that decide whether two results are comparable; see ``MEANINGS``. Unknown ones are None.
 
     Returns:
         ``protocol`` (a name), ``leaky`` (bool), ``purge`` (snapshots left out at each boundary), ``data`` (the first
@@ -67,11 +67,11 @@ def provenance(run: StoredRun) -> dict[str, Any]:
 
 
 def ground(runs: Sequence[StoredRun]) -> str:
-    """What results of these runs were measured on, in a sentence, where it is the same for all of them."""
+    """Protocol, gap and data of these runs in a sentence, if it is the same for all of them."""
     described, config = provenance(runs[0]), runs[0].config
     gap = "an unknown number of" if described["purge"] is None else described["purge"]
     left = f"{gap} snapshot{'' if described['purge'] == 1 else 's'} left out at each boundary"
-    leaks = ", so that parts share edges" if described["leaky"] else ""
+    leaks = ", so splits share edges" if described["leaky"] else ""
     return (
         f"Scored by protocol {config.protocol} with {left}{leaks}, on {config.dataset} "
         f"(data {described['data'] or 'unknown'})."
@@ -79,25 +79,25 @@ def ground(runs: Sequence[StoredRun]) -> str:
 
 
 def differences(runs: Sequence[StoredRun]) -> list[str]:
-    """Why results of these runs may not be comparable, one sentence each; empty where they stand on one ground.
+    """Why results of these runs may not be comparable, one sentence each; empty if the evaluation setting is the same.
 
     Args:
-        runs: finished or under way; those whose data are not known yet are left out of what is said of data.
+        runs: finished or active; those with unknown data are ignored when data are compared.
     """
     described = [provenance(run) for run in runs]
     captions = []
     data = {each["data"]: run.config.dataset for run, each in zip(runs, described, strict=True) if each["data"]}
     if len(data) > 1:
         named = ", ".join(f"{name} ({digits})" for digits, name in data.items())
-        captions.append(f"The runs are of different data: {named}. Their losses cannot be compared.")
+        captions.append(f"The runs use different data: {named}. Their losses cannot be compared.")
     protocols = list(dict.fromkeys(run.config.protocol for run in runs))
     if len(protocols) > 1:
         meant = ", ".join(f"{name} ({PROTOCOLS[name].meaning.partition(';')[0]})" for name in protocols)
-        captions.append(f"The runs are scored by different protocols: {meant}. Their losses mean different things.")
+        captions.append(f"The runs use different evaluation protocols: {meant}. Their losses mean different things.")
     gaps = sorted({each["purge"] for each in described if each["purge"] is not None})
     if len(gaps) > 1:
         counts = ", ".join(map(str, gaps))
-        captions.append(f"The runs leave out {counts} snapshots at each boundary: their parts are not the same.")
+        captions.append(f"The runs leave out {counts} snapshots at each boundary: their splits differ.")
     tasks = list(dict.fromkeys(run.config["task"] for run in runs))
     if len(tasks) > 1:
         captions.append(f"The runs have different tasks ({', '.join(tasks)}): their losses have different units.")
@@ -109,9 +109,9 @@ def _leaky(config: RunConfig) -> bool:
 
 
 def _purge(run: StoredRun) -> int | None:
-    """The gap as the run's own event tells it, else as protocol and edge life give it."""
+    """The gap from the run's own event, else from protocol and edge life."""
     with reading(run.directory.records):
-        parts = _told_parts(run)
+        parts = _parts_event(run)
         if parts is not None:
             ends = [parts[name] for name in _PARTS if name in parts]
             return int(ends[1]["first"]) - int(ends[0]["last"]) - 1 if len(ends) > 1 else None
@@ -119,8 +119,8 @@ def _purge(run: StoredRun) -> int | None:
     return None if life is None else PROTOCOLS[run.config.protocol].gap(life)
 
 
-def _told_parts(run: StoredRun) -> dict[str, Any] | None:
-    """The event ``parts``, from the first lines of rank 0 where they are there, else from the merged table."""
+def _parts_event(run: StoredRun) -> dict[str, Any] | None:
+    """The event ``parts``, from the first lines of rank 0 if available, else from the merged table."""
     lines = run.directory.record_file(0)
     if not lines.is_file():
         return next((each["data"] for each in run.events if each["kind"] == "parts"), None)
@@ -135,7 +135,7 @@ def _told_parts(run: StoredRun) -> dict[str, Any] | None:
     return None
 
 
-# Runs of the past: open one, compare several.
+# Past runs: open one, compare several.
 
 
 TRAIN_STEP = "train-step"
@@ -169,17 +169,17 @@ COMPARED = (
     "epoch_j_spread",
 )
 
-_LINKED = ("link_pairs", "link_ranked", "link_intervals")  # columns where some run predicts links
+_LINKED = ("link_pairs", "link_ranked", "link_intervals")  # columns if some run predicts links
 
 
 class StoredRun:
-    """A run read from its folder; it may still be under way, and is read as far as it has come.
+    """A run read from its folder, in its current state; it may still be active.
 
-    Reading changes nothing in the folder. What is damaged there, or of a newer version, raises DataError or
-    RunStoreError with the file's name as soon as it is asked for; the rest can be read.
+    Reading changes nothing in the folder. Files that are damaged, or of a newer version, raise DataError or
+    RunStoreError with the file's name when they are read; the rest stays readable.
 
     Attributes:
-        keeper: what must stay while the folder is read, such as the race whose temporary folder it is in.
+        keeper: object that keeps the folder alive while it is read, such as the race of a temporary folder.
     """
 
     keeper: object = None
@@ -196,12 +196,12 @@ class StoredRun:
 
     @property
     def status(self) -> str:
-        """The state written last: starting, running, paused, stopping, finished, stopped or failed."""
+        """The last recorded state: starting, running, paused, stopping, finished, stopped or failed."""
         return str(self._status["state"])
 
     @property
     def reason(self) -> str:
-        """Why the run is in that state, in words; empty where nothing is out of the ordinary."""
+        """Why the run is in that state; empty in the usual case."""
         return str(self._status["reason"])
 
     @property
@@ -210,16 +210,16 @@ class StoredRun:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The numbers of the whole run; empty before it ended (see ``runs.summary.MEANINGS``)."""
+        """The summary of the whole run; empty before its end (see ``runs.summary.MEANINGS``)."""
         file = self.directory.summary_file
         found = read_object(file, newest=SCHEMA) if file.is_file() else {}
         if not isinstance(found.get("metrics") or {}, dict):
-            raise RunStoreError(f"{file} is damaged: its metrics are no object. {RESTORE}")
+            raise RunStoreError(f"{file} is damaged: its metrics are not an object. {RESTORE}")
         return found
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What the run was done with."""
+        """The environment of the run."""
         return read_object(self.directory.environment_file, newest=ENVIRONMENT)
 
     @property
@@ -275,15 +275,15 @@ class StoredRun:
         return window
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
-        """The charts as plotly figure dicts: loss, phases, energy, timeline; partition where the run has one."""
+        """The charts as plotly figure dicts: loss, phases, energy, timeline; partition if the run has one."""
         return self.window.figures(x)
 
     def captions(self) -> dict[str, str]:
-        """What each chart shows, in one sentence."""
+        """The caption of each chart."""
         return self.window.captions()
 
     def report(self) -> Path:
-        """Write report.html anew and return its path; where the run cannot be read, the report stays as it is.
+        """Rewrite report.html and return its path; if the run cannot be read, the report stays unchanged.
 
         Raises:
             DataError, RunStoreError: a file is damaged or of a newer version, or the report cannot be written.
@@ -295,7 +295,7 @@ class StoredRun:
 
 
 def _spread_metrics(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """The table with a column for each metric; runs recorded before there were metrics have none."""
+    """The table with a column for each metric; runs of older versions have none."""
     import pandas as pd
 
     if "metrics" not in evaluations:
@@ -316,11 +316,11 @@ def open_run(path: str | Path) -> StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Several runs side by side: ``table`` has one row a run, ``figure`` overlays their losses.
+    """Several runs side by side: ``table`` has one row per run, ``figure`` overlays their losses.
 
-    The table's columns are the settings that differ, what every run has (its losses beside those of persistence and of
-    the mean, and what they were measured on: see ``runs.provenance``), and the metrics of the runs' tasks; ``labels``
-    name the runs in charts. ``notes`` say why results may not be comparable; empty where they are.
+    The table's columns are the settings that differ, the losses beside those of the persistence and mean
+    baselines, the provenance (see ``runs.provenance``), and the metrics of the runs' tasks; ``labels``
+    name the runs in charts. ``notes`` give reasons why results may not be comparable; empty if they are.
     """
 
     runs: tuple[StoredRun, ...]
@@ -332,11 +332,11 @@ class Comparison:
 
     @property
     def wall_time(self) -> Figure:
-        """Validation and training loss over wall seconds, with a star where a run is near the best of all."""
+        """Validation and training loss over wall seconds, with a star where a run gets close to the best of all."""
         return wall_time_figure(self._labelled())
 
     def summary(self) -> str:
-        """What the runs stand on; who is first near the least loss, and whether adjusters beat the best fixed size."""
+        """Provenance, time to near-best loss, and whether batch-size controllers beat the best fixed size."""
         return " ".join([*(self.notes or (ground(self.runs),)), wall_time_words(self._labelled())])
 
     def _labelled(self) -> list[tuple[str, RunWindow]]:
@@ -354,11 +354,11 @@ class Comparison:
 def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Comparison:
     """Summaries of several runs, with the settings in which they differ, and their validation losses in one chart.
 
-    Runs of other data, protocols, gaps or tasks can be compared; ``notes`` and the words say that they differ.
+    Runs of other data, protocols, gaps or tasks can be compared; ``notes`` and the text state the differences.
 
     Args:
         runs: folders, opened runs, or pages and tables that runs were exported to.
-        x: what the chart's axis counts, ``steps`` or ``seconds``.
+        x: unit of the chart's axis, ``steps`` or ``seconds``.
 
     Raises:
         ConfigError: no run is given.
@@ -382,14 +382,16 @@ def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Co
 
 
 def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
-    """The opened run, once all that is compared of it has been read."""
-    from dtdg_lab.runs.exports import open_run as open_any  # it reads what this module defines
+    """The opened run, after reading everything that is compared."""
+    from dtdg_lab.runs.exports import (
+        open_run as open_run_or_export,  # imported here because that module imports this one
+    )
 
     path = run.path if isinstance(run, StoredRun) else run
     try:
-        opened = run if isinstance(run, StoredRun) else open_any(run)
+        opened = run if isinstance(run, StoredRun) else open_run_or_export(run)
         if not isinstance(opened, StoredRun):
-            raise RunStoreError("it holds a part of a run only. Give its folder, or an html or parquet export of it.")
+            raise RunStoreError("it holds only a part of a run. Give its folder, or an html or parquet export of it.")
         for known in (opened.window, opened.summary, opened.status, provenance(opened)):
             assert known is not None
     except LabError as error:
@@ -398,7 +400,7 @@ def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
 
 
 def _labels(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> list[str]:
-    """The first three settings that differ; where they do not tell the runs apart, the ones that do, else the ids."""
+    """The first three settings that differ; if they do not distinguish the runs, the ones that do, else the ids."""
     labels = [_label(run, differing[:3]) for run in runs]
     if len(set(labels)) == len(labels):
         return labels
@@ -442,7 +444,7 @@ def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFr
 
 
 class LiveRun(Protocol):
-    """What is read of a run handle: its status, why, its views, and the lock held while they change."""
+    """The part of a run handle that the progress bar reads: status, reason, views, and their lock."""
 
     @property
     def status(self) -> str:
@@ -466,20 +468,20 @@ class LiveRun(Protocol):
 
 
 def progress(run: LiveRun, *, every_s: float = 0.25, **bar_options: Any) -> str:
-    """Show a bar of epochs, with step, loss and imbalance, until the run ends; returns its last status.
+    """Show a progress bar of epochs, with step, loss and imbalance, until the run ends; returns its last status.
 
-    It only looks: interrupting it leaves the run alone.
+    It only reads: interrupting it does not affect the run.
 
     Args:
-        run: a run handle, such as ``session.train(config)`` returns.
-        every_s: seconds between two looks.
+        run: a run handle, such as that of ``session.train(config)``.
+        every_s: seconds between two updates.
         bar_options: passed to ``tqdm.auto.tqdm``, such as ``file`` or ``leave``.
     """
     from tqdm.auto import tqdm
 
     with tqdm(total=run.window.config.epochs, unit="epoch", **bar_options) as bar:
         while True:
-            status = run.status  # read before the window, so that the last look comes after the end
+            status = run.status  # read before the window, so that the last update comes after the end
             with run.lock:
                 _show(bar, run.window, status)
             if status in ENDED:

@@ -1,4 +1,4 @@
-"""``lab.predict_scaling``: steps on more ranks than are here, from runs on few, with the error of doing so."""
+"""``lab.predict_scaling``: predicts ESDG steps on many ranks from runs on few, with the prediction error."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "source": "predicted; measured, on as many cores as ranks; own time: by processors, where ranks shared cores, "
         "without exchanges",
-        "fitted": "whether the rates were fitted to this step, among others",
+        "fitted": "whether the rates were fitted to this step",
         "nodes": "nodes of the graph",
-        "compute_s": "of the slowest rank",
-        "communicate_s": "exchanges, without waiting for others; missing where ranks shared cores",
-        "transfer_s": "bringing graphs to the slowest rank",
+        "compute_s": "of the slowest rank (straggler)",
+        "communicate_s": "exchanges, without waiting for others; missing if ranks shared cores",
+        "transfer_s": "transfer of graphs to the slowest rank",
         "step_s": "sum of the three",
         "speedup": "edges a second, over those on one rank",
     }
@@ -50,7 +50,7 @@ class ScalingStudy(StudyResult):
     """Steps over numbers of ranks, measured and predicted.
 
     Attributes:
-        rows: one for each step; ``MEANINGS`` has what is in them.
+        rows: one for each step; ``MEANINGS`` describes the columns.
         errors: one for each measured step and part (``compute``, ``communicate``, ``transfer``, ``sum``, and ``wall``,
             the sum against the wall time of the step): ``name``, ``ranks``, ``fitted``, ``part``, ``measured_s``,
             ``predicted_s``, ``error`` (predicted over measured, less 1).
@@ -95,25 +95,27 @@ def predict_scaling(
     network: NetworkCosts | None = None,
     cores: int | None = None,
 ) -> ScalingStudy:
-    """Continue what runs on few ranks measured to many, compute, communicate and transfer apart.
+    """Extrapolate runs on few ranks to many, separately for compute, communicate and transfer.
 
-    Rates are fitted to the runs (see :mod:`dtdg_lab.systems.step_time`), then applied to the exact rows, edges and
-    bytes of each number of ranks. Runs of several sizes and of one and two ranks separate the rates.
+    Rates are fitted to the runs (see :mod:`dtdg_lab.systems.step_time`), then applied to the exact
+    rows,
+    edges
+    and bytes of each number of ranks. Runs of several sizes and of one and two ranks are needed to separate the rates.
 
     Args:
         runs: of snapshot parallelism and one model, on one rank and on more, recorded with ``overlap=False``.
             Predictions are for the settings and graph of the first.
         ranks: numbers of ranks to predict.
         held_out: runs that are predicted and compared, not fitted.
-        weak: whether the graph grows with the ranks, nodes and edges alike; else it stays.
-        size: the graph to be predicted for has this many times the nodes and edges.
-        graph: the data of all runs, where it is not one that their configs load.
-        network: how ranks are connected; the paper's 8 a node where not given, as fast within one as measured.
-        cores: of the machine they ran on; those of this process where not given.
+        weak: whether the graph grows with the ranks, nodes and edges alike; otherwise it is constant.
+        size: scale of the predicted graph's nodes and edges.
+        graph: the data of all runs, unless their configs load it.
+        network: topology; by default the paper's 8 ranks per node, with the measured speed within a node.
+        cores: of the machine they ran on; by default those of this process.
 
     Raises:
-        ConfigError: no run is given, or runs are of other systems, models or precisions, or hide exchanges.
-        PlanError: a part was never measured that a prediction needs, or the ranks do not fit the graph.
+        ConfigError: no run is given, or runs are of other systems, models or precisions, or overlap exchanges.
+        PlanError: a phase needed for the prediction was never measured, or the ranks do not fit the graph.
 
     References: ESDG section 6.3, Figures 5 (strong scaling) and 7 (weak).
     """
@@ -125,7 +127,7 @@ def predict_scaling(
     for run, (_, other, _) in zip([*opened[1:], *map(_opened, held_out)], others, strict=True):
         if differing := settings.differences(other):
             raise ConfigError(
-                f"run {run.id} differs from the first in {', '.join(differing)}: rates hold for one model of one size."
+                f"run {run.id} differs from the first in {', '.join(differing)}: rates apply to one model of one size."
             )
     steps = [step for step, _, _ in found]
     few = f"{len(opened)} run{'s' * (len(opened) > 1)} on up to {max(step.ranks for step in steps)} ranks"
@@ -137,7 +139,7 @@ def predict_scaling(
         ranks=ranks,
         weak=weak,
         network=network,
-        described=f"{settings.model} by snapshots, continued from {few}",
+        described=f"{settings.model} by snapshots, extrapolated from {few}",
     )
 
 
@@ -152,20 +154,20 @@ def continued(
     network: NetworkCosts | None = None,
     described: str = "",
 ) -> ScalingStudy:
-    """Fit steps, predict others and those of numbers of ranks.
+    """Fit steps, predict held-out steps and those of other numbers of ranks.
 
     Args:
-        fitted: steps that rates are fitted to.
+        fitted: steps to which rates are fitted.
         held_out: steps that are predicted and compared.
-        settings: of the steps to be predicted.
+        settings: of the predicted steps.
         changes: of the graph on one rank.
         ranks: numbers of ranks.
         weak: whether the graph grows with the ranks.
-        network: how they are connected.
-        described: what this is, in words.
+        network: their topology.
+        described: description of the study.
 
     Raises:
-        PlanError: nothing was measured, a part is missing, or the ranks do not fit the graph.
+        PlanError: nothing was measured, a phase is missing, or the ranks do not fit the graph.
     """
     model = fit_scaling(fitted)
     alone = settings.work(changes, 1)
@@ -200,7 +202,7 @@ def _opened(run: Any) -> StoredRun:
 
 
 def _same(step: StepWork, work: StepWork) -> bool:
-    """Whether a measured step is one of those predicted for."""
+    """Whether a measured step has the configuration of the prediction."""
     near = abs(step.edges - work.edges) <= SAME_SIZE * work.edges
     return step.ranks == work.ranks and step.nodes == work.nodes and near
 
@@ -227,7 +229,7 @@ def _row(
 def _errors(
     step: MeasuredStep, model: ScalingModel, network: NetworkCosts | None, *, fitted: bool
 ) -> list[dict[str, Any]]:
-    """How far each part that was measured is from its prediction; ``sum`` leaves out exchanges where these are."""
+    """Prediction error of each measured phase; ``sum`` leaves out exchanges if they are unknown."""
     predicted, measured = model.predict(step.work, network), step.time
     known = [part for part in PARTS if getattr(measured, f"{part}_s") > 0]
     pairs = [(part, getattr(measured, f"{part}_s"), getattr(predicted, f"{part}_s")) for part in known]

@@ -1,4 +1,4 @@
-"""The numbers of a whole run, from its record tables. What is not known is None, never 0."""
+"""The numbers of a whole run, from its record tables. Unknown numbers are None, never 0."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# How far the loss that a node layout trains on is from that of the whole graph.
+# Difference between the training loss under node partitioning and the loss of the whole graph.
 
 
 def loss_deviation(steps: pd.DataFrame, evaluations: pd.DataFrame, *, first: int) -> float | None:
     """The largest relative difference of a step's loss from the evaluation of the same parameters; None without any.
 
-    Evaluations of the training split see all nodes and all their neighbours. A step of a full-batch layout computes
-    the same number where the layout is exact, and another one where it cuts off state or takes its own best nodes
+    Evaluations of the training split see all nodes and all their neighbours. A full-batch step computes
+    the same number if node partitioning is exact, and another one if it truncates state or selects its own top nodes
     (``evolvegcn-h`` and ``dcrnn`` on ``cached_vertex``).
 
     Args:
         steps: table ``steps``.
         evaluations: table ``evaluations``.
-        first: the first step of the layout.
+        first: the first step of the strategy.
     """
     exact = evaluations.loc[evaluations["split"] == "train"].drop_duplicates("step", keep="last").set_index("step")
     trained = steps.drop_duplicates("step", keep="last").set_index("step")["global_loss"]
@@ -53,33 +53,33 @@ def loss_deviation(steps: pd.DataFrame, evaluations: pd.DataFrame, *, first: int
     return float(((both["global_loss"] - both["loss"]).abs() / both["loss"]).max())
 
 
-# Where a run's joules went: by phase and rank, by epoch, standing still, and for what gain. Unknown is None, never 0.
+# Energy of a run: by phase and rank, by epoch, in stalls, and per gain in loss. Unknown is None, never 0.
 #
 # The functions take rows of record tables as mappings with the column ``rank``, such as ``frame.to_dict("records")``.
-# Joules of steps that were lost and computed again were spent: hand in the rows of all attempts.
+# Energy of lost and repeated steps was spent: pass the rows of all attempts.
 
 
 ENERGY_FACTS_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "phase_j": "joules by phase of all ranks; idle is between steps, stall standing still for features",
-        "stall_j": "joules of the phases wait and stall: spent while ranks did nothing but wait",
-        "stall_share": "of the joules by phase",
+        "phase_j": "joules by phase of all ranks; idle is between steps, stall is waiting for features",
+        "stall_j": "joules of the phases wait and stall, in which ranks only waited",
+        "stall_share": "share of stall_j in the joules by phase",
         "energy_j": "joules of the run by source: the sum over nodes and devices, each once, of all attempts, "
-        "evaluations among them",
-        "total_j": "of all sources together",
-        "energy_coverage": "how the energy of all devices' time is known: shares read, modelled and unknown; every GPU "
-        "and the processors of every node weigh the same",
-        "epoch_j": "joules by phase of a finished epoch, all ranks, with its evaluations, mean over epochs; the first, "
-        "which warms up, is in it",
+        "including evaluations",
+        "total_j": "sum over all sources",
+        "energy_coverage": "shares of all devices' time whose energy is measured, modelled and unknown; every GPU "
+        "and the processors of every node have equal weight",
+        "epoch_j": "joules by phase of a finished epoch, all ranks, with its evaluations, mean over epochs, including "
+        "the first (warm-up)",
         "epoch_j_spread": "standard deviation over epochs",
-        "epoch_j_median": "median over epochs: what happens in fewer than half of them is not in it",
-        "epoch_j_clean": "mean over epochs without a slow link; empty where no link ever was slow",
+        "epoch_j_median": "median over epochs: insensitive to what happens in fewer than half of them",
+        "epoch_j_clean": "mean over epochs without a slow link; empty if no link was ever slow",
         "epoch_j_congested": "mean over epochs with a slow link in some step",
-        "joules_per_loss": "joules by phase of the run for each unit that the training loss fell between its first and "
-        "last evaluation; empty where it did not fall",
-        "phase_energy_coverage": "share of the time for which energy by phase is known",
+        "joules_per_loss": "joules by phase of the run per unit of decrease of the training loss between its first and "
+        "last evaluation; empty if it did not decrease",
+        "phase_energy_coverage": "share of the time with known energy by phase",
         "gpu_j": "joules of all GPUs",
-        "processor_j": "joules of all processors: of a whole node where it is read, else the shares of its ranks",
+        "processor_j": "joules of all processors: of a whole node if it is measured, else the shares of its ranks",
     }
 )
 
@@ -88,13 +88,13 @@ Rows = Iterable[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Energy of something.
+    """Energy of a part of a run.
 
     Attributes:
-        joules: those known; None where none are.
-        seconds: that it lasted, summed over ranks.
-        coverage: share of these seconds for which energy is known.
-        sources: how the joules come about: ``counter``, ``polled``, ``modelled``.
+        joules: sum of the known ones; None if none are known.
+        seconds: its duration, summed over ranks.
+        coverage: share of these seconds with known energy.
+        sources: origin of the joules: ``counter``, ``polled``, ``modelled``.
     """
 
     joules: float | None
@@ -120,20 +120,20 @@ def epoch_joules(rows: Rows) -> dict[int, Spent]:
 
 
 def stall_energy(rows: Rows) -> Spent:
-    """Energy of standing still, for other ranks or for features, from rows of ``phase_energy``."""
+    """Energy of waiting for other ranks or for features, from rows of ``phase_energy``."""
     return spent([row for row in rows if row["phase"] in STALLED])
 
 
 def joules_per_loss(joules: float | None, evaluations: Rows, *, split: str = "train") -> float | None:
-    """Joules for each unit of loss that was gained.
+    """Joules per unit of decrease in loss.
 
     Args:
         joules: of the whole run.
         evaluations: rows of that table.
-        split: whose loss.
+        split: whose loss is used.
 
     Returns:
-        None where the joules are unknown, or the loss was evaluated less than twice or did not fall.
+        None if the joules are unknown, or the loss was evaluated less than twice or did not decrease.
     """
     described = [row for row in evaluations if row["split"] == split]
     described.sort(key=lambda row: row["time_ns"])
@@ -144,7 +144,7 @@ def joules_per_loss(joules: float | None, evaluations: Rows, *, split: str = "tr
 
 
 def device_joules(rows: Rows) -> dict[str, dict[str, float]]:
-    """Joules by device, ``gpu`` and ``processor``, and source, from rows of ``energy``; the unknown is not in it.
+    """Joules by device, ``gpu`` and ``processor``, and source, from rows of ``energy``, without unknown ones.
 
     Every device counts once; see :func:`dtdg_lab.energy.total.counted`.
     """
@@ -160,14 +160,14 @@ def energy_facts(
     finished: Collection[int] | None = None,
     congested: Collection[int] | None = None,
 ) -> dict[str, Any]:
-    """The numbers of ``MEANINGS``; each is None where it is unknown.
+    """The numbers of ``MEANINGS``; each is None if it is unknown.
 
     Args:
         phase_energy: rows of that table, of all attempts.
         total: of the run.
         evaluations: rows of that table.
-        finished: epochs that ended; all that have joules where not given.
-        congested: of them, those in which a link was slow; None where none ever was.
+        finished: epochs that ended; by default all that have joules.
+        congested: those of them in which a link was slow; None if none ever was.
     """
     phases = list(phase_energy)
     by_phase: dict[str, list[Mapping[str, Any]]] = {}
@@ -183,7 +183,7 @@ def energy_facts(
     known = {phase: spent(rows).joules for phase, rows in by_phase.items()}
     waited = still.joules
     if whole.joules is not None and not by_phase.keys() & set(STALLED):
-        waited = 0.0  # nobody ever waited: that is known
+        waited = 0.0  # known: no rank ever waited
     return {
         "energy_j": by_source or None,
         "total_j": sum(by_source.values()) if by_source else None,
@@ -200,15 +200,16 @@ def energy_facts(
 
 
 def over_epochs(values: Mapping[int, float], congested: Collection[int] | None) -> dict[str, float | None]:
-    """What epochs took: the mean under an empty name, ``_spread``, ``_median``, ``_clean`` and ``_congested``.
+    """Statistics over epochs: the mean under an empty name, ``_spread``, ``_median``, ``_clean`` and ``_congested``.
 
     Args:
         values: of every epoch that counts.
-        congested: epochs in which a link was slow; None where none ever was: then both parts are None.
+        congested: epochs in which a link was slow; None if none ever was: then both means are None.
 
     Returns:
-        The mean; the standard deviation, None of fewer than two epochs; the median; and the means of the epochs without
-        and with a slow link. None where no epoch counts.
+        The mean; the standard deviation, None for fewer than two epochs; the median; and the means of the epochs
+        without
+        and with a slow link. None if no epoch counts.
     """
     known = list(values.values())
     clean = [value for epoch, value in values.items() if congested is not None and epoch not in congested]
@@ -223,7 +224,7 @@ def over_epochs(values: Mapping[int, float], congested: Collection[int] | None) 
 
 
 def spent(rows: Sequence[Mapping[str, Any]]) -> Spent:
-    """Energy of rows of ``phase_energy`` together; a phase's seconds count once, whatever tell of its energy."""
+    """Total energy of rows of ``phase_energy``; a phase's seconds count once, regardless of the number of sources."""
     joules = [number for number in (_number(row["joules"]) for row in rows) if number is not None]
     told_s: dict[tuple[Any, ...], float] = {}
     for row in rows:
@@ -242,24 +243,24 @@ def _number(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-# What fetching features came to in a run, from its record tables.
+# Statistics of feature fetching in a run, from its record tables.
 
 
 FETCH_FACTS_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "hit_rate": "share of the remote rows that batches asked for which a cache had",
+        "hit_rate": "share of the remote rows requested by batches that were in a cache",
         "rpcs": "remote procedure calls for features, for batches and for caches",
-        "feature_bytes": "bytes of these, requests and replies",
-        "probe_bytes": "bytes of fetches beside these, made only to see how long one takes; in no other sum",
-        "fetch_wait_s": "seconds a step that training stood still for features, mean over steps and parts",
-        "cache_rebuilds": "caches that began to serve",
-        "late_steps": "steps for which a new cache came late, summed over parts",
+        "feature_bytes": "bytes of these calls, requests and replies",
+        "probe_bytes": "bytes of additional fetches made only to measure latency; not in any other sum",
+        "fetch_wait_s": "seconds per step that training waited for features, mean over steps and partitions",
+        "cache_rebuilds": "caches that came into use",
+        "late_steps": "steps for which a new cache was late, summed over partitions",
     }
 )
 
 
 def fetch_facts(resolved: pd.DataFrame, fetches: pd.DataFrame, windows: pd.DataFrame) -> dict[str, Any]:
-    """The numbers of ``MEANINGS``; None where nothing was fetched by remote procedure calls."""
+    """The numbers of ``MEANINGS``; None if nothing was fetched by remote procedure calls."""
     if not len(resolved):
         return dict.fromkeys(FETCH_FACTS_MEANINGS)
     probes = fetches["purpose"] == "probe"
@@ -292,64 +293,64 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "train_loss": "last evaluation of the training split",
         "validation_loss": "last evaluation of the validation split",
-        "test_loss": "the one evaluation of the test split, after the end",
-        "persistence_loss": "loss on skill_split of predicting that tomorrow is as today",
-        "mean_loss": "loss on skill_split of one prediction for all, taken from the training split: the mean target, "
-        "how often each class occurs, the share of positives",
+        "test_loss": "the only evaluation of the test split, after the end",
+        "persistence_loss": "loss on skill_split of predicting that tomorrow equals today",
+        "mean_loss": "loss on skill_split of a constant prediction, taken from the training split: the mean target, "
+        "the class frequencies, the share of positives",
         "metrics": "other scores on skill_split, those of persistence under persistence_<name>",
-        "link_pairs": "pairs that the link metrics of skill_split are of, positives and negatives",
-        "link_ranked": "positives that mrr is of",
+        "link_pairs": "pairs behind the link metrics of skill_split, positives and negatives",
+        "link_ranked": "positives behind mrr",
         "link_intervals": "95 % percentile intervals of the link metrics of the test split: 1,000 bootstrap resamples "
-        "of each snapshot's pairs, positives and negatives apart; empty of fewer than 10 positives, and where nothing "
+        "of each snapshot's pairs, positives and negatives separately; empty for fewer than 10 positives, and where "
+        "nothing "
         "was tested",
-        "link_warning": "that the link metrics are of too few pairs; empty otherwise",
+        "link_warning": "set if the link metrics rest on too few pairs; empty otherwise",
         "skill": "1 - loss / persistence_loss on skill_split: above 0 beats persistence",
-        "skill_split": "part that skill, metrics, persistence_loss and mean_loss are of: test, else validation",
-        "without_edges": "snapshots without edges, by part",
+        "skill_split": "split of skill, metrics, persistence_loss and mean_loss: test, else validation",
+        "without_edges": "snapshots without edges, by split",
         "epochs": "epochs finished",
-        "steps": "different steps recorded; a step computed again after a resume counts once",
-        "total_time_s": "seconds of all steps, epoch by epoch on the slowest rank, without evaluation; unfinished "
-        "epochs and steps that were computed again are in it",
-        "epoch_time_s": "seconds of a finished epoch's steps on the slowest rank, without evaluation; mean over "
-        "epochs; the first, which warms up, compiles and profiles, is in it",
+        "steps": "distinct steps recorded; a step repeated after a resume counts once",
+        "total_time_s": "seconds of all steps, epoch by epoch on the slowest rank (straggler), without evaluation; "
+        "includes unfinished epochs and repeated steps",
+        "epoch_time_s": "seconds of a finished epoch's steps on the slowest rank (straggler), without evaluation; mean "
+        "over epochs, including the first (warm-up, compilation, profiling)",
         "epoch_time_spread_s": "standard deviation over epochs",
-        "epoch_time_median_s": "median over epochs: what happens in fewer than half of them is not in it",
-        "epoch_time_clean_s": "mean over epochs without a slow link; empty where no link ever was slow",
+        "epoch_time_median_s": "median over epochs: insensitive to what happens in fewer than half of them",
+        "epoch_time_clean_s": "mean over epochs without a slow link; empty if no link was ever slow",
         "epoch_time_congested_s": "mean over epochs with a slow link in some step",
-        "congested_epochs": "finished epochs with a slow link in some step; empty where no link ever was slow",
-        "phase_time_s": "seconds a step by phase, mean over steps and ranks",
-        "imbalance": "most over least loaded rank's own time (batch, transfer, compute) of an epoch, median "
-        "(the chart's is most over mean, of the last steps)",
-        "iteration_imbalance": "slowest rank's own time over the mean of all, iteration by iteration and weighted "
+        "congested_epochs": "finished epochs with a slow link in some step; empty if no link was ever slow",
+        "phase_time_s": "seconds per step by phase, mean over steps and ranks",
+        "imbalance": "own time (batch, transfer, compute) of an epoch, maximum over ranks divided by minimum, "
+        "median (the chart shows maximum over mean, of the last steps)",
+        "iteration_imbalance": "slowest rank's own time over the mean of all, per iteration and weighted "
         "by time; median over epochs",
-        "waste_share": "share of all ranks' time in which they can only wait for the slowest rank of the iteration, "
-        "median over epochs",
-        "critical_path_share": "own time of the slowest rank of every iteration over the time of the epoch, median",
-        "slowest_rank": "the rank that is the most of the critical path",
-        "slowest_rank_share": "its share of the critical path; even is 1 / ranks",
+        "waste_share": "share of all ranks' time spent waiting for the straggler of the iteration, median over epochs",
+        "critical_path_share": "own time of the straggler of every iteration over the time of the epoch, median",
+        "slowest_rank": "the rank with the largest share of the critical path (straggler)",
+        "slowest_rank_share": "its share of the critical path; 1 / ranks if balanced",
         "wait_share": "share of all ranks' step time spent waiting for others",
-        "bytes_sent": "bytes sent in steps, and by ranks that wait for the others, summed over ranks",
+        "bytes_sent": "bytes sent in steps, and by ranks waiting for the others, summed over ranks",
         "bytes_received": "bytes received in steps, summed over ranks",
         "peak_bytes": "largest peak of tensor memory of any rank",
         "peak_rss_bytes": "largest resident memory of any rank's process",
-        "partitioner": "what divided the nodes last, where the layout divides them",
-        "parts": "parts of that partition",
-        "partition_s": "seconds making that partition took",
-        "rebuild_s": "seconds that changes of layout and partition took in the middle of the run, together",
-        "cut_edges": "edges between parts, summed over the snapshots trained on",
-        "cut_share": "share of the edges that are between parts",
-        "halo_share": "share of the rows that parts read which other parts own",
-        "replicated_share": "share of the rows that parts hold, or would hold without any exchange, which are copies",
-        "scheduler": "what made the last schedule of the snapshot groups, where there is one",
+        "partitioner": "the last partitioner of the nodes, if they are partitioned",
+        "parts": "partitions of it",
+        "partition_s": "seconds to compute that partition",
+        "rebuild_s": "seconds spent on changes of strategy and partition during the run, in total",
+        "cut_edges": "edges between partitions, summed over the snapshots trained on",
+        "cut_share": "share of the edges that are between partitions",
+        "halo_share": "share of the rows that partitions read which other partitions own",
+        "replicated_share": "share of copies in the rows that partitions hold, or would hold without any exchange",
+        "scheduler": "scheduler of the last schedule of the snapshot groups, if there is one",
         "groups": "snapshot groups of that schedule",
         "iterations": "updates of the model in an epoch of that schedule",
-        "schedule_s": "seconds making that schedule took",
-        "predicted_epoch_s": "seconds of an epoch's groups and exchanges by that schedule, where it knew seconds",
-        "over_bound": "the predicted epoch over what no schedule of the same times and exchanges can beat; 1 is the "
-        "best possible",
-        "loss_deviation": "largest relative difference of a step's loss from the whole graph's, where nodes are "
-        "divided: rounding, but for models that a layout approximates",
-        "predicted_step_bytes": "bytes of rows that ranks send each other in a step, recomputation of blocks included, "
+        "schedule_s": "seconds to compute that schedule",
+        "predicted_epoch_s": "seconds of an epoch's groups and exchanges by that schedule, if it knew seconds",
+        "over_bound": "the predicted epoch over the lower bound for any schedule of the same times and exchanges; 1 is "
+        "the best possible",
+        "loss_deviation": "largest relative difference of a step's loss from the whole graph's, if nodes are "
+        "partitioned: rounding, except for models that a strategy approximates",
+        "predicted_step_bytes": "bytes of rows exchanged by ranks in a step, including recomputation of blocks, "
         "predicted from the partition",
         **ENERGY_FACTS_MEANINGS,
         **FETCH_FACTS_MEANINGS,
@@ -367,7 +368,7 @@ def summarize(
     Args:
         config: the run's settings.
         tables: record tables without the rows that a resume replaced.
-        everything: record tables of all attempts; joules spent twice were spent.
+        everything: record tables of all attempts; energy of repeated steps counts.
     """
     steps = tables["steps"]
     finished = _finished_epochs(tables, config)
@@ -407,7 +408,7 @@ def _energy(
 
 
 def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:
-    """Those of steps, and of what ranks that had finished served the others."""
+    """Bytes of steps, and of service to other ranks after a rank's end."""
     events = tables["events"]
     waited = sum(int(data[name]) for data in events.loc[events["kind"] == "gathered", "data"])
     of_steps = _whole(tables["steps"][name].sum(min_count=1))
@@ -448,14 +449,14 @@ def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
 
 
 def _metrics(described: Any) -> dict[str, float | None] | None:
-    """The metrics of an evaluation; None where it has none, as in runs recorded before there were any."""
+    """The metrics of an evaluation; None if it has none, as in runs of older versions."""
     if not isinstance(described, dict) or not described:
         return None
     return {name: _number_summary(value) for name, value in described.items() if is_score(name)}
 
 
 def _support(described: Any, split: str | None) -> dict[str, Any]:
-    """What link metrics rest on; all None for other tasks, and for runs recorded before it was told."""
+    """The numbers of pairs behind link metrics; all None for other tasks, and for runs of older versions."""
     known = described if isinstance(described, dict) else {}
     ends = {name: interval_of(known, name) for name in known if is_score(name)}
     return {
@@ -467,7 +468,7 @@ def _support(described: Any, split: str | None) -> dict[str, Any]:
 
 
 def _without_edges(events: pd.DataFrame) -> dict[str, int] | None:
-    """Snapshots without edges of each part; None where the run did not tell its parts."""
+    """Snapshots without edges in each split; None if the run did not record its splits."""
     described = events.loc[events["kind"] == "parts", "data"]
     if described.empty:
         return None
@@ -491,7 +492,7 @@ _PARTITION = (
 
 
 def _partition(events: pd.DataFrame) -> dict[str, Any]:
-    """Facts of the partition that the run ended with; None where its layout then had none."""
+    """Facts of the run's last partition; None if its strategy had none."""
     described = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
     first_rank = events.loc[(events["kind"] == "knob") & (events["rank"] == events["rank"].min()), "data"]
     changes = [data["took_s"] for data in first_rank if isinstance(data, dict) and data.get("took_s") is not None]
@@ -510,7 +511,7 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
 
 
 def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
-    """Of the partition that the run ended with; None where its layout then had none."""
+    """Loss deviation under the run's last partition; None if its strategy had none."""
     events = tables["events"]
     batches = events.loc[events["kind"] == "hybrid"].sort_values(["attempt", "step"], kind="stable")
     if not batches.empty and "deviation" in batches.iloc[-1]["data"]:  # batches are not the whole training split
@@ -525,7 +526,7 @@ _SCHEDULE = ("scheduler", "groups", "iterations", "schedule_s", "predicted_epoch
 
 
 def _schedule(events: pd.DataFrame) -> dict[str, Any]:
-    """Facts of the schedule that the run ended with; None where its layout then had none."""
+    """Facts of the run's last schedule; None if its strategy had none."""
     described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
     if not described or is_end(described[-1]):
         return dict.fromkeys(_SCHEDULE)
@@ -541,10 +542,10 @@ def _schedule(events: pd.DataFrame) -> dict[str, Any]:
 
 
 def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> list[int]:
-    """Epochs that ended: those with an event ``epoch``; without such events, those that a later epoch followed."""
+    """Finished epochs: those with an event ``epoch``; without such events, those followed by a later epoch."""
     events = tables["events"]
     described = events.loc[events["kind"] == "epoch", "data"]
-    if len(described):  # the event's own column is where the run stands: at the next epoch
+    if len(described):  # the event's own column holds the next epoch
         return sorted({int(data["epoch"]) for data in described})
     started = sorted({int(epoch) for epoch in tables["steps"]["epoch"].dropna()})
     over = bool((events["kind"] == "finished").any())
@@ -552,7 +553,7 @@ def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> l
 
 
 def _congested_epochs(tables: Mapping[str, pd.DataFrame], finished: list[int]) -> set[int] | None:
-    """Finished epochs in some step of which a link was slow; None where no link ever was."""
+    """Finished epochs with a slow link in some step; None if no link was ever slow."""
     events, steps = tables["events"], tables["steps"]
     described = events[events["kind"] == "congestion"]
     described = described[described["rank"] == described["rank"].min()].sort_values(["attempt", "step"], kind="stable")
@@ -576,7 +577,7 @@ def _slowest(steps: pd.DataFrame, *within: str) -> pd.Series[float]:
 
 
 def _times(steps: pd.DataFrame, finished: list[int], congested: set[int] | None, *, meets: bool) -> dict[str, Any]:
-    """Of epochs; ``meets`` says whether ranks make each step together, so that some may wait for others in it."""
+    """Imbalance of epochs; ``meets`` means that ranks synchronise in each step, so that some may wait for others."""
     whole = steps[steps["epoch"].isin(finished)]
     by_epoch = {int(epoch): float(seconds) for epoch, seconds in _slowest(whole).dropna().items()}
     phases = {phase: _number_summary(steps[f"{phase}_s"].mean()) for phase in PHASES}
@@ -594,7 +595,7 @@ _BALANCE = ("iteration_imbalance", "waste_share", "critical_path_share", "slowes
 
 
 def _balance(steps: pd.DataFrame) -> dict[str, Any]:
-    """How the ranks shared the iterations that all of them recorded; all None where there is none."""
+    """Balance of the iterations that all ranks recorded; all None if there is none."""
     own = steps[["epoch", "step", "rank", "time_s"]].assign(
         own=steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1)
     )
@@ -631,16 +632,16 @@ _LOOKS = 3
 
 
 def finish(run_dir: str | Path | RunDirectory, state: str, reason: str = "", rank: int | None = None) -> dict[str, Any]:
-    """Bring a run's folder to its final form and return the summary; also for a run whose ranks were killed.
+    """Finalise a run's folder and return the summary; also for a run whose ranks were killed.
 
-    May be called by several processes and again after a resume: the same call on the same records changes nothing,
-    new records are merged again. Every file is replaced whole.
+    May be called by several processes and again after a resume: the same call on the same records changes nothing, and
+    new records are merged again. Every file is replaced atomically.
 
     Args:
         run_dir: the folder of the run.
         state: ``finished``, ``stopped`` or ``failed``.
-        reason: why it ended, in words.
-        rank: the rank that caused it, where one did.
+        reason: why it ended.
+        rank: the rank that caused it, if any.
 
     Raises:
         ConfigError: the state does not end a run.
@@ -658,7 +659,7 @@ def finish(run_dir: str | Path | RunDirectory, state: str, reason: str = "", ran
         _write(run, state, reason, rank)
         if is_current(run):  # another rank may have written its last lines meanwhile
             break
-    # Last, so that whoever waits for this state finds the files complete.
+    # Last, so that a process that waits for this state finds the files complete.
     run.write_status(state, reason=reason, rank=rank, attempt=status["attempt"])
     return run.summary()
 

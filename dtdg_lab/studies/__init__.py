@@ -1,4 +1,4 @@
-"""Races, studies, forecasts, exports and cards: what is asked of many runs, and told of them."""
+"""Races, parameter studies and shipped studies: everything that runs and compares many runs."""
 
 from dtdg_lab.studies.runner import Above, Halving, Median
 from dtdg_lab.studies.sweep import choice, integer, log_uniform, uniform

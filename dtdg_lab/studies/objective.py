@@ -1,4 +1,4 @@
-"""What a study compares its trials by: numbers of a run that no test label went into."""
+"""Objectives of studies: numbers of a run that do not depend on test labels."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ BASELINES: Mapping[str, str] = MappingProxyType(
 
 
 def check_objective(name: str) -> None:
-    """Whether trials may be compared by a number.
+    """Check that trials may be compared by a number.
 
     Raises:
-        ConfigError: it is of the test split, which nothing that chooses may read.
+        ConfigError: it depends on the test split, which model selection must not use.
         UnknownNameError: runs have no such number.
     """
     if name in OF_TEST or name.startswith("test"):
         raise ConfigError(
-            f"objective={name!r} is, or may be, of the test split, which nothing that chooses settings may read. Take "
-            f"{LAST!r} or {BEST!r}, and look at the test split of the chosen one."
+            f"objective={name!r} depends, or may depend, on the test split, which must not be used to choose "
+            "settings. Use "
+            f"{LAST!r} or {BEST!r}, and evaluate the chosen settings on the test split."
         )
     allowed = {LAST, BEST, *SUMMARY_MEANINGS} - {*OF_TEST, *_WORDS}
     if name not in allowed:
@@ -49,9 +50,9 @@ def check_objective(name: str) -> None:
 
 
 def values_of(run: StoredRun) -> dict[str, Any]:
-    """The numbers of a run that ended: its summary, and of its validation split the best loss and the baselines.
+    """The numbers of a run that ended: its summary, its best validation loss, and the baselines of that split.
 
-    Joules of several sources are summed. What is not known is None.
+    Joules of several sources are summed. Unknown values are None.
 
     Raises:
         RunStoreError, DataError: its files cannot be read.

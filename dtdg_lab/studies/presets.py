@@ -1,4 +1,4 @@
-"""Studies that come with the lab, by name."""
+"""Studies shipped with the lab, by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dtdg_lab.visualization.loss import NEAR, loss_points
 from dtdg_lab.visualization.scaling import Efficiency, efficiency_figure, efficiency_words
 from dtdg_lab.visualization.study import SpreadBar, order_words, spread_bars
 
-# A study that comes with the lab: its question, its runs, and what is read from them.
+# A shipped study: its question, its runs, and their analysis.
 
 
 Panel = tuple[Figure, str]
@@ -35,9 +35,9 @@ class Shipped:
         name: in lower case.
         question: that it answers.
         source: paper and figure or table, or ``ours``.
-        sweep: ``sweep(base, quick)``: its runs. ``base`` is whose data, model and sizes it takes instead of its own, or
-            None; ``quick`` asks for what takes about a minute. The sweep is to carry ``shipped=name``.
-        analysis: from the study, done or under way, to figures by name, each with what to look for in words.
+        sweep: ``sweep(base, quick)``: its runs. ``base`` replaces the study's own data, model and sizes unless it is
+            None; ``quick`` asks for a sweep of about a minute. The sweep must have ``shipped=name``.
+        analysis: from the study, finished or not, to figures by name, each with a caption.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Shipped:
     analysis: Callable[[Study], dict[str, Panel]]
 
 
-# Seconds that the runs of a study took to a loss near the least of any: what papers call convergence time.
+# Time to a loss close to the best of all runs, which papers call convergence time.
 
 
 Points = tuple[tuple[float, float], ...]  # (seconds of the run, validation loss)
@@ -56,16 +56,16 @@ _READ: dict[Path, Points] = {}
 
 
 def seconds_to_near_best(study: Study, axis: str, paper: Mapping[str, float]) -> list[SpreadBar]:
-    """A bar for each value of the one axis: wall seconds to a validation loss 5 % above the least of its seed.
+    """A bar for each value of the one axis: wall seconds to a validation loss 5 % above the lowest of its seed.
 
     Args:
-        study: done or under way.
+        study: finished or not.
         axis: that is studied.
         paper: value -> seconds that the paper reports.
     """
     done = [trial for trial in study.trials if trial.status == FINISHED]
     points = {trial.key: _points(study, trial) for trial in done}
-    least: dict[int, float] = {}  # of each seed: generated data are others with another seed
+    least: dict[int, float] = {}  # by seed: generated data depend on the seed
     for trial in done:
         for _, loss in points[trial.key]:
             least[trial.seed] = min(loss, least.get(trial.seed, loss))
@@ -81,7 +81,7 @@ def seconds_to_near_best(study: Study, axis: str, paper: Mapping[str, float]) ->
 
 
 def _points(study: Study, trial: Trial) -> Points:
-    """Seconds and losses of a finished run, whose records are read once: a study is drawn again with every trial."""
+    """Seconds and losses of a finished run; cached, because a study is redrawn with every trial."""
     path = None if trial.run is None else trial.run.resolve()
     if path is None or path not in _READ:
         found = tuple(loss_points(study.open(trial).window))
@@ -94,15 +94,15 @@ def _points(study: Study, trial: Trial) -> Points:
 
 
 def near_best_panel(study: Study, axis: str, *, paper: Mapping[str, float], title: str) -> Panel:
-    """The bars, and who is first; beside what the paper reports of its own data and machines."""
+    """The bars and their ranking, beside the values that the paper reports for its own data and machines."""
     bars = seconds_to_near_best(study, axis, paper)
-    figure = spread_bars(bars, title, f"seconds to a validation loss {NEAR:.0%} above the least of the seed")
+    figure = spread_bars(bars, title, f"seconds to a validation loss {NEAR:.0%} above the lowest of the seed")
     reported = ", ".join(f"{bar.label} {format_seconds(bar.paper)}" for bar in bars if bar.paper is not None)
     said = f" The paper reports, on other data and machines: {reported}." if reported else ""
     return figure, f"{order_words(bars, 'time')}{said}"
 
 
-# The smallest data that shipped studies run on in their short form.
+# The smallest data sets of the short forms of shipped studies.
 
 
 QUICK: dict[str, Any] = {
@@ -115,7 +115,7 @@ QUICK: dict[str, Any] = {
 }
 
 
-# Table 8 of DynaHB: fixed sizes of hybrid batches against the DQN that sizes them.
+# Table 8 of DynaHB: fixed hybrid-batch sizes against the DQN controller.
 
 
 TABLE8_NAME, TABLE8_AXIS = "dynahb-table8", "size"
@@ -126,7 +126,7 @@ def hybrid_base(base: RunConfig | None, quick: bool) -> RunConfig:
     """Settings of a study of hybrid batches.
 
     Raises:
-        ConfigError: the base's system has no adjuster of batches.
+        ConfigError: the base's system has no batch-size controller.
     """
     if base is not None:
         if "adjuster" not in base.flat:
@@ -138,9 +138,9 @@ def hybrid_base(base: RunConfig | None, quick: bool) -> RunConfig:
 
 
 def table8_sweep(base: RunConfig | None, quick: bool) -> Sweep:
-    """Four fixed sizes, of nodes and of snapshots alike, and the DQN.
+    """Four fixed sizes, equal for nodes and snapshots, and the DQN.
 
-    Differs from the paper: it names its columns fanouts and its text sizes of hybrid batches; we read sizes.
+    Differs from the paper: it names its columns fanouts, but its text calls them hybrid-batch sizes; we use sizes.
     """
     sizes = (0.05, 0.2) if quick else (0.01, 0.05, 0.1, 0.2)
     cases: dict[str, dict[str, Any]] = {
@@ -151,10 +151,10 @@ def table8_sweep(base: RunConfig | None, quick: bool) -> Sweep:
 
 
 def table8_analysis(study: Study) -> dict[str, Panel]:
-    """Seconds to a loss near the least of all, by size."""
+    """Seconds to a loss close to the best, by size."""
     return {
         TABLE8_NAME: near_best_panel(
-            study, TABLE8_AXIS, paper=TABLE8_PAPER, title="Sizes of hybrid batches, fixed and chosen"
+            study, TABLE8_AXIS, paper=TABLE8_PAPER, title="Hybrid batch sizes, fixed and chosen by the DQN"
         )
     }
 
@@ -163,19 +163,19 @@ TABLE8 = Shipped(
     name=TABLE8_NAME,
     sweep=table8_sweep,
     analysis=table8_analysis,
-    question="Which size of hybrid batches learns soonest, and is a DQN that chooses it quicker than all of them?",
+    question="Which hybrid batch size converges fastest, and does a DQN controller beat every fixed size?",
     source="DynaHB section 7.5, Table 8 (its row Slashdot is quoted)",
 )
 
 
-# N_S x N_V: what hybrid batches of each shape learn, take and hold.
+# N_S x N_V: loss, time and memory of each shape of hybrid batches.
 
 
 BATCH_SIZES_NAME, SNAPSHOTS, VERTICES = "batch-sizes", "batch_snapshots", "batch_vertices"
 
 
 def batch_sizes_sweep(base: RunConfig | None, quick: bool) -> Sweep:
-    """The nine sizes that DynaHB's DQN chooses among, each held fixed; two by two in the short form."""
+    """The nine actions of DynaHB's DQN as fixed sizes; a two-by-two grid in the short form."""
     config = hybrid_base(base, quick).replace(adjuster="none")
     snapshots, vertices = ((0.1, 0.3), (0.05, 0.2)) if quick else ((0.1, 0.2, 0.3), (0.01, 0.05, 0.1))
     over = {SNAPSHOTS: snapshots, VERTICES: vertices}
@@ -195,12 +195,12 @@ BATCH_SIZES = Shipped(
     name=BATCH_SIZES_NAME,
     sweep=batch_sizes_sweep,
     analysis=batch_sizes_analysis,
-    question="How many snapshots, and how many nodes, does a batch need to learn as well as a larger one?",
+    question="How many snapshots and how many nodes does a batch need to match the loss of a larger one?",
     source="DynaHB section 5.1 (its actions), as a map",
 )
 
 
-# The cache's window against congestion: what a step and an epoch cost for each W on each network.
+# Cache window against congestion: step and epoch costs for each W on each network.
 
 
 CACHE_WINDOW_NAME, W, NETWORK = "cache-window", "cache_window", "network"
@@ -208,14 +208,14 @@ NETWORKS = {
     "clean": {"links": ""},
     "20 ms late": {"links": "0 delay=20"},
     "8 Mbit/s": {"links": "0 rate=8"},
-}  # of part 0's links, which the others wait for
+}  # on the links of partition 0, which the others wait for
 
 
 def cache_window_sweep(base: RunConfig | None, quick: bool) -> Sweep:
-    """W x network x seeds; each network holds from the first step on.
+    """W x network x seeds; each network applies from the first step on.
 
     Raises:
-        ConfigError: the base's system fetches no features through a cache of a window.
+        ConfigError: the base's system has no feature cache with a window.
     """
     small = {**QUICK, "generated_nodes": 400, "generated_edges": 2400, "epochs": 3}
     config = base or RunConfig(
@@ -227,9 +227,7 @@ def cache_window_sweep(base: RunConfig | None, quick: bool) -> Sweep:
         **({**small, "cache_rows": 300} if quick else {"epochs": 8}),
     )
     if W not in config.flat:
-        raise ConfigError(
-            f"system={config.system!r} has no cache of a window: study config.replace(system='fixed-window')."
-        )
+        raise ConfigError(f"system={config.system!r} has no cache window: study config.replace(system='fixed-window').")
     windows = (1, 16) if quick else (1, 4, 16, 64)
     networks = {name: NETWORKS[name] for name in (("clean", "20 ms late") if quick else NETWORKS)}
     seeds = (0,) if quick else (0, 1, 2)
@@ -237,7 +235,7 @@ def cache_window_sweep(base: RunConfig | None, quick: bool) -> Sweep:
 
 
 def cache_window_analysis(study: Study) -> dict[str, Panel]:
-    """Maps of the seconds of an epoch, of its joules, and of the share of rows that the cache had."""
+    """Maps of epoch time, epoch energy, and cache hit rate."""
     return {
         CACHE_WINDOW_NAME: study.map_panel(W, NETWORK),
         "joules": study.map_panel(W, NETWORK, "epoch_j"),
@@ -249,12 +247,12 @@ CACHE_WINDOW = Shipped(
     name=CACHE_WINDOW_NAME,
     sweep=cache_window_sweep,
     analysis=cache_window_analysis,
-    question="How long should a cache of features serve, and does that depend on the network?",
-    source="GreenDyGNN equation 1, measured (its windows, on networks of ours)",
+    question="How long should a feature cache be kept, and does that depend on the network?",
+    source="GreenDyGNN equation 1, measured (the paper's windows, our networks)",
 )
 
 
-# Table 10 of DynaHB: how much the settings of its DQN matter.
+# Table 10 of DynaHB: influence of the DQN's settings.
 
 
 TABLE10_NAME, TABLE10_AXIS = "dynahb-table10", "strategy"
@@ -281,7 +279,7 @@ _QUICK = ("#3", "paper's")
 
 
 def table10_sweep(base: RunConfig | None, quick: bool) -> Sweep:
-    """Seven agents and chance."""
+    """Seven agents and a random policy."""
     cases: dict[str, dict[str, Any]] = {
         name: {"adjuster": "dqn", "epsilon_decay": decay, "epsilon_min": end, "agent_rate": rate}
         for name, (decay, end, rate) in _AGENTS.items()
@@ -292,10 +290,10 @@ def table10_sweep(base: RunConfig | None, quick: bool) -> Sweep:
 
 
 def table10_analysis(study: Study) -> dict[str, Panel]:
-    """Seconds to a loss near the least of all, by strategy."""
+    """Seconds to a loss close to the best, by strategy."""
     return {
         TABLE10_NAME: near_best_panel(
-            study, TABLE10_AXIS, paper=TABLE10_PAPER, title="Settings of the DQN that sizes batches"
+            study, TABLE10_AXIS, paper=TABLE10_PAPER, title="Settings of the DQN batch-size controller"
         )
     }
 
@@ -304,7 +302,7 @@ TABLE10 = Shipped(
     name=TABLE10_NAME,
     sweep=table10_sweep,
     analysis=table10_analysis,
-    question="How much do the settings of the DQN matter, and is it better than chance?",
+    question="How much do the settings of the DQN matter, and does it beat a random policy?",
     source="DynaHB section 7.5, Table 10",
 )
 
@@ -318,7 +316,7 @@ _QUICK_K, _QUICK_ALPHAS, _QUICK_SEEDS = (1, 2, 4), (0.1, 0.6), (0, 1)
 
 
 def figure8_sweep(base: RunConfig | None, quick: bool) -> Sweep:
-    """K x alpha x seeds, as ``lab.study_decay`` has them; where K is the window, alpha says nothing and one run serves.
+    """K x alpha x seeds, as in ``lab.study_decay``; with K = window, alpha has no effect and one run serves.
 
     Raises:
         ConfigError: the base's system has no decay, or it tunes K and alpha itself.
@@ -329,7 +327,7 @@ def figure8_sweep(base: RunConfig | None, quick: bool) -> Sweep:
     if ALPHA not in config.flat:
         raise ConfigError(f"system={config.system!r} has no decay: study config.replace(system='flaredtdg').")
     if config["tune"]:
-        raise ConfigError("tune=True moves K and alpha while a cell trains: study config.replace(tune=False).")
+        raise ConfigError("tune=True changes K and alpha while a cell trains: study config.replace(tune=False).")
     window = config["window"]
     full = [k for k in (_QUICK_K if quick else FULL_SNAPSHOTS) if k <= window]
     alphas = _QUICK_ALPHAS if quick else ALPHAS
@@ -339,7 +337,7 @@ def figure8_sweep(base: RunConfig | None, quick: bool) -> Sweep:
 
 
 def decay_study(study: Study) -> DecayStudy:
-    """The study as ``lab.study_decay`` gives it."""
+    """The study as the result type of ``lab.study_decay``."""
     values = {axis.name: axis.values for axis in study.sweep.axes}
     config, seeds = study.sweep.base, study.sweep.all_seeds
     rows = []
@@ -349,7 +347,7 @@ def decay_study(study: Study) -> DecayStudy:
             for alpha in values[ALPHA]:
                 found = [trial for trial in of_line if trial.settings[ALPHA] == alpha]
                 if full == config["window"] and not found:
-                    found = of_line  # alpha says nothing
+                    found = of_line  # alpha has no effect
                 rows += [_row(trial, full, alpha) for trial in found if trial.status in (FINISHED, FAILED)]
     shape = f"{config['window']} snapshots, {config['decay']} decay"
     described = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"
@@ -369,7 +367,7 @@ def _row(trial: Trial, full: int, alpha: float) -> dict[str, Any]:
 
 
 def figure8_analysis(study: Study) -> dict[str, Panel]:
-    """The three maps, and which cell is best."""
+    """The three maps, and the best cell."""
     found = decay_study(study)
     return {FIGURE8_NAME: (found.figure(), _words(found))}
 
@@ -383,8 +381,9 @@ def _words(found: DecayStudy) -> str:
     memory = f"{share}most memory of a cell" if share else ""
     spread = "" if best["validation_spread"] is None else f" ± {best['validation_spread']:.2g}"
     return (
-        f"Least validation loss {best['validation_loss']:.4g}{spread} at K = {best[K]}, alpha {best[ALPHA]:g}{memory}. "
-        "Look for a region of cells that cannot be told from it and cost less."
+        f"Lowest validation loss {best['validation_loss']:.4g}{spread} at K = {best[K]}, alpha "
+        f"{best[ALPHA]:g}{memory}. "
+        "Look for cells whose loss is not significantly worse and which cost less."
     )
 
 
@@ -392,12 +391,12 @@ FIGURE8 = Shipped(
     name=FIGURE8_NAME,
     sweep=figure8_sweep,
     analysis=figure8_analysis,
-    question="How few full snapshots, and how fast a decay, keep the loss, and what do they save?",
+    question="How few full snapshots and how fast a decay preserve the loss, and what do they save?",
     source="FlareDTDG section 4.6, Figure 8",
 )
 
 
-# Partitioners against imbalance: who divides the nodes so that nobody waits, and what it sends for that.
+# Partitioners against imbalance: load balance of the ranks, and its communication cost.
 
 
 PARTITIONERS_NAME, PARTITIONER, MODEL = "partitioners", "partitioner", "model"
@@ -405,15 +404,15 @@ PARTITIONERS = ("hash", "round_robin", "metis", "load_aware", "hypergraph")
 
 
 def partitioners_sweep(base: RunConfig | None, quick: bool) -> Sweep:
-    """Partitioner x model x seeds on two ranks; a session of as many engines is needed.
+    """Partitioner x model x seeds on two ranks; needs a session of as many engines.
 
     Raises:
-        ConfigError: the base's system does not divide nodes.
+        ConfigError: the base's system does not partition nodes.
     """
     small = {**QUICK, "epochs": 6}
     config = base or RunConfig(system="adgnn-t", ranks=2, **(small if quick else {"epochs": 20, "threads": 1}))
     if PARTITIONER not in config.flat:
-        raise ConfigError(f"system={config.system!r} divides no nodes: study config.replace(system='adgnn-t').")
+        raise ConfigError(f"system={config.system!r} does not partition nodes: study config.replace(system='adgnn-t').")
     partitioners = ("hash", "metis") if quick else PARTITIONERS
     models = ("tgcn",) if quick else ("tgcn", "mpnn-lstm")
     over = {PARTITIONER: partitioners, MODEL: models}
@@ -421,7 +420,7 @@ def partitioners_sweep(base: RunConfig | None, quick: bool) -> Sweep:
 
 
 def partitioners_analysis(study: Study) -> dict[str, Panel]:
-    """Maps of the imbalance, of the bytes sent, of the seconds of an epoch."""
+    """Maps of imbalance, bytes sent, and epoch time."""
     return {
         PARTITIONERS_NAME: study.map_panel(PARTITIONER, MODEL),
         "bytes": study.map_panel(PARTITIONER, MODEL, "bytes_sent"),
@@ -433,12 +432,12 @@ PARTITIONING = Shipped(
     name=PARTITIONERS_NAME,
     sweep=partitioners_sweep,
     analysis=partitioners_analysis,
-    question="Which partitioner balances the ranks' work, and what do its exchanges cost?",
+    question="Which partitioner balances the ranks' work, and how much communication does it cause?",
     source="DynaHB section 7.4; ESDG section 6.4 (hypergraph)",
 )
 
 
-# Systems over numbers of ranks: what an epoch takes, and what of the ranks is used.
+# Scaling of systems: epoch time and parallel efficiency over numbers of ranks.
 
 
 SCALING_NAME, RANKS, SYSTEM = "scaling", "ranks", "system"
@@ -446,7 +445,7 @@ SYSTEMS = ("psg", "dygnex-g", "esdg", "pygt-dist", "adgnn-t", "dynahb", "flaredt
 
 
 def scaling_sweep(base: RunConfig | None, quick: bool) -> Sweep:
-    """System x ranks x seeds, one part for each rank: sessions of two engines or more are needed for all of it."""
+    """System x ranks x seeds, one partition for each rank; needs a session of two engines or more for all of it."""
     config = base or RunConfig(model="tgcn", **({**QUICK, "epochs": 4} if quick else {"epochs": 20, "threads": 1}))
     systems = ("psg", "esdg") if quick else SYSTEMS
     ranks = (1, 2) if quick or base is None else tuple(sorted({1, 2, base.ranks}))
@@ -462,7 +461,7 @@ def scaling_sweep(base: RunConfig | None, quick: bool) -> Sweep:
 
 
 def efficiencies(study: Study) -> list[Efficiency]:
-    """For each system, the seconds of its epochs by ranks; medians over seeds."""
+    """For each system, epoch seconds by ranks; medians over seeds."""
     found: dict[str, dict[int, float]] = {}
     for each in study.combinations:
         if each.middle is not None:
@@ -484,12 +483,12 @@ SCALING = Shipped(
     name=SCALING_NAME,
     sweep=scaling_sweep,
     analysis=scaling_analysis,
-    question="What does a further rank bring each system, and where does it go instead?",
+    question="How much does each system gain from more ranks, and what limits it?",
     source="ours; DyGNeX Figure 5 and ESDG Figure 5 on their machines",
 )
 
 
-# Studies that come with the lab, by name.
+# Shipped studies by name.
 
 
 __all__ = ["SHIPPED", "Panel", "Shipped", "shipped"]

@@ -1,4 +1,4 @@
-"""``lab.race``: several systems, or settings of one, on the same data by the same rules, seed by seed."""
+"""``lab.race``: train several systems, or settings of one, on the same data under the same rules, seed by seed."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ def race(
     on_change: Callable[[Race], None] | None = None,
     progress: bool = True,
 ) -> Race:
-    """Train every config with every seed, and compare: loss against time, joules, bytes and memory.
+    """Train every config with every seed, and compare losses against time, joules, bytes and memory.
 
-    Data, split, task, evaluation, epochs and numbers are the same for all, or nothing is trained. The first seed of all
-    contestants comes first. A race that was broken off goes on by the same call with its name: finished runs are not
-    repeated, half ones are begun anew so that their times are whole; the call may add contestants and seeds.
+    Data, split, task, evaluation, epochs and precision must be equal for all; otherwise the race is refused. The first
+    seed of all contestants comes first. The same call with its name resumes an interrupted race: finished runs are not
+    repeated; unfinished runs restart so that their times are complete. The call may add contestants and seeds.
 
     Args:
         configs: of the contestants, at least two; a mapping names them. Their seeds are replaced.
-        seeds: of the runs of each; from two on there is a spread, without which nothing is called the best.
-        session: whose engines train, into its own folder of runs; this process where not given, with ``ranks=1``.
-        at_once: two runs at a time, on disjoint halves of the session's engines. They share the machine's cores.
-        stop: ends runs before their epochs are over, by the validation split and the clock alone.
+        seeds: of the runs of each; at least two are needed for a spread, without which nothing is called the best.
+        session: whose engines train, into its own folder of runs; by default this process, with ``ranks=1``.
+        at_once: run two contestants in parallel, on disjoint halves of the session's engines. They share the machine's
+        stop: stops runs early, judging by the validation split and the clock alone.
         runs_dir: folder that holds ``races/`` and, without a session, the runs.
-        name: of the race, to go on with it later; made of the systems where not given, and then a new race each time.
-        on_change: called with the race after every validation evaluation, and when a run begins or ends; to draw its
-            figure, for instance.
-        progress: show a bar of runs.
+        name: of the race, needed to resume it; by default made of the systems, and then every call is a new race.
+        on_change: called with the race after every validation evaluation, and when a run starts or ends, for example to
+            draw its figure.
+        progress: show a progress bar of runs.
 
     Raises:
-        ConfigError: contestants differ in what they must have in common (named with both values), there are fewer than
-            two, one does not fit the engines, or a race of this name is of something else.
-        RunStoreError: the race of this name is under way in another process, or cannot be written.
-        RunFailedError: a run was stopped, and the race with it; what is done is kept. A run that fails is noted, and
-            the race goes on.
+        ConfigError: contestants differ in a setting that must be equal (named with both values), there are fewer than
+            two, one needs other engines, or a race of this name has other contents.
+        RunStoreError: the race of this name is running in another process, or cannot be written.
+        RunFailedError: a run was stopped, and the race with it; finished runs are kept. A run that fails is recorded,
+            and the race continues.
         LabError: a run cannot be started.
     """
     return prepare(
@@ -87,7 +87,7 @@ def prepare(
     on_change: Callable[[Race], None] | None = None,
     progress: bool = True,
 ) -> RaceRunner:
-    """A race that is ready to run: everything is checked and its folder made; see :func:`race`."""
+    """A race that is ready to run: it is checked and its folder exists; see :func:`race`."""
     found = contestants(configs, seeds=seeds, stop=stop)
     _check_engines(found, session, at_once=at_once)
     named = _checked_name(name) if name else _name_of(found)
@@ -117,8 +117,9 @@ def prepare(
 def _checked_name(name: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
-            f"name={shortened(name)}: up to 80 letters, digits, '.', '_', '+' and '-' are allowed, a letter or digit "
-            "first, as it names a folder."
+            f"name={shortened(name)}: up to 80 letters, digits, '.', '_', '+' and '-' are allowed, beginning with a "
+            "letter "
+            "or digit, because it names a folder."
         )
     return name
 
@@ -130,11 +131,11 @@ def _name_of(found: Mapping[str, RunConfig]) -> str:
 
 
 def _check_engines(found: Mapping[str, RunConfig], session: Session | None, *, at_once: bool) -> None:
-    """Refuse what the engines cannot serve before anything is trained.
+    """Refuse contestants that the engines cannot run, before anything is trained.
 
     Raises:
-        ConfigError: a contestant has more ranks than there are engines for it, or engines are needed and not there.
-        ClusterError: one engine has no halves.
+        ConfigError: a contestant has more ranks than there are engines for it, or engines are needed but missing.
+        ClusterError: a single engine cannot be split into halves.
     """
     if at_once and session is None:
         raise ConfigError("at_once=True needs engines: race(..., session=lab.Session(ranks=4)), or at_once=False.")

@@ -1,4 +1,4 @@
-"""What no schedule, no cache and no network could beat, for the runs of a race."""
+"""Lower bounds on time and energy for the runs of a race: best schedule, memory-speed copies, ideal network."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-COPIED_BYTES = 32 << 20  # beyond any cache of a core
+COPIED_BYTES = 32 << 20  # larger than any core's cache
 REPEATS = 5
-MOST_EPOCHS = 100  # newest ones that count
+MOST_EPOCHS = 100  # only the newest ones count
 CLAIRVOYANT = "clairvoyant"
 SEER = "the clairvoyant's as raced, best in the cost model"
 
 
 def copy_bandwidth() -> float:
-    """Bytes a second that one core of this machine copies in memory, the best of a few; takes some 50 ms."""
+    """Bytes per second that one core of this machine copies in memory, the best of a few tries; takes about 50 ms."""
     source, target = np.ones(COPIED_BYTES, np.uint8), np.empty(COPIED_BYTES, np.uint8)
     taken = []
     for _ in range(REPEATS):
@@ -42,14 +42,15 @@ def copy_bandwidth() -> float:
 
 
 def bounds_of(runs: Mapping[str, Sequence[StoredRun]], copy_bytes_per_s: float | None) -> list[Bound]:
-    """Medians over the finished runs of each contestant, of what was measured and of its bound.
+    """Medians over the finished runs of each contestant, of measured values and their bounds.
 
     ``epoch``: seconds of an epoch, against :func:`~dtdg_lab.systems.snapshot_groups.schedulers.base.lower_bound_s` of
-    the groups as measured
-    where they are scheduled, else against an even load, the mean of the ranks' own time. ``moving``: seconds that the
-    rank which sends most stood for exchanges, against copying its bytes. ``energy``: joules of an epoch, against those
-    of the clairvoyant where one is raced (best in the cost model: a real run may beat it), else without those of
-    standing still for features.
+    the measured groups
+    where they are scheduled, else against perfect balance, the mean of the ranks' own time. ``moving``: seconds that
+    the rank which sends most spent in exchanges, against copying its bytes. ``energy``: joules of an epoch, against
+    those
+    of the clairvoyant if it takes part (best in the cost model: a real run may beat it), else without those of
+    stalls for features.
 
     Args:
         runs: finished ones by contestant.
@@ -75,7 +76,7 @@ _KNOWN: WeakKeyDictionary[StoredRun, dict[tuple[str, float | None], Pair | None]
 
 
 def _once(run: StoredRun, name: str, of: float | None, make: Callable[[], Pair | None]) -> Pair | None:
-    """What follows from a finished run's tables, read once: a race is drawn again with every run that ends."""
+    """Results from a finished run's tables; cached, because a race is redrawn with every run that ends."""
     known = _KNOWN.setdefault(run, {})
     if (name, of) not in known:
         known[name, of] = make()
@@ -83,12 +84,12 @@ def _once(run: StoredRun, name: str, of: float | None, make: Callable[[], Pair |
 
 
 def levels_of(bounds: Sequence[Bound], epochs: Mapping[str, float], *, whole: Mapping[str, float]) -> list[RaceLevel]:
-    """Bounds of a whole race as upright lines: of the seconds and joules of as many epochs as were made.
+    """Bounds of a whole race as vertical lines: seconds and joules of the epochs that were trained.
 
     Args:
-        bounds: of an epoch.
-        epochs: made by each contestant, median over seeds.
-        whole: joules of the whole run of each, median over seeds: evaluations, which are in it, are not bounded.
+        bounds: per epoch.
+        epochs: number trained by each contestant, median over seeds.
+        whole: joules of the whole run of each, median over seeds; they include evaluations, which have no bound.
     """
     found = []
     for each in bounds:
@@ -107,7 +108,7 @@ def levels_of(bounds: Sequence[Bound], epochs: Mapping[str, float], *, whole: Ma
 
 
 def _epoch(run: StoredRun) -> Pair | None:
-    """Means over epochs, of which each has its own bound: so no mean bound is above what was measured."""
+    """Means over epochs, each with its own bound, so that no mean bound exceeds the measured mean."""
     steps = run.table("steps")
     done = run.summary.get("epochs") or 0
     steps = steps[(steps["epoch"] < done) & (steps["epoch"] >= done - MOST_EPOCHS)]
@@ -119,7 +120,7 @@ def _epoch(run: StoredRun) -> Pair | None:
         own = steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1)
         bounds, name = own.groupby(steps["epoch"]).sum(min_count=1) / run.config.ranks, "even load"
     else:
-        return None  # nobody to share with
+        return None  # a single rank
     both = measured.to_frame("measured").join(bounds.rename("bound"), how="inner").dropna()
     if both.empty or not both["bound"].mean() > 0:
         return None
@@ -127,7 +128,7 @@ def _epoch(run: StoredRun) -> Pair | None:
 
 
 def _makespans(run: StoredRun, facts: ScheduleFacts) -> pd.Series[float]:
-    """Seconds that no schedule of an epoch's groups as they were measured can beat, of epochs recorded whole."""
+    """Lower bound in seconds for any schedule of an epoch's groups with the measured times; complete epochs only."""
     import pandas as pd
 
     table = run.table("groups")
@@ -156,7 +157,7 @@ def _by_rank(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _seer_joules(runs: Mapping[str, Sequence[StoredRun]]) -> float | None:
-    """Joules of an epoch of the contestant that knows its links beforehand, where there is one."""
+    """Joules of an epoch of the contestant that knows the link conditions in advance, if there is one."""
     found = [
         run.summary["epoch_j"]
         for own in runs.values()

@@ -1,4 +1,4 @@
-"""A race as far as it has come: its runs, table, figures and words, while it goes on and ever after."""
+"""A race in its current state: its runs, table, figures and text, both while it runs and afterwards."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
 
 
-_NARROW = "max-width:95ch"  # the table may be wider than the page, and scrolls; words do not
+_NARROW = "max-width:95ch"  # the table may be wider than the page and scrolls; text wraps
 Place = tuple[str, int]  # contestant, seed
 
 
@@ -53,10 +53,10 @@ class RaceRun:
     Attributes:
         label: of the contestant.
         seed: of the run.
-        state: ``finished``, ``under way``, ``failed``, or ``left`` where it was broken off.
-        why: it ended early, or failed.
-        path: of its folder; None where it could not be started.
-        keeper: what must stay while the folder is read.
+        state: ``finished``, ``under way``, ``failed``, or ``left`` if it was interrupted.
+        why: reason for an early end or a failure.
+        path: of its folder; None if it could not be started.
+        keeper: object that keeps the folder alive while it is read.
     """
 
     label: str
@@ -70,7 +70,7 @@ class RaceRun:
         """The run's records.
 
         Raises:
-            RunStoreError: there is no run at its path, or none was ever made.
+            RunStoreError: there is no run at its path, or it was never started.
         """
         found = open_run(self.path or Path(f"{self.label}, seed {self.seed}"))
         found.keeper = self.keeper
@@ -78,7 +78,7 @@ class RaceRun:
 
 
 class _Ended(StoredRun):
-    """A run that has finished: its numbers are read once, however often the race is drawn."""
+    """A finished run: its numbers are read once, however often the race is drawn."""
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -86,9 +86,9 @@ class _Ended(StoredRun):
 
 
 class Race:
-    """What :func:`dtdg_lab.race` returns and :func:`dtdg_lab.open_race` reads.
+    """The result of :func:`dtdg_lab.race` and of :func:`dtdg_lab.open_race`.
 
-    While the race goes on it may be looked at from any thread: figures are drawn from the windows of the runs.
+    It may be read from any thread while the race is running: figures then use the windows of the runs.
     """
 
     def __init__(self, store: RaceStore) -> None:
@@ -104,11 +104,11 @@ class Race:
         made = sum(run.state == FINISHED for run in self.runs)
         return f"<Race {self.name!r}: {', '.join(self.configs)}; {made} of {self.wanted} runs finished>"
 
-    # what it is
+    # contents
 
     @property
     def name(self) -> str:
-        """Of the race."""
+        """The race's name."""
         return self._store.plan.name
 
     @property
@@ -118,42 +118,42 @@ class Race:
 
     @property
     def configs(self) -> Mapping[str, RunConfig]:
-        """By contestant; their seeds are replaced by those of the race."""
+        """By contestant; the race's seeds replace theirs."""
         return self._store.plan.configs
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Runs of every contestant."""
+        """Seeds of every contestant."""
         return self._store.plan.seeds
 
     @property
     def wanted(self) -> int:
-        """Runs that the whole race has."""
+        """Number of runs of the whole race."""
         return len(self.configs) * len(self.seeds)
 
     @property
     def runs(self) -> tuple[RaceRun, ...]:
-        """The newest run of every contestant and seed that has begun, in that order."""
+        """The newest started run of every contestant and seed, in that order."""
         newest = self._newest()
         order = [(label, seed) for seed in self.seeds for label in self.configs]
         return tuple(_run_of(newest[place]) for place in order if place in newest)
 
     @property
     def over(self) -> bool:
-        """Whether every run of it has finished."""
+        """Whether every run has finished."""
         return sum(run.state == FINISHED for run in self.runs) == self.wanted
 
     def _newest(self) -> dict[Place, RaceEntry]:
         return {(entry.label, entry.seed): entry for entry in list(self._store.entries)}
 
     def show(self, label: str, seed: int, handle: Any) -> None:
-        """Draw a run that is under way from its handle's window."""
+        """Draw an active run from its handle's window."""
         with self._lock:
             self._live[label, seed] = handle
 
     @property
     def version(self) -> tuple[Any, ...]:
-        """Differs from what it was where anything that is shown has changed."""
+        """A value that changes whenever anything on display has changed."""
         live = tuple(handle.version for handle in list(self._live.values()))
         return (*live, *(entry.state for entry in list(self._store.entries)))
 
@@ -186,22 +186,22 @@ class Race:
 
     @contextmanager
     def _windows(self, newest: Mapping[Place, RaceEntry]) -> Iterator[dict[Place, RunWindow]]:
-        """Windows of the runs that have finished or are under way here; nobody feeds those under way meanwhile."""
+        """Windows of the runs that have finished or are active here; the active ones must not be written meanwhile."""
         with ExitStack() as stack, self._lock:
             found = {}
             for place, entry in newest.items():
                 handle = self._live.get(place)
-                if entry.state == FINISHED:  # read anew: the stream may have lost what the files have
+                if entry.state == FINISHED:  # read from the files: the stream may have lost records
                     found[place] = self._stored(entry).window
                 elif entry.state == UNDER_WAY and handle is not None:
                     stack.enter_context(handle.lock)
                     found[place] = handle.window
             yield found
 
-    # what came of it
+    # results
 
     def curves(self) -> list[Curve]:
-        """Losses of the runs with what was spent for them, as far as they are; in the order of ``runs``."""
+        """Losses of the runs against their costs, as far as known; in the order of ``runs``."""
         newest = self._newest()
         with self._windows(newest) as windows:
             for place, window in windows.items():
@@ -219,13 +219,13 @@ class Race:
 
     @property
     def checks(self) -> list[Check]:
-        """Runs whose losses should coincide, compared as far as they have come."""
+        """Runs whose losses should coincide, compared up to the present step."""
         with self._windows(self._newest()) as windows:
             return checks(self.configs, windows)
 
     @property
     def bounds(self) -> list[Bound]:
-        """What no schedule, cache or network could beat, for contestants with a finished run."""
+        """Lower bounds for contestants with a finished run."""
         finished = self.finished()
         key = tuple(run.path for own in finished.values() for run in own)
         with self._lock:
@@ -234,7 +234,7 @@ class Race:
             return self._bounds[1]
 
     def rows(self) -> list[race_table.Row]:
-        """What the table is made of."""
+        """The rows of the table."""
         finished, curves, verdicts = self.finished(), self.curves(), self._verdicts()
         near = near_losses(curves, tuple(self.configs), self._lost())
         by_place = {(curve.label, curve.seed): curve for curve in curves}
@@ -260,7 +260,7 @@ class Race:
         return found
 
     def _verdicts(self) -> dict[str, bool]:
-        """Contestant -> whether it coincides with all it should; those without anything to compare are left out."""
+        """Contestant -> whether it coincides with every run that it should; those without a comparison are left out."""
         found: dict[str, bool] = {}
         for check in self.checks:
             for label in check.labels:
@@ -270,11 +270,11 @@ class Race:
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row a contestant: medians and spreads over the seeds, and what they were measured on."""
+        """One row per contestant: medians and spreads over the seeds, with data and protocol."""
         return race_table.frame(self.rows())
 
     def panels(self) -> dict[str, Panel]:
-        """Loss against ``seconds``, ``joules``, ``bytes`` and ``peak`` memory, and the bounds: figure and sentence."""
+        """Loss against ``seconds``, ``joules``, ``bytes`` and ``peak`` memory, and the bounds: figure and caption."""
         bounds, labels = self.bounds, tuple(self.configs)
         drawn = race_panels(self.curves(), self._levels(bounds), labels, self._lost())
         return {**drawn, **{f"bound-{name}": panel for name, panel in bounds_panels(bounds, labels).items()}}
@@ -288,7 +288,7 @@ class Race:
 
     @property
     def figures(self) -> dict[str, Figure]:
-        """The panels one by one, and ``race`` and ``bounds``, which join them."""
+        """The individual panels, and ``race`` and ``bounds``, which combine them."""
         single = self.panels()
         return {
             **{name: figure for name, (figure, _) in single.items()},
@@ -303,27 +303,27 @@ class Race:
         return race_figure(drawn, title=f"Race {self.name}")
 
     def captions(self) -> dict[str, str]:
-        """What to look for in each panel."""
+        """The caption of each panel."""
         return {name: words for name, (_, words) in self.panels().items()}
 
     def summary(self) -> str:
-        """How far it is, who is best beyond the spread of the seeds, and what must be known of it."""
+        """The progress, the clear winners, and caveats."""
         return " ".join(race_words(self._store.plan, self._newest().values(), self.rows(), self.checks))
 
     def html(self) -> str:
-        """Words and table, for pages and cells."""
+        """Text and table, for pages and notebook cells."""
         rows, found = self.rows(), self.checks
         described = race_words(self._store.plan, self._newest().values(), rows, found)
         lines = "".join(
             f"<p style='margin:2px 0;{_NARROW}{_alarm(caption)}'>{html.escape(caption, quote=False)}</p>"
             for caption in described
         )
-        how = "Median over seeds [least .. most]; of a run, totals and means over all its epochs, congested ones too."
+        how = "Median over seeds [min .. max]; per run, totals and means over all epochs, including congested ones."
         rule = f"<p style='{_NARROW};opacity:0.8;font-size:90%'>{how} {RULE}</p>"
         return f"{lines}{race_table.page(rows)}{rule}"
 
     def _repr_html_(self) -> str:
-        """Words and table; ``lab.plot(race.figure)`` draws."""
+        """Text and table; ``lab.plot(race.figure)`` draws."""
         return self.html()
 
 
@@ -332,7 +332,7 @@ def _alarm(caption: str) -> str:
 
 
 def _near_s(curve: Curve | None, near: Mapping[int, float]) -> float | None:
-    """Seconds to near the best: infinite where the run never came there, None where it cannot be said."""
+    """Seconds to a loss close to the best: infinite if the run never reached it, None if unknown."""
     if curve is None or curve.seed not in near:
         return None
     seconds = reached(curve, near, "seconds")
@@ -344,7 +344,7 @@ def _run_of(entry: RaceEntry) -> RaceRun:
 
 
 def open_race(path: str | Path) -> Race:
-    """A race of the past, or one that another process is running, as far as it has come.
+    """A past race, or the current state of one that another process is running.
 
     Args:
         path: its folder, such as ``runs/races/20260131-psg-blad``, or the ``race.json`` in it.

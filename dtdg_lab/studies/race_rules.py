@@ -1,4 +1,4 @@
-"""What the contestants of a race must have in common, so that what differs in the end is the contest."""
+"""The settings that all contestants of a race must share, so that only the compared systems differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
 
 
-# Contestants whose losses should be the same, and whether they are.
+# Contestants whose losses should be equal, and whether they are.
 
 
 FIRST: Mapping[str, float] = {"float32": 1e-5, "float64": 1e-10}  # relative, of the first step with a loss
@@ -38,7 +38,7 @@ _LEARNING = (
     "norm",
     "self_loops",
 )
-# what changes how a plan is carried out, and not what is computed
+# settings that change the execution of a plan, but not its result
 _SAME_NUMBERS = (
     "blocks",
     "memory_gib",
@@ -50,8 +50,8 @@ _SAME_NUMBERS = (
     "cache_gib",
     "pipelined",
 )
-_WITHOUT_TIMES = ("round_robin", "consecutive")  # schedulers that ask for no times of groups
-_BY_LIMIT = ("dygnex_ilp", "dygnex_auto", "best_of")  # that may stop where their seconds are over
+_WITHOUT_TIMES = ("round_robin", "consecutive")  # schedulers that use no group times
+_BY_LIMIT = ("dygnex_ilp", "dygnex_auto", "best_of")  # that may stop at their time limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Check:
     Attributes:
         labels: of the contestants.
         seed: of both.
-        why: they should coincide.
-        first: relative difference of the first step that has a loss; None where not known yet.
+        why: reason why they should coincide.
+        first: relative difference of the first step that has a loss; None if not known yet.
         curve: largest relative difference of evaluations at the same step; None where there are none yet.
         first_allowed, curve_allowed: by rounding.
     """
@@ -77,13 +77,13 @@ class Check:
 
     @property
     def ok(self) -> bool | None:
-        """Whether they coincide as far as is known; None where nothing can be compared yet."""
+        """Whether they coincide as far as known; None where nothing can be compared yet."""
         described = [(self.first, self.first_allowed), (self.curve, self.curve_allowed)]
         known = [found <= allowed for found, allowed in described if found is not None]
         return all(known) if known else None
 
     def summary(self) -> str:
-        """What was found, in a sentence."""
+        """The result in a sentence."""
         both = join_words(self.labels)
         if self.ok is None:
             return f"{both}, seed {self.seed}: {self.why}; nothing to compare yet."
@@ -97,28 +97,28 @@ class Check:
 
 
 def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
-    """What the losses of a run follow from, and why; runs with equal keys should have equal losses.
+    """The settings that determine a run's losses, and why; runs with equal keys should have equal losses.
 
-    None where a clock has a say in them: models that are averaged while ranks go on, sizes that a reward of seconds
-    chooses, schedules of measured times.
+    None where timing affects losses: asynchronous model averaging, batch sizes chosen by a time-based
+    reward, schedules of measured times.
 
-    References: SYSTEMS.md, "What the same losses means"; full batches see the whole graph in one step whatever the
-        layout; paths of remote features bring the same rows to the same batches.
+    References: SYSTEMS.md, "What the same losses means"; full batches see the whole graph in one step under any
+        strategy; all feature caches deliver the same rows to the same batches.
     """
     flat, layout = config.flat, catalogue.system(config.system).parts["parallel"]
     learning = tuple(flat.get(name) for name in _LEARNING)
     learning += tuple(sorted((name, flat[name]) for name in _options_of(config, "tasks", "models", "datasets")))
     how = MEMORY_ON_LAYOUT.get((catalogue.entry("models", config.model).memory, layout), "")
     if layout in _FULL_BATCH and "batching" not in config.options and how.startswith("exact"):
-        return (learning, "full batch"), "both take the whole training split in one step, exactly"
+        return (learning, "full batch"), "both train on the whole training split in one step, exactly"
     if _has_clock(config):
         return None
     plan = [(name, flat[name]) for name in _options_of(config, "batching", "partition", "parallel", "scheduling")]
     kept = tuple(sorted((name, value) for name, value in plan if name not in _SAME_NUMBERS))
     if layout == "remote_feature":
-        return (learning, layout, config.parts, kept), "both train the same batches; only the way of features differs"
+        return (learning, layout, config.parts, kept), "both train the same batches; only feature fetching differs"
     batching = catalogue.system(config.system).parts.get("batching", "")
-    return (learning, layout, batching, config.parts, kept), "both carry out the same plan"
+    return (learning, layout, batching, config.parts, kept), "both execute the same plan"
 
 
 def _options_of(config: RunConfig, *rooms: str) -> list[str]:
@@ -138,7 +138,7 @@ def _has_clock(config: RunConfig) -> bool:
 
 
 def groups(configs: Mapping[str, RunConfig]) -> list[tuple[tuple[str, ...], str]]:
-    """Contestants, two or more together, whose losses should coincide, and why."""
+    """Groups of two or more contestants whose losses should coincide, and why."""
     found: dict[tuple[Any, ...], tuple[list[str], str]] = {}
     for label, config in configs.items():
         key = same_losses(config)
@@ -148,11 +148,11 @@ def groups(configs: Mapping[str, RunConfig]) -> list[tuple[tuple[str, ...], str]
 
 
 def checks(configs: Mapping[str, RunConfig], windows: Mapping[tuple[str, int], RunWindow]) -> list[Check]:
-    """Every pair of runs of a seed that should coincide, compared as far as both have come.
+    """Every pair of runs of a seed that should coincide, compared up to their common progress.
 
     Args:
         configs: of the contestants; their seeds are left out.
-        windows: by contestant and seed; those under way are not fed while this is read.
+        windows: by contestant and seed; active ones must not be written meanwhile.
     """
     found = []
     seeds = list(dict.fromkeys(seed for _, seed in windows))
@@ -172,7 +172,7 @@ def _relative(one: float, other: float) -> float:
 
 
 def _first(one: RunWindow, other: RunWindow) -> float | None:
-    """Of the first step of which both have told a loss; None where they do not begin with the same one."""
+    """Difference at the first step for which both have a loss; None if their first steps differ."""
     first = [next((at for at in window.loss.steps.points if at.value is not None), None) for window in (one, other)]
     if first[0] is None or first[1] is None or first[0].step != first[1].step:
         return None
@@ -191,11 +191,11 @@ def _curve(one: RunWindow, other: RunWindow) -> float | None:
 
 
 def failed(found: Sequence[Check]) -> list[Check]:
-    """Those that do not coincide."""
+    """The pairs that do not coincide."""
     return [check for check in found if check.ok is False]
 
 
-# what evaluations and times mean: never raced
+# settings that define evaluations and times: never raced
 ALWAYS = (
     "task",
     "protocol",
@@ -213,7 +213,7 @@ ALWAYS = (
     "checkpoint_every_s",
     "keep_every",
 )
-# what is learned, and under which conditions: may differ where systems do not
+# settings that define the task and its conditions: may differ if the systems do not
 UNLESS_RACED = (
     "model",
     "hidden",
@@ -245,19 +245,19 @@ MOST_LABEL = 60  # characters
 def contestants(
     given: Sequence[RunConfig] | Mapping[str, RunConfig], *, seeds: Sequence[int], stop: StopRule | None
 ) -> dict[str, RunConfig]:
-    """The configs of a race by label, with the epochs of the stopping rule, and proven to be comparable.
+    """The configs of a race by label, with the epochs of the stopping rule, checked to be comparable.
 
-    Labels are those of a mapping, else the systems, with the settings that tell equal systems apart. Seeds of the
-    configs are replaced by those of the race.
+    Labels are those of a mapping, else the systems, with the settings in which equal systems differ. The race's
+    seeds replace those of the configs.
 
     Raises:
-        ConfigError: there are fewer than two, two are the same, seeds are missing, named twice or not allowed, or what
-            a race must have in common differs: the message names it with both values.
+        ConfigError: there are fewer than two, two are equal, seeds are missing, repeated or invalid, or a setting that
+            must be equal differs: the message names it with both values.
     """
     configs = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
     for config in configs.values():
         if not isinstance(config, RunConfig):
-            raise ConfigError(f"race() got {shortened(config)}: a RunConfig for each contestant is needed.")
+            raise ConfigError(f"race() got {shortened(config)}: give a RunConfig for each contestant.")
     if len(configs) < 2:
         raise ConfigError(f"{len(configs)} contestants: a race needs at least two configs.")
     _check_seeds(seeds)
@@ -279,12 +279,12 @@ def _epochs(stop: StopRule | None) -> dict[str, Any]:
 
 def _check_seeds(seeds: Sequence[int]) -> None:
     if not len(seeds) or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"seeds={tuple(seeds)}: at least one is needed, and each once.")
+        raise ConfigError(f"seeds={tuple(seeds)}: give at least one seed, and each only once.")
 
 
 def _own_label(label: object) -> str:
     if not isinstance(label, str) or not label.strip() or len(label) > MOST_LABEL:
-        raise ConfigError(f"label {shortened(label)}: a name of 1 to {MOST_LABEL} characters is needed.")
+        raise ConfigError(f"label {shortened(label)}: a name of 1 to {MOST_LABEL} characters is required.")
     return label
 
 
@@ -293,11 +293,11 @@ def _check_apart(found: Mapping[str, RunConfig]) -> None:
     for label, config in found.items():
         other = seen.setdefault(config.to_json(), label)
         if other != label:
-            raise ConfigError(f"{other!r} and {label!r} have the same settings: leave one out, or change it.")
+            raise ConfigError(f"{other!r} and {label!r} have the same settings: remove or change one of them.")
 
 
 def labels_for(configs: Sequence[RunConfig]) -> list[str]:
-    """A label for each config: its system, and where several have the same one, the settings that differ among them."""
+    """A label for each config: its system, and if several share it, the settings that differ among them."""
     found: list[str] = []
     for config in configs:
         same = [other.flat for other in configs if other.system == config.system]
@@ -312,9 +312,9 @@ def labels_for(configs: Sequence[RunConfig]) -> list[str]:
 
 
 def check_alike(found: Mapping[str, RunConfig]) -> None:
-    """Refuse contestants whose losses, times or joules would not mean the same.
+    """Refuse contestants whose losses, times or joules would not be comparable.
 
-    Model and conditions may differ where all contestants are of one system: then they are what is raced.
+    Model and conditions may differ if all contestants have one system: then they are what is compared.
 
     Raises:
         ConfigError: something differs; the message names it, both contestants and both values.
@@ -322,27 +322,28 @@ def check_alike(found: Mapping[str, RunConfig]) -> None:
     one_system = len({config.system for config in found.values()}) == 1
     for name in (*ALWAYS, *(() if one_system else UNLESS_RACED)):
         having = [(label, config.flat[name]) for label, config in found.items() if name in config.flat]
-        for label, value in having[1:]:  # some systems have no such setting: those before and after them are compared
+        for label, value in having[1:]:  # systems without the setting are skipped
             if value != having[0][1]:
                 raise ConfigError(
-                    f"{having[0][0]!r} has {name}={having[0][1]!r} and {label!r} has {name}={value!r}: a race needs "
-                    f"one {name} for all. {_advice(name, one_system)}"
+                    f"All contestants need the same `{name}`: {having[0][0]!r} has {having[0][1]!r}, {label!r} has "
+                    f"{value!r}. "
+                    f"{_advice(name, one_system)}"
                 )
 
 
 def _advice(name: str, one_system: bool) -> str:
-    same = f"Set it alike: config.replace({name}=...)"
+    same = f"Use config.replace({name}=...)"
     if name in UNLESS_RACED and not one_system:
-        return f"{same}; or race it alone, all contestants being of one system."
+        return f"{same}; or compare its values in a race of one system."
     return f"{same}."
 
 
 def data_hashes(found: Mapping[str, RunConfig], seeds: Sequence[int]) -> dict[int, str]:
-    """The data hash of every seed, which all contestants share. Data are loaded, and generated where they are.
+    """The data hash of every seed, shared by all contestants. Data are loaded or generated.
 
     Raises:
         ConfigError: contestants have different data; the message names what differs.
-        DataError: the data cannot be had.
+        DataError: the data is not available.
     """
     hashes: dict[int, str] = {}
     known: dict[tuple[Any, ...], str] = {}
@@ -369,4 +370,4 @@ def _other_data(first: str, label: str, found: Mapping[str, RunConfig], hashes: 
         (f"{name}={one.flat.get(name)!r} and {name}={other.flat.get(name)!r}" for name in names if differ(name)),
         f"data hash {hashes[0][:12]} and {hashes[1][:12]}",
     )
-    return f"{first!r} and {label!r} have different data, {described}: a race needs one data set. Set it alike."
+    return f"All contestants need the same data: {first!r} and {label!r} differ, {described}. Use config.replace(...)."

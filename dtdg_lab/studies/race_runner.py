@@ -1,4 +1,4 @@
-"""The runs of a race, one after another or two at a time on halves of the engines, noted as they begin and end."""
+"""The runs of a race, one after another or two in parallel on halves of the engines, with their records."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ LOOK_S, PATIENCE_S = 0.2, 30.0
 
 
 class RaceRunner:
-    """Trains what a race lacks; ``stop`` may be called from another thread.
+    """Trains the missing runs of a race; ``stop`` may be called from another thread.
 
     Args:
         store: of the race, held by this process.
         session: whose engines train; this process where None.
         runs_dir: folder of runs, without a session.
-        on_change: called with the race after every validation evaluation, and when a run begins or ends; by the thread
+        on_change: called with the race after every validation evaluation, and when a run starts or ends; by the thread
             that trains or waits, one call at a time.
-        progress: show a bar of runs.
+        progress: show a progress bar of runs.
 
     Attributes:
-        race: as far as it has come.
+        race: in its current state.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RaceRunner:
         self.race = Race(store)
         self._store, self._session, self._runs_dir = store, session, runs_dir
         self._on_change, self._progress = on_change, progress
-        self._telling = threading.RLock()
+        self._callback_lock = threading.RLock()
         self._storing = threading.RLock()
         self._stopping = threading.Event()
         self._asked_to_stop = False
@@ -59,12 +59,12 @@ class RaceRunner:
         self._bar: Any = None
 
     def run(self) -> Race:
-        """Make every run that is not finished yet, in the order of :func:`order_of`.
+        """Train every run that is not finished yet, in the order of :func:`order_of`.
 
-        A run that fails is noted with its reason, and the race goes on.
+        A run that fails is recorded with its reason, and the race continues.
 
         Raises:
-            RunFailedError: a run was stopped, and the race with it; what is done is kept.
+            RunFailedError: a run was stopped, and the race with it; finished runs are kept.
             LabError: a run cannot be started, or the race cannot be written.
         """
         from tqdm.auto import tqdm
@@ -78,7 +78,7 @@ class RaceRunner:
             ) as self._bar:
                 self._report()
                 if waiting and self._session is None:
-                    rehearse()  # what libraries do on first use is not the first contestant's time
+                    rehearse()  # warm-up of libraries must not count as the first contestant's time
                 if plan.at_once and self._session is not None:
                     self._on_halves(waiting, self._session.halves())
                 else:
@@ -91,11 +91,11 @@ class RaceRunner:
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody asked for its end."""
+        """Whether a stop was requested."""
         return self._asked_to_stop
 
     def stop(self) -> None:
-        """End the runs under way and begin no more; in this process at the next evaluation of the validation split."""
+        """Stop the active runs and start no more; in this process at the next evaluation of the validation split."""
         self._asked_to_stop = True
         self._stopping.set()
         for _, handle in list(self._handles.values()):
@@ -112,16 +112,16 @@ class RaceRunner:
             while any(thread.is_alive() for thread in threads):
                 for thread in threads:
                     thread.join(LOOK_S)
-        except KeyboardInterrupt:  # whoever interrupts the race does not want its runs to go on
+        except KeyboardInterrupt:  # an interrupted race stops its runs
             self.stop()
-            for thread in threads:  # which note how their runs ended: the race is theirs until then
+            for thread in threads:  # they record how their runs ended, and own the race until then
                 thread.join(PATIENCE_S)
             raise
 
     def _guarded(self, waiting: deque[tuple[str, int]], half: tuple[int, ...]) -> None:
         try:
             self._one_after_another(waiting, half)
-        except BaseException as error:  # raised by ``run``, in the thread that asked for the race
+        except BaseException as error:  # re-raised by ``run``, in the thread that started the race
             self._errors.append(error)
             self._stopping.set()
 
@@ -138,7 +138,7 @@ class RaceRunner:
             self._report()
 
     def _make(self, label: str, seed: int, half: tuple[int, ...] | None) -> None:
-        """One run, from its beginning to its end."""
+        """One run, from start to end."""
         config = self._store.plan.configs[label].replace(seed=seed)
         me, place = threading.current_thread(), -1
 
@@ -149,7 +149,7 @@ class RaceRunner:
                 self._handles[me] = label, handle
                 place = self._store.begin(RaceEntry(label, seed, Path(handle.path), beside=beside))
                 self.race.show(label, seed, handle)
-            if self._asked_to_stop:  # while it began
+            if self._asked_to_stop:  # during its start
                 _end(handle)
             self._report()
 
@@ -165,7 +165,7 @@ class RaceRunner:
             )
         except LabError as error:
             if place < 0 or error is self._of_watching:
-                self._leave(place)  # it could not be started, and the next could not either; or nobody can watch it
+                self._leave(place)  # it could not be started, nor could the next; or it cannot be watched
                 raise
             self._note(place, FAILED, str(error))
             return
@@ -180,14 +180,14 @@ class RaceRunner:
         self._note(place, LEFT, f"it was {done.run.status}")
         raise RunFailedError(
             f"run {done.run.id} was {done.run.status}, and the race with it. What has finished is kept in "
-            f"{self._store.folder}: race again with name={self._store.plan.name!r} to go on."
+            f"{self._store.folder}: call race again with name={self._store.plan.name!r} to resume."
         )
 
     def _leave(self, place: int) -> None:
-        """The race is broken off by something else than the run."""
+        """The race is interrupted for a reason outside the run."""
         _end(self._handles.get(threading.current_thread(), ("", None))[1])
         if place >= 0:
-            self._note(place, LEFT, "the race was broken off")
+            self._note(place, LEFT, "the race was interrupted")
 
     def _note(self, place: int, state: str, why: str) -> None:
         with self._storing:
@@ -203,10 +203,10 @@ class RaceRunner:
     def _report(self) -> None:
         if self._on_change is None:
             return
-        with self._telling:
+        with self._callback_lock:
             try:
                 self._on_change(self.race)
-            except BaseException as error:  # no run's fault
+            except BaseException as error:  # not caused by a run
                 self._of_watching = error
                 raise
 
@@ -223,9 +223,9 @@ def _end(handle: Any) -> None:
 
 
 def order_of(plan: Plan) -> list[tuple[str, int]]:
-    """Contestant and seed of every run: all contestants' first seed first, and with each seed another one begins.
+    """Contestant and seed of every run: seed by seed, with a rotating first contestant.
 
-    Whoever comes first may find files that are not in memory yet, a cold processor, or partitions still to be made.
+    The first one may find cold file caches, a cold processor, or uncached partitions.
     """
     labels = list(plan.configs)
     turns = [(place % len(labels), seed) for place, seed in enumerate(plan.seeds)]

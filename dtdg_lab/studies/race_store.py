@@ -1,4 +1,4 @@
-"""The folder of a race: what is raced, and which run served which contestant and seed, kept as they begin and end."""
+"""The folder of a race: its plan, and a record of the run of each contestant and seed, updated at start and end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNDER_WAY, FINISHED, FAILED, LEFT = "under way", "finished", "failed", "left"
 
 
 def races_in(runs_dir: Path) -> list[Path]:
-    """Folders of the races in a folder of runs, the newest first."""
+    """Folders of the races in a folder of runs, newest first."""
     found = [(path.stat().st_mtime_ns, path.parent) for path in (runs_dir / FOLDER).glob(f"*/{FILE}")]
     return [folder for _, folder in sorted(found, reverse=True)]
 
@@ -33,10 +33,10 @@ class RaceEntry:
     Attributes:
         label: of the contestant.
         seed: of the run.
-        path: of its folder; none where it could not be started.
-        state: ``under way``, ``finished``, ``failed``, or ``left`` where it was broken off and begun anew.
-        why: it ended before its epochs were over, or failed; in words.
-        beside: of the contestant whose run was under way on the other half of the engines when it began.
+        path: of its folder; empty if it could not be started.
+        state: ``under way``, ``finished``, ``failed``, or ``left`` if it was interrupted and restarted.
+        why: reason for an end before its last epoch, or for a failure.
+        beside: contestant that ran on the other half of the engines at its start.
     """
 
     label: str
@@ -49,16 +49,16 @@ class RaceEntry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is raced.
+    """The plan of a race.
 
     Attributes:
         name: of the race.
-        configs: by contestant; their seeds are replaced.
+        configs: by contestant; the race's seeds replace theirs.
         seeds: of the runs of each.
-        stop: the rule that ends runs before their epochs are over; None where none does.
-        at_once: whether two runs are under way at a time.
+        stop: the rule that stops runs early; None without a rule.
+        at_once: whether two runs execute in parallel.
         data: hash of the data by seed.
-        copy_bytes_per_s: what one core of this machine copied in memory when the race began; None where not measured.
+        copy_bytes_per_s: memory copy rate of one core of this machine at the start of the race; None if not measured.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Plan:
 
 
 class RaceStore:
-    """Reads and writes ``race.json`` whole or not at all; one writer at a time holds the folder's lock."""
+    """Reads and writes ``race.json`` atomically; one writer at a time holds the folder's lock."""
 
     def __init__(self, folder: Path, plan: Plan, entries: Sequence[RaceEntry] = ()) -> None:
         self.folder, self.plan = folder, plan
@@ -80,7 +80,7 @@ class RaceStore:
 
     @classmethod
     def create(cls, plan: Plan, runs_dir: Path) -> RaceStore:
-        """A new folder ``<runs_dir>/races/<date>-<name>``, or with ``-2``, ``-3`` where that is taken.
+        """A new folder ``<runs_dir>/races/<date>-<name>``, or with ``-2``, ``-3`` if that exists.
 
         Raises:
             RunStoreError: it cannot be written.
@@ -103,7 +103,7 @@ class RaceStore:
 
     @classmethod
     def find(cls, name: str, runs_dir: Path) -> RaceStore | None:
-        """The newest race of a name; None where there is none. Folders of other names are not looked into."""
+        """The newest race of a name; None if there is none. Folders of other names are not read."""
         named = re.compile(rf"(\d{{8}})-{re.escape(name)}(?:-(\d+))?")
         found = [(match, path) for path in (runs_dir / FOLDER).glob("*") if (match := named.fullmatch(path.name))]
         for _, folder in sorted(found, key=lambda pair: (pair[0][1], int(pair[0][2] or 1)), reverse=True):
@@ -135,14 +135,14 @@ class RaceStore:
             return cls(folder, _plan(data), [_entry(each, folder) for each in data["runs"]])
         except (KeyError, TypeError, ValueError, AttributeError) as error:  # ConfigError is a ValueError
             raise RunStoreError(
-                f"{file} cannot be read as a race ({error!r}). Restore it, or race anew under another name."
+                f"{file} cannot be read as a race ({error!r}). Restore it, or start a race under another name."
             ) from error
 
     def hold(self) -> None:
         """Keep other writers out until :meth:`release`, or the end of this process.
 
         Raises:
-            RunStoreError: somebody else writes.
+            RunStoreError: another process writes the race.
         """
         import filelock
 
@@ -161,18 +161,18 @@ class RaceStore:
         self._lock = lock
 
     def release(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def extend(self, plan: Plan) -> None:
-        """Go on with this race: the same contestants and rule, perhaps with more of them or more seeds.
+        """Resume this race: the same contestants and rule, possibly with more of them or more seeds.
 
-        What is on the disk counts: another process may have written until this one held the lock.
+        The file on disk counts: another process may have written it before this one acquired the lock.
 
         Raises:
-            ConfigError: something else is raced now; the message says what.
+            ConfigError: the plan differs; the message names the difference.
             RunStoreError: its file cannot be read or written.
         """
         stored = RaceStore.open(self.folder)
@@ -181,18 +181,18 @@ class RaceStore:
         self.write()
 
     def done(self, label: str, seed: int) -> RaceEntry | None:
-        """The finished run of a contestant and seed; None where there is none, or its folder is gone."""
+        """The finished run of a contestant and seed; None if there is none, or its folder is missing."""
         of_place = [each for each in self.entries if (each.label, each.seed, each.state) == (label, seed, FINISHED)]
         return next((each for each in reversed(of_place) if not _is_lost(each)), None)
 
     def begin(self, entry: RaceEntry) -> int:
-        """Note a run that begins; its place among the entries."""
+        """Record a started run; return its index among the entries."""
         self.entries.append(entry)
         self.write()
         return len(self.entries) - 1
 
     def end(self, place: int, state: str, why: str = "") -> None:
-        """Note how a run ended."""
+        """Record how a run ended."""
         self.entries[place] = replace(self.entries[place], state=state, why=why)
         self.write()
 
@@ -245,14 +245,14 @@ def _plan(data: dict[str, Any]) -> Plan:
 
 
 def _is_lost(entry: RaceEntry) -> bool:
-    """Whether a run was under way when the race was broken off, or has finished and its folder is gone."""
+    """Whether a run was active when the race was interrupted, or has finished but its folder is missing."""
     if entry.state == FINISHED:
         return entry.path is None or not RunDirectory(entry.path).config_file.is_file()
     return entry.state == UNDER_WAY
 
 
 def _as_named_before(old: Plan, new: Plan) -> Plan:
-    """The new plan with the old labels of contestants that were there: labels made of settings follow who is there."""
+    """The new plan with the old labels of existing contestants: generated labels depend on the other contestants."""
     before = {config.replace(seed=0).to_json(): label for label, config in old.configs.items()}
     labels = [before.get(config.replace(seed=0).to_json(), label) for label, config in new.configs.items()]
     if len(set(labels)) < len(labels):
@@ -261,11 +261,11 @@ def _as_named_before(old: Plan, new: Plan) -> Plan:
 
 
 def _joined(old: Plan, new: Plan, folder: Path) -> Plan:
-    """The old plan with what the new one adds."""
+    """The old plan with the additions of the new one."""
     other = f"race under another name, or delete {folder}"
     for label, config in old.configs.items():
         if label not in new.configs:
-            raise ConfigError(f"race {old.name!r} has {label!r}, which this call leaves out: name it too, or {other}.")
+            raise ConfigError(f"race {old.name!r} has {label!r}, which this call leaves out: add it, or {other}.")
         was, now = config.replace(seed=0).flat, new.configs[label].replace(seed=0).flat
         for name in was.keys() | now.keys():
             if was.get(name) != now.get(name):
@@ -279,7 +279,8 @@ def _joined(old: Plan, new: Plan, folder: Path) -> Plan:
     for seed in old.data.keys() & new.data.keys():
         if old.data[seed] != new.data[seed]:
             raise ConfigError(
-                f"race {old.name!r} ran on data {old.data[seed][:12]}, which now are {new.data[seed][:12]}: {other}."
+                f"race {old.name!r} ran on data {old.data[seed][:12]}, but the data is now {new.data[seed][:12]}: "
+                f"{other}."
             )
     seeds = tuple(dict.fromkeys([*old.seeds, *new.seeds]))
     return replace(new, seeds=seeds, data={**old.data, **new.data}, copy_bytes_per_s=old.copy_bytes_per_s)

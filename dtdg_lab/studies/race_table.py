@@ -1,4 +1,4 @@
-"""The table of a race: medians and spreads over seeds, what they were measured on, and who is best beyond doubt."""
+"""The table of a race: medians and spreads over seeds, data and protocol, and clear winners."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Medians and spreads over seeds, and which contestant may be called the best.
+# Medians and spreads over seeds, and the rule for calling a contestant the best.
 
 
 RULE = (
-    "Bold is the best median where the spread over its seeds, from the least to the most, does not touch that of any "
-    "other contestant; with one seed nothing is bold, nor is a contestant that lost one to a failure."
+    "Bold marks the best median if its range over the seeds does not overlap the range of any other contestant. With "
+    "one "
+    "seed nothing is bold, nor is a contestant with a failed run."
 )
 
 
@@ -36,10 +37,10 @@ class Spread:
     """A quantity over the seeds of one contestant.
 
     Attributes:
-        middle: the median; infinite where half of the seeds never got there; None where no seed knows it.
-        low, high: the least and the most of the seeds that know it.
-        count: seeds that count; those that never got there among them.
-        missed: seeds that never got there.
+        middle: the median; infinite if half of the seeds never reached the target; None if unknown for all seeds.
+        low, high: minimum and maximum over the seeds for which it is known.
+        count: seeds that count, including those that never reached the target.
+        missed: seeds that never reached the target.
     """
 
     middle: float | None
@@ -50,7 +51,7 @@ class Spread:
 
 
 def spread(values: Sequence[float | None]) -> Spread:
-    """The spread of one value for each seed: None is unknown and left out, infinite never got there."""
+    """The spread of one value per seed: None is unknown and left out, infinite means never reached."""
     known = sorted(float(value) for value in values if value is not None and not math.isnan(value))
     if not known:
         return Spread(None, None, None, 0)
@@ -60,14 +61,14 @@ def spread(values: Sequence[float | None]) -> Spread:
 
 
 def best(spreads: Mapping[str, Spread], *, high_is_good: bool = False) -> str | None:
-    """The contestant whose seeds all beat all seeds of every other one; None where there is none.
+    """The contestant all of whose seeds beat all seeds of every other one; None if there is none.
 
-    One seed shows no spread, so that whoever has fewer than two is neither best nor beaten. A contestant of whom
-    nothing is known is left out; a seed that never got there beats nobody.
+    One seed shows no spread, so a contestant with fewer than two is neither best nor beaten. A contestant without
+    known values is left out; a seed that never reached the target beats none.
 
     Args:
         spreads: by contestant.
-        high_is_good: whether more is better.
+        high_is_good: whether higher is better.
     """
     known = {label: each for label, each in spreads.items() if each.count}
     if len(known) < 2 or any(each.count < 2 for each in known.values()):
@@ -80,14 +81,14 @@ def best(spreads: Mapping[str, Spread], *, high_is_good: bool = False) -> str | 
 
 
 def _ends(each: Spread, *, high_is_good: bool) -> tuple[float, float]:
-    """The best and the worst seed, as numbers of which less is better."""
+    """The best and the worst seed, as numbers of which lower is better."""
     if each.low is None or each.high is None:
         return math.inf, math.inf
     good, bad = (-each.high, -each.low) if high_is_good else (each.low, each.high)
     return good, math.inf if each.missed else bad
 
 
-GAP = 0.05  # share of the devices' time without energy from which it is said, and joules are not judged
+GAP = 0.05  # share of the devices' time without energy data above which it is reported, and joules are not compared
 
 
 def _number(value: float | None) -> str:
@@ -96,9 +97,9 @@ def _number(value: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RaceMeasure:
-    """A column of the table: its name in data and on the page, how it is written, and which way is good.
+    """A column of the table: its name in data and on the page, its format, and which direction is better.
 
-    Of a run every time and energy is a total or a mean over its epochs; medians over epochs stand beside them unjudged.
+    Times and energies of a run are totals or means over its epochs; medians over epochs are shown but not compared.
     """
 
     name: str
@@ -106,7 +107,7 @@ class RaceMeasure:
     words: Callable[[float | None], str] = _number
     high_is_good: bool = False
     judged: bool = True
-    where_known: bool = False  # a column of the page only where some contestant has it
+    where_known: bool = False  # shown on the page only if some contestant has it
 
 
 MEASURES: tuple[RaceMeasure, ...] = (
@@ -115,29 +116,29 @@ MEASURES: tuple[RaceMeasure, ...] = (
     RaceMeasure("skill", "skill", high_is_good=True),
     RaceMeasure("persistence_loss", "persistence", judged=False),
     RaceMeasure("mean_loss", "mean baseline", judged=False),
-    RaceMeasure("near_best_s", "to near the best", format_seconds),
-    RaceMeasure("total_time_s", "all steps", format_seconds),
-    RaceMeasure("epoch_time_s", "epoch, mean", format_seconds),
+    RaceMeasure("near_best_s", "time to near best", format_seconds),
+    RaceMeasure("total_time_s", "training time", format_seconds),
+    RaceMeasure("epoch_time_s", "epoch time, mean", format_seconds),
     RaceMeasure("epoch_time_spread_s", "± over epochs", format_seconds, judged=False),
-    RaceMeasure("epoch_time_median_s", "epoch, median", format_seconds, judged=False),
+    RaceMeasure("epoch_time_median_s", "epoch time, median", format_seconds, judged=False),
     RaceMeasure("epoch_time_clean_s", "clean epochs", format_seconds, judged=False, where_known=True),
     RaceMeasure("epoch_time_congested_s", "congested epochs", format_seconds, judged=False, where_known=True),
     RaceMeasure("joules", "energy", format_joules),
-    RaceMeasure("epoch_j", "energy of an epoch, mean", format_joules, judged=False),
-    RaceMeasure("epoch_j_clean", "of clean epochs", format_joules, judged=False, where_known=True),
-    RaceMeasure("epoch_j_congested", "of congested epochs", format_joules, judged=False, where_known=True),
-    RaceMeasure("bytes", "sent", format_bytes),
+    RaceMeasure("epoch_j", "energy per epoch, mean", format_joules, judged=False),
+    RaceMeasure("epoch_j_clean", "energy, clean epochs", format_joules, judged=False, where_known=True),
+    RaceMeasure("epoch_j_congested", "energy, congested epochs", format_joules, judged=False, where_known=True),
+    RaceMeasure("bytes", "bytes sent", format_bytes),
     RaceMeasure("peak_bytes", "peak memory", format_bytes),
     RaceMeasure("imbalance", "imbalance"),
 )
 MEANINGS: Mapping[str, str] = {
-    "near_best_s": "seconds from the beginning of a run to a validation loss within 5 % of the least that any "
+    "near_best_s": "seconds from the start of a run to a validation loss within 5 % of the lowest that any "
     "contestant reached with that seed",
-    "joules": "of all nodes and devices, each once, of the whole run",
+    "joules": "of all nodes and devices, counted once, over the whole run",
     "bytes": "sent by all ranks in steps, and those of features fetched by remote procedure calls",
-    "imbalance": "most over least loaded rank's own time of an epoch; 1 is even",
-    "coincides": "whether losses that should be the same are; empty where none should, or nothing can be compared yet",
-    "purge": "snapshots left out at each boundary between the parts",
+    "imbalance": "own time of an epoch, maximum over the ranks divided by minimum; 1 is balanced",
+    "coincides": "whether losses that should be equal are; empty if there is no such pair, or no comparison yet",
+    "purge": "snapshots left out at each boundary between the splits",
 }
 
 
@@ -147,15 +148,15 @@ class Row:
 
     Attributes:
         label: of it.
-        config: of its runs, but for the seed.
+        config: of its runs, except for the seed.
         settings: those in which contestants differ.
         runs: that have finished.
         failed: reasons of those that failed.
-        wanted: runs that it is to make.
+        wanted: runs that it should have.
         spreads: by name of a measure.
         sources: of the joules.
         coincides: see ``MEANINGS``.
-        grounds: what each of the finished runs was measured on; see ``runs.provenance``.
+        grounds: data and protocol of each finished run; see ``runs.provenance``.
     """
 
     label: str
@@ -175,7 +176,7 @@ def spreads_of(runs: Sequence[StoredRun], near: Sequence[float | None]) -> dict[
 
     Args:
         runs: finished ones.
-        near: seconds to a loss near the best, by seed: infinite where it was never reached, None where unknown.
+        near: seconds to a loss close to the best, by seed: infinite if never reached, None if unknown.
     """
     described = [run.summary for run in runs]
     found = {each.name: spread([one.get(each.name) for one in described]) for each in MEASURES}
@@ -192,24 +193,24 @@ _OF_PARTS = (("test_loss", "test", math.inf), ("validation_loss", "validation", 
 
 
 def _scored(run: StoredRun, described: Mapping[str, Any], name: str, part: str, never: float) -> float | None:
-    """What a run came to in a part: ``never`` where its last loss is not finite, None where it has no such part."""
+    """A result of a run on a split: ``never`` if its last loss is not finite, None if it has no such split."""
     last = run.window.loss.splits[part].last
     return never if last is not None and last.value is None else described.get(name)
 
 
 def joules_of(run: StoredRun) -> float | None:
-    """Of the whole run, whatever their sources; None where unknown."""
+    """Joules of the whole run over all sources; None if unknown."""
     by_source = run.summary.get("energy_j")
     return sum(by_source.values()) if by_source else None
 
 
 def unknown_energy(runs: Sequence[StoredRun]) -> float:
-    """The largest share of a run's devices' time whose energy nobody read or modelled; 0 where nothing says so."""
+    """The largest share of a run's device time with neither measured nor modelled energy; 0 if not recorded."""
     return max(((run.summary.get("energy_coverage") or {}).get("unknown", 0.0) for run in runs), default=0.0)
 
 
 def bytes_of(run: StoredRun) -> float | None:
-    """That all ranks sent in steps, and those of features that were fetched; None where unknown."""
+    """Bytes sent by all ranks in steps, plus those of fetched features; None if unknown."""
     sent, features = run.summary.get("bytes_sent"), run.summary.get("feature_bytes")
     return None if sent is None else float(sent) + float(features or 0.0)
 
@@ -217,7 +218,7 @@ def bytes_of(run: StoredRun) -> float | None:
 def differing(configs: Mapping[str, RunConfig]) -> tuple[str, ...]:
     """Settings in which contestants differ, the system first.
 
-    Left out are those that only some of them have, and those in which each stands at what its system brings.
+    Settings that only some of them have are left out, and those at their system's defaults.
     """
     flats = [config.flat for config in configs.values()]
     names = dict.fromkeys(["system", *(name for flat in flats for name in flat)])
@@ -234,33 +235,33 @@ _ALWAYS = ("system", "model", "ranks", "parts")
 
 
 def _chosen(name: str, config: RunConfig) -> bool:
-    """Whether somebody chose the value: it is not what system, data set and protocol bring."""
+    """Whether the value was set explicitly: it is not a default of system, data set or protocol."""
     if name not in OPTIONS:
         return True
-    brought = default(name, system=config.system, dataset=config.dataset, protocol=config.protocol)
-    return bool(config.flat[name] != brought)
+    usual = default(name, system=config.system, dataset=config.dataset, protocol=config.protocol)
+    return bool(config.flat[name] != usual)
 
 
 def winners(rows: Sequence[Row]) -> dict[str, str]:
-    """Measure -> contestant that is the best beyond the spread of the seeds; see ``significance.RULE``."""
+    """Measure -> contestant that is best with non-overlapping seed ranges; see ``significance.RULE``."""
     found = {}
     for measure in MEASURES:
         if not measure.judged or (measure.name == "joules" and len({row.sources for row in rows}) > 1):
-            continue  # measured and modelled joules are not the same thing
+            continue  # measured and modelled joules are not comparable
         if measure.name == "joules" and any(unknown_energy(row.runs) > GAP for row in rows):
-            continue  # what is unknown is not saved
+            continue  # an unknown value cannot win
         spreads = {row.label: row.spreads[measure.name] for row in rows}
         label = best(spreads, high_is_good=measure.high_is_good)
-        lost = {row.label for row in rows if row.failed}  # of the seeds that are left nobody knows the spread of all
+        lost = {row.label for row in rows if row.failed}  # their spread over all seeds is unknown
         if label is not None and label not in lost and all(row.spreads[measure.name].count for row in rows):
             found[measure.name] = label
     return found
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """One row a contestant, in numbers: of a measure its median, and with ``_min`` and ``_max`` the ends of its spread.
+    """One row per contestant, in numbers: the median of a measure, and its range in ``_min`` and ``_max``.
 
-    ``best_in`` names the measures in which it is the best beyond the spread of the seeds.
+    ``best_in`` names the measures in which it is best with non-overlapping seed ranges.
     """
     import pandas as pd
 
@@ -282,7 +283,7 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def _ground(row: Row) -> dict[str, Any]:
-    """Protocol, purge gap and data, as every table of results names them; of several seeds, all their data."""
+    """Protocol, purge gap and data, as in every table of results; all data if they differ between seeds."""
     if not row.grounds:
         return {"protocol": row.config.protocol, "leaky": None, "purge": None, "data": None}
     joined = {name: row.grounds[0][name] for name in ("protocol", "leaky", "purge")}
@@ -290,7 +291,7 @@ def _ground(row: Row) -> dict[str, Any]:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """The table as HTML: bold for the best beyond doubt, red for losses that should coincide and do not."""
+    """The table as HTML: bold for clear winners, red for losses that should coincide and do not."""
     won = winners(rows)
     settings = list(rows[0].settings) if rows else []
     shown = [each for each in MEASURES if not each.where_known or any(row.spreads[each.name].count for row in rows)]
@@ -317,7 +318,7 @@ def _purge(ground: Mapping[str, Any]) -> str:
 
 
 def _data(ground: Mapping[str, Any]) -> str:
-    """A line for the data of each seed, where they differ."""
+    """A line for the data of each seed, if they differ."""
     return text(ground["data"] or "").replace(", ", "<br>")
 
 
@@ -337,7 +338,7 @@ def _coincides(row: Row) -> str:
 def _cell(measure: RaceMeasure, row: Row, *, bold: bool) -> str:
     each = row.spreads[measure.name]
     if each.middle is None:
-        known = row.runs and measure.name != "near_best_s"  # nothing is near before all have come somewhere
+        known = row.runs and measure.name != "near_best_s"  # the best loss is not known before all have results
         return "<span style='opacity:0.8'>unknown</span>" if known else ""
     if math.isinf(each.middle):
         return f"not reached ({each.missed} of {each.count})"
@@ -354,14 +355,14 @@ def _cell(measure: RaceMeasure, row: Row, *, bold: bool) -> str:
     return f"<b>{described}</b>" if bold else described
 
 
-# A race in sentences: how far it is, who is best, and what must be known before believing it.
+# A race in sentences: progress, winners, and caveats.
 
 
 def race_words(plan: Plan, entries: Iterable[RaceEntry], rows: Sequence[Row], found: Sequence[Check]) -> list[str]:
-    """Sentences about a race; one that says DIFFER is an alarm.
+    """Captions of a race; one that says DIFFER is an alarm.
 
     Args:
-        plan: what is raced.
+        plan: of the race.
         entries: the newest of every contestant and seed.
         rows: of the table.
         found: checks of losses that should coincide.
@@ -378,7 +379,7 @@ def race_words(plan: Plan, entries: Iterable[RaceEntry], rows: Sequence[Row], fo
 
 
 def _few_pairs(rows: Sequence[Row]) -> list[str]:
-    """A warning where link metrics rest on few pairs, with the contestants that they are of."""
+    """A warning if link metrics rest on few pairs, with the contestants concerned."""
     found: dict[str, list[str]] = {}
     for row in rows:
         for said in dict.fromkeys(run.summary.get("link_warning") for run in row.runs):
@@ -406,16 +407,16 @@ def _how_far(plan: Plan, entries: Sequence[RaceEntry]) -> str:
     finished = [each for each in entries if each.state == FINISHED]
     text = f"{len(finished)} of {_wanted(plan)} runs have finished"
     running = [f"{each.label} with seed {each.seed}" for each in entries if each.state == UNDER_WAY]
-    text += f"; {join_words(running)} {'is' if len(running) == 1 else 'are'} under way" if running else ""
+    text += f"; {join_words(running)} {'is' if len(running) == 1 else 'are'} running" if running else ""
     early = [each for each in finished if each.why]
-    text += f"; {len(early)} ended before all epochs were over" if early else ""
+    text += f"; {len(early)} ended early" if early else ""
     failed = [f"{each.label} with seed {each.seed} ({each.why})" for each in entries if each.state == FAILED]
     return text + (f". Failed: {'; '.join(failed)}." if failed else ".")
 
 
 def _verdict(plan: Plan, rows: Sequence[Row], *, over: bool) -> list[str]:
     if len(plan.seeds) < 2:
-        return ["One seed shows no spread: nothing here can be called the best. Add seeds."]
+        return ["With one seed there is no spread, so no contestant can be called the best. Add seeds."]
     won: dict[str, list[str]] = {}
     titles = {measure.name: measure.title for measure in MEASURES}
     for name, label in winners(rows).items():
@@ -423,10 +424,10 @@ def _verdict(plan: Plan, rows: Sequence[Row], *, over: bool) -> list[str]:
     so_far = "" if over else " so far"
     if won:
         described = "; ".join(f"{label} in {join_words(names)}" for label, names in won.items())
-        return [f"Best{so_far} beyond the spread of the seeds: {described}."]
+        return [f"Best{so_far}, with no overlap between seeds: {described}."]
     if not any(row.runs for row in rows):
         return []
-    return [f"Nobody is the best in anything{so_far} beyond the spread of the seeds."]
+    return [f"No contestant is the best in any measure{so_far}: the ranges over seeds overlap."]
 
 
 def _coinciding(found: Sequence[Check]) -> list[str]:
@@ -455,8 +456,8 @@ def _conditions(plan: Plan, entries: Sequence[RaceEntry]) -> list[str]:
     described = []
     if plan.at_once and any(each.beside for each in entries):
         described.append(
-            "Two runs were under way at a time, on halves of the engines: they shared the cores, caches and memory of "
-            "this machine, so that their seconds are longer than those of a run alone, and noisier."
+            "Two runs executed in parallel, on halves of the engines. They shared the cores, caches and memory of "
+            "this machine, so their times are longer and noisier than those of a single run."
         )
     ranks = sorted({config.ranks for config in plan.configs.values()})
     if len(ranks) > 1:
@@ -466,6 +467,6 @@ def _conditions(plan: Plan, entries: Sequence[RaceEntry]) -> list[str]:
         )
     if len(set(plan.data.values())) > 1:
         described.append(
-            "Every seed has data of its own, the same for all contestants: their spread is in the losses too."
+            "Each seed has its own data, the same for all contestants, so the spread includes differences of the data."
         )
     return described

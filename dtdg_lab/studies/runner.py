@@ -48,41 +48,41 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
 
 
-# Runs that a study had begun when it was killed: what became of them, and what can be done.
+# Runs that were active when their study was killed: their outcome, and whether they can be resumed.
 
 
 LOOK_S = 0.1
-PATIENCE_S = 5.0  # for whoever is left of a run to say how it ended, or to say that it lives
+PATIENCE_S = 5.0  # for remaining processes of a run to record its end, or a heartbeat
 KILLED = "the process that trained it was killed"
 
 
 def orphan(config: RunConfig, asked_ns: int, folders: set[Path], taken: set[Path]) -> Path | None:
-    """The run that was made for a config after a moment, though nobody came to write down that it was.
+    """The run that was created for a config after a moment, although the study did not record it.
 
     Args:
         config: of the run.
         asked_ns: nanoseconds since 1970.
         folders: that hold runs.
-        taken: resolved folders of runs that belong to other trials.
+        taken: resolved run folders that belong to other trials.
     """
     for root in folders:
         for path in sorted(root.glob(f"*-{config.short_hash}*")):
             try:
                 run = RunDirectory.open(path)
-                made_ns = run.config_file.stat().st_mtime_ns  # it is written once, when the folder is made
+                made_ns = run.config_file.stat().st_mtime_ns  # it is written once, when the folder is created
                 if made_ns >= asked_ns and path.resolve() not in taken and run.config() == config:
                     return path
             except (RunStoreError, ConfigError):
-                continue  # no run, or not ours
+                continue  # not a run, or not ours
     return None
 
 
 def settle(path: Path, *, on_engines: bool) -> str:
-    """The state a run ended in, waiting for it where engines still train it; one whose processes are gone is marked.
+    """The final state of a run, after waiting if engines still train it; a run without processes is marked as ended.
 
     Args:
         path: of the run.
-        on_engines: whether engines were to train it, which outlive who asked them; else it was this study's process.
+        on_engines: whether engines train it, which outlive the process that started it; otherwise it was this process.
 
     Raises:
         RunStoreError: there is no run at that path.
@@ -106,12 +106,12 @@ def settle(path: Path, *, on_engines: bool) -> str:
 def _mark(run: RunDirectory) -> None:
     try:
         finish(run, "failed", KILLED)
-    except LabError as error:  # its records are damaged: they are kept as they are
+    except LabError as error:  # its records are damaged: they are kept unchanged
         run.write_status("failed", reason=f"{KILLED}; {error}", attempt=run.status()["attempt"])
 
 
 def go_on(path: Path, session: Session | None) -> bool:
-    """Resume a run from its checkpoint on a session's engines, and wait for its end; whether that could be done.
+    """Resume a run from its checkpoint on a session's engines, and wait for its end; return whether that was possible.
 
     Raises:
         RunFailedError: it failed again.
@@ -129,37 +129,37 @@ def go_on(path: Path, session: Session | None) -> bool:
         if run.status()["state"] not in ENDED:
             next(each for each in session.under_way if each.path.resolve() == path.resolve()).stop()
         raise
-    except LabError:  # a checkpoint of another version or data: the run is made anew
+    except LabError:  # a checkpoint of another version or data: the run restarts
         return False
     return True
 
 
-# Ending runs of a study early, by losses of the validation split and of nothing else.
+# Early stopping of a study's runs (pruning), by validation losses only.
 
 
 Curve = tuple[tuple[int, float], ...]  # (epochs done, validation loss), in order
 
 
 class Pruner(Protocol):
-    """Says whether a run is worth its further epochs."""
+    """Decides whether a run is worth its further epochs."""
 
     def why(self, curve: Curve, others: Sequence[Curve]) -> str:
-        """Why it is not; empty where it is.
+        """Why it is not; empty if it is.
 
         Args:
-            curve: of the run, up to its newest evaluation.
-            others: of earlier runs of the study with the same seed, whole.
+            curve: of the run, up to its latest evaluation.
+            others: complete curves of earlier runs of the study with the same seed.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Median:
-    """Ends a run whose lowest loss so far is above the median of what others had by the same epoch.
+    """Stops a run whose lowest loss so far is above the median of the others' lowest losses by the same epoch.
 
     Attributes:
-        after: epochs that every run may make.
-        trials: others that must have come so far before anything is ended.
+        after: epochs that every run is allowed.
+        trials: number of other runs that must have come this far before any run is stopped.
     """
 
     after: int = 1
@@ -182,11 +182,11 @@ class Median:
 
 @dataclass(frozen=True, slots=True)
 class Halving:
-    """Asynchronous successive halving: after ``first``, ``first * factor``, ... epochs only the best go on.
+    """Asynchronous successive halving: after ``first``, ``first * factor``, ... epochs only the best runs continue.
 
     Attributes:
-        first: epochs before the first look.
-        factor: one of so many goes on at each look.
+        first: epochs before the first decision.
+        factor: one in ``factor`` runs continues at each decision.
 
     References: Li et al. 2020, A System for Massively Parallel Hyperparameter Tuning (ASHA).
     """
@@ -209,16 +209,16 @@ class Halving:
         place, kept = 1 + sum(loss < lowest for loss in had), (len(had) + 1) // self.factor
         if place <= kept:
             return ""
-        return f"place {place} of {len(had) + 1} by validation loss after {epoch} epochs: the best {kept} go on"
+        return f"place {place} of {len(had) + 1} by validation loss after {epoch} epochs: only the best {kept} continue"
 
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """Ends a run whose validation loss is above a bound after some epochs.
+    """Stops a run whose validation loss is above a bound after some epochs.
 
     Attributes:
         loss: the bound.
-        after: epochs that every run may make.
+        after: epochs that every run is allowed.
     """
 
     loss: float
@@ -236,7 +236,7 @@ class Above:
 
 
 def judge_of(pruner: Pruner, others: Sequence[Curve]) -> Judge:
-    """A judge of one run that stops it where the pruner says why; losses that are not finite are passed over."""
+    """Stops one run if the pruner gives a reason; losses that are not finite are ignored."""
 
     def judge(seen: tuple[Evaluated, ...]) -> Verdict | None:
         curve = tuple((each.epoch, each.loss) for each in seen if each.loss is not None)
@@ -247,7 +247,7 @@ def judge_of(pruner: Pruner, others: Sequence[Curve]) -> Judge:
 
 
 def lowest_by(curves: Sequence[Curve], epoch: int) -> list[float]:
-    """The lowest loss by an epoch of every curve that came so far."""
+    """The lowest loss by an epoch, for every curve that reached it."""
     return [
         min(loss for at, loss in curve if at <= epoch)
         for curve in curves
@@ -259,10 +259,10 @@ def _at_least_one(name: str, **numbers: int) -> None:
     for what, value in numbers.items():
         if value < 1:
             least = "2" if (name, what) == ("Halving", "factor") else "1"
-            raise ConfigError(f"{name}({what}=...): a whole number of at least {least} is needed.")
+            raise ConfigError(f"{name}({what}=...): give a whole number of at least {least}.")
 
 
-# One writer of a study at a time, whatever becomes of it.
+# One writer of a study at a time.
 
 
 LOCK, WRITER = "lock", "writer.json"
@@ -270,7 +270,7 @@ LOCK, WRITER = "lock", "writer.json"
 
 @contextmanager
 def one_writer(folder: Path) -> Iterator[None]:
-    """Hold a study's folder for writing; the system releases it when the process ends, however it does.
+    """Hold a study's folder for writing; the operating system releases it when the process ends, even by a kill.
 
     Raises:
         RunStoreError: another process, or another call in this one, writes it; the message names it.
@@ -310,22 +310,22 @@ def _busy(folder: Path, who: str) -> RunStoreError:
     )
 
 
-# How long a study still takes, from how long its runs took.
+# Estimate of a study's remaining time, from the duration of its finished runs.
 
 
 Settings = Mapping[str, Any]
-MOST = 64  # newest finished runs that are looked at
+MOST = 64  # the newest finished runs that are used
 
 
 def time_left(trials: Sequence[Trial], epochs: Mapping[str, int], left: Sequence[tuple[Settings, int]]) -> float | None:
-    """Seconds that runs still take; None before one is finished.
+    """Remaining seconds of the runs; None before one is finished.
 
-    Each takes its epochs times the median seconds an epoch of those finished runs that share most settings with it.
+    Each takes its epochs times the median epoch time of the finished runs that share most settings with it.
 
     Args:
         trials: of the study.
         epochs: of the finished ones, by key.
-        left: settings and epochs of each run still to be made.
+        left: settings and epochs of each remaining run.
     """
     done = [
         (trial.settings, trial.seconds / epochs[trial.key])
@@ -346,23 +346,23 @@ def time_left(trials: Sequence[Trial], epochs: Mapping[str, int], left: Sequence
     return total
 
 
-# Making one trial of a study: begun, gone on with after a kill, judged, and written down whatever becomes of it.
+# One trial of a study: started, resumed after a kill, pruned, and always recorded.
 
 
-OF_THE_STUDY = (RunStoreError, ControlError, ClusterError)  # no trial's own fault: the study ends, to be called again
+OF_THE_STUDY = (RunStoreError, ControlError, ClusterError)  # not caused by a trial: the study ends and can be resumed
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRunner:
-    """Makes trials on a session's engines or in this process.
+    """Executes trials on a session's engines or in this process.
 
     Attributes:
         log: of the study, which this process holds for writing.
         session: whose engines train; this process where None.
-        runs_dir: folder that holds runs, without a session.
-        prune: ends runs early; None lets all make their epochs.
-        on_start: handed what can be seen of every run that begins.
-        say: tells a person what happened to a trial.
+        runs_dir: folder for runs, without a session.
+        prune: stops runs early; None lets all complete their epochs.
+        on_start: receives the observable part of every run that starts.
+        say: reports the events of a trial to the user.
     """
 
     log: TrialLog
@@ -373,21 +373,21 @@ class TrialRunner:
     say: Callable[[str], None] = lambda words: None
 
     def make(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial:
-        """The trial when it is over: as it was left, where a run of it ended after all, or of a run made now.
+        """The trial in its final state: that of an earlier run, if one ended, or that of a run executed now.
 
         Raises:
-            RunFailedError: its run was stopped by somebody; the study ends with it.
-            LabError: no trial can be made now, as on a full disk.
+            RunFailedError: its run was stopped from outside; the study ends with it.
+            LabError: no trial can be executed now, for example because the disk is full.
         """
         if trial.status in OVER:
             return trial
         found = self._left(trial, config, others) if trial.asked_ns and trial.status != FAILED else None
         return found or self._new(trial, config, others)
 
-    # what an earlier call left
+    # remains of an earlier call
 
     def _left(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial | None:
-        """The trial by the run that an earlier call began; None where one has to be made anew."""
+        """The trial by the run that an earlier call started; None if it has to restart."""
         path = trial.run
         if path is None:
             taken = {other.run.resolve() for other in others if other.run is not None}
@@ -397,31 +397,31 @@ class TrialRunner:
             self.log.begun(trial.key, path)
         trial = replace(trial, run=path)
         if not (path / "config.json").is_file():
-            self._anew(trial, f"its run {path.name} is gone")
+            self._restart(trial, f"its run {path.name} is gone")
             return None
         state = settle(path, on_engines=trial.on_engines)
         if state == "finished":
             return self._ended(trial, open_run(path), None)
         try:
             if not go_on(path, self.session):
-                self._anew(trial, f"its run {path.name} was {state} when the study was called again")
+                self._restart(trial, f"its run {path.name} was {state} when the study was called again")
                 return None
         except RunFailedError as error:
             return self._failed(trial, str(error))
-        self._note(trial, f"run {path.name} was gone on with from its checkpoint")
+        self._note(trial, f"run {path.name} was resumed from its checkpoint")
         return self._ended(trial, open_run(path), None)
 
     def _folders(self) -> set[Path]:
         return {self.runs_dir} if self.session is None else {self.runs_dir, self.session.runs_dir}
 
-    def _anew(self, trial: Trial, why: str) -> None:
-        self._note(trial, f"{why}: begun anew")
+    def _restart(self, trial: Trial, why: str) -> None:
+        self._note(trial, f"{why}: restarted")
 
     def _note(self, trial: Trial, note: str) -> None:
         self.log.noted(trial.key, note)
         self.say(f"trial {trial.number}, seed {trial.seed}: {note}")
 
-    # what is made now
+    # a new run
 
     def _new(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial:
         self.log.asked(trial, on_engines=self.session is not None)
@@ -451,7 +451,7 @@ class TrialRunner:
             if error in of_watching:
                 self._interrupted(trial, begun, f"{type(error).__name__}: {error}")
                 raise
-            # else, whatever it is, it is this trial's: the others are made, and it is told
+            # any other error is this trial's: it is recorded, and the other trials continue
             said = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
             return self._failed(replace(trial, run=begun[0] if begun else None), said)
         except BaseException as error:
@@ -476,7 +476,8 @@ class TrialRunner:
             trial = replace(trial, status=INTERRUPTED, reason=f"run {run.id} was {status}")
             self.log.ended(trial)
             raise RunFailedError(
-                f"run {run.id} was {status}, and the study with it: what is done is kept. The same call goes on."
+                f"run {run.id} was {status}, and the study with it. Finished runs are kept; the same call resumes "
+                "the study."
             )
         try:
             values, origin, curve = values_of(run), provenance(run), curve_of(run)
@@ -491,7 +492,7 @@ class TrialRunner:
 
 
 def curve_of(run: StoredRun) -> Curve:
-    """(epochs done, loss) of every evaluation of the validation split whose loss is finite."""
+    """(epochs done, loss) of every validation evaluation whose loss is finite."""
     table = run.table("evaluations")
     rows = table[table["split"] == "validation"].to_dict("records")
     found = {
@@ -500,7 +501,7 @@ def curve_of(run: StoredRun) -> Curve:
     return tuple(sorted(found.items()))
 
 
-# ``lab.run_study``: makes the runs of a sweep, one after another, and goes on where it was broken off.
+# ``lab.run_study``: executes the runs of a sweep, one after another, and resumes an interrupted study.
 
 
 FOLDER = "studies"
@@ -521,53 +522,53 @@ def run_study(
     progress: bool = True,
     again: bool = False,
 ) -> Study:
-    """Make every run of a sweep that is not made yet, and return the study.
+    """Execute every missing run of a sweep, and return the study.
 
-    All of it lies in ``<runs_dir>/studies/<name>``. The same call after a kill, even of ``kill -9``, goes on: no
-    finished run is made twice or lost; one that was half made goes on from its checkpoint on a session's engines, and
-    is begun anew in this process, which is told. A sweep of more trials, under the same name, makes those too. A trial
-    that failed in an earlier call is tried once more. Runs are ordinary ones: ``lab.open_run(trial.run)``.
+    All of it lies in ``<runs_dir>/studies/<name>``. The same call resumes an interrupted study, even after ``kill -9``:
+    no finished run is repeated or lost. An unfinished run resumes from its checkpoint on a session's engines; in
+    this process it restarts, with a note. A sweep of more trials under the same name adds those. A trial
+    that failed in an earlier call is retried once. Runs are ordinary ones: ``lab.open_run(trial.run)``.
 
     Args:
         sweep: or the name of a shipped study, such as ``figure8``.
-        name: of the folder; that of a shipped study where not given.
+        name: of the folder; by default that of a shipped study.
         base: settings for a shipped study, in place of its own.
         quick: a shipped study's short form.
-        session: whose engines train, into its own folder of runs; this process where not given, with ``ranks=1``.
-        runs_dir: folder that holds the study, and without a session the runs; else the session's, or ``runs``.
-        prune: ends runs early by their validation losses: ``Median()``, ``Halving()``, ``Above(loss)`` of
+        session: whose engines train, into its own folder of runs; by default this process, with ``ranks=1``.
+        runs_dir: folder for the study, and without a session for the runs; by default the session's, or ``runs``.
+        prune: stops runs early by their validation losses: ``Median()``, ``Halving()``, ``Above(loss)`` of
             ``dtdg_lab.studies.runner``.
-        on_trial: called with the study as far as it is, first and after every trial.
-        on_start: handed what can be seen of every run that begins: ``id path config window lock version``.
-        progress: show a bar with the time that is left.
-        again: begin anew: what the folder holds is moved into a folder ``before-1``, ``before-2``, ... in it.
+        on_trial: called with the current study, at the start and after every trial.
+        on_start: receives the observable part of every run that starts: ``id path config window lock version``.
+        progress: show a progress bar with the remaining time.
+        again: restart: existing content of the folder is moved into a folder ``before-1``, ``before-2``, ... in it.
 
     Raises:
-        ConfigError: several ranks and no session, the name stands for another sweep, or what trials are compared or
-            pruned by is not there.
-        RunStoreError: another process writes the study, or the disk does not let us.
-        RunFailedError: somebody stopped a run, and the study with it.
+        ConfigError: several ranks and no session, the name belongs to another sweep, or there is no objective to
+            compare or prune by.
+        RunStoreError: another process writes the study, or the disk cannot be written.
+        RunFailedError: a run was stopped from outside, and the study with it.
         LabError: runs cannot be started.
     """
     sweep, name = _named(sweep, name, base, quick)
     _check(sweep, session, prune)
     if runs_dir is None:
         runs_dir = "runs" if session is None else session.runs_dir
-    folder = _made(Path(runs_dir) / FOLDER / name)
+    folder = _create(Path(runs_dir) / FOLDER / name)
     with one_writer(folder):
         if again:
             _put_away(folder)
         _write_sweep(folder, sweep)
         with _bar(sweep, progress) as bar:
             runner = TrialRunner(
-                TrialLog(folder), session, Path(runs_dir), prune, on_start, bar.write if progress else _say_nothing
+                TrialLog(folder), session, Path(runs_dir), prune, on_start, bar.write if progress else _ignore
             )
             _Making(folder, sweep, runner, bar, on_trial).all()
     return study_of(folder, sweep)
 
 
-def _made(folder: Path) -> Path:
-    """The folder, once it is there."""
+def _create(folder: Path) -> Path:
+    """The folder, created if needed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -576,14 +577,14 @@ def _made(folder: Path) -> Path:
 
 
 class _Making:
-    """One call's way through the trials."""
+    """One call's loop over the trials."""
 
     def __init__(self, folder: Path, sweep: Sweep, runner: TrialRunner, bar: Any, on_trial: OnTrial | None) -> None:
         self._folder, self._sweep, self._runner, self._bar, self._on_trial = folder, sweep, runner, bar, on_trial
         self._trials = {trial.key: trial for trial in runner.log.read()}
 
     def all(self) -> None:
-        """Make what is not over, what an earlier call left half made first."""
+        """Execute the missing trials, those left unfinished by an earlier call first."""
         self._report()
         if self._sweep.is_search:
             self._search()
@@ -640,12 +641,12 @@ class _Making:
         trial = self._trials.get(key, Trial(key, drawn, settings, seed))
         same = [each for name, each in self._trials.items() if name[6:] == key[6:] and each.status == FINISHED]
         if same and trial.status not in OVER:
-            note = f"drew the settings of trial {same[0].number}, whose run it shares"
+            note = f"has the same settings as trial {same[0].number} and shares its run"
             return self._noted(replace(same[0], key=key, number=drawn, seconds=0.0, notes=(note,)))
         return self._make(trial, config)
 
     def _noted(self, trial: Trial) -> Trial:
-        """Write down a trial that needs no run."""
+        """Record a trial that needs no run."""
         if trial.key not in self._trials:
             self._runner.log.asked(trial, on_engines=False)
             for note in trial.notes:
@@ -656,7 +657,7 @@ class _Making:
         return self._trials[trial.key]
 
     def _value(self, made: list[Trial]) -> float | None:
-        """What the sampler is told: the median over seeds; of pruned runs their lowest validation loss so far."""
+        """The value for the sampler: the median over seeds; for pruned runs their lowest validation loss so far."""
         from statistics import median
 
         of = self._sweep.objective
@@ -674,40 +675,45 @@ def _named(sweep: Sweep | str, name: str, base: RunConfig | None, quick: bool) -
         found = shipped(sweep)
         sweep, name = found.sweep(base, quick), name or (f"{found.name}-quick" if quick else found.name)
     elif base is not None or quick:
-        raise ConfigError("base= and quick= are of shipped studies: a Sweep has its own base. Leave them out.")
+        raise ConfigError("base= and quick= apply to shipped studies only: a Sweep has its own base. Leave them out.")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name):
         raise ConfigError(
             f"name={name!r}: the study's folder needs a name of letters, digits, '.', '_' and '-', such as "
-            "name='alpha-on-collegemsg'. The same name goes on with the same study."
+            "name='alpha-on-collegemsg'. The same name resumes the same study."
         )
     return sweep, name
 
 
 def _check(sweep: Sweep, session: Session | None, prune: Pruner | None) -> None:
-    """What can be known before anything is trained."""
+    """Checks before anything is trained."""
     configs = [cell.config for cell in sweep.cells] or [sweep.base]
     most = max(config.ranks for config in configs)
     if session is None and most != 1:
         raise ConfigError(
             f"ranks={most} need engines: run_study(..., session=lab.Session(ranks={most})), or a base with ranks=1, "
-            "which keeps the same plan."
+            "which keeps the plan."
         )
     if session is not None and most > session.ranks:
-        raise ConfigError(f"ranks={most} and a session of {session.ranks}: make a Session(ranks={most}), or fewer.")
+        raise ConfigError(
+            f"ranks={most} but the session has {session.ranks}: create Session(ranks={most}), or use fewer ranks."
+        )
     blind = [config.protocol for config in configs if not PROTOCOLS[config.protocol].validation_share]
     chooses = sweep.is_search and sweep.objective in (LAST, BEST)
     if blind and (prune is not None or chooses):
         raise ConfigError(
-            f"protocol={blind[0]!r} has no validation split, by which runs are {'pruned' if prune else 'compared'}: "
+            f"protocol={blind[0]!r} has no validation split, which is needed to {'prune' if prune else 'compare'} "
+            "runs: "
             "choose another protocol, such as 'warm'" + ("." if prune else ", or another objective.")
         )
     studied = {name for axis in sweep.axes for each in axis.settings for name in each}
     if prune is not None and any(decides_the_loss(name) for name in studied):
-        raise ConfigError("losses of different data, protocols or tasks have no order: such a study cannot be pruned.")
+        raise ConfigError(
+            "losses of different data, protocols or tasks are not comparable, so this study cannot be pruned."
+        )
 
 
 def _write_sweep(folder: Path, sweep: Sweep) -> None:
-    """Write what the study is made of, where what is there already is the same or a part of it."""
+    """Record the plan of the study, unless the folder holds a different one."""
     file = folder / SWEEP_FILE
     if file.is_file():
         try:
@@ -716,8 +722,9 @@ def _write_sweep(folder: Path, sweep: Sweep) -> None:
             raise RunStoreError(f"{file} cannot be read: {error} Nothing was changed.") from error
         if why := _conflict(before, sweep):
             raise ConfigError(
-                f"the study {folder} is of another sweep: {why}. Give another name=, or again=True to begin anew (what "
-                "is there is kept beside it)."
+                f"the study {folder} is of another sweep: {why}. Give another name=, or again=True to restart "
+                "(existing "
+                "content is kept in a subfolder)."
             )
         if before == sweep:
             return
@@ -725,7 +732,7 @@ def _write_sweep(folder: Path, sweep: Sweep) -> None:
 
 
 def _conflict(before: Sweep, now: Sweep) -> str:
-    """In what a sweep is none that goes on with another; empty where it does."""
+    """The difference that prevents a sweep from resuming another; empty if there is none."""
     if before.is_search != now.is_search:
         return "one is a grid and the other a search"
     described = {name: (getattr(before, name), getattr(now, name)) for name in ("objective", "goal", "shipped")}
@@ -749,7 +756,7 @@ def _conflict(before: Sweep, now: Sweep) -> str:
     return (
         f"{', '.join(f'{name} was {old[name]!r} and is {new.get(name)!r}' for name in changed)}"
         if changed
-        else f"it had the run ({lost}), which is not asked for any more; more may be, but none fewer"
+        else f"it had the run ({lost}), which is missing now; runs may be added, but not removed"
     )
 
 
@@ -761,7 +768,7 @@ def _differing(old: Any, new: Any) -> str:
 
 
 def _put_away(folder: Path) -> None:
-    """Move a study's files beside it, so that nothing is lost."""
+    """Move a study's files into a subfolder, so that nothing is lost."""
     files = [folder / name for name in (SWEEP_FILE, FILE, JOURNAL) if (folder / name).exists()]
     if not files:
         return
@@ -776,8 +783,8 @@ def _put_away(folder: Path) -> None:
         raise store_error("put away", folder, error) from error
 
 
-def _say_nothing(words: str) -> None:
-    """Where no progress is shown, notes are in the study only."""
+def _ignore(words: str) -> None:
+    """Without a progress bar, notes are only in the study."""
 
 
 @contextmanager
@@ -789,11 +796,11 @@ def _bar(sweep: Sweep, progress: bool) -> Iterator[Any]:
         yield bar
 
 
-# A study asked for outside a notebook: with engines of its own where its runs need some.
+# Studies outside a notebook: with engines of their own if the runs need them.
 
 
 def study_at_command(sweep: Sweep, name: str, runs_dir: Path) -> Study:
-    """Make a study's runs in this process, or on a cluster that is started for it and ended after it.
+    """Run a study in this process, or on a temporary cluster.
 
     Raises:
         LabError: see ``run_study``.

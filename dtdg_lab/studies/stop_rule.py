@@ -1,4 +1,4 @@
-"""When runs of a race end: one rule for all of them, which reads the validation split and the clock alone."""
+"""The stopping rule of a race: one for all runs, judging by the validation split and the clock alone."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dtdg_lab.visualization.layout import join_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRule:
-    """Whichever comes first ends a run, after the epoch in which it is seen; its test split is then evaluated once.
+    """The first condition that holds ends a run after the current epoch; then its test split is evaluated once.
 
     Attributes:
-        epochs: most epochs; those of the configs where not given.
-        patience: validation evaluations in a row without a new least loss.
-        seconds: since the run began, evaluations among them; looked at when the validation split is evaluated.
-        loss: validation loss that is low enough.
+        epochs: maximum epochs; by default those of the configs.
+        patience: consecutive validation evaluations without a new lowest loss.
+        seconds: since the start of the run, including evaluations; checked when the validation split is evaluated.
+        loss: target validation loss.
 
     Raises:
-        ConfigError: nothing is given, or a number is not allowed.
+        ConfigError: no condition is given, or a number is invalid.
     """
 
     epochs: int | None = None
@@ -43,44 +43,44 @@ class StopRule:
             object.__setattr__(self, "epochs", option("epochs").check(self.epochs))
         patience = self.patience
         if patience is not None and (not isinstance(patience, int) or isinstance(patience, bool) or patience < 1):
-            raise ConfigError(f"patience={patience!r}: a whole number of evaluations, at least 1, is needed.")
+            raise ConfigError(f"patience={patience!r}: give a whole number of evaluations, at least 1.")
         for name in ("seconds", "loss"):
             value = getattr(self, name)
             if value is None:
                 continue
             known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
             if not known or (name == "seconds" and value <= 0):
-                raise ConfigError(f"{name}={value!r}: a finite number{' above 0' * (name == 'seconds')} is needed.")
+                raise ConfigError(f"{name}={value!r}: give a finite number{' above 0' * (name == 'seconds')}.")
 
     @property
     def judges(self) -> bool:
-        """Whether it may end a run before its epochs are over."""
+        """Whether it may stop a run before its last epoch."""
         return any(value is not None for value in (self.patience, self.seconds, self.loss))
 
     def check(self, config: RunConfig) -> None:
-        """Refuse a config whose runs it could never end.
+        """Refuse a config whose runs it could never stop.
 
         Raises:
-            ConfigError: it looks at the validation split, and the config's protocol has none.
+            ConfigError: it uses the validation split, and the config's protocol has none.
         """
         if self.judges and not PROTOCOLS[config.protocol].validation_share:
             able = [name for name, known in PROTOCOLS.items() if known.validation_share]
             raise ConfigError(
-                f"{self.summary()} is seen when the validation split is evaluated, and protocol="
+                f"The rule ({self.summary()}) needs a validation split, and protocol="
                 f"{config.protocol!r} has none. Stop by epochs= alone, or choose one of {', '.join(able)}."
             )
 
     def verdict(self, seen: tuple[Evaluated, ...]) -> Verdict | None:
-        """Whether a run with these evaluations, oldest first, ends; losses that are not finite never are the least."""
+        """Whether a run with these evaluations, oldest first, ends; losses that are not finite are never the lowest."""
         last = seen[-1]
         if self.loss is not None and last.loss is not None and last.loss <= self.loss:
-            return Verdict("finish", f"validation loss {last.loss:.4g} is down to {self.loss:g}")
+            return Verdict("finish", f"validation loss {last.loss:.4g} reached {self.loss:g}")
         if self.seconds is not None and last.seconds >= self.seconds:
-            return Verdict("finish", f"{format_seconds(self.seconds)} are over")
+            return Verdict("finish", f"the time limit of {format_seconds(self.seconds)} is reached")
         if self.patience is not None and len(seen) > self.patience:
             losses = [math.inf if each.loss is None else each.loss for each in seen]
             if min(losses[: -self.patience]) <= min(losses[-self.patience :]):
-                return Verdict("finish", f"no new least validation loss in {self.patience} evaluations")
+                return Verdict("finish", f"no new lowest validation loss in {self.patience} evaluations")
         return None
 
     def summary(self) -> str:
@@ -89,7 +89,7 @@ class StopRule:
         if self.epochs is not None:
             described.append(f"{self.epochs} epochs")
         if self.patience is not None:
-            described.append(f"{self.patience} evaluations without a new least validation loss")
+            described.append(f"{self.patience} evaluations without a new lowest validation loss")
         if self.seconds is not None:
             described.append(format_seconds(self.seconds))
         if self.loss is not None:
@@ -97,15 +97,15 @@ class StopRule:
         return join_words(described).replace(" and ", " or ")
 
     def to_dict(self) -> dict[str, Any]:
-        """What :meth:`from_dict` reads."""
+        """The form that :meth:`from_dict` reads."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> StopRule:
-        """Read what :meth:`to_dict` wrote.
+        """Read the form that :meth:`to_dict` wrote.
 
         Raises:
-            ConfigError: it is no rule of this version.
+            ConfigError: it is not a rule of this version.
         """
         try:
             return cls(**data)

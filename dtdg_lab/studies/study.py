@@ -1,4 +1,4 @@
-"""Study: the trials of a sweep, done or not: table, figures, the best, what matters."""
+"""Study: the trials of a sweep, finished or not: table, figures, best settings, and their importance."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from dtdg_lab.studies.trials import (
 )
 from dtdg_lab.visualization.layout import Figure, join_words
 from dtdg_lab.visualization.study import MapNames, StudyCell, Way, study_course, study_line, study_parallel, writer
-from dtdg_lab.visualization.study import study_map as map_view
+from dtdg_lab.visualization.study import study_map as draw_study_map
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-# Trials of the same settings together: what their seeds came to.
+# Trials of the same settings, aggregated over seeds.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Combination:
 
     Attributes:
         number: of it, from 0.
-        settings: what it is called along what is studied.
+        settings: its values along the studied axes.
         trials: of its seeds.
-        values: a number of each run that is finished and has it, by the seeds' order.
+        values: a number of each finished run that has it, in the order of the seeds.
     """
 
     number: int
@@ -58,17 +58,17 @@ class Combination:
 
     @property
     def middle(self) -> float | None:
-        """The median over seeds; None where no run has the number."""
+        """The median over seeds; None if no run has the number."""
         return median(self.values) if self.values else None
 
     @property
     def low(self) -> float | None:
-        """The least over seeds."""
+        """The minimum over seeds."""
         return min(self.values, default=None)
 
     @property
     def high(self) -> float | None:
-        """The most over seeds."""
+        """The maximum over seeds."""
         return max(self.values, default=None)
 
     @property
@@ -78,7 +78,7 @@ class Combination:
 
     @property
     def described(self) -> str:
-        """Its settings in words."""
+        """Its settings as text."""
         return ", ".join(
             f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in self.settings.items()
@@ -90,7 +90,7 @@ def combinations_of(trials: Sequence[Trial], of: str) -> tuple[Combination, ...]
 
     Args:
         trials: of a study.
-        of: the number of runs that is wanted; that of trials which are not finished is not counted.
+        of: name of the wanted number; unfinished trials do not count.
     """
     found: dict[int, list[Trial]] = {}
     for trial in trials:
@@ -105,14 +105,14 @@ def _values(trials: Sequence[Trial], of: str) -> tuple[float, ...]:
     return tuple(value for value in known if value is not None)
 
 
-# How much of what a study found each of its settings explains.
+# Importance of each setting for the result of a study.
 
 
 def importance_of(sweep: Sweep, combinations: Sequence[Combination], folder: Path) -> dict[str, float]:
-    """Setting -> share, largest first; empty where too little is done, or nothing varies.
+    """Setting -> share, largest first; empty if too few runs are done, or nothing varies.
 
-    In a search Optuna's; in a grid main effects: the variance of the means of each axis's values over the variance of
-    all runs, each less the mean of its seed's. What is left to 1 is settings acting together.
+    In a search, Optuna's importance; in a grid, main effects: the variance of the means of each axis's values over the
+    variance of all runs, each less the mean of its seed. The rest to 1 is interaction between settings.
     """
     if sweep.is_search:
         return dict(importance(folder, sweep))
@@ -138,7 +138,7 @@ def importance_of(sweep: Sweep, combinations: Sequence[Combination], folder: Pat
     return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
 
 
-# What a study draws: its combinations as the views take them.
+# Charts of a study: its combinations as input of the views.
 
 
 Panel = tuple[Figure, str]
@@ -146,13 +146,13 @@ Panel = tuple[Figure, str]
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """What a heat map is drawn of.
+    """The input of a heat map.
 
     Attributes:
         sweep: of the study.
-        combinations: with the number that is coloured.
-        x: setting across.
-        y: setting up.
+        combinations: with the number shown as colour.
+        x: setting on the horizontal axis.
+        y: setting on the vertical axis.
         measure: name of that number.
     """
 
@@ -164,7 +164,7 @@ class MapOf:
 
 
 def study_map(of: MapOf, title: str) -> Panel:
-    """Medians over seeds, and over other settings where there are some, over two settings."""
+    """Medians over seeds, and over any other settings, against two settings."""
     pooled = tuple(name for name in of.sweep.names if name not in (of.x, of.y))
     found: dict[tuple[Any, Any], list[Combination]] = {}
     for each in of.combinations:
@@ -178,11 +178,11 @@ def study_map(of: MapOf, title: str) -> Panel:
         least_is_best=_least(of.sweep, of.measure),
         pooled=pooled,
     )
-    return map_view(cells, names)
+    return draw_study_map(cells, names)
 
 
 def line(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel:
-    """The objective over the one setting that is studied."""
+    """The objective against the one setting that is studied."""
     name = sweep.names[0]
     cells = [_cell((each.settings[name], ""), [each], sweep.objective) for each in combinations]
     names = MapNames(title, axis_name(name), "", sweep.objective, least_is_best=sweep.goal == "min")
@@ -190,18 +190,18 @@ def line(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel
 
 
 def history(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel:
-    """The objective over the numbers of the trials."""
+    """The objective against the trial number."""
     cells = [_cell((each.number, ""), [each], sweep.objective) for each in combinations]
     return study_course(cells, MapNames(title, "trial", "", sweep.objective, least_is_best=sweep.goal == "min"))
 
 
 def parallel(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel:
-    """All settings at once."""
+    """All settings in parallel coordinates."""
     ways = [
         Way(
             tuple(each.settings[name] for name in sweep.names),
             each.middle,
-            _told_way(each, sweep.objective),
+            _coordinates(each, sweep.objective),
             _shown(each.trials),
         )
         for each in combinations
@@ -244,12 +244,12 @@ def _to_dict(trial: Trial, measure: str) -> str:
     return f"seed {trial.seed}: {trial.status}{reason}"
 
 
-def _told_way(combination: Combination, measure: str) -> str:
+def _coordinates(combination: Combination, measure: str) -> str:
     return "<br>".join([combination.described, *(_to_dict(trial, measure) for trial in combination.trials[:8])])
 
 
 def _shown(trials: Sequence[Trial]) -> str:
-    """The run that a click opens: the first one under way, else the first that has one."""
+    """The run that a click opens: the first active one, else the first one."""
     with_run = [trial for trial in trials if trial.run is not None]
     first = [trial for trial in with_run if trial.status == RUNNING] or with_run
     return first[0].key if first else ""
@@ -261,12 +261,12 @@ _LOSSES = ("validation_loss", *BASELINES, "test_loss", "persistence_loss", "mean
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Study:
-    """A sweep and how far its trials are.
+    """A sweep and the state of its trials.
 
     Attributes:
         path: its folder.
-        sweep: what it is made of.
-        trials: done, under way and waiting; of a search only those that were drawn.
+        sweep: the plan of the study.
+        trials: finished, active and waiting; of a search only those already drawn.
     """
 
     path: Path
@@ -280,7 +280,7 @@ class Study:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every run has been made, or pruned."""
+        """Whether every run has finished, or was pruned."""
         return sum(trial.status in OVER for trial in self.trials) >= self.sweep.total
 
     @property
@@ -290,7 +290,7 @@ class Study:
 
     @property
     def combinations(self) -> tuple[Combination, ...]:
-        """The trials by their settings: seeds of one are together."""
+        """The trials by settings: the seeds of one combination together."""
         return combinations_of(self.trials, self.sweep.objective)
 
     def config_of(self, trial: Trial) -> RunConfig:
@@ -313,7 +313,7 @@ class Study:
         """The run of a trial.
 
         Raises:
-            RunStoreError: it has none, or its folder is gone.
+            RunStoreError: it has none, or its folder is missing.
         """
         if trial.run is None:
             raise RunStoreError(f"trial {trial.number} (seed {trial.seed}) is {trial.status}: it has no run yet.")
@@ -321,10 +321,10 @@ class Study:
 
     @property
     def best(self) -> Combination | None:
-        """The combination with the best median objective, of those with the most seeds done; never by the test split.
+        """The combination with the best median objective among those with most finished seeds; never by the test split.
 
-        None before any is done, and where data, protocol or task are studied: such losses have no order. The
-        combinations of one of them: ``study.best_where(dataset="collegemsg")``.
+        None before any has finished, and where data, protocol or task are studied: such losses are not comparable. To
+        compare within one of them: ``study.best_where(dataset="collegemsg")``.
         """
         if any(self._decides(axis.settings) for axis in self.sweep.axes):
             return None
@@ -357,16 +357,16 @@ class Study:
 
     @property
     def importance(self) -> dict[str, float]:
-        """Share of the objective's variation that each studied setting explains, largest first; empty before it can be.
+        """Share of the objective's variation that each studied setting explains, largest first; empty if unknown yet.
 
-        Optuna's PED-ANOVA of the better half where the study searches; in a grid the variance of each axis's means over
-        that of all runs.
+        Optuna's PED-ANOVA of the better half in a search; in a grid the variance of each axis's means divided by that
+        of all runs.
         """
         return importance_of(self.sweep, self.combinations, self.path)
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row for each trial: settings, status, objective, losses beside baselines, where from, run, seconds."""
+        """One row for each trial: settings, status, objective, losses beside baselines, provenance, run, seconds."""
         import pandas as pd
 
         columns = list(
@@ -389,7 +389,7 @@ class Study:
 
     def _row(self, trial: Trial) -> dict[str, Any]:
         values = dict(trial.values)
-        if values.get("skill_split") != "test":  # a pruned run has not seen the test split: they are of another one
+        if values.get("skill_split") != "test":  # a pruned run has no test losses: these are of another split
             values |= dict.fromkeys(("persistence_loss", "mean_loss", "skill"))
         return {
             "trial": trial.number,
@@ -404,20 +404,20 @@ class Study:
             "reason": trial.reason,
         }
 
-    # what it looks like
+    # charts
 
     @property
     def figure(self) -> Figure:
-        """A line over one axis, a heat map over two, parallel coordinates over more; of a search, its course too."""
+        """A line over one axis, a heat map over two, parallel coordinates over more; of a search, also its progress."""
         return next(iter(self.panels().values()))[0]
 
     def heat_map(self, x: str | None = None, y: str | None = None, colour: str = "") -> Figure:
         """Medians over two of the studied settings.
 
         Args:
-            x: across; the first setting where not given.
-            y: up; the second.
-            colour: number of the runs that is drawn, the objective where not given; see ``runs.summary.MEANINGS``.
+            x: horizontal axis; by default the first setting.
+            y: vertical axis; by default the second.
+            colour: number of the runs that is shown, by default the objective; see ``runs.summary.MEANINGS``.
 
         Raises:
             ConfigError: fewer than two settings are studied, or one is named twice.
@@ -426,7 +426,7 @@ class Study:
         return self.map_panel(x, y, colour)[0]
 
     def map_panel(self, x: str | None = None, y: str | None = None, colour: str = "") -> Panel:
-        """As :meth:`heat_map`, with what to look for in words."""
+        """As :meth:`heat_map`, with its caption."""
         names = self.sweep.names
         if len(names) < 2:
             raise ConfigError(f"only {names[0]} is studied: a map needs two settings. study.figure draws a line.")
@@ -448,7 +448,7 @@ class Study:
         return combinations_of(self.trials, colour)
 
     def panels(self) -> dict[str, Panel]:
-        """The study's own charts by name, each with what to look for."""
+        """The study's own charts by name, each with its caption."""
         names, found = self.sweep.names, {}
         if self.sweep.is_search:
             found["history"] = history(self.sweep, self.combinations, self.name)
@@ -463,7 +463,7 @@ class Study:
         return found
 
     def analysis(self) -> dict[str, Panel]:
-        """The analysis of a shipped study, each figure with what to look for; else its own charts."""
+        """The analysis of a shipped study, each figure with its caption; otherwise its own charts."""
         if not self.sweep.shipped:
             return self.panels()
         from dtdg_lab.studies.presets import shipped
@@ -471,17 +471,18 @@ class Study:
         return shipped(self.sweep.shipped).analysis(self)
 
     def analyse(self, analysis: Callable[[Study], dict[str, Panel]]) -> dict[str, Panel]:
-        """What an analysis of one's own, a function from a study to figures, makes of it."""
+        """The figures of a custom analysis, a function from a study to figures."""
         return analysis(self)
 
-    # what it says
+    # text
 
     def summary(self) -> str:
-        """How far it is, what is best and by how much, what failed, was pruned or left out, and where losses differ."""
+        """Progress, best settings and their margin, failed, pruned and skipped runs, and differences between losses."""
         counts, total = self.counts, self.sweep.total
         described = [f"{counts.get(status, 0)} {status}" for status in (FINISHED, PRUNED, FAILED, REFUSED, RUNNING)]
         said = [
-            f"{self.name}: {total} runs, {join_words([each for each in described if each[0] != '0'] or ['none done'])}."
+            f"{self.name}: {total} runs, "
+            f"{join_words([each for each in described if each[0] != '0'] or ['none finished'])}."
         ]
         best = self.best
         if best is not None and best.middle is not None:
@@ -499,7 +500,7 @@ class Study:
                 key = (self.config_of(trial).dataset, trial.seed, *map(str, self._data_settings(trial)))
                 data.setdefault(key, set()).add(trial.provenance["data"])
         if any(len(hashes) > 1 for hashes in data.values()):
-            said.append("The data changed between runs (see the column data): begin anew with again=True.")
+            said.append("The data changed between runs (see the column data): restart with again=True.")
         said += [f"Trial {trial.number}, seed {trial.seed}: {note}" for trial in self.trials for note in trial.notes]
         return " ".join(said)
 
@@ -511,7 +512,7 @@ class Study:
         return "\n".join([head, self.summary()])
 
     def _repr_html_(self) -> str:
-        """Words, the best, and the table; ``lab.plot(study.figure)`` draws it."""
+        """Text, best settings and table; ``lab.plot(study.figure)`` draws it."""
         shown = self.table.drop(columns="run").to_html(
             na_rep="", index=False, escape=True, float_format=lambda value: f"{value:.4g}"
         )
@@ -519,12 +520,12 @@ class Study:
 
     @property
     def seconds(self) -> str:
-        """How long the runs took together, in words."""
+        """The total time of the runs, as text."""
         return format_seconds(sum(trial.seconds or 0.0 for trial in self.trials))
 
 
 def open_study(path: str | Path) -> Study:
-    """A study as its folder has it; it may be under way.
+    """Read a study from its folder; it may still be running.
 
     Raises:
         RunStoreError: there is no study at that path, or a file of it is damaged.
@@ -534,7 +535,7 @@ def open_study(path: str | Path) -> Study:
     file = folder / SWEEP_FILE
     if not file.is_file():
         raise RunStoreError(
-            f"{path} is no study: it has no {SWEEP_FILE}. Give the folder of one, such as runs/studies/figure8."
+            f"{path} is not a study: it has no {SWEEP_FILE}. Give a study's folder, such as runs/studies/figure8."
         )
     try:
         sweep = Sweep.load(file)
@@ -544,14 +545,14 @@ def open_study(path: str | Path) -> Study:
 
 
 def study_of(folder: Path, sweep: Sweep) -> Study:
-    """The study in a folder, of a sweep that is known already."""
+    """The study in a folder, for a sweep that is already known."""
     logged = {trial.key: trial for trial in TrialLog(folder).read()}
     waiting = _waiting(sweep, logged)
     return Study(folder, sweep, tuple(waiting or logged.values()))
 
 
 def _waiting(sweep: Sweep, logged: Mapping[str, Trial]) -> list[Trial]:
-    """The trials of a grid in its order, also those that were not begun; empty of a search."""
+    """The trials of a grid in its order, including those not started; empty for a search."""
     numbers: dict[tuple[tuple[str, Any], ...], int] = {}
     found = []
     for cell in sweep.cells:

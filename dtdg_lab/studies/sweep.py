@@ -1,4 +1,4 @@
-"""Sweep: which runs a study is made of, as data: a grid over settings, or a space that is searched."""
+"""Sweep: the runs of a study as data: a grid over settings, or a space to search."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.studies.objective import LAST, Goal, check_objective
 
-# What a grid goes over: names of settings with their values, or named cases that are several settings each.
+# Axes of a grid: names of settings with their values, or named cases of several settings each.
 
 
 SEED = "seed"
 FIELDS = frozenset(RunConfig.model_fields) - {"options"}
-DATA_OWNERS = ("datasets", "tasks")  # whose options say what is learned: losses of other data have no order
+DATA_OWNERS = ("datasets", "tasks")  # their options define the problem: losses of other data are not comparable
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One thing that a grid goes over.
+    """One axis of a grid.
 
     Attributes:
-        name: of a setting, or of what the cases differ in.
-        values: what a cell is called along this axis.
+        name: of a setting, or of the property in which the cases differ.
+        values: labels of the cells along this axis.
         settings: of each value, by flat names.
     """
 
@@ -52,15 +52,15 @@ class Axis:
         return list(zip(self.values, self.settings, strict=True))
 
     def to_dict(self) -> Any:
-        """As JSON has it: a list of values, or an object of cases."""
+        """The JSON form: a list of values, or an object of cases."""
         return {value: dict(each) for value, each in self.pairs()} if self.is_cases else list(self.values)
 
 
 def axes_of(over: Mapping[str, Any]) -> tuple[Axis, ...]:
-    """The axes of a grid, checked one by one.
+    """The axes of a grid, each checked.
 
     Raises:
-        ConfigError: one is empty, has a value twice, or names what cannot be studied.
+        ConfigError: one is empty, repeats a value, or names a setting that cannot be studied.
         UnknownNameError: there is no such setting.
     """
     found = tuple(_axis(name, given) for name, given in over.items())
@@ -74,22 +74,22 @@ def axes_of(over: Mapping[str, Any]) -> tuple[Axis, ...]:
 
 
 def check_name(name: str, where: str) -> None:
-    """Whether a name is that of a setting that may be studied.
+    """Check that a name is a setting that may be studied.
 
     Raises:
         ConfigError: it is the seed.
         UnknownNameError: there is no such setting.
     """
     if name == SEED:
-        raise ConfigError(f"{where} names 'seed', which is no setting to be studied: give seeds=(0, 1, 2).")
+        raise ConfigError(f"{where} names 'seed', which cannot be studied: give seeds=(0, 1, 2).")
     if name not in OPTIONS and name not in FIELDS:
         facts = ("options", "schema", "data", "data_hash", "run", "status")
-        advice = "It says what a run was, and no config can set it." if name in facts else ""
+        advice = "It is a result of a run, and no config can set it." if name in facts else ""
         raise UnknownNameError(f"setting in {where}", name, {*OPTIONS, *FIELDS} - {SEED}, advice)
 
 
 def decides_the_loss(name: str) -> bool:
-    """Whether losses under other values of a setting mean something else: data, protocol, task."""
+    """Whether losses under other values of a setting are not comparable: data, protocol, task."""
     return name in ("dataset", "protocol") or (name in OPTIONS and OPTIONS[name].owner in DATA_OWNERS)
 
 
@@ -98,7 +98,7 @@ def _axis(name: str, given: Any) -> Axis:
         return _cases(name, given)
     check_name(name, "over")
     if isinstance(given, str) or not (isinstance(given, Sequence) or hasattr(given, "tolist")):
-        raise ConfigError(f"over[{name!r}]={shortened(given)}: a sequence of values is needed, such as ({given!r},).")
+        raise ConfigError(f"over[{name!r}]={shortened(given)}: give a sequence of values, such as ({given!r},).")
     values = tuple(_checked(name, value) for value in given)
     if not values:
         raise ConfigError(f"over[{name!r}] is empty: give it at least one value, or leave {name} out.")
@@ -123,7 +123,7 @@ def _cases(name: str, given: Mapping[str, Any]) -> Axis:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """The value as a config keeps it, so that 1 and 1.0 of a number are one."""
+    """The value as a config stores it, so that 1 and 1.0 are the same number."""
     if name == "dataset" and hasattr(value, "store"):
         return value.store()
     if name == "parts" and value == 0:
@@ -134,10 +134,10 @@ def _checked(name: str, value: Any) -> Any:
 def _refuse_twice(name: str, values: Sequence[Any]) -> None:
     for place, value in enumerate(values):
         if value in values[:place]:
-            raise ConfigError(f"over[{name!r}] has {value!r} twice: each value makes cells of its own. Give it once.")
+            raise ConfigError(f"over[{name!r}] has {value!r} twice: give each value only once.")
 
 
-# What a search may draw a setting from: a range of numbers, or one of several values. Data, and JSON both ways.
+# The values that a search may draw: a range of numbers, or one of several values; convertible from and to JSON.
 
 
 Kind = Literal["uniform", "log_uniform", "integer"]
@@ -148,13 +148,13 @@ class Range:
     """Numbers from ``low`` to ``high``, both included.
 
     Attributes:
-        kind: ``uniform``, ``log_uniform`` (its logarithm is), or ``integer``.
+        kind: ``uniform``, ``log_uniform`` (uniform in the logarithm), or ``integer``.
         low: least.
         high: most.
-        step: of integers, from ``low`` on.
+        step: of integers, starting at ``low``.
 
     Raises:
-        ConfigError: nothing lies between, or a logarithm is asked for of what has none.
+        ConfigError: the range is empty, or a bound has no logarithm.
     """
 
     kind: Kind
@@ -166,48 +166,48 @@ class Range:
         said = f"{self.kind}({self.low!r}, {self.high!r})"
         for bound in (self.low, self.high):
             if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
-                raise ConfigError(f"{said}: two finite numbers are needed, the least and the most.")
+                raise ConfigError(f"{said}: give two finite numbers, the lowest and the highest.")
         if self.low >= self.high:
-            raise ConfigError(f"{said}: there is nothing between. The first number is to be less than the second.")
+            raise ConfigError(f"{said}: the range is empty. The first number must be less than the second.")
         if self.kind == "log_uniform" and self.low <= 0:
             raise ConfigError(f"{said}: only numbers above 0 have a logarithm. Take a larger low, or uniform(...).")
         if self.kind == "integer" and (self.low % 1 or self.high % 1 or self.step < 1 or self.step % 1):
-            raise ConfigError(f"{said} with step={self.step!r}: whole numbers are needed, and a step of at least 1.")
+            raise ConfigError(f"{said} with step={self.step!r}: give whole numbers, and a step of at least 1.")
 
     def ends(self) -> tuple[float, float]:
-        """The least and the most that may be drawn."""
+        """The lowest and the highest value that may be drawn."""
         if self.kind != "integer":
             return float(self.low), float(self.high)
         low, step = int(self.low), int(self.step)
         return low, low + (int(self.high) - low) // step * step
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON form."""
         step = {"step": self.step} if self.kind == "integer" else {}
         return {"kind": self.kind, "low": self.low, "high": self.high, **step}
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceAxis:
-    """One of several values, in no order.
+    """One of several unordered values.
 
     Raises:
-        ConfigError: there are fewer than two, one is there twice, or one is no plain value.
+        ConfigError: there are fewer than two, one is repeated, or one is not a plain value.
     """
 
     values: tuple[Any, ...]
 
     def __post_init__(self) -> None:
         if len(self.values) < 2:
-            raise ConfigError(f"choice{shortened(self.values)}: there is nothing to choose. Give two values or more.")
+            raise ConfigError(f"choice{shortened(self.values)}: give at least two values.")
         for value in self.values:
             if not isinstance(value, str | bool | int | float):
-                raise ConfigError(f"choice of {shortened(value)}: numbers, texts, True and False can be drawn.")
+                raise ConfigError(f"choice of {shortened(value)}: allowed are numbers, strings, True and False.")
         if len({(type(value), value) for value in self.values}) < len(self.values):
-            raise ConfigError(f"choice{shortened(self.values)}: a value is there twice. Give each once.")
+            raise ConfigError(f"choice{shortened(self.values)}: a value is repeated. Give each only once.")
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON form."""
         return {"kind": "choice", "values": list(self.values)}
 
 
@@ -220,7 +220,7 @@ def uniform(low: float, high: float) -> Range:
 
 
 def log_uniform(low: float, high: float) -> Range:
-    """Any number from ``low`` to ``high``, each power of ten as often as the next."""
+    """Any number from ``low`` to ``high``, uniform in the logarithm."""
     return Range("log_uniform", low, high)
 
 
@@ -235,7 +235,7 @@ def choice(*values: Any) -> ChoiceAxis:
 
 
 def drawn_from(name: str, described: Any) -> Drawn:
-    """What :meth:`Range.to_dict` or :meth:`Choice.to_dict` wrote, or such an object as it is.
+    """Read the form that :meth:`Range.to_dict` or :meth:`Choice.to_dict` wrote; such objects pass unchanged.
 
     Raises:
         ConfigError: it is neither.
@@ -248,7 +248,7 @@ def drawn_from(name: str, described: Any) -> Drawn:
         if described.get("kind") in ("uniform", "log_uniform", "integer") and {"low", "high"} <= described.keys():
             return Range(described["kind"], described["low"], described["high"], described.get("step", 1))
     raise ConfigError(
-        f"space[{name!r}]={shortened(described)}: nothing can be drawn from that. Allowed: uniform(low, high), "
+        f"space[{name!r}]={shortened(described)}: not a search space. Allowed: uniform(low, high), "
         "log_uniform(low, high), integer(low, high) and choice(value, value, ...) of dtdg_lab.studies.sweep; a list of "
         "values for a grid goes into over=."
     )
@@ -267,13 +267,13 @@ _KEYS = ("schema", "base", "over", "seeds", "space", "trials", "sampler", "skip"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run that a sweep asks for.
+    """One run of a sweep.
 
     Attributes:
-        settings: what it is called along each axis of the sweep.
+        settings: its values along each axis of the sweep.
         seed: of its run.
         config: of its run.
-        key: what tells it from every other; see :func:`key_of`.
+        key: identifies it; see :func:`key_of`.
     """
 
     settings: Mapping[str, Any]
@@ -295,31 +295,31 @@ class Skipped:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A grid, ``over={"full_snapshots": (1, 2), "alpha": (0.1, 0.6)}``, or a space to be searched by Optuna,
-    ``space={"learning_rate": log_uniform(1e-4, 1e-1)}, trials=30``. Every setting of the glossary may be in it, and
+    """A grid, ``over={"full_snapshots": (1, 2), "alpha": (0.1, 0.6)}``, or a search space for Optuna,
+    ``space={"learning_rate": log_uniform(1e-4, 1e-1)}, trials=30``. It may contain every setting of the glossary, and
     ``system``, ``model``, ``dataset`` and ``protocol``. The values of an axis may also be named cases of several
     settings each: ``over={"network": {"quiet": {}, "slow": {"congestion": "one_slow", "congestion_ms": 20.0}}}``.
 
-    All configs of a grid are made, and so checked, when it is. Where ``ranks`` are studied and the base has as many
-    parts as ranks, so has every cell.
+    All configs of a grid are created, and so checked, with it. If ``ranks`` are studied and the base has as many
+    partitions as ranks, so has every cell.
 
     Attributes:
-        base: settings of all runs but those that are studied.
+        base: settings of all runs, except for the studied ones.
         over: axis -> its values, or case -> settings.
-        seeds: of every combination; 0, 1, 2 of a grid, the base's own of a search, where not given.
+        seeds: of every combination; by default 0, 1, 2 for a grid, and the base's own for a search.
         space: setting -> what it is drawn from.
-        trials: combinations that are drawn.
+        trials: number of combinations to draw.
         sampler: ``tpe`` or ``random``.
-        skip: combinations that are not run: mappings of axis -> value or list of values, all of which must agree;
-            ``"refused"`` leaves out those that no config allows. They are told as ``skipped``.
-        objective: number of a run that trials are compared by; see ``runs.summary.MEANINGS``, ``validation_loss``
+        skip: combinations that are not run: mappings of axis -> value or list of values, all of which must match;
+            ``"refused"`` skips those that no config allows. They are reported as ``skipped``.
+        objective: number of a run by which trials are compared; see ``runs.summary.MEANINGS``, ``validation_loss``
             (the last) or ``best_validation_loss``.
-        goal: whether the least or the most of it is best.
-        shipped: name of the shipped study whose analysis it gets.
+        goal: whether its minimum or its maximum is best.
+        shipped: name of the shipped study whose analysis applies.
 
     Raises:
-        ConfigError: there is nothing to study, a name or value is not allowed, two cells are the same run, or the
-            objective is of the test split.
+        ConfigError: there is nothing to study, a name or value is invalid, two cells are the same run, or the
+            objective depends on the test split.
     """
 
     base: RunConfig
@@ -335,7 +335,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, RunConfig):
-            raise ConfigError(f"base={shortened(self.base)}: a RunConfig is needed, the settings of all runs.")
+            raise ConfigError(f"base={shortened(self.base)}: give a RunConfig, the settings of all runs.")
         if bool(self.over) == bool(self.space):
             both = "both over= and space= are given" if self.over else "there is nothing to study"
             raise ConfigError(
@@ -349,12 +349,12 @@ class Sweep:
         given = usual if self.seeds is None else tuple(self.seeds)
         seeds = tuple(option("seed").check(seed) for seed in given)
         if not seeds or len(set(seeds)) < len(seeds):
-            raise ConfigError(f"seeds={given}: at least one is needed, and each once.")
+            raise ConfigError(f"seeds={given}: give at least one seed, and each only once.")
         object.__setattr__(self, "seeds", seeds)
         if self.space:
             self._check_space()
         elif self.trials or self.sampler != "tpe":
-            raise ConfigError("trials= and sampler= are those of a search: give them with space=, or leave them out.")
+            raise ConfigError("trials= and sampler= apply to a search: give them with space=, or leave them out.")
         object.__setattr__(self, "skip", _rules(self.skip, [axis.name for axis in self.axes], bool(self.space)))
         if not self.space and not self.cells:
             raise ConfigError(f"all {len(self.skipped)} combinations are skipped. The first: {self.skipped[0].reason}")
@@ -365,29 +365,29 @@ class Sweep:
         if self.sampler not in SAMPLERS:
             raise UnknownNameError("sampler", self.sampler, SAMPLERS)
         if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
-            raise ConfigError(f"trials={self.trials!r}: a search needs to know how many combinations it draws.")
+            raise ConfigError(f"trials={self.trials!r}: give the number of combinations that the search draws.")
         for name, drawn in space.items():
             check_name(name, "space")
             if decides_the_loss(name):
                 raise ConfigError(
-                    f"space names {name!r}, which is frozen in a search: it decides what is learned or scored, and "
-                    f"losses of different data or tasks have no order. Study it in a grid: over={{{name!r}: ...}}."
+                    f"space names {name!r}, which is fixed in a search: it defines the problem or its score, and "
+                    f"losses of different data or tasks are not comparable. Study it in a grid: over={{{name!r}: ...}}."
                 )
             for value in drawn.values if isinstance(drawn, ChoiceAxis) else drawn.ends():
                 self._check_drawn(name, value)
 
     def _check_drawn(self, name: str, value: Any) -> None:
-        """Whether a value is allowed by itself; with which others, is known when they are drawn."""
+        """Check a value by itself; combinations are checked when they are drawn."""
         if name in CATALOGUED:
             CATALOGUED[name](value)
             return
         option(name).check(value)
         if name not in self.base.flat and not set(CATALOGUED) & set(self.space):
-            self.config_of({name: value}, self.all_seeds[0])  # which says whose setting it is
+            self.config_of({name: value}, self.all_seeds[0])  # which names the owner of the setting
 
     @property
     def is_search(self) -> bool:
-        """Whether combinations are drawn, and not listed."""
+        """Whether combinations are drawn, not listed."""
         return bool(self.space)
 
     @property
@@ -397,17 +397,17 @@ class Sweep:
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """What a grid goes over."""
+        """The axes of a grid."""
         return axes_of(self.over)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of what is studied: axes of a grid, settings of a search."""
+        """Names of the studied settings: axes of a grid, settings of a search."""
         return tuple(self.space) if self.space else tuple(axis.name for axis in self.axes)
 
     @property
     def total(self) -> int:
-        """Runs that a study of it comes to."""
+        """Number of its runs."""
         return self.trials * len(self.all_seeds) if self.space else len(self.cells)
 
     def config_of(self, settings: Mapping[str, Any], seed: int) -> RunConfig:
@@ -420,7 +420,7 @@ class Sweep:
         return self.base.replace(**({"parts": 0} if follows else {}), **settings, seed=seed)
 
     @cached_property
-    def _made(self) -> tuple[tuple[Cell, ...], tuple[Skipped, ...]]:
+    def _expanded(self) -> tuple[tuple[Cell, ...], tuple[Skipped, ...]]:
         combinations = list(itertools.product(*(axis.pairs() for axis in self.axes)))
         if len(combinations) * len(self.all_seeds) > MOST_RUNS:
             raise ConfigError(
@@ -463,7 +463,7 @@ class Sweep:
     @property
     def cells(self) -> tuple[Cell, ...]:
         """The runs of a grid, all combinations of the first seed first; none of a search."""
-        return () if self.space else self._made[0]
+        return () if self.space else self._expanded[0]
 
     @cached_property
     def by_key(self) -> Mapping[str, Cell]:
@@ -473,10 +473,10 @@ class Sweep:
     @property
     def skipped(self) -> tuple[Skipped, ...]:
         """The combinations of a grid that are not run."""
-        return () if self.space else self._made[1]
+        return () if self.space else self._expanded[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON form."""
         return {
             "schema": SCHEMA,
             "base": json.loads(self.base.to_json()),
@@ -500,17 +500,17 @@ class Sweep:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Sweep:
-        """Read what :meth:`to_json` wrote, or the same written by hand; what is left out has its default.
+        """Read the form that :meth:`to_json` wrote, or a handwritten one; omitted entries have their defaults.
 
         Raises:
-            ConfigError: it is no sweep, or of a newer schema.
+            ConfigError: it is not a sweep, or has a newer schema.
         """
         try:
             data = json.loads(text)
         except ValueError as error:
             raise ConfigError(f"the sweep is not valid JSON: {error}. Write one with Sweep(...).to_json().") from error
         if not isinstance(data, dict) or "base" not in data:
-            raise ConfigError("the sweep is no JSON object with a base. Write one with Sweep(...).to_json().")
+            raise ConfigError("the sweep is not a JSON object with a base. Write one with Sweep(...).to_json().")
         if data.get("schema", SCHEMA) != SCHEMA:
             raise ConfigError(f"the sweep has schema {data['schema']!r}; this version reads {SCHEMA}. Update dtdg_lab.")
         for name in data:
@@ -569,13 +569,13 @@ def _rules(given: Any, axes: Sequence[str], search: bool) -> tuple[Any, ...]:
         else:
             raise ConfigError(
                 f"skip={shortened(rule)}: 'refused' and, in a grid, mappings such as {{'system': 'single', 'ranks': "
-                "[2, 4]}} are allowed. In a search, what no config allows is skipped and told anyway."
+                "[2, 4]}} are allowed. In a search, invalid combinations are always skipped and reported."
             )
     return tuple(found)
 
 
 def without_lists(error: ConfigError) -> str:
-    """What an error says, without the list of all allowed names."""
+    """The text of an error, without the list of all allowed names."""
     return re.sub(r" Allowed: [a-z0-9_, -]{120,}\.", "", str(error))
 
 

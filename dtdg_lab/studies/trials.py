@@ -1,4 +1,4 @@
-"""Trials of a study on disk: a file that is only appended to, a line for all that happens to one."""
+"""Trials of a study on disk: an append-only file with a line for every event of a trial."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ WAITING, RUNNING, FINISHED, PRUNED, FAILED, INTERRUPTED, REFUSED = (
     "interrupted",
     "refused",
 )
-OVER = (FINISHED, PRUNED, REFUSED)  # is not run again
+OVER = (FINISHED, PRUNED, REFUSED)  # these are not run again
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _EVENTS = ("asked", "begun", "ended", "noted")
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of a study, or what is to become one.
+    """One run of a study, planned or executed.
 
     Attributes:
-        key: what tells it from every other.
-        number: of its combination of settings, from 0, as they come.
-        settings: what it is called along what is studied.
+        key: identifies it.
+        number: of its combination of settings, from 0, in order of creation.
+        settings: its values along the studied axes.
         seed: of its run.
-        status: waiting, running, finished, pruned, failed, interrupted, or, in a search, refused: no config allows it.
+        status: waiting, running, finished, pruned, failed, interrupted, or, in a search, refused: invalid settings.
         reason: why it was pruned or failed.
-        run: folder of its run, where it has one.
+        run: folder of its run, if it has one.
         values: numbers of its run; see ``runs.summary.MEANINGS``.
         provenance: protocol, purge gap and data of its run; see ``runs.provenance``.
         curve: (epochs done, loss) of every evaluation of the validation split.
-        seconds: that it took.
-        notes: what else happened to it, in words.
-        asked_ns: when it was begun last, nanoseconds since 1970.
-        on_engines: whether it was begun on a session's engines, which outlive the process that asked them.
+        seconds: its duration.
+        notes: other events, as text.
+        asked_ns: time of its last start, nanoseconds since 1970.
+        on_engines: whether it was started on a session's engines, which outlive the process that started it.
     """
 
     key: str
@@ -75,10 +75,10 @@ class Trial:
 
 
 class TrialLog:
-    """The file of a study's trials; made with the first line.
+    """The file of a study's trials; created with the first line.
 
     Args:
-        folder: of the study, ``<runs>/studies/<name>``: runs in ``<runs>`` are named relative to that.
+        folder: of the study, ``<runs>/studies/<name>``: run paths are stored relative to ``<runs>``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -86,9 +86,9 @@ class TrialLog:
         self._runs = folder.parent.parent
 
     def read(self) -> list[Trial]:
-        """The trials as they stand, in the order in which they were begun first.
+        """The trials in their current state, in the order of their first start.
 
-        A last line that was cut off by a kill is left out.
+        A last line that was truncated by a kill is ignored.
 
         Raises:
             RunStoreError: the file cannot be read, or another line is damaged.
@@ -98,7 +98,7 @@ class TrialLog:
         except OSError as error:
             raise store_error("read", self.path, error) from error
         found: dict[str, Trial] = {}
-        whole = raw[: raw.rfind(b"\n") + 1]  # what a kill cut off is left out, and written over by the next line
+        whole = raw[: raw.rfind(b"\n") + 1]  # a truncated last line is ignored, and overwritten by the next line
         for number, each in enumerate(whole.splitlines(), start=1):
             try:
                 line = json.loads(each)
@@ -109,12 +109,12 @@ class TrialLog:
             except (ValueError, KeyError, TypeError) as error:
                 raise RunStoreError(
                     f"line {number} of {self.path} is damaged ({error}). Restore the file from a copy, or remove that "
-                    "line: its trial is then made anew. Nothing was changed."
+                    "line: its trial then restarts. Nothing was changed."
                 ) from error
         return list(found.values())
 
     def _after(self, before: Trial | None, line: Mapping[str, Any]) -> Trial | None:
-        """A trial after a line of it; None where the line with which it was begun is not there any more."""
+        """A trial after a line of it; None if the line of its start is missing."""
         if line["event"] == "asked":
             known = before or Trial(line["key"], int(line["number"]), line["settings"], int(line["seed"]))
             return replace(
@@ -146,7 +146,7 @@ class TrialLog:
         )
 
     def asked(self, trial: Trial, *, on_engines: bool) -> None:
-        """A trial is about to be begun, in this process or on engines."""
+        """A trial is about to start, in this process or on engines."""
         self._append(
             "asked",
             trial.key,
@@ -161,11 +161,11 @@ class TrialLog:
         self._append("begun", key, run=self._name(run))
 
     def noted(self, key: str, note: str) -> None:
-        """Something happened to it that its people should know."""
+        """A note on the trial for the user."""
         self._append("noted", key, note=note)
 
     def ended(self, trial: Trial) -> None:
-        """A trial is over, for now or for ever: as its status says."""
+        """A trial has ended, with its status."""
         self._append(
             "ended",
             trial.key,
@@ -198,7 +198,7 @@ class TrialLog:
 
 
 def drop_torn_end(path: Path) -> None:
-    """Cut off a last line that has no newline: whoever wrote it was killed in the middle of it.
+    """Remove a last line that has no newline: its writer was killed.
 
     Raises:
         OSError: the file cannot be changed.
@@ -213,7 +213,7 @@ def drop_torn_end(path: Path) -> None:
             file.truncate(file.read().rfind(b"\n") + 1)
 
 
-# A search by Optuna, whose journal lies in the study's folder; what is drawn depends on the trials before only.
+# A search by Optuna, whose journal lies in the study's folder; draws depend only on earlier trials.
 
 
 JOURNAL, NAME = "optuna.journal", "study"
@@ -222,10 +222,10 @@ BETTER = 0.5  # share of the trials
 
 
 class OptunaSearch:
-    """Draws combinations of a sweep's space, one after another, and hears what became of them.
+    """Draws combinations of a sweep's space, one after another, and records their results.
 
-    Every draw has a seed of its own, made of the sweep's seed and the trial's number: a search that was killed draws
-    what one that was not would have. Only the holder of the study's lock may make one.
+    Every draw has its own seed, derived from the sweep's seed and the trial's number: an interrupted search draws
+    the same as an uninterrupted one. Only the holder of the study's lock may create one.
     """
 
     def __init__(self, folder: Path, sweep: Sweep) -> None:
@@ -234,7 +234,7 @@ class OptunaSearch:
         self._distributions = {name: _distribution(drawn) for name, drawn in sweep.space.items()}
 
     def ask(self, number: int) -> dict[str, Any]:
-        """The settings of a combination; the same again where it was asked for before."""
+        """The settings of a combination; the same again for a repeated call."""
         import optuna
 
         trials = self._study.get_trials(deepcopy=False)
@@ -247,7 +247,7 @@ class OptunaSearch:
             return dict(self._study.ask(self._distributions).params)
 
     def report(self, number: int, value: float | None) -> None:
-        """What a combination came to; None where it has no number. A second word on it is passed over."""
+        """Record the result of a combination; None if it has no number. A second result for it is ignored."""
         import optuna
 
         failed = optuna.trial.TrialState.FAIL
@@ -261,7 +261,7 @@ class OptunaSearch:
 
 
 def open_journal(folder: Path, sweep: Sweep) -> optuna.Study:
-    """Optuna's own study of a sweep, made where there is none yet."""
+    """Optuna's own study of a sweep, created if there is none yet."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -270,16 +270,16 @@ def open_journal(folder: Path, sweep: Sweep) -> optuna.Study:
     if path.exists():
         drop_torn_end(path)
     with quiet():
-        # the study's lock keeps others away; Optuna's own would stay behind after a kill
+        # the study's lock excludes other writers; Optuna's own would remain after a kill
         storage = JournalStorage(JournalFileBackend(str(path), lock_obj=_NoLock()))  # type: ignore[arg-type]
         how: dict[str, Any] = {"direction": _direction(sweep), "load_if_exists": True}
         return optuna.create_study(storage=storage, study_name=NAME, **how)
 
 
 def importance(folder: Path, sweep: Sweep) -> Mapping[str, float]:
-    """Optuna's importance of each setting, by PED-ANOVA: how much it decides whether a trial is in the better half.
+    """Optuna's importance of each setting, by PED-ANOVA: how strongly it decides whether a trial is in the better half.
 
-    Optuna by itself takes the best tenth: of some dozens of trials that says nothing. Empty before there are enough.
+    Optuna's default is the best tenth, which is too few for some dozens of trials. Empty if there are not enough.
 
     References: Watanabe et al. 2023, PED-ANOVA.
     """
@@ -299,7 +299,7 @@ def importance(folder: Path, sweep: Sweep) -> Mapping[str, float]:
 
 
 def _read_only(folder: Path, sweep: Sweep) -> optuna.Study:
-    """A copy in memory of what the journal holds: a reader writes nothing."""
+    """A copy of the journal in memory: a reader writes nothing."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -328,19 +328,19 @@ def _distribution(drawn: Drawn) -> Any:
 
 
 class _NoLock:
-    """Stands for a lock where there is one already."""
+    """A placeholder for a lock, because the study already holds one."""
 
     def acquire(self) -> bool:
         """Nothing to wait for."""
         return True
 
     def release(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Optuna's notes on every trial and on what it calls experimental."""
+    """Silences Optuna's log lines per trial and its warnings about experimental features."""
     import optuna
 
     before = optuna.logging.get_verbosity()

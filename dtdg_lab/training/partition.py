@@ -18,9 +18,8 @@ from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.partition.base import make_partition
-from dtdg_lab.partition.metrics import Volume, between_parts, measures_for, predicted_bytes
+from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, measures_for, predicted_bytes
 from dtdg_lab.partition.volume import (
-    RERUN_MEMORIES,
     AllToAllCost,
     legs,
     pulled_by_groups,

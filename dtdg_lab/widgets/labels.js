@@ -1,5 +1,5 @@
 // Names and keys for what Panel's widgets leave without: each has a shadow root of its own, which is looked through when
-// it changes. Stands after visualization/theme.js and before theme.js.
+// it changes. Loaded after visualization's theme.js and before theme.js.
 
 const dlSpoken = (element) => (element?.textContent ?? "").replace(/\s+/g, " ").trim()
 

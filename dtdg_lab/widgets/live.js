@@ -1,6 +1,6 @@
-// Charts that are told what is new, on the Plotly that pn.extension('plotly') has loaded. The kernel holds the truth: a display that
-// starts, or finds a number missing, asks for a snapshot; then it gets only what is new. Python side: feed.py. Stands after
-// visualization/theme.js; the theme itself is chosen by theme.js beside this, and charts on a page without it are light.
+// Charts with incremental updates, on the Plotly that pn.extension('plotly') has loaded. The kernel holds the state: a display that
+// starts, or finds a gap in the numbering, requests a snapshot; then it gets only patches. Python side: live.py. Loaded after
+// visualization's theme.js; the theme is chosen by theme.js beside this file, and charts on a page without it are light.
 
 const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
 const DRAG_MS = 80 // between two messages of a handle that is dragged
@@ -26,7 +26,7 @@ const STYLE = `
 .js-plotly-plot .plotly .cursor-ns-resize { cursor: ns-resize; }
 `
 
-// The theme of the dashboard that holds an element, as theme.js has marked it
+// The theme of the dashboard around an element, as marked by theme.js
 function isDark(el) {
   for (let host = el; host; host = host.getRootNode().host) {
     const marked = host.closest("[data-dl-theme]")
@@ -55,12 +55,12 @@ export function render({model, el}) {
     captions[name].className = "dl-caption"
     captions[name].dataset.chart = name
     charts[name].setAttribute("role", "img")
-    charts[name].setAttribute("aria-label", `${name}: nothing is drawn yet`)
+    charts[name].setAttribute("aria-label", `${name}: nothing drawn yet`)
     cards[name].append(charts[name], captions[name])
     grid.append(cards[name])
   }
 
-  // What a screen reader says of a chart: its title and the sentence under it
+  // The accessible name of a chart: its title and its caption
   function tellChart(name) {
     const title = (charts[name].layout?.title?.text ?? name).replace(/<[^>]*>/g, " ")
     charts[name].setAttribute("aria-label", [title, captions[name].textContent].filter((words) => words).join(". "))
@@ -72,7 +72,7 @@ export function render({model, el}) {
     for (const kept of [cards, charts, captions, handles]) delete kept[name]
   }
 
-  // Points of a figure that can be dragged along an axis (layout.meta.handles); where they are is told the kernel, which
+  // Points of a figure that can be dragged along an axis (layout.meta.handles); their positions go to the kernel, which
   // draws what it means
   function placeHandles(name) {
     const div = charts[name], wanted = div.layout?.meta?.handles ?? [], dots = handles[name] ?? {}
@@ -85,10 +85,10 @@ export function render({model, el}) {
       dot.spec = spec
       if (dot.held) continue // it stays under the pointer
       dot.title = spec.title
-      const told = {label: spec.title, orientation: spec.along === "x" ? "horizontal" : "vertical"}
-      for (const [end, value] of [["min", spec.low], ["max", spec.high], ["now", spec[spec.along]]]) told[`value${end}`] = value - spec.origin
-      told.valuetext = spec.said ?? String(told.valuenow)
-      for (const [what, value] of Object.entries(told)) dot.setAttribute(`aria-${what}`, value)
+      const aria = {label: spec.title, orientation: spec.along === "x" ? "horizontal" : "vertical"}
+      for (const [end, value] of [["min", spec.low], ["max", spec.high], ["now", spec[spec.along]]]) aria[`value${end}`] = value - spec.origin
+      aria.valuetext = spec.said ?? String(aria.valuenow)
+      for (const [what, value] of Object.entries(aria)) dot.setAttribute(`aria-${what}`, value)
       dot.style.cursor = spec.along === "x" ? "ew-resize" : "ns-resize"
       dot.dataset.handle = spec.name
       for (const along of ["x", "y"]) moveHandle(div, dot, along, spec[along])
@@ -169,7 +169,7 @@ export function render({model, el}) {
 
   const onMessage = (event) => {
     queue.push(JSON.parse(event.data ?? event))
-    if (queue.length > QUEUE_LIMIT) { queue = []; number = -1 } // hidden for long: start again when seen
+    if (queue.length > QUEUE_LIMIT) { queue = []; number = -1 } // hidden for long: restart when visible
     if (!document.hidden) schedule()
   }
 
@@ -191,7 +191,7 @@ export function render({model, el}) {
       grown.ys.push(...ys)
     }
     for (const [name, layout] of Object.entries(message.relayout ?? {})) todo[name].relayout = layout
-    for (const [name, text] of Object.entries(message.captions ?? {})) { captions[name].textContent = text; todo[name].told = true }
+    for (const [name, text] of Object.entries(message.captions ?? {})) { captions[name].textContent = text; todo[name].captioned = true }
   }
 
   function flush() {
@@ -204,7 +204,7 @@ export function render({model, el}) {
         if (!asNow(message)) lay(message.charts)
         todo = plan()
       }
-      else if (number < 0) continue // a patch for somebody else: our snapshot is on its way
+      else if (number < 0) continue // a patch for another display: our snapshot is on its way
       else if (message.number !== number + 1) { ask(); return }
       number = message.number
       points = message.points
@@ -214,11 +214,11 @@ export function render({model, el}) {
     for (const name of names) {
       draw(charts[name], todo[name], points)
       if (todo[name].figure) placeHandles(name)
-      if (todo[name].figure || todo[name].relayout || todo[name].told) tellChart(name)
+      if (todo[name].figure || todo[name].relayout || todo[name].captioned) tellChart(name)
     }
   }
 
-  // Where a figure asks for it (layout.meta.clickable), the kernel is told which of its points was clicked
+  // Where a figure asks for it (layout.meta.clickable), the kernel is notified which of its points was clicked
   function listenToClicks(div) {
     if (div.dlListens) return
     div.dlListens = true
@@ -284,7 +284,7 @@ export function render({model, el}) {
     if (Date.now() - begun > 15000 && !grid.querySelector(".dl-problem")) {
       const problem = document.createElement("div")
       problem.className = "dl-problem"
-      problem.textContent = "Plotly is not loaded in this page: run the cell that makes the Dashboard again."
+      problem.textContent = "Plotly is not loaded in this page: run the cell that creates the Dashboard again."
       grid.prepend(problem)
     }
     setTimeout(begin, 50)

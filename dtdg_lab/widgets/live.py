@@ -21,17 +21,17 @@ from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import Line, XAxis
 from dtdg_lab.visualization.style import theme_script
 
-# What a display gets: first everything, then only what is new since the last message.
+# What a display needs: first everything, then only what is new since the last message.
 
 
 Message = dict[str, Any]
-RELAID = ("title", "shapes", "annotations")  # what may change of a layout without drawing the lines again
+RELAID = ("title", "shapes", "annotations")  # layout fields that may change without redrawing the lines
 REDRAWN = ("phases", "timeline")  # small charts that change as a whole
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """How much of a line a display has: its stable points, and the ones at its end that may still change."""
+    """How much of a line a display has: its stable points, and the last ones, which may still change."""
 
     key: str
     stable: int
@@ -42,7 +42,7 @@ class ChartFeed:
     """Messages for ``live.js`` about one run.
 
     A snapshot holds whole figures. A patch holds ``extend``: ``[chart, trace, xs, ys, drop]``, points to append to a
-    trace after taking the last ``drop`` off; ``react``: figures to draw anew; ``relayout``: layouts that changed
+    trace after removing the last ``drop``; ``react``: figures to redraw; ``relayout``: layouts that changed
     (marks, titles); ``captions``. Messages are numbered: a display that misses one asks for a snapshot.
     """
 
@@ -103,7 +103,7 @@ class ChartFeed:
 
 
 def _captions(window: RunWindow) -> dict[str, str]:
-    """The sentences of the live charts; a run's partition and its schedule have pages of their own."""
+    """The captions of the live charts; a run's partition and its schedule have pages of their own."""
     said = (
         window.loss.caption(),
         window.phases.caption(),
@@ -118,11 +118,11 @@ def _sent(line: Line) -> _Sent:
 
 
 class Shown(Protocol):
-    """What is shown of a run; ``version`` grows with each change of ``window``, made while ``lock`` is held."""
+    """The view of a run; ``version`` grows with each change of ``window``, made while ``lock`` is held."""
 
     @property
     def window(self) -> RunWindow:
-        """What the charts are drawn from."""
+        """The data of the charts."""
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
@@ -130,10 +130,10 @@ class Shown(Protocol):
 
     @property
     def version(self) -> int:
-        """How many changes there were."""
+        """The number of changes so far."""
 
 
-PATIENCE_S = 20.0  # a second display that does not come must not hold up the first
+PATIENCE_S = 20.0  # a second display that never loads must not hold up the first
 
 
 def _at_once(call: Callable[[], None]) -> None:
@@ -141,10 +141,10 @@ def _at_once(call: Callable[[], None]) -> None:
 
 
 class Charts(JSComponent):
-    """Charts by name. No truth is kept here: a display that reports ready gets what ``_on_ready`` sends.
+    """Charts by name. It keeps no state: a display that reports ready gets what ``_on_ready`` sends.
 
-    ``defer(call)`` has a call made by the event loop: in a notebook a display reports on another thread.
-    After ``expect()`` a notebook page loads a display: until it reports, what is sent to it is lost.
+    ``defer(call)`` schedules a call in the event loop: in a notebook a display reports on another thread.
+    After ``expect()`` a notebook page loads a display: messages sent before it reports are lost.
     """
 
     charts = param.List(default=[], item_type=str, doc="Names of the charts, in order.")
@@ -184,7 +184,7 @@ class Charts(JSComponent):
         """A handle of a figure was dragged to a value of its axis."""
 
     def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
-        """A point was clicked, of a figure whose ``layout.meta`` has ``clickable``."""
+        """A point was clicked in a figure whose ``layout.meta`` has ``clickable``."""
 
     def expect(self) -> None:
         """A page is about to load a display."""
@@ -206,11 +206,11 @@ class Charts(JSComponent):
 
 
 class WholeCharts(Charts):
-    """Charts that are sent as whole figures, for what changes rarely; there may be others after a change.
+    """Charts that are sent as whole figures, because they change rarely; a change may alter the set of charts.
 
     A figure whose ``layout.meta`` has ``handles`` gets points that can be dragged along an axis: each has a name, the
-    axis ``along``, a place ``x``, ``y``, bounds ``low`` and ``high``, an ``origin`` from which its value is told to the
-    listener of ``on_drag``, and a title.
+    axis ``along``, a position ``x``, ``y``, bounds ``low`` and ``high``, a title, and an ``origin``, relative to which
+    its value is passed to the listener of ``on_drag``.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class WholeCharts(Charts):
         self._drawn: dict[str, tuple[Figure, str | None]] = {}
 
     def redraw(self) -> None:
-        """Send what changed to every display; where there are other charts than before, all of them."""
+        """Send the changes to every display; if the set of charts changed, send all of them."""
         if not self._ready:
             return
         before, now = self._drawn, self._look()
@@ -257,7 +257,7 @@ class WholeCharts(Charts):
         self._send_all(self._look())
 
     def on_drag(self, listener: Callable[[str, float], None]) -> None:
-        """Call ``listener(handle, value)`` while a person drags one, and when it is let go."""
+        """Call ``listener(handle, value)`` while the user drags a handle, and on release."""
         self._dragged = listener
 
     def _drag(self, handle: str, value: float) -> None:
@@ -265,7 +265,7 @@ class WholeCharts(Charts):
             self._dragged(handle, value)
 
     def on_click(self, listener: Callable[[str, Any, Any, Any], None]) -> None:
-        """Call ``listener(chart, x, y, customdata)`` where a person clicks on a point of a figure that is clickable."""
+        """Call ``listener(chart, x, y, customdata)`` when the user clicks on a point of a clickable figure."""
         self._clicked = listener
 
     def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
@@ -274,9 +274,9 @@ class WholeCharts(Charts):
 
 
 class LiveCharts(Charts):
-    """Loss, phases, energy and timeline of a run, updated by what is new since the last update.
+    """Loss, phases, energy and timeline of a run, updated incrementally.
 
-    No truth is kept here: a display that reports ready, be it the first or a late second one, gets the whole window.
+    It keeps no state: any display that reports ready, early or late, gets the whole window.
     """
 
     def __init__(self, waiting: RunWindow, **params: Any) -> None:
@@ -305,7 +305,7 @@ class LiveCharts(Charts):
             self._send(self._look(snapshot=True))
 
     def update(self) -> bool:
-        """Send what is new; whether there was anything."""
+        """Send what is new; return whether there was anything."""
         if not self._ready or self._shown is None or self._shown.version == self._version:
             return False
         message = self._look(snapshot=False)
@@ -326,19 +326,19 @@ class LiveCharts(Charts):
         self.refresh()
 
 
-# A page behind a tab: it gets its charts when it is opened, so that a page nobody opens draws nothing.
+# A page behind a tab: it gets its charts when it is opened, so that an unopened page draws nothing.
 
 
-SETTLE_S = 0.2  # what opened the page may still be on its way through another thread
+SETTLE_S = 0.2  # the message that opened the page may still be in another thread
 AGAIN_S = 4.0
 
 
 class OpenedPage:
-    """A column that holds charts from when it was opened.
+    """A column that holds charts once it has been opened.
 
-    In a notebook the page's own message that a tab was opened comes on another thread than the event loop's. What the
-    loop changes at that very moment may be lost on its way to the page, so it waits a little, and where no display
-    reports it puts the charts there again.
+    In a notebook, the message that a tab was opened comes on another thread than the event loop's. Changes made by
+    the loop at that moment may get lost, so it waits a little, and inserts the charts again if no display
+    reports.
     """
 
     def __init__(self, charts: Charts) -> None:
@@ -348,7 +348,7 @@ class OpenedPage:
         self.panel = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def open(self) -> None:
-        """Put the charts on the page where they are not yet; called again and again while it is open."""
+        """Insert the charts where they are missing; called repeatedly while the page is open."""
         now = time.monotonic()
         if self._opened_s is None:
             self._opened_s = now
@@ -360,17 +360,17 @@ class OpenedPage:
         self.panel.append(self._charts)
 
 
-# The choice of a light or dark theme, and names for controls that Panel leaves without any.
+# The choice of a light or dark theme, and accessible names for controls that Panel leaves unnamed.
 
 
 _HERE = Path(__file__).parent
 
 
 class ThemeSwitch(JSComponent):
-    """A menu for the theme: as the page (JupyterLab's, Notebook's, VS Code's, else the system's), light, or dark.
+    """A menu for the theme: that of the page (JupyterLab, Notebook, VS Code, else the system), light, or dark.
 
-    Part of the page it stands on: everything in the outermost layout around it takes the theme, and what has no name
-    for a screen reader or no keys gets some. The browser remembers the choice; the kernel does not know it.
+    The outermost layout around it takes the theme. Widgets there without an accessible name or keyboard control
+    get one. The browser remembers the choice; the kernel does not know it.
     """
 
     _esm: ClassVar[str] = theme_script() + "".join(
@@ -379,5 +379,5 @@ class ThemeSwitch(JSComponent):
 
 
 def labelled(words: str) -> str:
-    """A style sheet that names a widget which shows no label of its own, for screen readers."""
+    """A style sheet that names an unlabelled widget, for screen readers."""
     return f":host {{ --dl-label: {json.dumps(words, ensure_ascii=False)}; }}"

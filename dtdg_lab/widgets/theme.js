@@ -1,5 +1,5 @@
 // The choice of a theme, remembered by the browser; the dashboard around it gets that theme, and names for its controls.
-// Python side: live.py. Stands after visualization/theme.js and labels.js.
+// Python side: live.py. Loaded after visualization's theme.js and labels.js.
 
 const THEMES = {auto: "as the page", light: "light", dark: "dark"}
 const KEPT = "dtdg-lab-theme"

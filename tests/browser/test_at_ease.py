@@ -157,9 +157,10 @@ def test_every_control_has_a_name_and_tabs_open_with_the_keyboard(page: Any) -> 
     seen |= {(role, name) for role, name, _ in _tree(page) if role in CONTROLS}
     expected = {
         ("slider", "Learning rate"), ("slider", "Slow down rank by (ms)"), ("button", "steps"), ("combobox", "Theme"),
-        ("textbox", "Delay added (ms) from part 0 to part 1"), ("checkbox", "metis"), ("combobox", "Remote features"),
+        ("textbox", "Delay added (ms) from part 0 to part 1"), ("checkbox", "metis"),
+        ("combobox", "Remote feature cache"),
         ("button", "Epochs: more"), ("tablist", "Pages"), ("tabpanel", "Features"), ("listbox", "Contestants"),
-        ("combobox", "Coloured by"), ("combobox", "Run that is shown (or click on a cell)"), ("combobox", "System"),
+        ("combobox", "Coloured by"), ("combobox", "Selected run (or click on a cell)"), ("combobox", "System"),
     }  # fmt: skip
     assert expected <= seen, expected - seen
     captions = {name: chart["spoken"] for name, chart in _charts(page).items()}
@@ -173,7 +174,7 @@ def _refuse_a_contestant(page: Any) -> None:
     add.click()
     until(lambda: page.get_by_role("listbox").locator("option").count() == 1, what="one contestant is listed")
     add.click()
-    page.get_by_role("alert").filter(has_text="a contestant already").wait_for(timeout=20_000)
+    page.get_by_role("alert").filter(has_text="already a contestant").wait_for(timeout=20_000)
     arrow = page.get_by_role("listbox").evaluate("e => getComputedStyle(e).backgroundImage")
     assert arrow == "none", "a list that does not drop down has no arrow"
 

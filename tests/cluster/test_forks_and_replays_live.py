@@ -67,7 +67,7 @@ def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunC
     resumed.wait()
     again = check_repeats(resumed, session)
     assert again.status == "finished" and again.config == open_run(run.path).config
-    with pytest.raises(ControlError, match="repeat that run anew"):  # and what it is stays
+    with pytest.raises(ControlError, match="replay that run again"):  # and what it is stays
         next(of for of in session.runs if of.path == again.path).resume()
     assert again.status == "finished"
 
@@ -81,7 +81,7 @@ def test_a_replay_takes_no_requests_but_a_stop(session: Session, small: RunConfi
         until(lambda: len(session.runs) > made or replayed.done(), what="a replay")
         again = session.runs[-1]
         until_step(again, 2)
-        with pytest.raises(ControlError, match=r"takes no requests of its own: run.stop\(\) ends it"):
+        with pytest.raises(ControlError, match=r"accepts no requests of its own: run.stop\(\) ends it"):
             again.set(learning_rate=0.1)
         again.stop()
         stopped = replayed.result(30)

@@ -50,7 +50,7 @@ class PartitionedRun(PretendRun):
         for name in changes:
             if name in self.unfit:
                 asked = ", ".join(f"{name}={value!r}" for name, value in changes.items())
-                self.reason = f"{asked} was refused and the run goes on as it was: {self.unfit[name]}"
+                self.reason = f"{asked} was refused and the run continues unchanged: {self.unfit[name]}"
                 return
         try:
             self.config = self.config.replace(**changes)

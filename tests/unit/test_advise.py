@@ -204,7 +204,7 @@ def test_runs_that_tell_nothing_are_named(graph: DynamicGraph, tmp_path: Path) -
     (tmp_path / "broken" / "config.json").write_text("{")
     found = find_runs([tmp_path], graph=graph)
     assert not found.runs and set(found.skipped) == {short.id, slow.id, "broken"}
-    assert "slower on purpose" in found.skipped[slow.id]
+    assert "slowed artificially" in found.skipped[slow.id]
 
 
 def test_calibration_trains_some_runs(
@@ -222,7 +222,7 @@ def test_what_cannot_be_asked_is_refused(graph: DynamicGraph, tmp_path: Path) ->
         advise(graph, 2, 0)
     with pytest.raises(UnknownNameError, match="psg"):
         advise(graph, 2, 1.0, systems=("pgs",))
-    with pytest.raises(ConfigError, match="no system asked for reads"):
+    with pytest.raises(ConfigError, match="no chosen system reads"):
         advise(graph, 2, 1.0, systems=("psg",), runs_dir=None, cache_window=4)
     with pytest.raises(UnknownNameError, match="full_snapshots"):
         advise(graph, 2, 1.0, full_snapshot=4)

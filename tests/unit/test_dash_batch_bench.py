@@ -84,7 +84,7 @@ def test_a_choice_simulates_anew() -> None:
     assert _bars(_picture(bench))[BY_HAND] == pytest.approx(bench.seconds, abs=1e-6)
     bench.set([0, 0, 1, 1])
     assert bench.seconds < min(bench.fixed_s) and [menu.value for menu in bench._menus] == [0, 0, 1, 1]
-    assert f"By hand {bench.seconds:.1f} s" in bench._described.value
+    assert f"Manual plan: {bench.seconds:.1f} s" in bench._described.value
 
 
 def test_adjusters_of_a_bench_are_those_of_the_catalogue() -> None:

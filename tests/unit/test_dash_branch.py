@@ -107,18 +107,18 @@ def test_a_run_is_forked_and_replayed_from_the_page(page, problems):
     assert list(page.at.options.values()) == ["last", "epoch-00004", "epoch-00002"]
     assert "epoch-00002: step 2, after 2 epochs" in page.at.options
     page.enable("finished", free=True)
-    assert page.changes.value.startswith("All 4 epochs were trained")
+    assert page.changes.value.startswith("All 4 epochs are trained")
 
     page.at.value = "epoch-00002"
     page._actions.poll()
-    assert page.changes.value == "A fork goes on as this run did."
+    assert page.changes.value == "A fork repeats this run."
     click(page, page.fork)
     until(page, lambda: len(page._session.made) == 1)
     losses = [list(open_run(of.path).table("steps")["loss"]) for of in (run, page._session.made[0])]
     assert losses[0][2:] == losses[1] and len(losses[1]) == 2
 
     choose(page, "learning_rate", -1.0)  # the slider's power of ten
-    assert page.changes.value == "A fork differs from there on by learning_rate=0.1."
+    assert page.changes.value == "From there on, a fork differs by learning_rate=0.1."
     click(page, page.fork)
     until(page, lambda: len(page._session.made) == 2)
     other = open_run(page._session.made[1].path)

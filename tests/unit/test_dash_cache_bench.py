@@ -81,8 +81,8 @@ def test_a_choice_holds_from_the_next_boundary_on(bench: CacheBench) -> None:
     assert bench.windows == [(0, 0 * 8 + 4)] and "Step 0 of 200. Up to step 15 " in bench.words
     bench.choose(64, 2)
     assert bench.windows[1] == (16, ACTIONS.action(64, 1))
-    assert "Step 16 of 200. Up to step 79 a cache of W = 64 serves, most of it for part 2" in bench.words
-    assert bench.late_ms == {1: 0.0, 2: 0.0, 3: 0.0} and "Thought to be late: nobody" in bench.words
+    assert "Step 16 of 200. Up to step 79 the cache has W = 64, mostly for partition 2" in bench.words
+    assert bench.late_ms == {1: 0.0, 2: 0.0, 3: 0.0} and "Estimated delays: none" in bench.words
 
 
 def test_what_is_to_come_is_not_shown(bench: CacheBench) -> None:
@@ -93,21 +93,21 @@ def test_what_is_to_come_is_not_shown(bench: CacheBench) -> None:
     assert max(max(trace["x"]) for trace in figure["data"] if trace.get("name") == "always 4") <= 64
     bench.choose(64)  # now at step 96, 16 steps after the link became slow
     assert [shape["x0"] for shape in _picture(bench)["layout"]["shapes"] if shape.get("fillcolor")] == [80.0] * 2
-    assert bench.late_ms[2] > 10 > bench.late_ms[1] and "Thought to be late: part 2" in bench.words
+    assert bench.late_ms[2] > 10 > bench.late_ms[1] and "Estimated delays: partition 2" in bench.words
     notes = " ".join(note["text"] for note in _picture(bench)["layout"]["annotations"])
     assert "At step 96: part 2 at 50 Mbit/s." in notes.replace("<br>", " ")
 
 
 def test_joules_and_rivals_are_told_at_the_end_only(bench: CacheBench) -> None:
     bench.choose(16)
-    with pytest.raises(PlanError, match="goes on"):
+    with pytest.raises(PlanError, match="no total before its end"):
         _ = bench.over_clairvoyant
     bench.follow(_to_the_latest)
     assert (
         bench.over_clairvoyant
         < min(bench.rivals_j[name] for name in ("best fixed", "always 4")) / (bench.rivals_j["clairvoyant"]) - 1
     )
-    assert f"By hand {bench.joules / 1e3:.2f} kJ" in repr(bench) and "always 4 " in bench.words
+    assert f"Manual choices: {bench.joules / 1e3:.2f} kJ" in repr(bench) and "always 4 " in bench.words
     assert {BY_HAND, "always 4", "best fixed"} <= _names(bench)
 
 

@@ -211,7 +211,7 @@ def test_what_is_not_here_or_too_large_is_not_read_only_to_be_drawn(dashboard, m
     ):
         assert words in describe_data(config).why_not
     choose(dashboard, "dataset", "stackoverflow")
-    drawn(dashboard, "No picture: not on this machine yet")
+    drawn(dashboard, "No chart: not on this machine yet")
     figure = dashboard.graph.figures()["size"]
     assert "not on this machine" in figure["layout"]["annotations"][0]["text"] and figure["data"] == []
     assert set(dashboard.graph.captions().values()) == {""}

@@ -116,7 +116,7 @@ def test_a_change_waits_for_the_end_of_the_epoch_then_says_where_it_was_applied_
     choose(dashboard, "partitioner", "hash")
     assert run.requests == [{"partitioner": "hash"}]
     assert widget(dashboard, "partitioner").label == "Partitioner · waits"
-    assert "partitioner hash: asked for, waits for the end of the epoch" in dashboard.status.value
+    assert "partitioner hash: requested, waits for the end of the epoch" in dashboard.status.value
     run.advance(3)
     settle(dashboard)
     assert dashboard.settings.controls["partitioner"].value == "hash", "what waits is not taken back"
@@ -205,7 +205,7 @@ def test_a_change_the_run_did_not_live_to_make_is_said_and_stays_for_the_next(da
     run = started(dashboard)
     choose(dashboard, "system", "pygt-dist")
     click(dashboard, "stop")
-    assert "system pygt-dist: not applied, the run ended first" in dashboard.status.value
+    assert "system pygt-dist: not applied because the run ended first" in dashboard.status.value
     assert widget(dashboard, "system").label == "System"
     config = dashboard.settings.config()
     assert (config.system, config["partitioner"]) == ("pygt-dist", "metis")
@@ -320,7 +320,7 @@ def test_more_parts_than_vertices_are_refused_in_words(dashboard):
 def test_what_cannot_be_asked_is_said_beside_the_button(dashboard, monkeypatch, tmp_path):
     page = dashboard.pages["Partition"]
     measured(dashboard)
-    assert page.status.value == "No partitioner is chosen: tick at least one." and not page.table.visible
+    assert page.status.value == "No partitioner is selected: tick at least one." and not page.table.visible
     choose(dashboard, "power_idle_w", 500.0)
     measured(dashboard, "hash")
     assert "power_idle_w=500 exceeds" in page.status.value

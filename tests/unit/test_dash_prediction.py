@@ -14,8 +14,8 @@ def test_a_prediction_is_told_beside_what_came_out() -> None:
     asked = Prediction(QUESTION, CHOICES)
     assert asked.value is None and "none yet" in repr(asked)
     asked.guess("hash")
-    assert asked.reveal("metis") == "Which <one>? It is metis; you said hash."
-    assert asked.reveal("hash") == "Which <one>? It is hash, as you said."
+    assert asked.reveal("metis") == "Which <one>? It is metis; you predicted hash."
+    assert asked.reveal("hash") == "Which <one>? It is hash, as you predicted."
 
 
 def test_whoever_predicts_nothing_is_told_all_the_same() -> None:

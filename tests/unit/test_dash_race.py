@@ -78,7 +78,7 @@ def test_contestants_are_the_settings_shown_each_once(page):
     click(page, page.add)
     assert list(page.chosen.options) == ["single"] and page.start.disabled
     click(page, page.add)
-    assert "contestant already" in page.alert.value and page.alert.visible and len(page.configs) == 1
+    assert "already a contestant" in page.alert.value and page.alert.visible and len(page.configs) == 1
     for width in (8, 16):
         choose(page, "hidden", width)
         click(page, page.add)
@@ -101,8 +101,10 @@ def two(page: RacePage) -> None:
 
 @pytest.mark.parametrize(
     ("field", "text", "said"),
-    [("seeds", "0 x", "Seeds: 'x' cannot be read"), ("patience", "1.5", "Evaluations without gain: '1.5'"),
-     ("loss", "low", "Validation loss reached: 'low'"), ("patience", "0", "patience=0"), ("seeds", "", "at least one"),
+    [("seeds", "0 x", "Seeds: cannot read 'x'"),
+     ("patience", "1.5", "Patience (evaluations): cannot read '1.5'"),
+     ("loss", "low", "Target validation loss: cannot read 'low'"), ("patience", "0", "patience=0"),
+     ("seeds", "", "at least one"),
      ("name", "a/b", "name='a/b'")],
 )  # fmt: skip
 def test_what_cannot_be_is_said_and_nothing_is_trained(page, here, tmp_path, field, text, said):
@@ -176,7 +178,7 @@ def test_a_race_of_the_past_is_shown_again(page, here, tmp_path):
     first = page.past.options[oldest]
     page.past.value = first
     until(page, lambda: page.race.name == "first" and page._shown is page._drawn)
-    assert "A race of the past" in page.words.value and first in page.words.value
+    assert "A past race" in page.words.value and first in page.words.value
     until(page, lambda: "psg" not in page.table.value and "adgnn-t" in page.table.value)
     page.past.value = ""
     until(page, lambda: page.race.name == "second" and "has ended" in page.words.value)

@@ -132,7 +132,7 @@ def test_the_page_needs_nothing_else(steered: StoredRun) -> None:
     assert '<script>": [1' not in text  # of an event
     for part in ("What happened", "Numbers", "Events", "Settings", "Environment", "Do it again", "Tables in this page"):
         assert f"<h2>{part}</h2>" in text
-    assert "They are whole" in text
+    assert "They are complete" in text
 
 
 def test_a_page_that_would_be_too_large_is_thinned_and_says_so(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_page_that_would_be_too_large_is_thinned_and_says_so(tmp_path: Path) -
     limit = len(run_page(whole)) - 10_000
     page = run_page(whole, most_bytes=limit)
     assert len(page) <= limit
-    assert "Not all fitted into this page: one step in" in page.decode()
+    assert "They do not all fit into this page: one step in" in page.decode()
     (tmp_path / "thin.html").write_bytes(page)
     read = open_run(tmp_path / "thin.html")
     assert isinstance(read, ExportedRun)
@@ -457,7 +457,7 @@ def test_the_command_line_exports(steered: StoredRun, tmp_path: Path, capsys: py
     assert capsys.readouterr().out == f"{out}\n"
     same_run(open_run(out), steered)  # type: ignore[arg-type]
     assert main(["export", str(steered.path), "--kind", "parquet", "--out", str(out)]) == 2
-    assert "it is there already" in capsys.readouterr().err
+    assert "it exists already" in capsys.readouterr().err
     assert main(["export", str(steered.path), "--kind", "parquet", "--out", str(out), "--again"]) == 0
 
 
@@ -496,9 +496,9 @@ def _foreign(folder: Path, steered: StoredRun) -> dict[str, str]:
     return {
         "bytes.bin": "is not a run", "empty.html": "is not a run", "notes.txt": "is not a run",
         "page.html": "no tables", "cut.html": "no tables|damaged", "changed.html": "damaged", "list.json": "not a run",
-        "broken.json": "damaged", "trace.json": "none that lab.export made", "book.ipynb": "is not a run",
+        "broken.json": "damaged", "trace.json": "not exported by lab.export", "book.ipynb": "is not a run",
         "other.zip": "is not a run", "cut.zip": "damaged", "no-config.zip": "config", "bad-table.zip": "steps",
-        "newer.zip": "newer version", "climbs.zip": "no name of a folder", "foreign.parquet": "not exported",
+        "newer.zip": "newer version", "climbs.zip": "not valid for a folder", "foreign.parquet": "not exported",
         "cut.parquet": "damaged", "x.gz": "damaged", "events.out.tfevents.1.x": "no settings",
         "nothing.html": "nothing at that path",
     }  # fmt: skip

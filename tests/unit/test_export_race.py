@@ -107,7 +107,7 @@ def test_the_page_shows_table_words_and_charts_and_needs_nothing_else(raced: Rac
         assert f"id='plot-{name}'" in text
         assert words.split("<")[0][:30] in text
     assert "no engine" in text
-    assert "record tables of 3 runs ride along" in text
+    assert "record tables of 3 runs are embedded" in text
 
 
 def test_a_page_that_would_be_too_large_is_thinned_and_says_so(raced: Race, tmp_path: Path) -> None:

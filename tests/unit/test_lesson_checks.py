@@ -52,7 +52,7 @@ def test_the_ring_is_accepted_in_any_form(right: Any) -> None:
 @pytest.mark.parametrize("wrong", RING_WRONG, ids=range(len(RING_WRONG)))
 def test_other_rings_are_not(wrong: Any) -> None:
     feedback = scale_checks.check_ring(wrong)
-    assert not feedback and "a rank alone sends nothing" in feedback.words
+    assert not feedback and "one rank sends nothing" in feedback.words
 
 
 def test_efficiency_is_accepted() -> None:
@@ -102,7 +102,7 @@ def test_points_are_all_or_none(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_functions_are_asked_in_every_case() -> None:
     assert agrees(lambda x: x, lambda x: x, [(1,), (2,)]) == ""
-    assert agrees(lambda x: 1, lambda x: x, [(1,), (2,)]) == "for (2,) it gives 1"
+    assert agrees(lambda x: 1, lambda x: x, [(1,), (2,)]) == "for (2,) it returns 1"
     assert "raises ZeroDivisionError" in agrees(lambda x: 1 / 0, lambda x: x, [(1,)])
     assert close(1.0, 1.0 + 1e-9) and not close(True, 1.0) and not close("1", 1.0) and not close(math.inf, math.inf)
 
@@ -114,9 +114,9 @@ def test_an_estimate_is_right_within_its_factor() -> None:
         estimate.guess(said)
         assert estimate.is_right(10.0) is right, said
     estimate.guess(30)
-    assert estimate.reveal(10.0) == "How long? It is 10 ms; you said 30, which is too large."
+    assert estimate.reveal(10.0) == "How long? It is 10 ms; you estimated 30, which is too large."
     estimate.guess(0)
     assert estimate.is_right(0.0) and not estimate.is_right(math.nan)
     assert "How long?" in str(estimate._asked.value) and estimate._field.disabled
-    with pytest.raises(ConfigError, match="more than 1"):
+    with pytest.raises(ConfigError, match="above 1"):
         Estimate("?", factor=1.0)

@@ -108,7 +108,7 @@ def test_the_rule_of_bold_numbers_is_accepted_in_any_form(right: Any) -> None:
 @pytest.mark.parametrize("wrong", SAY_WRONG, ids=range(len(SAY_WRONG)))
 def test_other_rules_are_not(wrong: Any) -> None:
     feedback = race_checks.check_may_say(wrong)
-    assert not feedback and "one seed shows no spread" in feedback.words
+    assert not feedback and "a single seed has no spread" in feedback.words
 
 
 @pytest.mark.parametrize("right", [race_checks.first_near, near, lambda s, v, least: np.float64(near(s, v, least))])
@@ -153,7 +153,7 @@ def test_skill_is_accepted(right: Any, letter: str) -> None:
 @pytest.mark.parametrize("wrong", SKILL_WRONG, ids=range(len(SKILL_WRONG)))
 def test_other_skills_are_not(wrong: Any) -> None:
     feedback = race_checks.check_skill(wrong, "b")
-    assert not feedback and "as good as persistence is 0" in feedback.words
+    assert not feedback and "equal to persistence gives 0" in feedback.words
 
 
 @pytest.mark.parametrize("wrong", [None, "", "a", "c", "d", "e", -1, 2, True, ["b"], {"b"}, math.nan, "ab", len])

@@ -124,7 +124,7 @@ def test_runs_of_a_grid_are_accepted_in_any_form(right: Any) -> None:
 @pytest.mark.parametrize("wrong", RUNS_WRONG, ids=range(len(RUNS_WRONG)))
 def test_other_numbers_of_runs_are_not(wrong: Any) -> None:
     feedback = study_checks.check_runs(wrong)
-    assert not feedback and "every value of an axis meets" in feedback.words
+    assert not feedback and "combine every value of an axis" in feedback.words
 
 
 def test_what_is_left_is_all_but_the_finished() -> None:
@@ -145,7 +145,7 @@ def test_ties_are_accepted_in_any_form(right: Any) -> None:
 @pytest.mark.parametrize("wrong", TIES_WRONG, ids=range(len(TIES_WRONG)))
 def test_other_ties_are_not(wrong: Any) -> None:
     feedback = study_checks.check_ties(wrong)
-    assert not feedback and "the best has the least median" in feedback.words
+    assert not feedback and "the best cell has the lowest median" in feedback.words
 
 
 def test_the_seven_trials_hold_the_traps() -> None:
@@ -189,7 +189,7 @@ def test_other_trials_are_not_lost(wrong: Any) -> None:
 
 
 def test_hints_of_pruning_tell_what_was_mixed_up() -> None:
-    hints = {"B": "fewer than 3 before it", "F": "LOWEST", "D": "1 missing", "Z": "no trial"}
+    hints = {"B": "fewer than 3 trials before it", "F": "LOWEST", "D": "1 missing", "Z": "no trial"}
     for wrong, hint in hints.items():
         assert hint in study_checks.check_stopped({wrong}, SEVEN, 2, 3).words
     assert "not ended" in study_checks.check_lost_values("A", SEVEN, 2, 3).words
@@ -206,7 +206,7 @@ def test_what_is_told_is_chosen_by_validation(right: Any) -> None:
 @pytest.mark.parametrize("wrong", CHOOSE_WRONG, ids=range(len(CHOOSE_WRONG)))
 def test_other_choices_are_not(wrong: Any) -> None:
     feedback = study_checks.check_choose(wrong)
-    assert not feedback and "validation_loss over seeds chooses" in feedback.words
+    assert not feedback and "validation_loss over seeds, and report" in feedback.words
 
 
 def test_answers_that_change_their_data_change_a_copy() -> None:

@@ -176,5 +176,5 @@ def test_a_run_writes_the_links_that_another_repeats(tmp_path) -> None:
     plain = lab.train(lab.RunConfig(system="single", dataset="growing", epochs=1, **{
         name: config[name] for name in ("generated_nodes", "generated_edges", "generated_snapshots", "device")
     }), runs_dir=tmp_path, progress=False)  # fmt: skip
-    with pytest.raises(DataError, match="tells nothing of its links"):
+    with pytest.raises(DataError, match="has no link records"):
         lab.save_congestion(plain, tmp_path / "none.jsonl")

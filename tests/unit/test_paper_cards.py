@@ -130,7 +130,7 @@ def test_the_page_is_whole_and_asks_for_nothing(name: str) -> None:
         assert words.endswith(".") and {trace["type"] for trace in figure["data"]} <= set(DRAWN)
         assert figure["layout"]["title"]["text"]
         xml.dom.minidom.parseString(figure_svg(figure))
-    assert repr(shown).startswith(f"{name}: ") and "<" not in repr(shown).split("In our code")[0].replace(" < ", "")
+    assert repr(shown).startswith(f"{name}: ") and "<" not in repr(shown).split("\nCode:")[0].replace(" < ", "")
 
 
 def test_papers_give_their_main_system_and_strangers_the_closest() -> None:
@@ -163,7 +163,7 @@ def test_links_of_a_notebook_begin_in_its_folder(monkeypatch: pytest.MonkeyPatch
 def test_a_place_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="defines no 'Nobody'"):
         code_places(catalogue.system("single"), ("dtdg_lab.systems.single.strategy:Nobody",))
-    with pytest.raises(ConfigError, match=r"nowhere\.py is not there"):
+    with pytest.raises(ConfigError, match=r"nowhere\.py is missing"):
         code_places(catalogue.system("single"), ("dtdg_lab.engine.nowhere",))
 
 
@@ -201,7 +201,7 @@ def test_a_run_of_the_system_takes_the_place_of_the_small_graph(tmp_path: Path) 
     assert card("psg", run=str(run.path)).note == shown.note
     with pytest.raises(ConfigError, match="is the card of 'esdg'"):
         card("esdg", run=run)
-    with pytest.raises(ConfigError, match="a run, or the folder of one"):
+    with pytest.raises(ConfigError, match="give a run or its folder"):
         card("psg", run=7)
 
 

@@ -95,7 +95,7 @@ def test_words_figures_and_page_say_the_same(made):
     best_in = {name for cell in made.table["best_in"] for name in cell.split(", ") if name}
     cells = page[page.index("<table") : page.index("</table>")]
     assert cells.count("<b>") == len(best_in)
-    assert "Bold is the best median" in page and "DIFFER" not in page
+    assert "Bold marks the best median" in page and "DIFFER" not in page
     assert {bound.quantity for bound in made.bounds} == {"epoch"}, "nobody sends anything"
     assert all(bound.label == "groups" and bound.measured > bound.bound > 0 for bound in made.bounds)
 
@@ -185,8 +185,8 @@ def test_a_rule_ends_runs_before_their_epochs_and_still_tests_them(tmp_path):
     for run in made.runs:
         summary = run.open().summary
         assert summary["epochs"] < 20 and summary["test_loss"] is not None
-        assert "is down to 10" in run.why
-    assert "2 ended before all epochs were over" in made.summary()
+        assert "reached 10" in run.why
+    assert "2 ended early" in made.summary()
 
 
 def test_losses_that_should_coincide_and_do_not_are_red(made, runs_dir, tmp_path):
@@ -222,7 +222,7 @@ def test_what_a_race_cannot_be_made_of_is_refused_before_anything_is_written(tmp
 def test_one_process_writes_a_race_and_a_damaged_one_is_left_as_it_is(tmp_path):
     two = [PAIR["reference"], PAIR["groups"]]
     first = prepare(two, seeds=(0,), runs_dir=tmp_path, name="held")
-    with pytest.raises(RunStoreError, match=f"under way in process {os.getpid()}"):
+    with pytest.raises(RunStoreError, match=f"running in process {os.getpid()}"):
         prepare(two, seeds=(0,), runs_dir=tmp_path, name="held")
     first._store.release()
     file = first.race.folder / FILE

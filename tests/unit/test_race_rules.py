@@ -37,7 +37,7 @@ def test_a_run_ends_where_the_loss_is_low_the_time_is_over_or_nothing_is_gained(
     assert StopRule(loss=0.5).verdict(seen(0.9, 0.6)) is None
     assert StopRule(loss=0.5).verdict(seen(0.9, 0.5)).what == "finish"
     assert StopRule(seconds=3).verdict(seen(0.9, 0.8)) is None
-    assert "3.0 s are over" in StopRule(seconds=3).verdict(seen(0.9, 0.8, 0.7)).why
+    assert "time limit of 3.0 s" in StopRule(seconds=3).verdict(seen(0.9, 0.8, 0.7)).why
     patient = StopRule(patience=2)
     assert patient.verdict(seen(0.9, 0.8, 0.81)) is None
     assert patient.verdict(seen(0.9, 0.8, 0.81, 0.8)).what == "finish", "as low as before is no gain"
@@ -81,13 +81,13 @@ def test_a_rule_on_validation_needs_a_validation_part():
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
-        ({"protocol": "leaky"}, {}, r"'psg' has protocol='leaky' and 'single' has protocol='warm'"),
-        ({"epochs": 7}, {}, r"epochs=7 .* epochs=5"),
-        ({"dtype": "float64"}, {}, r"dtype='float64' .* dtype='float32'"),
-        ({}, {"evaluate_every": 2}, r"evaluate_every=1 .* evaluate_every=2"),
-        ({"hidden": 8}, {}, r"hidden=8 .* hidden=4.*or race it alone"),
-        ({"model": "wdgcn"}, {}, r"model='wdgcn' .* model='tgcn'"),
-        ({"power_max_w": 200.0}, {}, r"power_max_w=200"),
+        ({"protocol": "leaky"}, {}, r"the same `protocol`: 'psg' has 'leaky', 'single' has 'warm'"),
+        ({"epochs": 7}, {}, r"`epochs`: .* has 7, .* has 5"),
+        ({"dtype": "float64"}, {}, r"`dtype`: .* has 'float64', .* has 'float32'"),
+        ({}, {"evaluate_every": 2}, r"`evaluate_every`: .* has 1, .* has 2"),
+        ({"hidden": 8}, {}, r"`hidden`: .* has 8, .* has 4.*or compare its values"),
+        ({"model": "wdgcn"}, {}, r"`model`: .* has 'wdgcn', .* has 'tgcn'"),
+        ({"power_max_w": 200.0}, {}, r"`power_max_w`: .* has 200"),
     ],
 )
 def test_what_must_be_alike_is_named_with_both_values(one, other, said):
@@ -107,7 +107,7 @@ def test_a_model_may_be_raced_where_the_system_is_one_and_epochs_may_come_from_t
     [
         ([made()], (0,), "at least two"),
         ([made(), made("single")], (), "at least one"),
-        ([made(), made("single")], (0, 0), "each once"),
+        ([made(), made("single")], (0, 0), "only once"),
         ([made(), made(seed=4)], (0,), "same settings"),
         ([made(), "single"], (0,), "a RunConfig for each"),
         ({"a": made(), "": made("single")}, (0,), "label ''"),
@@ -146,7 +146,7 @@ def test_bold_needs_spreads_that_do_not_touch():
     apart = {"a": spread([1.0, 2.0]), "b": spread([2.1, 3.0]), "c": spread([9.0, 9.5])}
     assert best(apart) == "a" and best(apart, high_is_good=True) == "c"
     assert best({"a": spread([1.0, 2.0]), "b": spread([2.0, 3.0])}) is None, "they touch"
-    assert best({"a": spread([1.0]), "b": spread([2.1])}) is None, "one seed shows no spread"
+    assert best({"a": spread([1.0]), "b": spread([2.1])}) is None, "a single seed has no spread"
     assert best({"a": spread([1.0, 1.1]), "b": spread([2.1])}) is None
     wide = {"a": spread([1.0, 2.0]), "b": spread([2.5, 2.6]), "c": spread([1.5, 9.0])}
     assert best(wide) is None, "the median of c is the last, but one of its seeds is not"

@@ -203,12 +203,12 @@ def test_records_of_older_versions(psg: StoredRun, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_repeated_is_refused_in_words(psg: StoredRun, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no replay"):
+    with pytest.raises(ConfigError, match="is not a replay"):
         repeats(psg)
     run = train(small("psg", epochs=1), runs_dir=tmp_path, progress=False)
     before = sorted(tmp_path.iterdir())
     run.directory.write_status("running")
-    with pytest.raises(ControlError, match="is running: a run is repeated once it has ended"):
+    with pytest.raises(ControlError, match="is running: only a run that has ended can be replayed"):
         replay(run)
     run.directory.write_status("finished")
     config = run.directory.config()
@@ -220,6 +220,6 @@ def test_what_cannot_be_repeated_is_refused_in_words(psg: StoredRun, tmp_path: P
         with pytest.raises(ConfigError, match=words):
             replay(open_run(run.path))
     run.directory.record_file(0).write_text("")
-    with pytest.raises(RunStoreError, match="made no step"):
+    with pytest.raises(RunStoreError, match="completed no step"):
         replay(open_run(run.path))
     assert sorted(tmp_path.iterdir()) == before

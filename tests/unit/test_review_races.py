@@ -133,7 +133,7 @@ def test_an_error_of_whoever_watches_a_study_is_no_trials_fault(
 def test_the_advisor_learns_from_no_run_that_was_steered_but_from_one_that_ended_early(tmp_path: Path) -> None:
     run = finished_run(tmp_path)  # its learning rate was changed at step 7
     finish(run, "finished")
-    with pytest.raises(DataError, match="was steered"):
+    with pytest.raises(DataError, match="had live changes"):
         _refuse(open_run(run.path))
     for file in run.record_files().values():
         file.write_text(file.read_text().replace('"learning_rate":', '"epochs":').replace("0.003", "3"))

@@ -69,7 +69,7 @@ def test_a_full_or_read_only_disk_leaves_nothing(
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write into read-only folders")
 def test_a_folder_without_permission_is_a_clear_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(RunStoreError, match="may not write"):
+    with pytest.raises(RunStoreError, match="No write permission"):
         RunDirectory.create(CONFIG, root=tmp_path / "runs")
     tmp_path.chmod(0o700)
 

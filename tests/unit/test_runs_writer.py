@@ -136,7 +136,7 @@ def test_a_value_json_cannot_hold_is_raised_not_lost(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "records").write_text("a file in place of the folder")
-    with pytest.raises(RunStoreError, match="A file stands where a folder is needed"):
+    with pytest.raises(RunStoreError, match="There is a file where a folder is needed"):
         RecordWriter(tmp_path / "records" / "rank0.jsonl", 0, 0)
 
 

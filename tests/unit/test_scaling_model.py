@@ -189,7 +189,7 @@ def test_runs_are_continued(run):
     study = predict_scaling([run], (1, 2, 8), network=network)
     assert [row["ranks"] for row in study.rows] == [1, 1, 2, 8]
     assert study.error(fitted=True)[1] < 0.01  # one step, several rates
-    assert "tmgcn by snapshots, continued from 1 run on up to 1 ranks" in study.described
+    assert "tmgcn by snapshots, extrapolated from 1 run on up to 1 ranks" in study.described
     assert go.Figure(study.figure).layout.title.text == study.described
     assert "<table" in study._repr_html_()
     larger = predict_scaling([run.path], (1,), size=10, network=network)

@@ -69,7 +69,7 @@ def test_more_of_the_same_goes_on_and_anything_else_is_refused(tmp_path: Path, t
     assert study_in(tmp_path, wider).is_complete
     assert len(training.made) == 18 and training.made[8:10] == [(3, 0.1, 0), (3, 0.6, 0)]
     for other, message in (
-        (grid(), "it had the run .*not asked for any more"),
+        (grid(), "it had the run .*not removed"),
         (grid(base=BASE.replace(hidden=8), over=wider.over, seeds=(0, 1, 2)), "hidden was 4 and is 8"),
         (grid(over=wider.over, seeds=(0, 1, 2), objective="peak_bytes"), "objective was 'validation_loss'"),
         (Sweep(BASE, space={"alpha": uniform(0.1, 1)}, trials=2), "one is a grid and the other a search"),
@@ -123,7 +123,7 @@ def test_a_run_that_somebody_stopped_ends_the_study(tmp_path: Path, training: Pr
         study_in(tmp_path)
     training.status = "finished"
     study = study_in(tmp_path)
-    assert study.is_complete and "begun anew" in study.trials[0].notes[0]
+    assert study.is_complete and "restarted" in study.trials[0].notes[0]
 
 
 def test_killed_after_any_line_no_finished_run_is_repeated_or_lost(tmp_path: Path, training: PretendTraining) -> None:
@@ -200,7 +200,7 @@ def test_rules_of_pruning() -> None:
         ({"sweep": Sweep(BASE.replace(protocol="flare-2026"), space={"alpha": uniform(0.1, 1)}, trials=2)}, "compared"),
         ({"sweep": grid(over={"edge_life": (1, 2)}), "prune": Median()}, "cannot be pruned"),
         ({"sweep": grid(base=BASE.replace(ranks=2, parts=2))}, "need engines"),
-        ({"sweep": grid(), "quick": True}, "of shipped studies"),
+        ({"sweep": grid(), "quick": True}, "shipped studies only"),
         ({"sweep": "figure9"}, "Did you mean 'figure8'"),
         ({"sweep": grid(), "name": "a/b"}, "needs a name"),
     ],
@@ -224,7 +224,7 @@ def test_a_search_shares_runs_of_equal_draws_and_tells_what_no_config_allows(
     assert "full_snapshots=2 of window=1" in refused[0].reason
     assert len(training.made) == 3, "equal draws are one run"
     shared = [trial for trial in study.trials if trial.notes]
-    assert len(shared) == 12 - 3 - len(refused) and "whose run it shares" in shared[0].notes[0]
+    assert len(shared) == 12 - 3 - len(refused) and "and shares its run" in shared[0].notes[0]
     more = study_in(tmp_path, Sweep(BASE, space=space, trials=14, sampler="random"))
     assert len(more.trials) == 14 and more.trials[:12] == study.trials
     with pytest.raises(ConfigError, match="14 trials, and 3 are fewer"):

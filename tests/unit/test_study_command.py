@@ -39,7 +39,7 @@ def test_figure_8_has_the_numbers_of_study_decay(tmp_path: Path) -> None:
     ]
     assert found.is_complete and len(study.trials) == 3 and found.described == other.described
     maps = [figure["data"][0]["z"] for figure in (study.analysis()["figure8"][0], other.figure())]
-    assert maps[0] == maps[1] and "Least validation loss" in study.analysis()["figure8"][1]
+    assert maps[0] == maps[1] and "Lowest validation loss" in study.analysis()["figure8"][1]
 
 
 @pytest.mark.parametrize("name", list(SHIPPED))
@@ -84,7 +84,7 @@ def _fail(config: RunConfig) -> None:
     [
         (["figur8"], "Did you mean 'figure8'"),
         (["none.json"], "Give the path of a JSON file"),
-        (["none.json", "--quick"], "for shipped studies"),
+        (["none.json", "--quick"], "to shipped studies"),
     ],
 )
 def test_a_wrong_study_is_one_message_and_exit_code_2(

@@ -77,8 +77,8 @@ def test_parts_follow_ranks_where_the_base_has_as_many() -> None:
         ({}, "there is nothing to study"),
         ({"over": {"alpha": (0.1,)}, "space": {"alpha": uniform(0.1, 1)}}, "both over= and space="),
         ({"over": {"alpha": ()}}, r"over\['alpha'\] is empty"),
-        ({"over": {"alpha": 0.1}}, "a sequence of values is needed"),
-        ({"over": {"decay": "ladder"}}, "a sequence of values is needed"),
+        ({"over": {"alpha": 0.1}}, "give a sequence of values"),
+        ({"over": {"decay": "ladder"}}, "give a sequence of values"),
         ({"over": {"alpha": (0.1, 0.1)}}, "has 0.1 twice"),
         ({"over": {"full_snapshots": (1, 1.0)}}, "has 1 twice"),
         ({"over": {"alfa": (0.1,)}}, "Did you mean 'alpha'"),
@@ -91,24 +91,24 @@ def test_parts_follow_ranks_where_the_base_has_as_many() -> None:
         ({"over": {"network": {"a": {"alpha": 0.2}}, "alpha": (0.1,)}}, "both set alpha"),
         ({"over": {"network": {"a": {"alpha": 0.2}, "b": {"alpha": 0.2}}}}, "are the same run"),
         ({"over": {"alpha": (0.1,)}, "seeds": ()}, "at least one"),
-        ({"over": {"alpha": (0.1,)}, "seeds": (1, 1)}, "each once"),
+        ({"over": {"alpha": (0.1,)}, "seeds": (1, 1)}, "only once"),
         ({"over": {"alpha": (0.1,)}, "skip": {"alpha": 0.1}}, "combinations are skipped"),
         ({"over": {"alpha": (0.1,)}, "skip": {"K": 1}}, "unknown axis in skip"),
-        ({"over": {"alpha": (0.1,)}, "trials": 3}, "those of a search"),
+        ({"over": {"alpha": (0.1,)}, "trials": 3}, "apply to a search"),
         ({"over": {"alpha": (0.1,)}, "goal": "low"}, "allowed 'min' and 'max'"),
         ({"over": {"seed_": (1,)}}, "unknown setting"),
         ({"over": {"learning_rate": tuple(1e-6 * n for n in range(1, 7001))}}, "at most 20,000 runs"),
-        ({"space": {"alpha": (0.1, 1)}, "trials": 2}, "nothing can be drawn"),
+        ({"space": {"alpha": (0.1, 1)}, "trials": 2}, "not a search space"),
         ({"space": {"group_window": integer(1, 4)}, "trials": 2}, "belongs to parallel"),
         ({"space": {"system": choice("psg", "pgs")}, "trials": 2}, "Did you mean 'psg'"),
         ({"space": {"alpha": uniform(0.1, 4)}, "trials": 2}, "alpha=4.0 is out of range"),
-        ({"space": {"alpha": uniform(0.1, 1)}}, "how many combinations"),
+        ({"space": {"alpha": uniform(0.1, 1)}}, "number of combinations"),
         ({"space": {"alpha": uniform(0.1, 1)}, "trials": 2, "sampler": "tpu"}, "Did you mean 'tpe'"),
         ({"space": {"seed": integer(0, 9)}, "trials": 2}, "give seeds="),
-        ({"space": {"dataset": choice("growing", "collegemsg")}, "trials": 2}, "frozen in a search"),
-        ({"space": {"protocol": choice("warm", "cold")}, "trials": 2}, "frozen in a search"),
-        ({"space": {"edge_life": integer(1, 3)}, "trials": 2}, "frozen in a search"),
-        ({"space": {"task": choice("link", "regression")}, "trials": 2}, "frozen in a search"),
+        ({"space": {"dataset": choice("growing", "collegemsg")}, "trials": 2}, "fixed in a search"),
+        ({"space": {"protocol": choice("warm", "cold")}, "trials": 2}, "fixed in a search"),
+        ({"space": {"edge_life": integer(1, 3)}, "trials": 2}, "fixed in a search"),
+        ({"space": {"task": choice("link", "regression")}, "trials": 2}, "fixed in a search"),
     ],
 )  # fmt: skip
 def test_bad_sweeps_are_refused_by_name(given: dict[str, Any], message: str) -> None:
@@ -118,7 +118,7 @@ def test_bad_sweeps_are_refused_by_name(given: dict[str, Any], message: str) -> 
 
 @pytest.mark.parametrize("name", ["test_loss", "skill", "persistence_loss", "metrics", "test_auc"])
 def test_nothing_chooses_by_the_test_part(name: str) -> None:
-    with pytest.raises(ConfigError, match="of the test split"):
+    with pytest.raises(ConfigError, match="on the test split"):
         Sweep(BASE, {"alpha": (0.1,)}, objective=name)
     with pytest.raises(UnknownNameError, match="unknown objective"):
         Sweep(BASE, {"alpha": (0.1,)}, objective="loss")
@@ -137,7 +137,8 @@ def test_ranges_with_nothing_in_them_are_refused(make: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not valid JSON"), ("[]", "no JSON object with a base"), ('{"base": {}, "schema": 9}', "Update dtdg_lab"),
+        ("{", "not valid JSON"), ("[]", "not a JSON object with a base"),
+        ('{"base": {}, "schema": 9}', "Update dtdg_lab"),
         ('{"base": {}, "ovr": {}}', "Did you mean 'over'"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Paper cards in the dashboard: one system at a time, with live charts in place of still ones."""
+"""Paper cards in the dashboard: one system at a time, with live charts in place of static ones."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 FIRST = "dynahb"
 _WORDS = {"font-size": "13px", "color": coloured("soft")}
 _CARD = {"color": coloured("text"), "overflow-x": "auto", "max-width": "100%"}
-_AS_WIDE = ".bk-clearfix { display: block !important; }"  # as the page is: a line of code scrolls, and text is not cut
+_AS_WIDE = ".bk-clearfix { display: block !important; }"  # full width: a line of code scrolls, and text is not cut
 
 
 class _Made(NamedTuple):
-    """What the thread made of a system."""
+    """The result of the thread for a system."""
 
     system: str
     html: str
@@ -41,8 +41,8 @@ class _Made(NamedTuple):
 class CardPage(Page):
     """A choice of systems by paper, the chosen one's charts, and its card under them.
 
-    Cards are made by a thread. Where the run that is followed is of the chosen system, its charts are shown while it
-    goes on. ``defer(call)`` has a call made by the event loop.
+    Cards are made by a thread. While the run that is followed is of the chosen system, the card shows that run's
+    charts. ``defer(call)`` schedules a call in the event loop.
     """
 
     title = "Papers"
@@ -64,7 +64,7 @@ class CardPage(Page):
         self.panel = pn.Column(self.system, self.words, self.place(self.charts), self.card, **STRETCH)
 
     def follow(self, run: Run | None) -> None:
-        """Show another run's charts on the card of its system, which is chosen."""
+        """Show another run's charts on the card of its system, which is then chosen."""
         self._run, self._version, self._of_run = run, -1, []
         if run is not None and run.config.system in TEXTS:
             self.system.value = run.config.system
@@ -95,16 +95,16 @@ class CardPage(Page):
         self._maker.close()
 
     def figures(self) -> dict[str, Figure]:
-        """The charts, named by the system and their places."""
+        """The charts, named by system and index."""
         return {f"card-{self._name}-{place}": figure for place, (figure, _) in enumerate(self._panels)}
 
     def captions(self) -> dict[str, str]:
-        """What to look for in each."""
+        """The caption of each."""
         return {f"card-{self._name}-{place}": words for place, (_, words) in enumerate(self._panels)}
 
     @property
     def _name(self) -> str:
-        """Of the system, and whether charts are the run's: one that is another kind of picture has another name."""
+        """Key of the system and its kind of charts, the run's or the small graph's, which need different names."""
         return f"{self.system.value}-{'run' if self._of_run else 'small'}"
 
     @property
@@ -114,7 +114,7 @@ class CardPage(Page):
         return self._made.panels if self._made and self._made.system == self.system.value else []
 
     def _ask(self) -> None:
-        """Have the chosen card made, where it is not there."""
+        """Request the chosen card, unless it exists."""
         name = self.system.value
         if name != self._asked:
             self._asked, self._version, self._of_run = name, -1, []
@@ -122,7 +122,7 @@ class CardPage(Page):
             self._maker.ask(name)
 
     def _make(self, name: str) -> None:
-        """In the thread: it raises nothing."""
+        """In the thread: raises nothing."""
         try:
             made = Card(name)
             panels = made.pictures
@@ -150,7 +150,7 @@ class CardPage(Page):
 
 
 def _by_paper() -> dict[str, dict[str, str]]:
-    """Systems by the paper they are of, for a menu."""
+    """Systems grouped by paper, for a menu."""
     groups: dict[str, dict[str, str]] = {}
     for name, text in TEXTS.items():
         groups.setdefault(text.paper.name, {})[name] = name

@@ -1,4 +1,4 @@
-"""Checkpoints of the run that is shown: keep one, train on from one under the settings shown, repeat the run."""
+"""Checkpoints of the run on display: save one, fork a run from one under other settings, replay the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 TITLE = "Checkpoints, forks, replays"
-NONE = "None yet. One is made at a run's end, and with <i>Keep every</i> after so many epochs."
+NONE = "None yet. One is saved at the end of a run, and with <i>Keep every</i> after every so many epochs."
 _ROW = {"sizing_mode": "stretch_width", "margin": (3, 8)}
 _WORDS = {"margin": (0, 8, 4, 9), "width": 262, "styles": {"font-size": "12px", "overflow-wrap": "anywhere"}}
 
@@ -35,10 +35,10 @@ class Branch(Page):
     """What can be made of the run that is shown, folded away under the settings.
 
     Args:
-        settings: a fork's settings are those that these controls show.
+        settings: whose controls give a fork its settings.
         session: whose engines train forks and replays.
-        actions: requests are made through it.
-        clear: takes an old message away before something new is asked for.
+        actions: executes requests.
+        clear: removes an old message before a new request.
     """
 
     def __init__(self, settings: Settings, session: Session, actions: Actions, clear: Callable[[], None]) -> None:
@@ -51,12 +51,12 @@ class Branch(Page):
         self._reader: BackgroundWorker[Path] = BackgroundWorker(self._read, "dashboard-checkpoints")
         self.keep = self._button("Keep a checkpoint", self._keep_one)
         self.at = pn.widgets.Select(label="Checkpoint", options={}, **_ROW)
-        self.at.param.watch(lambda event: actions.later(self._tell_changes), "value")
-        self.fork = self._button("Fork from it, with the settings above", self._fork)
+        self.at.param.watch(lambda event: actions.later(self._show_changes), "value")
+        self.fork = self._button("Fork from it with the settings above", self._fork)
         self.replay = self._button("Replay this run", self._replay)
         self.changes, self.found = (pn.widgets.StaticText(value="", **_WORDS) for _ in range(2))
         self.panel = folded(TITLE, self.keep, self.at, self.changes, self.fork, self.replay, self.found)
-        settings.watch(self._tell_changes)
+        settings.watch(self._show_changes)
         self.enable("idle", free=False)
 
     def _button(self, words: str, ask: Callable[[Run], None]) -> pn.widgets.Button:
@@ -69,10 +69,10 @@ class Branch(Page):
             self._clear()
             ask(self._run)
 
-    # what a person does
+    # user actions
 
     def _keep_one(self, run: Run) -> None:
-        self._actions.do("Keep a checkpoint", run.keep)
+        self._actions.do("Save a checkpoint", run.keep)
 
     def _fork(self, run: Run) -> None:
         kept = self._chosen
@@ -82,7 +82,7 @@ class Branch(Page):
     def _replay(self, run: Run) -> None:
         def begun(again: Run) -> None:
             self._replayed = again
-            self.found.value = html.escape(f"{again.id} repeats {run.id}. It is compared at its end.")
+            self.found.value = html.escape(f"{again.id} replays {run.id}. The two are compared at its end.")
 
         self._actions.do("Replay", lambda: start_replay(run.path, session=self._session), then=begun)
 
@@ -91,15 +91,15 @@ class Branch(Page):
         return self._kept.get(self.at.value)
 
     def _changed(self, kept: Kept) -> dict[str, Any]:
-        """What the controls say that did not hold at a checkpoint.
+        """The settings of the controls that differ from those of a checkpoint.
 
         Raises:
-            ConfigError: the values do not go together.
+            ConfigError: the values are incompatible.
         """
         now, before = self._settings.config().flat, kept.config.replace(**kept.waiting).flat
         return {name: value for name, value in now.items() if before.get(name) != value}
 
-    # what is shown
+    # display
 
     def follow(self, run: Run | None) -> None:
         """Show another run's checkpoints."""
@@ -107,7 +107,7 @@ class Branch(Page):
         self._show((), ())
 
     def enable(self, state: str, *, free: bool) -> None:
-        """Offer what can be done now; ``free`` says that engines wait for work."""
+        """Enable the actions that are possible; ``free`` means that engines are idle."""
         active = state in ACTIVE
         self.keep.disabled = state not in ("running", "paused")
         self.fork.disabled = active or not free or self._chosen is None
@@ -122,15 +122,15 @@ class Branch(Page):
         again = self._replayed
         if again is not None and again.status not in ACTIVE:
             self._replayed = None
-            self._actions.do("Compare the replay", lambda: tell_repeats(again.path), then=self._tell_found)
+            self._actions.do("Compare the replay", lambda: tell_repeats(again.path), then=self._show_result)
 
-    def _tell_found(self, found: Repeated) -> None:
+    def _show_result(self, found: Repeated) -> None:
         self.found.value = html.escape(found.words[:1].upper() + found.words[1:])
 
     def _read(self, path: Path) -> None:
         try:
             files = tuple(sorted((file.name, file.stat().st_mtime_ns) for file in (path / "checkpoints").glob("*.pt")))
-        except OSError:  # one was taken away just now: it is looked again in a second
+        except OSError:  # one was removed just now: the next poll is in a second
             return
         if files != self._files:
             kept = kept_checkpoints(path / "checkpoints")
@@ -145,23 +145,23 @@ class Branch(Page):
         options = {_label(each): name for name, each in self._kept.items()}
         value = self.at.value if self.at.value in self._kept else next(iter(self._kept), None)
         self.at.param.update(options=options, value=value)
-        self._tell_changes()
+        self._show_changes()
 
-    def _tell_changes(self) -> None:
+    def _show_changes(self) -> None:
         kept = self._chosen
         if kept is None:
             self.changes.value = NONE if self._run is not None else ""
             return
         try:
             self.changes.value = html.escape(self._words(kept))
-        except LabError as error:  # as the Run button would say
+        except LabError as error:  # the same error as the Run button's
             self.changes.value = html.escape(str(error))
 
     def _words(self, kept: Kept) -> str:
         described = join_words([f"{name}={value!r}" for name, value in self._changed(kept).items()])
         if kept.epoch >= self._settings.config().epochs:
-            return f"All {kept.epoch} epochs were trained: a fork from here needs more of them."
-        return f"A fork differs from there on by {described}." if described else "A fork goes on as this run did."
+            return f"All {kept.epoch} epochs are trained: a fork from here needs more epochs."
+        return f"From there on, a fork differs by {described}." if described else "A fork repeats this run."
 
     def close(self) -> None:
         """End the thread."""

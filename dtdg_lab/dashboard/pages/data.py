@@ -24,14 +24,14 @@ from dtdg_lab.widgets.worker import BackgroundWorker, describe
 # The chosen graph's statistics, computed by a thread: the page must not wait for a file or a generator.
 
 
-MOST_ROWS = 3_000_000  # edges of a file, or of all snapshots of a generator, that are loaded only to be drawn
-MOST_ALIVE = 10 * MOST_ROWS  # each counted once for every interval it lives
+MOST_ROWS = 3_000_000  # edges of a file, or of all snapshots of a generator, that are loaded for a chart only
+MOST_ALIVE = 10 * MOST_ROWS  # each counted once for every interval of its life
 KEPT = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What there is to draw of a choice: statistics, or in ``why_not`` why there are none."""
+    """The result for a choice: statistics, or in ``why_not`` why there are none."""
 
     config: RunConfig
     statistics: GraphStatistics | None = None
@@ -39,28 +39,28 @@ class Described:
 
 
 def data_key(config: RunConfig) -> tuple[Any, ...]:
-    """Everything the graph and its split depend on: equal keys, equal pictures."""
+    """Everything the graph and its split depend on: equal keys give equal charts."""
     options = tuple(sorted(config.options.get("datasets", {}).items()))
     return (config.dataset, config.protocol, config.seed if is_generated(config.dataset) else 0, options)
 
 
 def why_not(config: RunConfig) -> str:
-    """Why a graph is not loaded only to be drawn; empty where it is."""
+    """Why a graph is not loaded for a chart only; empty where it is."""
     if is_stored(config.dataset):
         return ""
     if is_generated(config.dataset):
         rows = config["generated_edges"] * config["generated_snapshots"]
     else:
         if not is_here(config):
-            return "not on this machine yet; the first run downloads it"
+            return "not on this machine yet; the first run will download it"
         rows = _info(config).rows or 0
     if rows <= MOST_ROWS and rows * config["edge_life"] <= MOST_ALIVE:
         return ""
-    return f"{rows:,} edges that live {config['edge_life']} intervals are too many to cut only for a picture"
+    return f"{rows:,} edges that live {config['edge_life']} intervals are too many to load for a chart only"
 
 
 def is_here(config: RunConfig) -> bool:
-    """Whether a config's graph can be had without the web."""
+    """Whether a config's graph is available offline."""
     return is_stored(config.dataset) or is_generated(config.dataset) or _info(config).on_this_machine
 
 
@@ -69,7 +69,7 @@ def _info(config: RunConfig) -> DatasetInfo:
 
 
 def describe_data(config: RunConfig) -> Described:
-    """Load the graph of a config and describe it; errors become words."""
+    """Load the graph of a config and describe it; errors become text."""
     try:
         refused = why_not(config)
         return Described(config, why_not=refused) if refused else Described(config, statistics_of(load_for(config)))
@@ -78,7 +78,7 @@ def describe_data(config: RunConfig) -> Described:
 
 
 class GraphLoader:
-    """Describes the graph asked for last; what was asked for before it and has not begun is passed over.
+    """Describes the latest requested graph; earlier requests that have not begun are skipped.
 
     ``on_done(described)`` is called by the thread.
     """
@@ -93,13 +93,13 @@ class GraphLoader:
         self._worker.ask(config)
 
     def close(self) -> None:
-        """End the thread once it has finished what it does."""
+        """End the thread once it has finished its current work."""
         self._worker.close()
 
     def _work(self, config: RunConfig) -> None:
         key = data_key(config)
         found = self._known.get(key) or self._described(config)
-        if found.statistics is not None:  # what cannot be drawn now may be once a run has fetched it
+        if found.statistics is not None:  # a graph that is missing now may be there once a run has fetched it
             self._known[key] = found
         while len(self._known) > KEPT:
             self._known.pop(next(iter(self._known)))
@@ -141,7 +141,7 @@ class GraphPage(Page):
         self._follow_settings()
 
     def figures(self) -> dict[str, Figure]:
-        """The charts of the page; before the graph has been described they say why."""
+        """The charts of the page; before the graph has been described they give the reason."""
         if self._view is not None:
             return self._view.figures()
         note = "<br>".join(textwrap.wrap(self._note, 44))
@@ -149,14 +149,14 @@ class GraphPage(Page):
         return dict.fromkeys(GRAPH_CHARTS, empty)
 
     def captions(self) -> dict[str, str]:
-        """What to look for in the charts; nothing where there are none."""
+        """The captions of the charts; none where there are none."""
         return dict.fromkeys(GRAPH_CHARTS, "") if self._view is None else self._view.captions()
 
     def _follow_settings(self) -> None:
         """Ask for the graph of the present settings where it is another than before."""
         try:
             config = self._settings.config()
-        except LabError:  # settings that do not go together: the page As code says so
+        except LabError:  # incompatible settings: the page As code shows the error
             return
         if data_key(config) != self._key:
             self._key = data_key(config)
@@ -178,7 +178,7 @@ class GraphPage(Page):
             return  # another one has been chosen since
         if found is None:
             self._view, self._note = None, described.why_not
-            self.picture.value = message_html(f"No picture: {described.why_not}.")
+            self.picture.value = message_html(f"No chart: {described.why_not}.")
         else:
             self._view = GraphCharts(found, config.protocol)
             words = thumbnail_words(len(found.edges), found.V, int(found.edges.max()), mean_of(found.kept))

@@ -14,9 +14,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.dashboard import settings as choices
 from dtdg_lab.dashboard.pages.data import is_here
-from dtdg_lab.dashboard.settings import PARTS, Settings
+from dtdg_lab.dashboard.settings import PARTS, Settings, dataset_choices, dataset_label, dataset_tasks
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.visualization.layout import Figure, share
@@ -40,7 +39,7 @@ PARTITION_OPTIONS = ("dealing", "imbalance", "partition_file")
 
 @dataclass(frozen=True, slots=True)
 class WantedPartition:
-    """Measure a config's graph cut in ``parts`` by each of the partitioners; the config's model pulls."""
+    """Measure a config's graph cut in ``parts`` by each of the partitioners; the config's model aggregates."""
 
     config: RunConfig
     parts: int
@@ -49,7 +48,7 @@ class WantedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAnswer:
-    """What came of one partitioner: what its partition would cost, or in ``why_not`` why there is none."""
+    """The result of one partitioner: the cost of its partition, or in ``why_not`` why there is none."""
 
     partitioner: str
     facts: PartitionFacts | None = None
@@ -65,7 +64,7 @@ def _outcome(graph: DynamicGraph, name: str, wanted: WantedPartition) -> Partiti
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
-    """What partitions, and the rows that a model pulls between their parts, depend on."""
+    """What partitions, and the rows that a model aggregates across them, depend on."""
     read = ("seed", "model", "layers", "hidden", "protocol")
     options = {**config.options["models"], **{name: config[name] for name in PARTITION_OPTIONS}}
     return {**{name: config[name] for name in read}, **options}
@@ -83,16 +82,16 @@ _HEAD = (
 _CELL = f"text-align:right;padding:3px 5px;{_LINE};white-space:nowrap"
 _WHY = f"text-align:left;padding:3px 5px;{_LINE};max-width:560px"
 READING = (
-    "Smaller is better everywhere; the best of a column is bold. Cut edges make halo rows, which are exchanged "
-    "(adgnn-t) or replicated (pygt-dist). Uneven is the largest part over the mean: 1 is even. Memory is the "
-    "largest part's, where rows are exchanged or replicated. Rows and edges are summed over the snapshots that are "
+    "Smaller is better everywhere; the best value of a column is bold. Cut edges cause halo rows, which are exchanged "
+    "(adgnn-t) or replicated (pygt-dist). Imbalance is the largest partition over the mean; 1 is balanced. Memory is "
+    "the largest partition's, with rows exchanged or replicated. Rows and edges are summed over the snapshots that are "
     "trained on."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """What a cell says, the number it is compared by, and what it says to a pointer."""
+    """The text of a cell, its value for comparison, and its tooltip."""
 
     text: str
     value: float
@@ -105,7 +104,7 @@ def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str
     Args:
         measured: partitioner -> its partition.
         refused: partitioner -> why there is no partition.
-        waiting: partitioners that are to come.
+        waiting: partitioners still to be measured.
     """
     rows = {name: _cells(facts) for name, facts in measured.items()}
     heads = ("partitioner", *_HEADS)
@@ -138,14 +137,14 @@ def _cells(facts: PartitionFacts) -> list[_Cell]:
     halo, replicated = (f"{totals[name]:,.0f}" for name in ("halo", "replicated"))
     counted = [
         _Cell(shares["cut"], totals["cut_edges"], f"{totals['cut_edges']:,.0f} of {totals['all_edges']:,.0f} edges"),
-        _Cell(f"{halo} ({shares['halo']})", totals["halo"], f"{shares['halo']} of the rows that parts read"),
-        _Cell(replicated, totals["replicated"], f"{shares['replicated']} of the rows that parts hold"),
+        _Cell(f"{halo} ({shares['halo']})", totals["halo"], f"{shares['halo']} of the rows that partitions read"),
+        _Cell(replicated, totals["replicated"], f"{shares['replicated']} of the rows that partitions hold"),
     ]
     ratios = [facts.imbalance[of] for of in ("vertices", "edges", "load")]
-    uneven = [_Cell(f"{ratio:.2f}", round(ratio, 2)) for ratio in ratios]
+    imbalance = [_Cell(f"{ratio:.2f}", round(ratio, 2)) for ratio in ratios]
     held = [float(facts.memory[layout].max()) for layout in ("halo_vertex", "cached_vertex")]
     memory = [_Cell(format_bytes(count), count) for count in held]
-    return [*counted, *uneven, *memory, _Cell(format_seconds(facts.seconds), facts.seconds)]
+    return [*counted, *imbalance, *memory, _Cell(format_seconds(facts.seconds), facts.seconds)]
 
 
 def _row(name: str, cells: Sequence[_Cell], best: Sequence[float] | None) -> str:
@@ -167,7 +166,7 @@ def _said(name: str, why: str, *, colour: str = coloured("problem")) -> str:
     )
 
 
-# Node partitions: measured before a run uses them, side by side, and under the microscope as a run has them.
+# Node partitions: measured before a run uses them, side by side, and in detail as a run has them.
 
 
 AS_SET = "as set on the left"
@@ -181,8 +180,8 @@ _SCROLLING = {"overflow-x": "auto", "max-width": "100%"}
 class PartitionPage(Page):
     """Choice of data, parts and partitioners; a table of what each would cost; the microscope of the one looked at.
 
-    A run that has a partition is one of those that can be looked at. ``defer(call)`` has a call made by the event
-    loop; partitions are made and measured by a thread.
+    A run's own partition can be selected too. ``defer(call)`` schedules a call in the event
+    loop; partitions are computed and measured by a thread.
     """
 
     title = "Partition"
@@ -193,7 +192,7 @@ class PartitionPage(Page):
         self._wanted: WantedPartition | None = None
         self._measured: dict[str, PartitionFacts] = {}
         self._refused: dict[str, str] = {}
-        self._panels: dict[str, list[Panel]] = {}  # of partitions measured, once they were looked at
+        self._panels: dict[str, list[Panel]] = {}  # of measured partitions, once selected
         self._run: Run | None = None
         self._run_panels: list[Panel] = []
         self._run_words = ""
@@ -207,7 +206,7 @@ class PartitionPage(Page):
 
     def _make_widgets(self, defer: Callable[[Callable[[], None]], None]) -> None:
         named = [name for name in catalogue.names("partition") if name != "file"]
-        data = {"The settings": {AS_SET: ""}, **choices.dataset_choices()}
+        data = {"The settings": {AS_SET: ""}, **dataset_choices()}
         self.data = pn.widgets.Select(
             label="Data",
             groups=data,
@@ -233,7 +232,7 @@ class PartitionPage(Page):
         self.table = text_line(visible=False, margin=(2, 8), styles=_SCROLLING)
         self.reading = text_line(READING, visible=False, margin=(2, 10), styles=_SMALL)
         self.looked_at = pn.widgets.RadioButtonGroup(
-            options=[RUN], value=RUN, visible=False, margin=(4, 8), stylesheets=[labelled("Partition looked at")]
+            options=[RUN], value=RUN, visible=False, margin=(4, 8), stylesheets=[labelled("Selected partition")]
         )
         self.looked_at.param.watch(lambda event: defer(self._draw), "value")
         self.words = text_line(margin=(2, 10))
@@ -252,10 +251,10 @@ class PartitionPage(Page):
             **STRETCH,
         )
 
-    # what a person does
+    # user actions
 
     def _follow_settings(self) -> None:
-        """Where a run would have several parts, stand at so many."""
+        """Follow the run's number of partitions where it has several."""
         try:
             config = self._settings.config()
         except LabError:  # settings that do not go together: the page As code says so
@@ -264,18 +263,18 @@ class PartitionPage(Page):
             self.parts.value = config.parts
 
     def _measure(self) -> None:
-        """Ask the thread; what was measured before goes."""
+        """Send the request to the thread; earlier measurements are discarded."""
         names = tuple(name for name in catalogue.names("partition") if name in self.partitioners.value)
         try:
             config = self._settings.config()
             if self.data.value:
-                task = choices.dataset_tasks(self.data.value)[0]  # partitions do not depend on it
+                task = dataset_tasks(self.data.value)[0]  # partitions do not depend on it
                 config = config.replace(dataset=self.data.value, task=task)
         except LabError as error:
             self._say(str(error), problem=True)
             return
         if not names:
-            self._say("No partitioner is chosen: tick at least one.", problem=True)
+            self._say("No partitioner is selected: tick at least one.", problem=True)
             return
         self._wanted = WantedPartition(config, self.parts.value, names)
         self._measured, self._refused, self._panels = {}, {}, {}
@@ -303,7 +302,7 @@ class PartitionPage(Page):
 
     def _came(self, wanted: WantedPartition, outcome: PartitionAnswer) -> None:
         if wanted is not self._wanted:
-            return  # another measurement has been asked for since
+            return  # another measurement has been requested since
         if outcome.facts is None:
             self._refused[outcome.partitioner] = outcome.why_not
         else:
@@ -321,7 +320,7 @@ class PartitionPage(Page):
         self._report()
 
     def _report(self) -> None:
-        """Table and choice of the one looked at, as far as partitions have been measured."""
+        """Update table and menu with the partitions measured so far."""
         wanted = self._wanted
         waiting = [
             name
@@ -336,7 +335,7 @@ class PartitionPage(Page):
         self.status.param.update(value=html.escape(text, quote=False), styles=PROBLEM if problem else TEXT)
 
     def _offer(self) -> None:
-        """What can be looked at: the run's own partition, and the measured ones."""
+        """The partitions that can be selected: the run's own, and the measured ones."""
         offered = [*([RUN] if self._run_panels else []), *self._measured]
         if offered != self.looked_at.options or not self.looked_at.visible:
             kept = self.looked_at.value if self.looked_at.value in offered else (offered or [RUN])[0]
@@ -366,11 +365,11 @@ class PartitionPage(Page):
         elif self.looked_at.value == RUN:
             self._draw()
 
-    # what is drawn
+    # display
 
     @property
     def shown(self) -> list[Panel]:
-        """The panels of the partition looked at."""
+        """The panels of the selected partition."""
         name = self.looked_at.value
         if name == RUN:
             return self._run_panels
@@ -379,11 +378,11 @@ class PartitionPage(Page):
         return self._panels.get(name, [])
 
     def figures(self) -> dict[str, Figure]:
-        """The microscope's panels by their place."""
+        """The detail panels by position."""
         return {f"partition-{place}": _narrow(figure) for place, (figure, _) in enumerate(self.shown)}
 
     def captions(self) -> dict[str, str]:
-        """What to look for in each panel."""
+        """The caption of each panel."""
         return {f"partition-{place}": words for place, (_, words) in enumerate(self.shown)}
 
     def _draw(self) -> None:
@@ -399,7 +398,7 @@ class PartitionPage(Page):
 
 
 def _narrow(figure: Figure) -> Figure:
-    """The figure for a card: what its title ends with, as which partition it is of, stands on a second line."""
+    """The figure for a card: the end of its title, such as the partition's name, goes to a second line."""
     layout = figure["layout"]
     first, described, rest = layout["title"]["text"].partition(" · ")
     if not described:
@@ -410,8 +409,8 @@ def _narrow(figure: Figure) -> Figure:
 
 
 def _what(wanted: WantedPartition) -> str:
-    """Data, parts and the model that pulls, in words."""
+    """Data, partitions and the aggregating model, as text."""
     config = wanted.config
-    data = choices.dataset_label(config.dataset)
+    data = dataset_label(config.dataset)
     layers = f"{config.layers} layer{'s' if config.layers > 1 else ''}"
-    return f"{data} in {wanted.parts} parts, for {config.model} with {layers}"
+    return f"{data} in {wanted.parts} partitions, for {config.model} with {layers}"

@@ -1,4 +1,4 @@
-"""Races in the dashboard: contestants are the settings shown, added one by one; figures and table are live."""
+"""Races in the dashboard: contestants are the settings on display, added one by one; charts and table are live."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ALERT = {
     "border-radius": "6px",
     "overflow-wrap": "anywhere",
 }
-HERE = "the race begun here"
+HERE = "the race started here"
 _EMPTY = (
     "Set up a run on the left and press “Add the settings shown”. Change the system or another setting, and add "
     "that too. All contestants get the same data, split, seeds, evaluation and stopping rule."
@@ -52,12 +52,12 @@ _EMPTY = (
 class RacePage(Page):
     """The contestants, the rules, Start and Stop; below, losses against time, joules, bytes and memory, and the table.
 
-    The race is made by a thread, and drawn by another: the page itself never waits.
+    One thread runs the race and another draws it, so the page itself never blocks.
 
     Args:
-        settings: of the dashboard, which contestants are taken from.
-        session: whose engines race.
-        actions: makes requests off the event loop.
+        settings: of the dashboard; contestants take their settings from it.
+        session: whose engines run the race.
+        actions: executes requests off the event loop.
         runs_dir: folder that gets ``races/``.
     """
 
@@ -101,7 +101,7 @@ class RacePage(Page):
         self.add = self._button("Add the settings shown", "primary", self._add)
         self.start = self._button("Start the race", "success", self._start)
         self.stop = self._button("Stop the race", "danger", self._stop)
-        self.remove = self._button("Remove the chosen", "default", self._remove)
+        self.remove = self._button("Remove selected", "default", self._remove)
         self.chosen = pn.widgets.MultiSelect(label="Contestants", options={}, value=[], size=4, width=420)
         self.seeds = pn.widgets.TextInput(label="Seeds", value="0 1 2", width=110)
         self.epochs = pn.widgets.TextInput(label="Epochs at most", placeholder="as set", width=120)
@@ -122,18 +122,18 @@ class RacePage(Page):
 
     @property
     def racing(self) -> bool:
-        """Whether a race is under way, begun here."""
+        """Whether a race started here is running."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def race(self) -> Race | None:
-        """The race that is shown: one of the past that was chosen, else the one begun here last."""
+        """The race on display: the chosen past race, else the last one started here."""
         return self._past or (None if self._runner is None else self._runner.race)
 
-    # what a person does
+    # user actions
 
     def _add(self) -> None:
-        self._tell_problem("")
+        self._show_problem("")
         try:
             config = self._settings.config()
             if config.to_json() in [known.to_json() for known in self.configs]:
@@ -141,7 +141,7 @@ class RacePage(Page):
             if len(self.configs) >= MOST:
                 raise ConfigError(f"a race has at most {MOST} contestants here. Remove one.")
         except LabError as error:
-            self._tell_problem(str(error))
+            self._show_problem(str(error))
             return
         self.configs.append(config)
         self._list()
@@ -159,7 +159,7 @@ class RacePage(Page):
     def _start(self) -> None:
         if self.racing:
             return
-        self._tell_problem("")
+        self._show_problem("")
         try:
             asked = {
                 "seeds": _numbers(_text(self.seeds)),
@@ -168,7 +168,7 @@ class RacePage(Page):
                 "name": _text(self.name),
             }
         except LabError as error:
-            self._tell_problem(str(error))
+            self._show_problem(str(error))
             return
         self._runner, self._past, self._to_stop = None, None, False
         self.past.value = ""
@@ -188,7 +188,7 @@ class RacePage(Page):
         return StopRule(**given) if given else None
 
     def _race(self, configs: list[RunConfig], asked: dict[str, Any]) -> None:
-        """Run the whole race; there is no caller to raise to, so the page says what went wrong."""
+        """Run the whole race; there is no caller to raise to, so the page shows the error."""
         try:
             self._runner = prepare(configs, session=self._session, runs_dir=self._runs_dir, progress=False, **asked)
             if self._to_stop:  # while it was prepared
@@ -205,8 +205,8 @@ class RacePage(Page):
             self._actions.do("Stop the race", self._runner.stop)
 
     def _choose(self) -> None:
-        """Show a race of the past, or again the one begun here."""
-        self._tell_problem("")
+        """Show a past race, or again the one started here."""
+        self._show_problem("")
         if self.past.value:
             self._actions.do("Open the race", partial(open_race, self.past.value), then=self._show_past)
         elif self._past is not None:
@@ -218,12 +218,12 @@ class RacePage(Page):
             self._drawn = {}, ""
         self.update(slow=True)
 
-    # what is shown
+    # display
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
         """Show what was drawn since; once a second, where ``slow``, have it drawn again where anything has changed."""
         if self._shown_problem != self._problem:
-            self._tell_problem(self._problem)
+            self._show_problem(self._problem)
         if self._drawn is not self._shown:
             self._shown = self._drawn
             self.table.value = self._shown[1]
@@ -242,14 +242,14 @@ class RacePage(Page):
             self.past.options = options
 
     def _draw(self, race: Race) -> None:
-        """By the drawing thread: figures and table of the race as it is."""
+        """In the drawing thread: charts and table of the race in its present state."""
         try:
             self._drawn = race.panels(), race.html()
         except Exception as error:  # there is no caller to raise to: the page says it
             self._problem = describe(error, "the race could not be drawn")
 
     def _offer(self) -> None:
-        """Which buttons do something now, and what to do where there is nothing yet."""
+        """Enable the buttons that apply, and show what to do while there is no race."""
         racing = self.racing
         self.start.disabled = racing or len(self.configs) < 2
         self.stop.disabled = not racing
@@ -258,20 +258,20 @@ class RacePage(Page):
         if racing:
             words = "Preparing the race: loading and comparing the data." if self._runner is None else "Racing."
         elif self._past is not None:
-            words = f"A race of the past. lab.open_race({str(self._past.folder)!r}) reads it in a cell."
+            words = f"A past race. lab.open_race({str(self._past.folder)!r}) opens it in a notebook."
         elif self._runner is not None:
             end = "was stopped. The same name resumes it." if self._runner.stopped else "has ended."
             words = f"The race {end} It is kept in {self._runner.race.folder}, which lab.open_race(...) reads."
         self.words.value = html.escape(words, quote=False)
 
-    def _tell_problem(self, text: str) -> None:
+    def _show_problem(self, text: str) -> None:
         self._problem = self._shown_problem = text
         self.alert.param.update(
             value=f'<div role="alert">{html.escape(text, quote=False)}</div>' if text else "", visible=bool(text)
         )
 
     def close(self) -> None:
-        """End the drawing; a race goes on."""
+        """Stop drawing; a race continues."""
         self._drawer.close()
 
 
@@ -280,10 +280,10 @@ def _text(widget: pn.widgets.TextInput) -> str:
 
 
 def _numbers(text: str) -> list[int]:
-    """Whole numbers with blanks or commas between.
+    """Whole numbers separated by blanks or commas.
 
     Raises:
-        ConfigError: something else stands there.
+        ConfigError: the text is not a list of numbers.
     """
     return [int(_number(word, "Seeds", whole=True)) for word in text.replace(",", " ").split()]
 
@@ -292,5 +292,5 @@ def _number(text: str, label: str, *, whole: bool) -> float:
     try:
         return int(text) if whole else float(text)
     except ValueError as error:
-        kind = "whole numbers are" if whole else "a number is"
-        raise ConfigError(f"{label}: {text!r} cannot be read; {kind} needed.") from error
+        kind = "whole numbers" if whole else "a number"
+        raise ConfigError(f"{label}: cannot read {text!r}; enter {kind}.") from error

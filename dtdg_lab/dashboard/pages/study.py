@@ -21,7 +21,7 @@ from dtdg_lab.widgets.worker import BackgroundWorker, describe
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
-# Studies and their runs read from the disk for a page: what it needs of them, and never an error raised.
+# Studies and their runs read from disk for a page; errors become text.
 
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -29,7 +29,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class WantedStudy:
-    """A study, and what its map is to show; None leaves it to the study."""
+    """A study, and the axes of its map; None leaves them to the study."""
 
     path: Path
     x: str | None = None
@@ -39,18 +39,18 @@ class WantedStudy:
 
 @dataclass(frozen=True, slots=True)
 class StudySeen:
-    """What a page shows of a study.
+    """The data of a study for the page.
 
     Attributes:
         path: its folder; None where nothing could be read.
-        words: how far it is, or why it cannot be read.
-        panels: charts by name, each with a sentence.
+        words: its progress, or why it cannot be read.
+        panels: charts by name, each with a caption.
         names: of the settings that are studied.
         numbers: of runs by which cells can be coloured.
-        x: across.
-        y: up.
+        x: setting on the horizontal axis.
+        y: setting on the vertical axis.
         colour: number that is coloured.
-        runs: what a run is called -> key of its trial.
+        runs: label of a run -> key of its trial.
     """
 
     path: Path | None = None
@@ -66,7 +66,7 @@ class StudySeen:
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:
-    """What a page shows of a run: words, charts with sentences, its report where it has one."""
+    """The data of a run for the page: text, charts with captions, its report where it has one."""
 
     words: str = ""
     panels: Mapping[str, Panel] = field(default_factory=lambda: _NOTHING)
@@ -76,7 +76,7 @@ class RunSeen:
 
 
 def studies_in(folder: Path) -> list[str]:
-    """Names of the studies in a folder, the one that changed last first."""
+    """Names of the studies in a folder, the last changed first."""
     if not folder.is_dir():
         return []
     found = [path.parent for path in folder.glob(f"*/{SWEEP_FILE}")]
@@ -90,7 +90,7 @@ def stamp_of(path: Path) -> tuple[int, ...]:
 
 
 def look_at_study(wanted: WantedStudy) -> StudySeen:
-    """The study, its map by the axes that are wanted, and its runs; where it cannot be read, why."""
+    """The study, its map by the requested axes, and its runs; where it cannot be read, why."""
     try:
         return _study(open_study(wanted.path), wanted)
     except Exception as error:  # shown to whoever looks: there is no caller to raise to
@@ -151,12 +151,12 @@ def look_at_run(path: Path, key: str) -> RunSeen:
         return RunSeen(words=describe(error, f"a run of the study {path} could not be read"))
 
 
-# A study as it grows, or one of the past: its heat map, where a click opens a run, that run's charts and report.
+# A growing or a past study: its heat map, where a click opens a run, that run's charts and report.
 
 
 AGAIN_TICKS = 2  # seconds between two looks at the run that is shown, while it is under way
 _HOW = (
-    "No study here yet. Make one: lab.run_study('figure8', quick=True), or lab.run_study(lab.Sweep(config, "
+    "No study here yet. Start one: lab.run_study('figure8', quick=True), or lab.run_study(lab.Sweep(config, "
     "over={'full_snapshots': (1, 2, 4), 'alpha': (0.1, 0.6)}), name='my-study')."
 )
 
@@ -165,7 +165,7 @@ class StudyPage(Page):
     """Studies of a folder, read from the disk by a thread of its own, so that it does not matter who makes them.
 
     Args:
-        defer: has a call made by the event loop.
+        defer: schedules a call in the event loop.
         folder: that holds studies.
     """
 
@@ -200,13 +200,13 @@ class StudyPage(Page):
 
     def _make_widgets(self, folder: str | Path) -> None:
         wide = {"sizing_mode": "stretch_width", "margin": (3, 8)}
-        self.folder = pn.widgets.TextInput(label="Folder of studies", value=str(folder), **wide)
+        self.folder = pn.widgets.TextInput(label="Studies folder", value=str(folder), **wide)
         self.study = pn.widgets.Select(label="Study", options=[], **wide)
         self.across, self.up = (pn.widgets.Select(label=text, options=[], **wide) for text in ("Across", "Up"))
         self.colour = pn.widgets.Select(label="Coloured by", options=[], **wide)
-        self.trial = pn.widgets.Select(label="Run that is shown (or click on a cell)", options={"none": ""}, **wide)
+        self.trial = pn.widgets.Select(label="Selected run (or click on a cell)", options={"none": ""}, **wide)
         self.report = pn.widgets.FileDownload(
-            label="Report of the run",
+            label="Run report",
             filename="report.html",
             callback=lambda: b"",
             disabled=True,
@@ -253,7 +253,7 @@ class StudyPage(Page):
         self._look()
 
     def _look(self) -> None:
-        """Read the study again where it, or what is asked of it, has changed."""
+        """Read the study again if it, or the choice of axes, has changed."""
         if not self.study.value:
             self._say(_HOW)
             return
@@ -293,7 +293,7 @@ class StudyPage(Page):
     # the run
 
     def _clicked(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
-        """A cell was clicked: its run is shown."""
+        """A cell was clicked: show its run."""
         key = customdata[1] if isinstance(customdata, list) and len(customdata) > 1 else ""
         if key and key in self._seen.runs.values():
             self.trial.value = key

@@ -58,30 +58,30 @@ if TYPE_CHECKING:
     from dtdg_lab.training.block_cost import BlockCost
 
 
-# ``lab.compare_transfers``: what bringing graphs costs, whole and as differences, by model and format.
+# ``lab.compare_transfers``: cost of transferring graphs, in full and as deltas, by model and format.
 
 
 BLOCKS, RANKS = (1, 2, 4, 8), (1, 2, 4, 8, 16)
 DIFFERENCE_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "model": "whose smoothing the snapshots have",
-        "smoothing": "what it does to them",
+        "model": "model whose smoothing is applied to the snapshots",
+        "smoothing": "the smoothing",
         "form": "csr32: offsets and sources in int32; coo64: the paper's pairs in int64, always with values",
         "snapshots": "T",
         "edges": "of all T snapshots, smoothed",
-        "overlap": "share of the edges of all snapshots but the first that the one before has too",
-        "whole_bytes": "of all snapshots, each whole",
-        "difference_bytes": "of the first whole and the others as differences, as encoded",
+        "overlap": "share of the edges of all snapshots but the first that the previous one also has",
+        "whole_bytes": "bytes of all snapshots in full",
+        "difference_bytes": "encoded bytes of the first snapshot in full and the others as deltas",
         "ratio": "whole_bytes over difference_bytes",
-        "bound": "the ratio where values and the edges that leave and arrive are sent, and nothing else",
+        "bound": "the ratio if only values and the removed and added edges are sent",
         "reached": "ratio over bound",
-        "whole_s": "seconds until all are usable, each brought whole",
-        "difference_s": "the same, as differences",
+        "whole_s": "seconds until all are usable, each transferred in full",
+        "difference_s": "the same, as deltas",
         "difference_copy_s": "of these, copying",
-        "difference_unpack_s": "of these, making snapshots of the differences",
-        "time_ratio": "whole_s over difference_s: above 1, differences are the faster",
-        "worth_below": "bytes a second: over anything slower, differences are the faster with this unpacking; missing "
-        "where they save no bytes, or take no longer to unpack",
+        "difference_unpack_s": "of these, rebuilding snapshots from the deltas",
+        "time_ratio": "whole_s over difference_s: above 1, deltas are faster",
+        "worth_below": "bytes per second: on slower links, deltas are faster with this unpacking; missing "
+        "if they save no bytes, or take no longer to unpack",
     }
 )
 
@@ -91,9 +91,9 @@ class TransferStudy(StudyResult):
     """What bringing a graph costs, whole and as differences.
 
     Attributes:
-        rows: one for each model and format, as ``MEANINGS`` says; times are None where none were taken.
-        shares: one for each model, format, number of blocks and of ranks: ``share`` of the snapshots that have another
-            one before them in their block and on their rank, and with it ``whole_bytes``, ``difference_bytes`` and
+        rows: one for each model and format, see ``MEANINGS``; times are None if not measured.
+        shares: one for each model, format, number of blocks and of ranks: ``share`` of the snapshots with a
+            predecessor in their block and on their rank, and with it ``whole_bytes``, ``difference_bytes`` and
             ``ratio`` of all blocks, once.
         described: what was compared, in words.
     """
@@ -117,7 +117,7 @@ class TransferStudy(StudyResult):
 
     @property
     def figure(self) -> Figure:
-        """Bytes and times, what the overlap allows, and what is left of it on ranks, as a plotly figure dict."""
+        """Bytes and times, the bound given by the overlap, and the ratio left on ranks, as a plotly figure dict."""
         return difference_figure(self.rows, self.shares, title=self.described)
 
 
@@ -132,28 +132,28 @@ def compare_transfers(
     repeats: int = 5,
     device: str = "cpu",
 ) -> TransferStudy:
-    """Bytes and seconds of bringing a graph's snapshots, each whole or as differences from the one before.
+    """Bytes and seconds of transferring a graph's snapshots, in full or as deltas from the previous one.
 
-    The snapshots are smoothed as models ask for: CD-GCN takes them as they are, EvolveGCN sums the last ``edge_life``,
-    TM-GCN averages the last ``smoothing_window``. Both make neighbours overlap more.
+    The snapshots are smoothed as by the models: CD-GCN uses them unchanged, EvolveGCN sums the last ``edge_life``,
+    TM-GCN averages the last ``smoothing_window``. Both increase the overlap of neighbouring snapshots.
 
     Args:
         graph: T snapshots, not smoothed yet (``edge_life=1``, ``smoothing_window=1``).
         edge_life: of EvolveGCN, in snapshots.
         smoothing_window: of TM-GCN, in snapshots.
         forms: ``csr32``, ours, and ``coo64``, the paper's.
-        blocks: numbers of blocks of time; 1, 2, 4 and 8 where not given, as far as there are snapshots.
-        ranks: numbers of ranks; 1 to 16 where not given, as far as there are nodes.
-        repeats: times each transfer is timed; 0 takes no times.
-        device: where the snapshots arrive.
+        blocks: numbers of time blocks; by default 1, 2, 4 and 8, up to the number of snapshots.
+        ranks: numbers of ranks; by default 1 to 16, up to the number of nodes.
+        repeats: repetitions of each timed transfer; 0 measures no times.
+        device: target of the transfers.
 
     Raises:
-        ConfigError: a number makes no sense.
-        UnknownNameError: there is no such format.
+        ConfigError: a number is invalid.
+        UnknownNameError: a format is unknown.
         PlanError: there are more blocks than snapshots, or more ranks than nodes.
         DataError: the snapshots cannot be encoded.
 
-    References: ESDG sections 3.2 (differences), 5.4 (smoothing), 6.2 and Figure 4.
+    References: ESDG sections 3.2 (deltas), 5.4 (smoothing), 6.2 and Figure 4.
     """
     _check(forms, edge_life=(edge_life, 1), smoothing_window=(smoothing_window, 1), repeats=(repeats, 0))
     plans = _plans(graph, blocks, ranks)
@@ -175,15 +175,15 @@ def compare_transfers(
             shares += [of | _share(changes, form, plan) for plan in plans]
     alive = f"; its edges live {graph.edge_life} base intervals already" if graph.edge_life > 1 else ""
     size = f"{graph.num_snapshots:,} snapshots of {graph.num_nodes:,} nodes"
-    described = f"Bringing {graph.name}: {size} to {device}{alive}"
+    described = f"Transferring {graph.name}: {size} to {device}{alive}"
     return TransferStudy(tuple(rows), tuple(shares), described)
 
 
 def _check(forms: Sequence[str], **numbers: tuple[int, int]) -> None:
-    """Refuse numbers below the least that makes sense, and formats that there are not."""
+    """Refuse numbers below their minimum, and unknown formats."""
     for name, (number, least) in numbers.items():
         if number < least:
-            raise ConfigError(f"{name}={number}: a whole number of at least {least} is needed.")
+            raise ConfigError(f"{name}={number}: give a whole number of at least {least}.")
     for form in forms:
         if form not in FORMATS:
             raise UnknownNameError("format", form, FORMATS)
@@ -243,18 +243,18 @@ def _share(changes: SequenceChanges, form: TransferFormat, plan: SnapshotBlocks)
     }
 
 
-# ``lab.compare_blocks``: peak memory and time of a step against the number of blocks of time, measured here.
+# ``lab.compare_blocks``: peak memory and time of a step against the number of time blocks, measured here.
 
 
 _UNKNOWN: Mapping[int, int] = MappingProxyType({})
 MEMORY_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "blocks": "blocks of time, nb",
-        "peak_bytes": "most bytes of tensors made in a step that were in use at once; graphs count where several "
-        "blocks have them brought in the step, not with one, where they are there before it",
-        "predicted_bytes": "the same as predicted, where a prediction was given",
-        "step_s": "forward, reruns and backward of a step, median",
-        "loss": "of the step: the same for every nb but for rounding",
+        "blocks": "number of time blocks, nb",
+        "peak_bytes": "peak of the bytes of tensors created in a step; includes graphs with several "
+        "blocks, which transfer them in the step, but not with one, where they are resident",
+        "predicted_bytes": "the predicted peak, if a prediction was given",
+        "step_s": "forward, recomputation and backward of a step, median",
+        "loss": "of the step: equal for every nb up to rounding",
         "gradient_difference": "largest difference of a gradient from the first row's, relative to its largest",
     }
 )
@@ -265,7 +265,7 @@ class BlockStudy(StudyResult):
     """Steps of one config with different numbers of blocks.
 
     Attributes:
-        rows: one for each number of blocks; ``MEANINGS`` has what is in them.
+        rows: one for each number of blocks; ``MEANINGS`` describes the columns.
         traces: blocks -> memory over the step.
         described: what was measured, in words.
     """
@@ -277,7 +277,7 @@ class BlockStudy(StudyResult):
 
     @property
     def figure(self) -> Figure:
-        """Peaks against blocks, and memory over the step with the fewest and the most of them."""
+        """Peaks against blocks, and memory over the step with the fewest and the most blocks."""
         panels = [(block_peaks_figure(self.rows), block_peaks_words(self.rows))]
         for blocks in dict.fromkeys((min(self.traces), max(self.traces))):
             facts = self.traces[blocks]
@@ -297,15 +297,15 @@ def compare_blocks(
     """Peak memory and time of a step with each number of blocks, on one rank in this process; nothing is trained.
 
     Args:
-        config: of a system whose layout has blocks of time; taken on one rank.
+        config: of a system with time blocks; trained on one rank.
         blocks: numbers of blocks, 1 or more.
-        graph: the data; the config's when not given.
-        steps: timed for each.
-        predicted: blocks -> peak bytes, drawn beside what is measured.
+        graph: the data; by default the config's.
+        steps: number of timed steps for each.
+        predicted: blocks -> peak bytes, drawn beside the measurements.
 
     Raises:
-        ConfigError: the system has no blocks, or a number of them makes no sense.
-        LabError: the config cannot be built on the graph; the message says why, as where there are more blocks than
+        ConfigError: the system has no blocks, or a number of them is invalid.
+        LabError: the config cannot be built on the graph, for example because there are more blocks than
             snapshots.
 
     References: ESDG section 3.1, which reports that memory falls with the number of blocks.
@@ -316,22 +316,20 @@ def compare_blocks(
 
     costs = [block_cost(alone.replace(blocks=count), graph, steps=steps) for count in blocks]
     traces = {cost.blocks: memory_facts(cost.trace.to_dict()) for cost in costs}
-    described = f"{config.model} on {graph.name}, {config.system} on one rank: steps by blocks of time"
+    described = f"{config.model} on {graph.name}, {config.system} on one rank: steps by number of time blocks"
     return BlockStudy(tuple(_row_memory_study(cost, costs[0], predicted) for cost in costs), traces, described)
 
 
 def _on_one_rank(config: RunConfig, blocks: Sequence[int], steps: int) -> RunConfig:
     named = [name for name in catalogue.names("systems") if "blocks" in _options(name)]
     if config.system not in named:
-        raise ConfigError(
-            f"system={config.system!r} has no blocks of time; {', '.join(named)} have. Choose one of these."
-        )
+        raise ConfigError(f"system={config.system!r} has no time blocks. Choose one of {', '.join(named)}.")
     if not blocks or min(blocks) < 1 or steps < 1:
         raise ConfigError(
-            f"blocks={tuple(blocks)}, steps={steps}: give at least one number of blocks, each 1 or more, and 1 step or "
-            "more, as compare_blocks(config, (1, 2, 4))."
+            f"blocks={tuple(blocks)}, steps={steps}: give at least one number of blocks, each 1 or more, and at least "
+            "1 step, as in compare_blocks(config, (1, 2, 4))."
         )
-    # whole snapshots are of ranks, not of parts; node parts stay as many, one after another
+    # ranks have whole snapshots, not partitions; the number of node partitions stays
     alone = {"row_ranks": 1, "parts": 1} if "row_ranks" in _options(config.system) else {}
     return config.replace(ranks=1, slow_rank=-1, **alone)
 
@@ -352,14 +350,14 @@ def _row_memory_study(cost: BlockCost, first: BlockCost, predicted: Mapping[int,
     }
 
 
-# ``lab.compare_volumes``: numbers sent in a step by snapshot and by hypergraph node partition, without any ranks.
+# ``lab.compare_volumes``: values sent in a step by snapshot and by hypergraph node partitioning, without any ranks.
 
 
 MODELS = ("tmgcn", "cdgcn", "evolvegcn-o")
 VOLUME_STUDY_RANKS = (2, 4, 16, 64)
-SMOOTHED = ("tmgcn", "evolvegcn-o", "evolvegcn-h")  # by the M-transform, or by edges that live on: the same edges
-LINK_OUTPUTS = 2  # numbers of a node that pairs are scored from, by the paper's linear head
-# ESDG's Table 2: ranks -> (snapshot, hypergraph), in billions of numbers; None: it did not run
+SMOOTHED = ("tmgcn", "evolvegcn-o", "evolvegcn-h")  # by the M-transform, or by longer edge life: the same edges
+LINK_OUTPUTS = 2  # outputs per node from which the paper's linear head scores pairs
+# ESDG's Table 2: ranks -> (snapshot, hypergraph), in billions of values; None: it did not run
 PAPER: Mapping[str, Mapping[int, tuple[float, float | None]]] = MappingProxyType(
     {
         "tmgcn": MappingProxyType({4: (5.2, 3.2), 16: (6.5, 6.8), 64: (6.8, 9.5)}),
@@ -369,22 +367,22 @@ PAPER: Mapping[str, Mapping[int, tuple[float, float | None]]] = MappingProxyType
 )
 VOLUME_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "snapshot": "numbers that a step sends by snapshot partition, as systems esdg counts them",
-        "snapshot_as_paper": "the same by the paper's rule: six legs a layer (four in one block, which is not "
-        "computed again), of the width of what it sends; its "
+        "snapshot": "values that a step sends under snapshot partitioning, as counted for esdg",
+        "snapshot_as_paper": "the same by the paper's rule: six all-to-all phases per layer (four with one "
+        "block, which is not recomputed), each with the width that it sends; its "
         "Table 2 has half of that for tmgcn, which it transforms only between the two layers",
-        "hypergraph": "the same by hypergraph node partition: halo rows of forward, rerun and backward",
-        "ratio": "hypergraph over snapshot; missing where snapshot partition sends nothing",
+        "hypergraph": "the same under hypergraph node partitioning: halo rows of forward, recomputation and backward",
+        "ratio": "hypergraph over snapshot; missing if snapshot partitioning sends nothing",
         "paper_ratio": "the same in the paper's Table 2, on AMLSim",
         "edges": "edges of the snapshots counted, after smoothing",
-        "partition_s": "seconds that making the hypergraph partition took; paid once",
+        "partition_s": "seconds to compute the hypergraph partition, once",
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeRow:
-    """One model on one number of ranks; ``MEANINGS`` says what the numbers are."""
+    """One model on one number of ranks; ``MEANINGS`` describes the numbers."""
 
     model: str
     ranks: int
@@ -403,7 +401,7 @@ class VolumeStudy(StudyResult):
 
     Attributes:
         outcomes: in the order of models, then ranks.
-        legs: model -> every leg of a step, ours beside the paper's, with the reason of each difference.
+        legs: model -> every all-to-all phase of a step, ours beside the paper's, with the reason of each difference.
         described: what was counted, in words.
     """
 
@@ -420,11 +418,11 @@ class VolumeStudy(StudyResult):
 
     @property
     def figure(self) -> Figure:
-        """Numbers sent over ranks, by both, a panel for each model, as a plotly figure dict."""
+        """Values sent over ranks, by both methods, with a panel for each model, as a plotly figure dict."""
         return volume_figure(self.rows)
 
     def leg_rows(self) -> list[dict[str, Any]]:
-        """Plain values, one row for each leg: ``model``, ``layer``, ``way``, ``leg``, ``width``, ``paper``, ``why``."""
+        """Plain values, one row per phase: ``model``, ``layer``, ``way``, ``leg``, ``width``, ``paper``, ``why``."""
         shown = ("layer", "way", "leg", "width", "paper", "why")
         return [
             {"model": model} | {name: getattr(leg, name) for name in shown}
@@ -452,9 +450,9 @@ def compare_volumes(
     seed: int = 0,
     imbalance: float = 0.03,
 ) -> VolumeStudy:
-    """Count exactly what a step sends by snapshot and by hypergraph node partition, for numbers of ranks at will.
+    """Count exactly what a step sends under snapshot and under hypergraph node partitioning, for any numbers of ranks.
 
-    Nothing is trained. Gradients of parameters, which both all-reduce, are in neither count.
+    Nothing is trained. Parameter gradients, which both all-reduce, are in neither count.
 
     Args:
         graph: T snapshots, not smoothed yet.
@@ -462,17 +460,18 @@ def compare_volumes(
         ranks: R; at most N each.
         hidden: H of the model.
         layers: of the model.
-        blocks: nb, blocks of time for both; as many as there are training snapshots where these are fewer.
-        smoothing: snapshots whose edges a smoothed one holds: w of TM-GCN, l of EvolveGCN; others take the graph as is.
-        pairs: numbers of a node that pairs are scored from: 2 for the paper's link prediction; 0 where the loss is a
+        blocks: nb, time blocks for both; at most the number of training snapshots.
+        smoothing: snapshots whose edges a smoothed one holds: w of TM-GCN, l of EvolveGCN; others use the graph
+            unchanged.
+        pairs: outputs per node from which pairs are scored: 2 for the paper's link prediction; 0 if the loss is a
             sum over nodes.
         protocol: whose training snapshots are counted.
         seed: of the partitioner.
-        imbalance: that the partitioner may leave.
+        imbalance: allowed for the partitioner.
 
     Raises:
-        ConfigError: a name or value is not allowed.
-        UnsupportedError: snapshot partition cannot carry the model's memory.
+        ConfigError: a name or value is invalid.
+        UnsupportedError: snapshot partitioning does not support the model's recurrence.
         PlanError: there are more ranks than nodes.
         NotAvailableError: mtkahypar is not installed.
 
@@ -494,7 +493,7 @@ def compare_volumes(
         outcomes.append(_row_volume_study(name, on, plan, some=of_model[name], pulled=pulled, made=made))
     size = f"{graph.num_nodes:,} nodes with {features} features; {layers} layer{'s' * (layers > 1)}, hidden {hidden}"
     described = (
-        f"Numbers sent in one step of {len(train)} snapshots in {many} block{'s' * (many > 1)} of {graph.name!r}, "
+        f"Values sent in one step of {len(train)} snapshots in {many} block{'s' * (many > 1)} of {graph.name!r}, "
         f"{size}; edges live {smoothing} snapshots for {', '.join(smooths) or 'no model'}."
     )
     return VolumeStudy(tuple(outcomes), MappingProxyType(of_model), described)
@@ -502,14 +501,14 @@ def compare_volumes(
 
 def _check_volume_study(graph: Any, models: list[str], ranks: list[int], *, protocol: str, **least: int) -> None:
     if not isinstance(graph, DynamicGraph):
-        raise ConfigError(f"compare_volumes() got {shortened(graph)}; a graph is needed: lab.load_dataset(name).")
+        raise ConfigError(f"compare_volumes() got {shortened(graph)}; give a graph, such as lab.load_dataset(name).")
     if protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     if not models or not ranks:
-        raise ConfigError(f"models={models}, ranks={ranks}: at least one of each is needed.")
+        raise ConfigError(f"models={models}, ranks={ranks}: give at least one of each.")
     for name, value in least.items():
         if value < (name != "pairs"):
-            raise ConfigError(f"{name}={value}: at least {int(name != 'pairs')} is needed.")
+            raise ConfigError(f"{name}={value}: at least {int(name != 'pairs')} is required.")
 
 
 def _row_volume_study(
@@ -544,14 +543,14 @@ def _row_volume_study(
 def smoothed(graph: DynamicGraph, window: int) -> DynamicGraph:
     """The graph whose snapshots hold the edges of the last ``window`` snapshots, weighted by their mean.
 
-    As M-transform and edge life leave them, up to the weights, which no count reads; features stay as they are.
+    Like M-transform and edge life, except for the weights, which no count reads; features stay unchanged.
     """
     snapshots = tuple(averaged(graph.snapshots, window))
     return replace(graph, snapshots=snapshots, name=f"{graph.name}, {window} snapshots smoothed", counts=None)
 
 
 def _as_paper(plan: SnapshotBlocks, some: Sequence[AllToAllCost]) -> int:
-    """Six legs a layer over all snapshots, the two of the rerun included; one block has no rerun, and four legs."""
+    """Six all-to-all phases per layer over all snapshots, including two of recomputation; four with one block."""
     paid = (leg.paper for leg in some if leg.way != "rerun" or plan.blocks > 1)
     return int(leg_rows(plan, "to_vertices").sum()) * sum(paid)
 

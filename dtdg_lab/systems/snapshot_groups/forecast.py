@@ -1,4 +1,4 @@
-"""Forecasts of schedules: ``lab.simulate_schedules``, and the curves of schedules in ``lab.what_if``."""
+"""``lab.simulate_schedules``: results of schedulers on up to a thousand simulated ranks."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class ScheduleStudy(StudyResult):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Plain values, one row for each curve, number of ranks and scheduler; ``curve`` and what ``MEANINGS`` has."""
+        """Plain values, one row per curve, number of ranks and scheduler; columns ``curve`` and ``MEANINGS``."""
         return [{"curve": curve} | each.row() for curve, outcomes in self.outcomes.items() for each in outcomes]
 
     @property
     def figure(self) -> Figure:
-        """Throughput and imbalance over the number of ranks, as Figure 5, as a plotly figure dict."""
+        """Throughput and imbalance over the number of ranks, as in Figure 5, as a plotly figure dict."""
         simulated = {each.ranks for outcomes in self.outcomes.values() for each in outcomes}
         paper = {} if MEASURED in self.outcomes else PAPER_THROUGHPUT
         return simulation_figure(self.rows, paper={count: paper[count] for count in paper if count in simulated})
@@ -95,31 +95,33 @@ def simulate_schedules(
 ) -> ScheduleStudy:
     """Per-rank throughput and imbalance of schedulers on many ranks, from group times alone; nothing is trained.
 
-    :mod:`dtdg_lab.systems.snapshot_groups.schedulers.simulation` says what is simulated, and what is not.
+    :mod:`dtdg_lab.systems.snapshot_groups.schedulers.simulation` describes the simulation and its limits.
 
     Args:
         times_s: (K,) seconds of each group, measured by a run, or of a growing graph by a model fitted to one (see
-            ``modelled_times`` of :mod:`dtdg_lab.systems.snapshot_groups.time_model`); where not given, graphs that
-            grow stand in.
+            ``modelled_times`` of :mod:`dtdg_lab.systems.snapshot_groups.time_model`); by default those of synthetic
+            growing
+            graphs.
         curves: how the graphs grow: ``linear`` (the last snapshot is 10 times the first) and ``exponential`` (20).
         snapshots: T of a growing graph.
         window: snapshots of a group; a group starts every ``stride``.
         stride: see ``window``.
         noise: relative standard deviation of a snapshot's time.
-        foresight: whether schedulers know the noise, as in the paper; without it they know the growth alone.
+        foresight: whether schedulers know the noise, as in the paper; without it they know only the growth.
         ranks: numbers of ranks.
-        schedulers: ``psg``, or names of the catalogue's room ``scheduling``.
-        per_rank: most groups of a rank in an iteration; ``psg`` has one.
+        schedulers: ``psg``, or names in the catalogue's section ``scheduling``.
+        per_rank: maximum groups of a rank in an iteration; ``psg`` has one.
         allreduce_s: seconds of the exchange that ends an iteration, on more than one rank.
         time_limit_s: for schedulers that search.
-        seed: of the noise and of schedulers that draw lots.
-        targets: that DyGNeX-G tries in an iteration, alone and in ``best_of``: more are no better from a few dozen on.
-            0 leaves it to the numbers of groups and ranks: all where that takes about a second, else as many as do.
-            Each row says how many were tried.
+        seed: of the noise and of randomised schedulers.
+        targets: number that DyGNeX-G tries in an iteration, alone and in ``best_of``: beyond a few dozen, more do not
+            help.
+            0 chooses by the numbers of groups and ranks: all if that takes about a second, else as many as fit into it.
+            Each row has the number tried.
 
     Raises:
-        ConfigError: there is nothing to simulate, or a number makes no sense.
-        UnknownNameError: there is no such curve or scheduler.
+        ConfigError: there is nothing to simulate, or a number is invalid.
+        UnknownNameError: a curve or scheduler is unknown.
         PlanError: times are negative or not finite, or all are 0.
 
     References: DyGNeX section 5.4, Figure 5; it does not give its growth curve, so two of ours stand in.
@@ -134,7 +136,7 @@ def simulate_schedules(
         seed=seed,
         targets=targets,
     )
-    exchange = f"an all-reduce of {allreduce_s:g} s" if allreduce_s else "all-reduces that take no time"
+    exchange = f"an all-reduce of {allreduce_s:g} s" if allreduce_s else "all-reduces of zero cost"
     if times_s is not None:
         found = run(times_s)
         return ScheduleStudy({MEASURED: found}, f"Simulated from {found[0].groups:,} given times, with {exchange}.")
@@ -150,7 +152,7 @@ def simulate_schedules(
 
 def _grown(curves: Sequence[str]) -> str:
     if not curves:
-        raise ConfigError(f"no growth curve is given: choose of {', '.join(CURVES)}.")
+        raise ConfigError(f"no growth curve is given: choose from {', '.join(CURVES)}.")
     for curve in curves:
         if curve not in CURVES:
             raise UnknownNameError("growth curve", curve, CURVES)

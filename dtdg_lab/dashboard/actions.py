@@ -95,9 +95,6 @@ class Actions:
 # What was requested of a run here: which change waits, which was applied at which step, which was refused and why.
 
 
-TOLD = 2  # epoch changes whose outcome stays in the status line
-
-
 class Asked(Protocol):
     """A run with requested changes."""
 

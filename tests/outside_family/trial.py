@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError
@@ -15,13 +17,21 @@ SMALL = {
     "dataset": "growing",
     "generated_nodes": 60,
     "generated_edges": 240,
-    "generated_snapshots": 30,
+    "generated_snapshots": 60,
     "hidden": 4,
     "learning_rate": 0.01,
     "threads": 1,
     "ranks": 2,
     "parts": 2,
 }
+
+
+def reach(run: Any, step: int) -> None:
+    """Wait until a run has made a step."""
+    until_s = time.monotonic() + 60
+    while run.window.progress.step < step:
+        assert run.status != "failed" and time.monotonic() < until_s, (run.status, run.reason)
+        time.sleep(0.05)
 
 
 def main(folder: Path) -> dict[str, object]:
@@ -32,26 +42,26 @@ def main(folder: Path) -> dict[str, object]:
         dashboard = Dashboard(session)
         found["tabs"] = list(dashboard.tabs._names)
         run = session.train(lab.RunConfig(system="striped", epochs=4000, **SMALL))
-        run.reached(20)
-        version = run.set(stripe_shift=2)
-        run.applied(version)
+        reach(run, 20)
+        run.set(stripe_shift=2)
+        reach(run, run.window.progress.step + 20)
         try:
             run.set(stripe_shift=9)
-            run.reached(run.step + 20)
+            reach(run, run.window.progress.step + 20)
             found["refused"] = run.reason
         except ConfigError as error:
             found["refused"] = str(error)
-        run.reached(run.step + 40)
+        reach(run, run.window.progress.step + 40)
         found["caption"] = run.window.captions()["stripes"]
         found["bars"] = len(run.window.figures()["stripes"]["data"][0]["x"])
         run.stop()
         run.wait()
-        found["stopped_at"] = stopped = run.step
-        run.resume(epochs=run.config.epochs)
-        run.reached(stopped + 20)
+        found["stopped_at"] = stopped = run.window.progress.step
+        run = run.resume()
+        reach(run, stopped + 20)
         run.stop()
         run.wait()
-        found["resumed_to"] = run.step
+        found["resumed_to"] = run.window.progress.step
         dashboard.tick()
         dashboard.close()
         raced = lab.race(
@@ -64,7 +74,7 @@ def main(folder: Path) -> dict[str, object]:
         found["raced"] = {of.label: of.open().summary["epochs"] for of in raced.runs}
     stored = lab.open_run(run.path)
     found["events"] = sorted({event["data"]["shift"] for event in stored.events if event["kind"] == "stripes"})
-    found["columns"] = list(stored.records["stripe_times"].columns)
+    found["columns"] = list(stored.table("stripe_times").columns)
     report = export(stored, folder / "report.html")
     found["report"] = "Stripes" in Path(report).read_text() and "shifted by 2" in Path(report).read_text()
     lab.plot(stored)

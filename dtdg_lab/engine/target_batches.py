@@ -22,7 +22,7 @@ from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_m
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.tasks.base import Rows
 
-# A hybrid batch's blocks as spaces on the device that computes: what trains them cannot tell them from a graph.
+# A batch's computation blocks as graph views on the device: they are trained like a whole graph.
 
 
 class TargetSequence(Apart):
@@ -36,7 +36,7 @@ class TargetSequence(Apart):
         settings: of the operators; they say where tensors live, and their type.
     """
 
-    where = "hybrid batches, which have some of them"
+    where = "batches of target nodes, which have some of them"
     instead = "system='adgnn-t' (halo_vertex)"
 
     def __init__(self, blocks: TargetBlocks, settings: OperatorSettings) -> None:
@@ -143,7 +143,7 @@ class _LayerByLayer(SnapshotView):
         return self._layers[number]
 
 
-# A run whose loss is the targets' own, which a hybrid batch is trained on, and how its gradients are computed.
+# A sequence whose loss is that of the targets, and how its gradients are computed.
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,8 @@ class TargetRun(SequenceSegment):
     def __post_init__(self) -> None:
         if not self.task.per_vertex:
             raise UnsupportedError(
-                f"task={self.task.name!r} on hybrid batches: its loss needs all nodes at once, and a batch has some "
+                f"task={self.task.name!r} on batches of target nodes: its loss needs all nodes at once, "
+                "and a batch has some "
                 "of them. Choose system='adgnn-t' (halo_vertex), or another task."
             )
 

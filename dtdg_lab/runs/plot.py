@@ -12,17 +12,14 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.statistics import GraphStatistics
 from dtdg_lab.partition.metrics import MeasuredPartition
-from dtdg_lab.runs.decay_study import DecayStudy
 from dtdg_lab.runs.inspect_model import Echo, FollowedVertex, GraphComparison
 from dtdg_lab.runs.run import Comparison, StoredRun
-from dtdg_lab.runs.scaling_study import ScalingStudy
-from dtdg_lab.systems.snapshot_blocks.forecast import BlockStudy, TransferStudy, VolumeStudy
-from dtdg_lab.systems.snapshot_groups.forecast import ScheduleStudy
 from dtdg_lab.visualization.graph import GraphCharts
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.partition import compare_partitions_figure, facts_of, microscope, title_words
 from dtdg_lab.visualization.series import XAxis
+from dtdg_lab.visualization.study_result import StudyResult
 from dtdg_lab.visualization.vertex import echo_figure
 
 if TYPE_CHECKING:
@@ -30,17 +27,7 @@ if TYPE_CHECKING:
 
 
 # what is made to be compared, and draws itself
-STUDIES = (
-    Comparison,
-    GraphComparison,
-    FollowedVertex,
-    ScheduleStudy,
-    TransferStudy,
-    BlockStudy,
-    VolumeStudy,
-    ScalingStudy,
-    DecayStudy,
-)
+STUDIES = (Comparison, GraphComparison, FollowedVertex, StudyResult)
 
 
 def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure:
@@ -73,7 +60,9 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
         view = GraphCharts(shown, protocol)
         return _panels(view.figures(), view.captions(), f"{view.statistics.name} · protocol {protocol}")
     if isinstance(shown, STUDIES):
-        return shown.figure() if isinstance(shown, DecayStudy) else shown.figure
+        figure: Any = shown.figure  # type: ignore[union-attr]
+        drawn: Figure = figure() if callable(figure) else figure
+        return drawn
     if isinstance(shown, Partition | MeasuredPartition):
         return _partition(shown)
     several = _several(shown)

@@ -395,5 +395,5 @@ def test_what_a_batch_does_not_have_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="all nodes at once"):
         sequence.join(torch.zeros(1))
     link = object.__new__(LinkPrediction)
-    with pytest.raises(UnsupportedError, match="task='link' on hybrid batches"):
+    with pytest.raises(UnsupportedError, match="task='link' on batches of target nodes"):
         TargetRun(model, sequence, link, BATCH, "all")

@@ -363,7 +363,7 @@ def gantt_words(epoch: Epoch | None) -> str:
     spent = sum(block.end_ns - block.start_ns for block in epoch.of("group"))
     waited = sum(block.end_ns - block.start_ns for block in epoch.of("wait"))
     if len({block.rank for block in epoch.of("group")}) < 2:
-        return "Blocks are groups, one tone an iteration. There is one rank, so nothing waits."
+        return "Blocks are groups, one tone an iteration; with one rank, nothing waits."
     return (
         f"Blocks are groups, one tone an iteration. Orange ones set the pace: the other ranks wait for them (hatched), "
         f"{format_seconds(waited / 1e9)} of rank time, {format_share(waited / (spent + waited))}. "

@@ -17,8 +17,8 @@ class FeatureRows:
     """The features of window after window.
 
     ``degrees`` are the in-degree and the out-degree, sums of weights where edges carry any, raw as in the papers;
-    ``log_degrees`` are log(1 + degree). ``one_hot_degree`` is the number of out-neighbours, one-hot in 64 classes of
-    which the last is "63 or more". ``constant`` is 1. ``given`` are those of the stream: where they change over time,
+    ``log_degrees`` are log(1 + degree). ``one_hot_degree`` is the number of out-neighbours, one-hot in 64 classes;
+    the last is "63 or more". ``constant`` is 1. ``given`` are those of the stream: where they change over time,
     a window has the value of its newest base interval.
 
     Args:

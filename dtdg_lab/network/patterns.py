@@ -694,7 +694,7 @@ def _in_long_phases(settings: PatternSettings, *weights: float) -> Pattern:
 
 
 def links_of_ranks(links: LinkState, ranks: int) -> LinkState:
-    """The links between R ranks, each of which has P / R consecutive parts.
+    """The links between R ranks; each rank has P / R consecutive parts.
 
     Between two ranks the greatest delay and the least rate of their parts hold: an exchange has come when its last rows
     have. Nothing is added within a rank.

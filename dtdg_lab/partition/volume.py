@@ -32,7 +32,7 @@ _BLOCK = "there is one block: nothing is computed again"
 _LAST = "the loss is a sum over nodes, and computed where they are"
 _READOUT = "pairs are scored from the readout, of {ours} numbers a row; the paper sends the embedding, of {paper}"
 _SCORED_ONCE = "forward scores the last block alone: the others are scored in their rerun"
-_CONSTANT = "Ã x of the data holds no parameter: nobody needs its gradient"
+_CONSTANT = "Ã x of the data holds no parameter: no rank needs its gradient"
 _KEPT = "Ã x of the data is the same in every step: it was sent in the first, and kept"
 _SUMMARIES = "the paper has EvolveGCN-O only; -H reads the data, and every rank needs every snapshot's summary"
 
@@ -179,7 +179,7 @@ def _unlike(words: str, ours: int, paper: int) -> str:
     return words.format(ours=ours, paper=paper) if ours != paper else ""
 
 
-# Rows, numbers and bytes that a step of ESDG sends from rank to rank, told before anything is sent.
+# Rows, numbers and bytes that a step of ESDG sends from rank to rank, computed before anything is sent.
 
 
 def leg_rows(blocks: SnapshotBlocks, leg: str, *, way: str = "forward", only_last: bool = False) -> Counts:

@@ -139,7 +139,7 @@ class Facts:
         """(R, 6) as ``StepWork.passes`` has them, forward and backward, with edges and rows in numbers worked on.
 
         So weighed, rates of a model with one hidden width stand near those of another: an edge counts the numbers read
-        along it, a row the model's parameters, each of which is multiplied once for it. The sixth column is of pieces
+        along it, a row the model's parameters, since each is multiplied once for it. The sixth column is of pieces
         of work (a step's part, batch or group), for what each costs whatever its size.
 
         Args:

@@ -82,7 +82,7 @@ def _cost(config: RunConfig, graph: DynamicGraph, steps: int) -> BlockCost:
         _step(built, marks)
 
     trace = trace_memory(probed, device=device)
-    built.strategy.rows()  # nobody records what these steps took down
+    built.strategy.rows()  # drop the rows of the probing steps: they are not recorded
     return BlockCost(config["blocks"], trace.peak_bytes, statistics.median(seconds), loss, gradient, trace)
 
 

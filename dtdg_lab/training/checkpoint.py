@@ -25,7 +25,7 @@ class Position:
 
     Where ranks share the steps of an epoch, ``iteration`` is the count of those made only once ranks have gathered, as
     after a stop. In between it is an estimate, as in a checkpoint written within an epoch: one above the number of rank
-    0's newest step, of which others may have made fewer or more.
+    0's newest step. Other ranks may have made fewer or more steps.
     """
 
     epoch: int = 0
@@ -96,7 +96,7 @@ class Checkpoint:
             raise
         except FileNotFoundError as error:
             raise RunStoreError(
-                f"there is no checkpoint at {path}: the run ended before its first. Start it anew."
+                f"there is no checkpoint at {path}: the run ended before its first. Start a new run."
             ) from error
         except (
             pickle.UnpicklingError,
@@ -108,13 +108,13 @@ class Checkpoint:
             EOFError,
             OSError,
         ) as error:
-            first_line = str(error).partition("\n")[0]  # torch goes on to advise loading without its safeguard
+            first_line = str(error).partition("\n")[0]  # torch then advises to load without its safeguard
             raise RunStoreError(
-                f"{path} is not a readable checkpoint ({type(error).__name__}: {first_line[:200]}). Start the run anew."
+                f"{path} is not a readable checkpoint ({type(error).__name__}: {first_line[:200]}). Start a new run."
             ) from error
 
     def check_graph(self, graph: DynamicGraph) -> bool:
-        """Refuse to go on with other data than it was trained on; False where the file names none, and nobody knows.
+        """Refuse to resume on data other than it was trained on; False where the file does not name its data.
 
         Raises:
             RunStoreError: the graph has another hash.

@@ -102,7 +102,7 @@ class CheckpointManager:
     Args:
         path: of the file.
         group: the ranks; rank 0 writes.
-        journal: told of every checkpoint written.
+        journal: logs every checkpoint written.
         take: makes one of the present, given what is carried from step to step.
     """
 

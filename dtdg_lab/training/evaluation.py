@@ -55,7 +55,7 @@ class Evaluator:
         """Scores of some parts, without those that hold no snapshot; collective: every rank asks for the same.
 
         Raises:
-            TestPartError: the test split is asked for while the run goes on, or training went on after it was
+            TestPartError: the test split is asked for during the run, or training continued after it was
             evaluated.
         """
         if "test" in splits and not final:

@@ -23,7 +23,7 @@ from dtdg_lab.training.collective import attempted
 
 
 def live_names(config: RunConfig) -> dict[str, str]:
-    """Name -> ``step`` or ``epoch`` for every setting of this run that can change while it goes on."""
+    """Name -> ``step`` or ``epoch`` for every setting of this run that can change during the run."""
     live = {name: OPTIONS[name].live for name in config.flat if name in OPTIONS and OPTIONS[name].live != "no"}
     return {**live, "system": "epoch"}
 
@@ -32,7 +32,7 @@ def check_changes(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
     """The config after the changes, if a running job can make them.
 
     Raises:
-        ConfigError: a value is not allowed, or the setting cannot change while the run goes on.
+        ConfigError: a value is not allowed, or the setting cannot change during the run.
         UnknownNameError: the run has no such setting.
     """
     live = live_names(config)
@@ -43,7 +43,7 @@ def check_changes(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
             continue
         if name in config.flat:
             raise ConfigError(
-                f"{name!r} cannot change while a run goes on (now {config[name]!r}). Live settings: "
+                f"{name!r} cannot change during a run (now {config[name]!r}). Live settings: "
                 f"{', '.join(sorted(live))}. For another {name}, start a new run with config.replace({name}=...)."
             )
         raise UnknownNameError("live setting", name, live)
@@ -125,7 +125,7 @@ class LiveSettings:
         return now
 
 
-# What trains, made anew under other settings: in-memory checkpoint, build, restore.
+# Rebuild the trained components under other settings: in-memory checkpoint, build, restore.
 
 
 PlanEvents = list[tuple[str, dict[str, Any]]]  # kind and data
@@ -169,7 +169,7 @@ def rebuilt(
     device: str,
     before: RunComponents,
 ) -> tuple[Rebuilt | None, str]:
-    """Build anew, or say why not, the same on every rank; collective. What trained before can go on as it was.
+    """Rebuild, or say why not, the same on every rank; collective. After a refusal, training continues as before.
 
     A device that the kernel shapes for it is given back first: there is one for both.
 

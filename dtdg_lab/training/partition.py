@@ -149,7 +149,7 @@ def _note(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -
     return "; ".join(said)
 
 
-# The partition of a run: made on rank 0, known to all ranks, and told as an event with what it costs.
+# The partition of a run: made on rank 0, broadcast to all ranks, and logged as an event with its cost.
 
 
 KNOBS = ("dealing", "imbalance", "partition_file")

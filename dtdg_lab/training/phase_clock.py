@@ -46,7 +46,7 @@ class PhaseClock:
         self._count(phase)
 
     def exchange(self, wait_s: float) -> None:
-        """The time since the last mark was an exchange, of which the first ``wait_s`` were waiting for others."""
+        """The time since the last mark was an exchange; its first ``wait_s`` were spent waiting for other ranks."""
         now_ns = self._now_ns()
         arrived_ns = min(self._last_ns + round(wait_s * 1e9), now_ns)
         self.intervals.append(("wait", self._last_ns, arrived_ns))

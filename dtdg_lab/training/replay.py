@@ -10,14 +10,14 @@ from typing import Any
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.distributed.model_averaging import Round
 
-STEP, PAUSE, GATHER, END = HEARD = ("step", "pause", "gather", "end")  # where a request is heard, in this order
+STEP, PAUSE, GATHER, END = HEARD = ("step", "pause", "gather", "end")  # where a request is received, in this order
 
 At = tuple[int, str]  # a step and what is done there
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A control request, and where all ranks heard of it.
+    """A control request, and where all ranks received it.
 
     Attributes:
         step: that comes next.
@@ -30,7 +30,7 @@ class RecordedRequest:
     payload: Mapping[str, Any]
 
     def is_due(self, step: int, received: str) -> bool:
-        """Whether it has been heard by then."""
+        """Whether it has been received by then."""
         return (self.step, HEARD.index(self.received)) <= (step, HEARD.index(received))
 
 
@@ -43,11 +43,11 @@ class RunReplay:
             together for.
         drawn: batches by step of this rank and part.
         places: epoch and iteration by step of this rank, where ranks shared the steps of an epoch.
-        requests: to control the run, the first one with version 1; None where whoever trains has them.
+        requests: to control the run, the first one with version 1; None where the trainer receives them.
         schedules: by step and how they came about: ``build`` or ``epoch``, in order.
         refused: reasons by step and changes (see :func:`changes_key`).
         decisions: rows of the table ``decisions`` after step and epoch, by step, of adjusters of batches; None where
-            they are to be decided anew.
+            they are to be decided again.
     """
 
     rounds: tuple[Round, ...]
@@ -109,7 +109,7 @@ class RunReplay:
     # requests
 
     def version(self, step: int, received: str) -> int:
-        """The newest request heard when ``step`` comes next."""
+        """The newest request received when ``step`` comes next."""
         assert self.requests is not None
         return sum(request.is_due(step, received) for request in self.requests)
 

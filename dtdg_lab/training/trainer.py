@@ -289,7 +289,7 @@ class Trainer:
         return bool(self.live_settings.requests) and not self._position.iteration
 
     def _is_over(self) -> bool:
-        """Whether all epochs are done, once what was asked for since the last exchange has been heard as well."""
+        """Whether all epochs are done, and all requests since the last exchange have been received."""
         if self._has_epochs:
             return False
         self._control.refuse(ENDING)
@@ -465,7 +465,7 @@ class Trainer:
         self._step_recorder.rounds(self._position, self._updates.rounds())
 
     def _requested(self, version: int, received: str) -> dict[str, Any]:
-        """The request of a version, and a note of it for whoever repeats the run."""
+        """The request of a version, logged so that the run can be replayed."""
         next_step = self._next_step(received)
         if self._replay is not None and self._replay.requests is not None:
             together = self._updates.together
@@ -667,7 +667,7 @@ class Trainer:
         return live_settings
 
     def _branched(self, stored: Checkpoint, config: RunConfig) -> LiveSettings:
-        """Position of another run's checkpoint, and settings of one's own; what waited there waits, unless set anew."""
+        """Position of another run's checkpoint, settings of this run; pending changes stay unless set again."""
         self._position = stored.position
         before, reads = RunConfig.from_json(stored.config_json).flat, readable(config.system, config)
         set_anew = {name for name, value in config.flat.items() if name not in before or before[name] != value}

@@ -40,7 +40,7 @@ class Updates(Protocol):
     def gather(self, hear: Callable[[ControlState], None]) -> None:
         """Return when all ranks are here, with one model and one word; what is collective may follow.
 
-        ``hear`` is told every word until then.
+        ``hear`` receives every word until then.
         """
         ...
 

@@ -43,7 +43,7 @@ def cumulative_energy_panel(
     """Joules since the start, a line a method.
 
     Args:
-        epochs: method -> joules of each epoch, or a list of those for several seeds, of which the mean is drawn. A line
+        epochs: method -> joules of each epoch, or a list of those for several seeds, whose mean is drawn. A line
             ends where they become unknown: a sum with a gap would be too low.
         congested: first and last epoch of stretches in which links were slow.
     """
@@ -59,7 +59,7 @@ def cumulative_energy_panel(
         xaxis={"rangemode": "tozero"},
     )
     if not lines:
-        return {"data": [], "layout": with_note(layout, "no epoch has told its energy yet")}, _READING
+        return {"data": [], "layout": with_note(layout, "no energy recorded for any epoch yet")}, _READING
     layout["shapes"] = [
         {
             "type": "rect",
@@ -94,7 +94,7 @@ _READING = "Shaded: links were congested. Look which line bends least there."
 
 
 def _sums(epochs: Epochs | Sequence[Epochs]) -> list[float]:
-    """Sums over the epochs of which every seed knows the joules."""
+    """Sums over the epochs whose joules are known for every seed."""
     seeds: list[Any] = list(epochs) if any(isinstance(each, Sequence) for each in epochs) else [epochs]
     known: list[list[float]] = []
     for seed in seeds:
@@ -323,7 +323,8 @@ class PhaseEnergyView(RunView):
         self.tables_kept = {"steps": self.step, "phase_energy": self.row}
         self._joules: dict[int, dict[str, float]] = {}
         self._sources: dict[str, float] = {}
-        self._described: dict[int, tuple[int, set[tuple[str, Any]]]] = {}  # rank -> newest time and what was told of it
+        # rank -> newest time and what was logged then
+        self._described: dict[int, tuple[int, set[tuple[str, Any]]]] = {}
         self._seconds = self._covered_s = 0.0
         self._ranks: set[int] = set()
 
@@ -335,7 +336,7 @@ class PhaseEnergyView(RunView):
         """Add one row of the table ``phase_energy``; joules that are unknown add nothing, not zero."""
         time_ns, what = int(row["time_ns"]), (str(row["phase"]), row["source"])
         newest, described = self._described.get(rank, (-1, set()))
-        if time_ns < newest or (time_ns == newest and what in described):  # told before
+        if time_ns < newest or (time_ns == newest and what in described):  # logged before
             return
         self._described[rank] = (time_ns, {what} if time_ns > newest else described | {what})
         self._ranks.add(rank)
@@ -355,7 +356,7 @@ class PhaseEnergyView(RunView):
         return bool(self._joules)
 
     def joules(self) -> dict[int, dict[str, float]]:
-        """Joules so far by rank and phase; ranks and phases of which nothing is known are not in it."""
+        """Joules so far by rank and phase; ranks and phases without known energy are left out."""
         return {rank: dict(phases) for rank, phases in sorted(self._joules.items())}
 
     def stall_share(self) -> float | None:
@@ -364,7 +365,7 @@ class PhaseEnergyView(RunView):
         return sum(self._of(phase) for phase in STALLED) / whole if whole else None
 
     def unknown_ranks(self) -> list[int]:
-        """Ranks that take part and whose energy by phase nobody knows."""
+        """Participating ranks whose energy by phase is unknown."""
         return sorted(self._ranks - self._joules.keys())
 
     @property
@@ -458,8 +459,8 @@ def _how_phase_energy(source: str) -> str:
 
 
 CLEAN = "clean"
-NO_RUN = "no run has told its energy yet"
-UNKNOWN_PHASE = "not told apart"
+NO_RUN = "no energy recorded for any run yet"
+UNKNOWN_PHASE = "unattributed"
 _ALL = "#9FC3DC"  # of joules whose phase is not known
 _BAR = 0.65  # of the room of a method, for the bars of all conditions
 _ENERGY_BY_METHOD_FEW = 5e-3  # share under which two sums are called equal
@@ -553,7 +554,7 @@ def _mean(rows: Sequence[Row], column: str) -> float | None:
 
 
 def _phases(rows: Sequence[Row]) -> dict[str, float]:
-    """Mean joules by phase; what no phase was told of is apart."""
+    """Mean joules by phase; joules without a phase are listed separately."""
     known = [row for row in rows if row.get("joules") is not None]
     sums: dict[str, float] = {}
     for row in known:
@@ -675,10 +676,10 @@ Labelled = Sequence[tuple[str, "RunWindow"]]
 
 
 def energy_rows(runs: Labelled) -> list[dict[str, Any]]:
-    """One row for each labelled run: joules of its ranks together, by phase where these are told.
+    """One row for each labelled run: joules of its ranks together, by phase where known.
 
-    A run whose energy nobody reads or models has None. Joules by phase are told a little later than those of readers,
-    so that a run that goes on has some whose phase is not known yet.
+    A run whose energy is neither measured nor modelled has None. Joules by phase are logged a little later than the
+    readings, so the phase of the newest joules of a running run is unknown.
     """
     return [_row(label, window) for label, window in runs]
 

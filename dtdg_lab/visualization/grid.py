@@ -9,7 +9,7 @@ from typing import Any
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import TEXT_COLOUR
 
-PANEL_HEIGHT = 362  # pixels, of which under the axis:
+PANEL_HEIGHT = 362  # pixels; the space under the axis includes:
 _TITLE, _LEGEND, _SENTENCE, _FOOT = 42, 38, 60, 124
 _TOP_MARGIN, _BOTTOM_MARGIN = 30, 4
 _GAP = 0.12  # between columns, share of the width: room for the axes of both sides

@@ -1,4 +1,4 @@
-"""Fixed colours, told apart by colour-blind readers (Okabe and Ito 2008), the same in every view and report.
+"""Fixed colours that colour-blind readers can distinguish (Okabe and Ito 2008), the same in every view and report.
 
 Figures are made in light colours; pages in a dark theme draw them in those of ``DARK_COLOURS`` (``views/theme.js``).
 """

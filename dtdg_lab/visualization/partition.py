@@ -274,7 +274,7 @@ def _sum_and_top(sent: Mapping[str, Matrix]) -> tuple[float, float]:
 # The bytes of rows that ranks sent each other in the last step that is complete, from the record table ``links``.
 
 
-_KEPT = 256  # steps kept of a rank that the others have not told yet
+_KEPT = 256  # steps kept of a rank that the others have not logged yet
 Key = tuple[str, int, int]  # way, layer, to
 
 
@@ -445,7 +445,7 @@ def facts_of(data: Mapping[str, Any]) -> PartitionFacts:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"a partition cannot be drawn from what is told of it ({error!r}): was it recorded by another version?"
+            f"the partition's event cannot be drawn ({error!r}): was it recorded by another version?"
         ) from error
 
 
@@ -709,7 +709,7 @@ class PartitionView(PlanView[PartitionFacts]):
         self.events = {self.name: self.event}
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``partition``; an attempt that goes on with the same partition changes nothing.
+        """Add one event ``partition``; an attempt that resumes with the same partition changes nothing.
 
         An event without a ``layout`` says that the run's system divides no nodes any more.
         """

@@ -120,7 +120,7 @@ class PhasesView(RunView):
             return "No step yet."
         slowest, mean = balance.own_s[balance.slowest] * 1e3, balance.mean_s * 1e3
         if len(balance.own_s) == 1:
-            return f"One rank: it computes {slowest:.1f} ms a step and waits for nobody."
+            return f"One rank: it computes {slowest:.1f} ms a step and never waits."
         wait = percent(balance.others_wait_share)
         if balance.ratio < BALANCED:
             return f"The ranks are balanced: they compute {mean:.1f} ms a step and wait {wait} of each step."

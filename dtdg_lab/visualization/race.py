@@ -70,7 +70,7 @@ class Curve:
 
 
 def curve_of(label: str, seed: int, window: RunWindow, *, over: bool) -> Curve:
-    """The curve of a run as far as it is; whoever feeds the window from another thread is kept out by its lock."""
+    """The curve of a run so far; the window's lock keeps out a thread that feeds it."""
     loss = window.loss
     points = [point for point in loss.splits[loss.judged].points if point.value is not None]
     seconds = [point.seconds for point in points]
@@ -174,7 +174,7 @@ def race_panels(
         curves: of all runs of the race as far as they are.
         levels: bounds to be drawn.
         labels: the contestants in order, which gives them their colours; those of the curves where not given.
-        lost: contestant and seed of runs that failed, which nobody waits for.
+        lost: contestant and seed of runs that failed and are not waited for.
     """
     named = tuple(labels) if labels is not None else labels_of(curves)
     near = near_losses(curves, named, lost)
@@ -211,7 +211,7 @@ def _panel(
         note = NO_LOSS if not unknown else f"{_LEAST[cost]} is unknown for {join_words(unknown)}"
         return {"data": [], "layout": with_note(layout, as_drawn(note))}, _LOOK[cost]
     if cost == "bytes" and not largest:
-        return {"data": [], "layout": with_note(layout, "nobody sends anything: one process each")}, _LOOK[cost]
+        return {"data": [], "layout": with_note(layout, "no communication: one process each")}, _LOOK[cost]
     data = [_thin(curve, cost, factor, labels) for curve in shown]
     for label in labels:
         data += _thick([curve for curve in shown if curve.label == label], cost, factor, labels)
@@ -527,7 +527,7 @@ class SpentView(RunView):
     def step(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row of ``steps``; bytes that are unknown add nothing."""
         sent, time_ns = row.get("bytes_sent"), int(row["time_ns"])
-        if sent is None or time_ns <= self._newest_ns.get(rank, -1):  # told before
+        if sent is None or time_ns <= self._newest_ns.get(rank, -1):  # logged before
             return
         self._newest_ns[rank] = time_ns
         self._totals[rank] = self._totals.get(rank, 0.0) + float(sent)
@@ -542,7 +542,7 @@ class SpentView(RunView):
         step, described = int(row["step"]), row["rtt_s"]
         link = (attempt, row["part"], row["owner"], row["purpose"])
         newest, received = self._newest_fetch.get(link, (-1, set()))
-        if step < newest or (step == newest and described in received):  # told before
+        if step < newest or (step == newest and described in received):  # logged before
             return
         self._newest_fetch[link] = step, {described} if step > newest else received | {described}
         place = step // self._stretch
@@ -562,7 +562,7 @@ class SpentView(RunView):
                 setattr(self, name, int(value))
 
     def bytes_at(self, seconds: ArrayLike, steps: ArrayLike) -> NDArray[np.float64] | None:
-        """By all ranks, until these seconds and steps of the run; None where no rank has told any."""
+        """By all ranks, until these seconds and steps of the run; None where no rank has logged any."""
         if not self._sent:
             return None
         asked = np.asarray(seconds, np.float64)

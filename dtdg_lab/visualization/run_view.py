@@ -131,7 +131,7 @@ class Plan(NamedTuple, Generic[F]):
 
 
 class PlanView(RunView, Generic[F]):
-    """A chart of what the newest plan makes steps do. A plan is told again by an attempt that resumes the run.
+    """A chart of what the newest plan makes steps do. An attempt that resumes the run logs its plan again.
 
     Attributes:
         plans_kept: the newest are known.

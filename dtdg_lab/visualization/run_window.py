@@ -26,7 +26,7 @@ CHARTS = ("loss", "phases", "energy", "timeline")  # those that every run has
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is: steps done, the epoch it is in (from 1), seconds so far, and left where that can be told."""
+    """How far a run is: steps done, the epoch it is in (from 1), seconds so far, and seconds left where known."""
 
     step: int
     epoch: int
@@ -40,7 +40,7 @@ class RunWindow:
 
     Series longer than ``points`` are thinned by halving, so that memory does not grow with the run. When a run is
     resumed at step s, what earlier attempts wrote at step s or later is replaced. Feeding a line twice changes
-    nothing. Not locked: whoever feeds and reads it from different threads holds a lock of theirs.
+    nothing. Not locked: callers that feed and read it from different threads need their own lock.
     """
 
     def __init__(self, config: RunConfig, *, points: int = 1500) -> None:

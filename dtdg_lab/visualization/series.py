@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-# The newest rows that parts told, each of a step, in bounded memory.
+# The newest rows that parts logged, each of a step, in bounded memory.
 
 
 Row = TypeVar("Row")
@@ -15,7 +15,7 @@ PART_LOG_KEPT = 1200  # of a part
 
 
 class PartLog(Generic[Row]):
-    """Rows by part, or by part and another, and by step; one that is told twice counts once.
+    """Rows by part, or by part and another, and by step; a row logged twice counts once.
 
     Args:
         kept: rows of a part.
@@ -58,7 +58,7 @@ class PartLog(Generic[Row]):
         return {part: rows for part, rows in found.items() if rows}
 
     def steps(self, *, since: int = 0) -> dict[int, list[Row]]:
-        """Rows by step in ascending order, with those of all parts that told it."""
+        """Rows by step in ascending order, with those of all parts that logged it."""
         found: dict[int, list[Row]] = {}
         for part in sorted(self._rows):
             for at, (_, row) in self._rows[part].items():
@@ -71,7 +71,7 @@ class PartLog(Generic[Row]):
 
 
 RANK_STEPS_KEPT = 400  # steps of a rank
-RECENT = 100  # of these, the ones that shares are told of
+RECENT = 100  # of these, the ones that shares cover
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ XAxis = Literal["steps", "seconds"]
 
 
 class Point(NamedTuple):
-    """One value of a series: at which step, at which second of the run, of which attempt."""
+    """One value of a series: its step, its second of the run, its attempt."""
 
     step: int
     seconds: float
@@ -195,7 +195,7 @@ class Series:
         return [*self._kept, self._tail] if self._tail else list(self._kept)
 
     def add(self, step: int, seconds: float, value: float | None, attempt: int = 0) -> bool:
-        """Append a point; False where its step is not newer than the last (the same fact told by another rank)."""
+        """Append a point; False where its step is not newer than the last (another rank logged the same value)."""
         last = self.last
         if last is not None and step <= last.step:
             return False
@@ -287,8 +287,8 @@ class StepSums:
     def steps(self, ranks: int, *, first: int = 0) -> list[tuple[int, Sums]]:
         """Sums by key of every complete step from ``first`` on, in order.
 
-        A step is complete when every rank has recorded it; the newest one only when all ranks tell rows of it that
-        told some of the step before, since rows of a step may come after it.
+        A step is complete when every rank has recorded it; the newest one only when every rank that
+        logged rows of the step before has logged rows of it, since rows of a step may come after it.
         """
         newest = min((self._steps.get(rank, -1) for rank in range(ranks)), default=-1)
         described = sorted({step for steps in self._rows.values() for step in steps if first <= step <= newest})

@@ -25,7 +25,7 @@ from dtdg_lab.visualization.partition import colour_bar
 # Bars of medians over seeds, with every seed as a point: what a table of a paper becomes when it is run here.
 
 
-TELLING = "a difference is told where the seeds of two bars do not overlap"
+TELLING = "two bars differ where their seeds do not overlap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def apart(first: SpreadBar, second: SpreadBar) -> bool:
 
 
 def order_words(bars: Sequence[SpreadBar], what: str) -> str:
-    """Which bar is shortest, and which others cannot be told from it."""
+    """Which bar is shortest, and which others are indistinguishable from it."""
     known = sorted((bar for bar in bars if bar.values), key=lambda bar: (bar.missed, bar.middle or 0.0))
     if not known:
         return f"No run has a {what} yet."
@@ -109,7 +109,7 @@ def order_words(bars: Sequence[SpreadBar], what: str) -> str:
     like, missed = [bar.label for bar in whole if not apart(first, bar)], [bar.label for bar in bars if bar.missed]
     described = f"{first.label} has the least {what} (median {first.middle:.4g})"
     if like:
-        described += f"; it cannot be told from {join_words(like)}"
+        described += f"; indistinguishable from it: {join_words(like)}"
     if missed:
         described += f"; not with every seed: {join_words(missed)}"
     return f"{described}. Look whether points overlap: {TELLING}."
@@ -119,7 +119,7 @@ def order_words(bars: Sequence[SpreadBar], what: str) -> str:
 
 
 Panel = tuple[Figure, str]
-CLICKABLE = "clickable"  # entry of layout.meta: the page is told of clicks, with the customdata of the point
+CLICKABLE = "clickable"  # entry of layout.meta: clicks send the point's customdata to the page
 NOTHING_YET = "no run of the study has ended yet"
 _WRITTEN, _COLUMNS = 60, 9  # cells up to which, and columns up to which, each has its number written into it
 _DARK, _PALE = 0.6, 0.15  # as in views.decay_map: from where writing is white, and how far the least is from white
@@ -143,7 +143,7 @@ class StudyCell:
         values: of the runs that are done.
         asked: runs that it gets in the end.
         states: status -> how many, of those that are not done.
-        told: a line for each run.
+        described: a line for each run.
         key: of the run that a click opens; empty where there is none.
     """
 
@@ -539,7 +539,7 @@ class Way:
     Attributes:
         settings: value on each axis, in their order.
         value: what it came to.
-        told: what is shown over it.
+        described: the hover text of the cell.
         key: of the run that a click opens.
     """
 

@@ -31,7 +31,7 @@ ROOM = 0.05  # of the chart, for a label
 class Mark:
     """One change: its words, the step at which each rank applied it, and the seconds that the slowest took for it.
 
-    Where ranks average models each is at a step of its own (``apart``), and heard of the change in the same round.
+    Where ranks average models each is at a step of its own (``apart``), and received the change in the same round.
     """
 
     label: str
@@ -75,7 +75,7 @@ class Marks:
     def knob(self, data: Mapping[str, Any], rank: int, step: int, seconds: float, attempt: int) -> None:
         """Note that ``rank`` applied the change ``data`` before ``step``."""
         words = ", ".join(f"{name} {short(value)}" for name, value in data.get("changes", {}).items())
-        # a change of an epoch's end is told under the newest version by then, which may be that of a step's change
+        # a change at an epoch's end is logged under the newest version, which may be that of a step's change
         key = (attempt, data.get("version"), data.get("when"))
         self._note(key, Mark(words, seconds, attempt, apart=bool(data.get("apart"))), rank, step)
         if key in self._marks:

@@ -40,7 +40,7 @@ class PretendRun:
     def set(self, **live_settings: Any) -> int:
         for name in live_settings:
             if name != "system" and OPTIONS[name].live == "no":
-                raise ConfigError(f"{name} cannot change while the run goes on.")
+                raise ConfigError(f"{name} cannot change during a run.")
         if live_settings.get("slow_rank", -1) >= self.config.ranks:
             raise ControlError(
                 f"slow_rank={live_settings['slow_rank']} is no rank of this run: allowed -1 to {self.config.ranks - 1}."

@@ -182,7 +182,9 @@ def test_a_process_with_many_parts_may_open_as_many_files_as_they_take(few_files
 
 def test_too_few_files_are_said_with_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feature_service.resource, "getrlimit", lambda of: (64, 70))
-    with pytest.raises(NotAvailableError, match=r"4 of 4 parts.*need about \d+ open files.*70 are allowed\. Set fewer"):
+    with pytest.raises(
+        NotAvailableError, match=r"4 of 4 parts.*need about \d+ open files.*the limit is 70\. Set fewer"
+    ):
         building.build(remote_config("fixed"), changing_graph(), SoloGroup())
 
 

@@ -61,7 +61,7 @@ def test_bars_say_which_cannot_be_told_apart() -> None:
     ]
     assert not apart(bars[0], bars[1]) and apart(bars[0], bars[2]) and not apart(bars[2], bars[3])
     words = order_words(bars, "time")
-    assert words.startswith("a has the least time (median 1.5); it cannot be told from b; not with every seed: d.")
+    assert words.startswith("a has the least time (median 1.5); indistinguishable from it: b; not with every seed: d.")
     drawn = spread_bars(bars, "t", "s")["data"]
     assert drawn[0]["x"] == [1.5, 2.25, 5.5, 0.5] and len(drawn[1]["x"]) == 7
     assert drawn[0]["y"][3] == "d (1 did not get there)"

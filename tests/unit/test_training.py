@@ -225,7 +225,7 @@ def test_a_finished_run_goes_on_for_more_epochs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
-    [({"hidden": 8}, ConfigError, "cannot change while"), ({"group_windw": 8}, UnknownNameError, "group_window"),
+    [({"hidden": 8}, ConfigError, "cannot change during"), ({"group_windw": 8}, UnknownNameError, "group_window"),
      ({"learning_rate": -1.0}, ConfigError, "out of range")],
 )  # fmt: skip
 def test_resuming_refuses_what_cannot_change(tmp_path: Path, changes: dict, error: type, said: str) -> None:

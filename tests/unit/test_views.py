@@ -114,7 +114,7 @@ def test_the_sentence_names_the_slowed_rank_and_what_it_costs(slow_rank, slow_s)
 def test_balanced_ranks_and_a_single_rank_are_not_blamed():
     assert "balanced" in filled(30).captions()["phases"]
     alone = filled(30, ranks=1)
-    assert "waits for nobody" in alone.captions()["phases"]
+    assert "never waits" in alone.captions()["phases"]
     assert "imbalance" not in alone.figures()["phases"]["layout"]["title"]["text"]
 
 

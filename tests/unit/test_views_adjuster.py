@@ -55,7 +55,7 @@ def test_regret_is_what_the_best_would_have_earned_more() -> None:
 
 @pytest.mark.parametrize(
     ("late", "words"),
-    [(0.05, "does not beat the best fixed size here"), (0.45, "it beats it"), (0.2, "not told apart")],
+    [(0.05, "does not beat the best fixed size here"), (0.45, "it beats it"), (0.2, "inconclusive")],
 )
 def test_the_verdict_follows_from_the_rewards(late: float, words: str) -> None:
     """Size 4 earns 0.2, give or take 0.01, in the first half; then others earn ``late``, one after another."""

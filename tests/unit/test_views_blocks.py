@@ -221,7 +221,7 @@ def test_the_hidden_share_follows_what_the_ranks_tell_and_marks_the_change() -> 
     assert traces(bars)["exposed"]["y"][:2] == ["forward to snapshots", "forward to nodes"]
     assert traces(bars)["exposed"]["x"] == [4.0] * 6, "two layers; 10 steps of 1 ms and 5 of 4 ms"
     assert traces(bars)["hidden"]["x"] == [4.0] * 6, "of 8 ms in flight"
-    assert "48 ms in flight" in said and "stands still 24 ms" in said
+    assert "in flight 48 ms" in said and "idle for 24 ms" in said
 
 
 def test_transfers_show_what_differences_save() -> None:

@@ -58,7 +58,7 @@ def test_phases_are_means_over_seeds_and_what_is_not_told_apart_is_said() -> Non
     check(figure)
     drawn = traces(figure)
     assert drawn["compute"]["x"] == ["bgl", "dgl-default", "rapidgnn"] and drawn["compute"]["y"] == [60.0, 0.0, 0.0]
-    assert drawn["not told apart"]["y"] == [30.0, 300.0, 0.0], "half of the second seed's joules"
+    assert drawn["unattributed"]["y"] == [30.0, 300.0, 0.0], "half of the second seed's joules"
     assert drawn["seeds"]["x"] == ["bgl", "dgl-default"], "an unknown energy is not 0"
     assert drawn["seeds"]["error_y"]["array"] == [10.0, 0.0] == drawn["seeds"]["error_y"]["arrayminus"]
     texts = {note["x"]: note["text"] for note in figure["layout"]["annotations"]}
@@ -129,7 +129,7 @@ def test_rows_of_runs_have_what_was_spent_by_phase() -> None:
     first, second = energy_rows([("a", shown), ("b", bare)])
     assert (first["joules"], first["phases"], first["source"]) == (10.0, {"compute": 6.0}, "modelled")
     assert (second["joules"], second["phases"]) == (None, {})
-    assert traces(energy_panel([first, second], SO_FAR)[0])["not told apart"]["y"] == [4.0, 0.0]
+    assert traces(energy_panel([first, second], SO_FAR)[0])["unattributed"]["y"] == [4.0, 0.0]
 
 
 # policies

@@ -329,7 +329,7 @@ def test_one_rank_waits_for_nobody() -> None:
         shown.add(each)
     titles = [each[0]["layout"]["title"]["text"] for each in shown.view("schedule").panels()]
     assert len(titles) == 3 and not any("mbalance" in title for title in titles)
-    assert "nobody waits" in panel(shown, "Gantt")[1]
+    assert "nothing waits" in panel(shown, "Gantt")[1]
     check(shown.figures()["schedule"])
 
 

@@ -144,7 +144,7 @@ def test_a_change_of_size_leaves_old_batches_behind() -> None:
     shown = window(hybrid_data(), steps=5)
     shown.add(event(hybrid_data(sizes=[[10, 20, 24]], shares=[[0.5, 0.1]]), step=5))
     assert shown.view("hybrid").now() == {} and shown.view("hybrid").since == 5
-    assert "no step has told" in json.dumps(shown.view("hybrid").map()[0])
+    assert "no batch recorded" in json.dumps(shown.view("hybrid").map()[0])
 
 
 def test_another_choice_of_the_same_sizes_keeps_them() -> None:

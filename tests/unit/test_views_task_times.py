@@ -198,7 +198,7 @@ def test_exposed_and_in_flight_are_means_of_a_rank() -> None:
     check(figure)
     assert traces(figure)["in flight"]["y"] == [10.0] * 4 + [30.0]
     assert traces(figure)["exposed"]["y"] == [2.0] * 4 + [12.0]
-    assert "in flight 14 ms of a step, of which 71 % are hidden" in words
+    assert "in flight 14 ms of a step; 71 % of that is hidden" in words
 
 
 def test_a_step_counts_when_every_rank_has_recorded_it() -> None:

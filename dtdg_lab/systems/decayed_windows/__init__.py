@@ -43,11 +43,13 @@ class DecayedWindowsFamily(SystemFamily):
         return builds[system(context.config.system).parts["parallel"]](context)
 
     def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        """Its charts, after those of every run."""
         from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 
         return [TrapezoidView(config.ranks, shared.marks, config.flat.get("overlap", True))]
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        """Captions of its events."""
         from dtdg_lab.systems.decayed_windows import charts
 
         def windows(data: dict[str, Any]) -> str:

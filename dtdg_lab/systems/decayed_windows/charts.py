@@ -58,7 +58,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrapezoidFacts:
-    """W snapshots in a window, of which the newest are full and older ones have ever fewer of C chunks a part.
+    """W snapshots in a window: the newest are full, and older ones keep ever fewer of C chunks a part.
 
     Attributes:
         window: W.
@@ -66,7 +66,7 @@ class TrapezoidFacts:
         chunks: C, of every part.
         nodes: N.
         row_counts: (C + 1,) nodes in the first c chunks of all parts, about.
-        rank_row_counts: (R, C + 1) the same of each rank that was told; R is 1 where only the largest was.
+        rank_row_counts: (R, C + 1) the same of each recorded rank; R is 1 where only the largest was recorded.
         base_bytes: of a step's peak, what does not grow with its rows; None where it is not known.
         row_bytes: what each row of the largest rank's batch adds to the peak; None where it is not known.
         piece_bytes: what each row and snapshot of its largest piece adds
@@ -161,8 +161,7 @@ def trapezoid_facts(data: Mapping[str, Any]) -> TrapezoidFacts:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"a trapezoid of snapshots cannot be drawn from what is told of it ({error!r}): was it recorded by another "
-            "version?"
+            f"the event of a trapezoid of snapshots cannot be drawn ({error!r}): was it recorded by another version?"
         ) from error
     _check(facts)
     return facts
@@ -179,7 +178,7 @@ def _check(facts: TrapezoidFacts) -> None:
         and shape.decay in RULES
     ):
         raise DataError(
-            f"an event told a window of {facts.window} snapshots, {shape.words}, and rows of {len(facts.row_counts)} "
+            f"an event has a window of {facts.window} snapshots, {shape.words}, and rows of {len(facts.row_counts)} "
             f"prefixes of {facts.chunks} chunks, which do not fit each other: was it recorded by another version?"
         )
 
@@ -229,7 +228,7 @@ class Batch:
         first: its oldest snapshot.
         full: how many of the newest are full.
         counts: chunks of each part of the decayed ones, oldest first.
-        rows: of nodes in all its snapshots; None while a rank has not told.
+        rows: of nodes in all its snapshots; None while a rank's row is missing.
         edges: of its decayed snapshots; None likewise.
     """
 
@@ -289,7 +288,7 @@ def shape_figure(
 def shape_words(facts: TrapezoidFacts, batch: Batch | None) -> str:
     """What the newest batch has of a whole window."""
     if batch is None:
-        return "No step has told its batch yet: this is what a whole window would take."
+        return "No batch recorded yet: this is what a whole window would take."
     length = len(batch.counts) + batch.full
     text = f"Step {batch.step} took the loss at snapshot {batch.target} from {length} snapshot{'s' * (length > 1)}"
     if length < facts.window:
@@ -298,7 +297,7 @@ def shape_words(facts: TrapezoidFacts, batch: Batch | None) -> str:
         whole = facts.window * facts.nodes
         text += f". {batch.rows:,} rows of nodes, {share(batch.rows / whole)} of {facts.window} full snapshots"
     if batch.counts and batch.edges:
-        text += f"; {batch.edges:,} edges in decayed ones, none of which leaves its part"
+        text += f"; {batch.edges:,} edges in decayed ones, each within one partition"
     return text + "."
 
 
@@ -536,7 +535,7 @@ class BatchLog:
         self._shapes = {known: found for known, found in self._shapes.items() if known < step or found[0] >= attempt}
 
     def steps(self, ranks: int, *, first: int = 0) -> list[BatchStep]:
-        """Every step from ``first`` on that all ranks have told, in order."""
+        """Every step from ``first`` on that all ranks have logged, in order."""
         seconds = dict(self._seconds.steps(ranks, first=first))
         found = []
         for step, sums in self._sums.steps(ranks, first=first):
@@ -554,7 +553,7 @@ class BatchLog:
 
 
 Panel = tuple[Figure, str]
-NO_BATCH = "no step has told its batch yet"
+NO_BATCH = "no batch recorded yet"
 RECENT = 50  # steps that sentences are means of
 _ROWS = 40  # steps that the map of windows has
 _BARS = 80  # steps that the phases are drawn of
@@ -650,7 +649,7 @@ def _windows_words(steps: Sequence[BatchStep]) -> str:
     text = "The window climbs through time, a snapshot a step; the newest are full (blue), the older the fainter."
     if starts:
         text += f" It jumped {starts} time{'s' * (starts > 1)}: to a segment that begins with state zero."
-    return f"{text} Each epoch cuts the training split anew, and trains the later segment first."
+    return f"{text} Each epoch uses a new cut of the training split and trains the later segment first."
 
 
 def _rows_figure(steps: Sequence[BatchStep], facts: TrapezoidFacts, marks: Marks) -> Figure:
@@ -779,7 +778,7 @@ def chunks_words(data: Mapping[str, Any]) -> str:
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(
-            f"chunks cannot be told from what is told of them ({error!r}): were they recorded by another version?"
+            f"the event of the chunks cannot be read ({error!r}): were they recorded by another version?"
         ) from error
     note = str(data.get("note") or "").rstrip(".")
     return f"{text} NOTE: {note}." if note else text
@@ -1060,7 +1059,7 @@ def _words(shown: DecayMap, measure: DecayMeasure) -> str:
 
 
 def _loss_words(shown: DecayMap, values: Mapping[Setting, Sequence[float]]) -> str:
-    """The best cell, which others cannot be told from it, and what needs no model."""
+    """The best cell, the cells indistinguishable from it, and the baselines without a model."""
     best = _best(values)
     lowest = fmean(values[best])
     text = f"Lowest (outlined): {lowest:.4g} at K = {best[0]}, alpha {best[1]:g}"
@@ -1159,7 +1158,7 @@ class DecisionLog:
 
 
 def path(looks: Sequence[Look]) -> list[Setting]:
-    """Settings in order, each once where it stayed; what was changed by hand in between is in it too."""
+    """Settings in order, each once where it stayed, with manual changes in between."""
     found: list[Setting] = []
     for look in looks:
         for setting in (look.state, look.action):

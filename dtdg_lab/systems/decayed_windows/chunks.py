@@ -1,4 +1,4 @@
-"""Chunks of each part's nodes, of which older snapshots keep a decreasing number: made by name, timed, cached."""
+"""Chunks of each part's nodes, fewer for older snapshots: made by name, timed, cached."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def _cache_file(name: str, graph: DynamicGraph, partition: Partition, chunks: in
     return cache_folder() / "chunks" / f"{digest}.npz"
 
 
-# The chunks of a run's parts: made on rank 0, known to all ranks, and told as an event.
+# The chunks of a run's parts: made on rank 0, broadcast to all ranks, and logged as an event.
 
 
 MOST_CHUNKS, LEAST_VERTICES = 128, 4  # of a part, and of a chunk, where their number is left open

@@ -306,7 +306,7 @@ class DecayedWindowStrategy(Strategy):
         train: the labelled snapshots of the training split.
         exchanger: what the sequence exchanges rows by.
         group: the ranks.
-        shape: of the windows; may be set anew between two steps.
+        shape: of the windows; can be changed between two steps.
         cuts: what they are cut by.
         pace: orders exchanges where there are several ranks.
         loss_at: ``last`` or ``all`` snapshots of a window. At ``all`` the loss is the mean over them, and that of a
@@ -532,7 +532,7 @@ class DecayedWindowStrategy(Strategy):
         )
 
     def _sizes(self, batch: HybridBatch, spaces: list[SnapshotView]) -> list[TaskSize]:
-        """How much work each snapshot is, as the predictor of times is told."""
+        """How much work each snapshot is, as the time predictor's input."""
         sequence = self._sequence
         assert isinstance(sequence, HaloSequence)
         share = sequence.own / sequence.graph.num_nodes

@@ -115,7 +115,7 @@ class Tuner:
     moments, and the run's own evaluation of the validation split gives its loss. The trial is then taken back.
 
     Args:
-        config: the settings as they are at the end of the epoch, with changes made by hand since.
+        config: the settings as they are at the end of the epoch, with manual changes since.
 
     References: FlareDTDG section 3.5: it "periodically evaluates neighbouring settings on the validation set during
         training".

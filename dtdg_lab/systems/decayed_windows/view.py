@@ -82,7 +82,7 @@ class OverlapLog:
         self._newest: dict[int, int] = {}  # rank -> newest step recorded
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one row; one that is told twice counts once."""
+        """Add one row; a row logged twice counts once."""
         steps, step = self._rows.setdefault(rank, {}), int(row["step"])
         if self._attempts.setdefault((rank, step), attempt) < attempt:  # computed again
             steps[step], self._attempts[rank, step] = {}, attempt
@@ -150,7 +150,7 @@ def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, Panel
     """``exposed``: seconds in flight and exposed over steps; ``change``: their means before and after each change.
 
     Args:
-        log: what the ranks told.
+        log: rows that the ranks logged.
         ranks: R, whose mean is drawn.
         marks: of the run's changes.
     """
@@ -207,7 +207,7 @@ def _lines_figure(steps: Sequence[tuple[int, Seconds]], marks: Marks) -> Figure:
 
 
 def _with_gaps(points: Sequence[tuple[int, float]]) -> dict[str, list[Any]]:
-    """Points of a line that ends where steps are no longer kept and begins anew after them."""
+    """Points of a line that ends where steps are no longer kept and restarts after them."""
     x: list[Any] = []
     y: list[Any] = []
     for step, value in points:
@@ -226,8 +226,8 @@ def _lines_words(stretches: Sequence[Stretch]) -> str:
     hidden = 1 - now.exposed_s / now.in_flight_s if now.in_flight_s > 0 else 0.0
     way = "Exchanges that overlap" if now.overlap else "In the blocking order exchanges"
     return (
-        f"{way} are in flight {format_seconds(now.in_flight_s)} of a step, of which {percent(max(0.0, hidden))} are "
-        "hidden: what lies between the two lines. Several at once count each."
+        f"{way} are in flight {format_seconds(now.in_flight_s)} of a step; {percent(max(0.0, hidden))} of that is "
+        "hidden: the gap between the two lines. Concurrent exchanges each count."
     )
 
 
@@ -270,7 +270,7 @@ def _bars_figure(stretches: Sequence[Stretch]) -> Figure:
 
 
 TASK_TIMES_KEPT = 40  # steps of a rank whose tasks are kept one by one; of older ones the median error
-_OLDER = 1_000  # steps of a rank of which that is kept
+_OLDER = 1_000  # steps of a rank whose median is kept
 _DRAWN = 1_500  # tasks
 _LEAST_S = 1e-7  # as the predictor has it: shorter times count as this
 _FALLEN = 0.8  # an error now over the first from which it is said to have fallen
@@ -289,7 +289,7 @@ class TaskLog:
         self._attempts: dict[tuple[int, int], int] = {}  # rank, step
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one row of the table ``tasks``; one that is told twice counts once."""
+        """Add one row of the table ``tasks``; a row logged twice counts once."""
         step, steps, older = int(row["step"]), self._tasks.setdefault(rank, {}), self._older.setdefault(rank, {})
         known = self._attempts.setdefault((rank, step), attempt)
         if attempt < known or (attempt == known and step in older):
@@ -364,7 +364,7 @@ def task_panels(log: TaskLog, marks: Marks) -> dict[str, Panel]:
     """``predicted``: each task's time against what it took; ``error``: the median relative error over steps.
 
     Args:
-        log: what the ranks told.
+        log: rows that the ranks logged.
         marks: of the run's changes.
     """
     newest, errors = log.newest(), log.errors()
@@ -536,7 +536,7 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
     def _take(self, facts: TrapezoidFacts | None, row: Mapping[str, Any], attempt: int) -> None:
         before = self.facts
         same = facts is before if facts is None or before is None else facts.same(before)
-        if not self._known or not same:  # an attempt that goes on tells it again
+        if not self._known or not same:  # an attempt that resumes logs it again
             self._add_plan(facts, row, attempt)
 
     def exchange(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
@@ -559,7 +559,7 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
 
     @property
     def now(self) -> Batch | None:
-        """The batch of the newest step that every rank has told."""
+        """The batch of the newest step that every rank has logged."""
         steps = self._steps()
         return steps[-1].batch if steps else None
 

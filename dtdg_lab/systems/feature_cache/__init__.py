@@ -47,11 +47,13 @@ class FeatureCacheFamily(SystemFamily):
         return build(context)
 
     def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        """Its charts, after those of every run."""
         from dtdg_lab.systems.feature_cache.view import FeaturesView
 
         return [FeaturesView(shared.marks)]
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        """Captions of its events."""
         from dtdg_lab.systems.feature_cache.charts import feature_facts, feature_words, features_left, links_of
 
         def features(data: dict[str, Any]) -> str:

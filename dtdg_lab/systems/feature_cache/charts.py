@@ -32,7 +32,7 @@ from dtdg_lab.visualization.palette import (
 from dtdg_lab.visualization.partition import byte_unit, colour_bar, part_axis
 from dtdg_lab.visualization.style import Marks, shown_indices
 
-# How slow links were made when: what events ``congestion`` told, and how it is drawn behind other charts.
+# Link delays and rates over time, from events ``congestion``, also drawn behind other charts.
 
 
 _KEPT = 4000  # changes: an oscillating pattern tells many
@@ -104,11 +104,11 @@ def links_of(data: Mapping[str, Any], step: int) -> Links:
         pattern, by = str(data["pattern"]), str(data.get("by") or "emulated")
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"congestion cannot be drawn from what is told of it ({error!r}): was it recorded by another version?"
+            f"the event of congestion cannot be drawn ({error!r}): was it recorded by another version?"
         ) from error
     if {len(row) for row in (*delay, *mbit)} - {len(delay)} or len(mbit) != len(delay):
         raise DataError(
-            "an event told congestion of links that are not a square of parts: was it recorded by another version?"
+            "an event has congestion of links that are not a square of parts: was it recorded by another version?"
         )
     others = [[asker for asker in range(len(delay)) if asker != owner] for owner in range(len(delay))]
     slowest = tuple(max((delay[owner][each] for each in asking), default=0.0) for owner, asking in enumerate(others))
@@ -140,7 +140,7 @@ class CongestionLog:
 
     @property
     def now(self) -> Links | None:
-        """The links in force; None where nothing was told."""
+        """The links in force; None where none were logged."""
         changes = self.changes()
         return changes[-1] if changes else None
 
@@ -151,7 +151,7 @@ class CongestionLog:
         return self._ordered
 
     def at(self, step: int) -> Links | None:
-        """The links in force at a step; None before the first were told."""
+        """The links in force at a step; None before the first were logged."""
         changes = self.changes()
         place = bisect_right(changes, step, key=lambda links: links.step)
         return changes[place - 1] if place else None
@@ -595,7 +595,7 @@ def congestion_panel(links: Links | None, parts: int) -> Panel:
     """Delay of every link as a colour, with its rate written where it is limited.
 
     Args:
-        links: in force; None where nothing was told.
+        links: in force; None where none were logged.
         parts: P.
     """
     count = links.parts if links is not None else parts
@@ -697,7 +697,7 @@ class FeatureFacts:
         parts: P.
         rows: keys that can be asked for: nodes, times snapshots where features change.
         row_bytes: of one row.
-        remote_share: of the first layers' inputs, those that another part owns; None where it was not told.
+        remote_share: of the first layers' inputs, those that another part owns; None where unknown.
         policy: of the cache, a key of ``POLICIES``.
         window: steps between two rebuilds that the policy begins with; 0 where it has none.
         cache_rows: rows that a cache holds at most.
@@ -749,13 +749,12 @@ def feature_facts(data: Mapping[str, Any]) -> FeatureFacts:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"fetched features cannot be drawn from what is told of them ({error!r}): were they recorded by another "
-            "version?"
+            f"the event of fetched features cannot be drawn ({error!r}): were they recorded by another version?"
         ) from error
     if facts.parts < 1 or facts.row_bytes < 1 or facts.steps_per_epoch < 1:
         raise DataError(
-            f"an event told features of {facts.parts} parts, {facts.row_bytes} bytes a row and "
-            f"{facts.steps_per_epoch} steps an epoch, all of which are at least 1: was it recorded by another version?"
+            f"an event has features of {facts.parts} parts, {facts.row_bytes} bytes a row and "
+            f"{facts.steps_per_epoch} steps an epoch, but each is at least 1: was it recorded by another version?"
         )
     return facts
 
@@ -897,7 +896,7 @@ def traffic_words(steps: Mapping[int, Sequence[ResolvedStep]], windows: Sequence
 _LINK_LATENCY_POINTS = 200  # of an owner's line
 _LINK_LATENCY_RECENT = 30  # fetches that a median now is of, as the paper's estimate
 _MOST_SHOWN, _ROOM, _HUNG = 0.98, 1.15, 1.5  # share of the points, times its largest, and times that from which it hung
-_LATE_MS = 0.1  # from which a delay is told in words
+_LATE_MS = 0.1  # from which a caption mentions a delay
 NO_FETCH = "nothing was fetched yet"
 _LOOK = "Dashed: the delay added to its links. A reply also takes the time of its bytes."
 
@@ -1095,7 +1094,7 @@ FLOAT_BYTES = 4
 NO_CALL = "no call was measured yet"
 _ALIKE = 1.25  # times as many rows, up to which calls are of one size
 _LEAST = 2  # sizes that a line needs
-_RECENTRED = 20  # times that the fit weighs its rows anew
+_RECENTRED = 20  # iterations of the fit that reweight its rows
 
 
 @dataclass(frozen=True, slots=True)

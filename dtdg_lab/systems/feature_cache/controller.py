@@ -37,11 +37,11 @@ from dtdg_lab.tasks.base import Task
 if TYPE_CHECKING:
     from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 
-# Fetched features of a run: the way they come, changed while training runs, and what is told of them.
+# Fetched features of a run: how they are fetched, live changes to that, and their events.
 
 
 REMOTE = "remote"  # in the plan of a checkpoint
-LOOKED_AT = 8  # batches of a part that the share of remote rows is told by
+LOOKED_AT = 8  # batches of a part from which the share of remote rows is estimated
 
 
 class FeatureController:
@@ -171,7 +171,7 @@ class FeatureController:
         keys = part.sampler.sample(number).keys
         return keys[self._strategy.service.space.owners(keys) != part.number]
 
-    # what is told
+    # events
 
     def to_dict(self) -> dict[str, Any]:
         """The event ``features``."""
@@ -293,7 +293,7 @@ def neighbour_sampler(config: RunConfig, shape: BlockShape) -> NeighbourSampler:
 
 
 def remote_part(mini: MiniBatches, part: int, service: FeatureService, draw: NeighbourSampler) -> RemotePart:
-    """One part, on demand until it is told otherwise.
+    """One part, fetched on demand until its policy changes.
 
     Args:
         mini: what its batches have in common with the others'.

@@ -1,4 +1,4 @@
-"""What parts told of the features they asked for, of their caches, and of who decided, in bounded memory."""
+"""Logged rows of feature requests, caches and decisions by part, in bounded memory."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ _EPOCHS = 4000  # epochs
 
 @dataclass(slots=True)
 class EpochHits:
-    """What all parts asked for in one epoch, as far as it was told.
+    """What all parts asked for in one epoch, as far as it was logged.
 
     Attributes:
         first: step.
@@ -299,7 +299,7 @@ class EpochHits:
     hit: int = 0
     bytes: float = 0.0
     wait_s: float = 0.0
-    attempts: dict[int, int] = field(default_factory=dict)  # part -> attempt that told it last
+    attempts: dict[int, int] = field(default_factory=dict)  # part -> attempt that logged it last
 
     @property
     def middle(self) -> float:
@@ -320,7 +320,7 @@ class HitSums:
         self._described: dict[int, tuple[int, int]] = {}  # part -> attempt, newest step
 
     def add(self, row: ResolvedStep, attempt: int) -> None:
-        """Add one row; one that is told twice counts once."""
+        """Add one row; a row logged twice counts once."""
         if (attempt, row.step) <= self._described.get(row.part, (-1, -1)):
             return
         self._described[row.part] = (attempt, row.step)
@@ -338,12 +338,12 @@ class HitSums:
         sums.attempts[row.part] = attempt
 
     def truncate(self, step: int, attempt: int, kept: Sequence[ResolvedStep]) -> None:
-        """Forget epochs that an earlier attempt had not ended by ``step``, and count them anew.
+        """Forget epochs that an earlier attempt had not ended by ``step``, and count them again.
 
         Args:
             step: that a later attempt began at.
             attempt: its number.
-            kept: rows that are still known, of which the epoch that is cut in two is counted.
+            kept: rows that are still known; the epoch that is cut in two is counted from them.
         """
         cut = {
             epoch

@@ -479,9 +479,9 @@ def _ranked(table: PolicyTable) -> list[str]:
 
 
 def policy_words(table: PolicyTable) -> str:
-    """How far every policy is from the optimum in the mean, and who beats what nobody may beat."""
+    """Mean distance of every policy from the optimum, and policies that impossibly beat it."""
     if not table.joules:
-        return "Nobody may need less than the clairvoyant, who knows the whole trace."
+        return "No policy can need less than the clairvoyant, which knows the whole trace."
     described = [
         f"{name} {100 * beyond:.1f} %"
         for name in _ranked(table)
@@ -495,14 +495,14 @@ def policy_words(table: PolicyTable) -> str:
     ]
     wrong = f" Something is wrong: {join_words(impossible)} needs less than the optimum." if impossible else ""
     if not described:
-        return f"Without a clairvoyant nobody knows how much there was to gain.{wrong}"
+        return f"Without a clairvoyant the possible gain is unknown.{wrong}"
     return f"Joules beyond the optimum, mean of {len(table.cases)} cases: {join_words(described)}.{wrong}"
 
 
 def _losers_words(table: PolicyTable) -> str:
     """Which policies lose to a fixed window that needs no thought, and where."""
     if not table.fixed:
-        return "Without fixed windows nobody knows whether choosing one was worth the trouble."
+        return "Without fixed windows the benefit of choosing one is unknown."
     lost = {name: losses for name in table.joules if not name.startswith(FIXED) and (losses := table.losses(name))}
     others = [name for name in table.joules if not name.startswith(FIXED) and name not in (CLAIRVOYANT, BEST)]
     fine = [name for name in others if name not in lost]
@@ -511,7 +511,7 @@ def _losers_words(table: PolicyTable) -> str:
         f"({', '.join([case for _, case in losses[:_NAMED]])}{', ...' if len(losses) > _NAMED else ''})"
         for name, losses in sorted(lost.items(), key=lambda item: len(item[1]))
     ]
-    text = f"{'; '.join(described)}." if described else "Nobody loses to the best fixed window by more than 1 %."
+    text = f"{'; '.join(described)}." if described else "No policy loses to the best fixed window by more than 1 %."
     return f"{text} Never by more than 1 %: {join_words(fine)}." if described and fine else text
 
 
@@ -805,10 +805,10 @@ def _per_step(costs: NDArray[np.float64], windows: Windows) -> NDArray[np.float6
     return found
 
 
-# Windows of a cache chosen by hand on a simulated run: what was chosen, what was heard, what it cost so far.
+# Cache windows chosen manually on a simulated run: choices, observed delays, and cost so far.
 
 
-BY_HAND = "by hand"
+BY_HAND = "manual"
 _ASKER = 0  # the part that decides, in the simulator
 
 
@@ -821,7 +821,7 @@ class Move:
         window: W.
         preferred: part that gets most of the cache; None for none.
         heard_at: step of the boundary where it was chosen.
-        late_ms: what was heard there of each other part, (P - 1,).
+        late_ms: delay observed there of each other part, (P - 1,).
     """
 
     first: int
@@ -839,13 +839,13 @@ def windows_by_hand_figure(
     late_ms: tuple[float, ...],
     now: int,
 ) -> Figure:
-    """Choices over the congestion, what is heard of it, and joules beyond the clairvoyant; nothing that is to come.
+    """Choices over the congestion, observed delays, and joules beyond the clairvoyant, up to the present step.
 
     Args:
         episode: what the run meets.
         moves: so far, in order.
-        played: windows by name, those by hand among them: see ``regret_lines``; empty before the first choice.
-        late_ms: what is heard now, (P - 1,).
+        played: windows by name, including the manual ones: see ``regret_lines``; empty before the first choice.
+        late_ms: delay observed now, (P - 1,).
         now: the step up to which all is shown.
     """
     congestion = _congestion(episode, now)
@@ -883,7 +883,7 @@ def _choice(step: int, move: Move, late_ms: tuple[float, ...]) -> CacheChoice:
 
 
 def _congestion(episode: CacheEpisode, now: int) -> CongestionLog:
-    """The links up to a step, as a run would have told of them."""
+    """The links up to a step, as a run would have logged them."""
     log, trace = CongestionLog(), episode.trace
     changes = np.flatnonzero(np.diff(trace.which[: max(now, 1)], prepend=-1))
     pattern = "" if episode.case is None else episode.case.name

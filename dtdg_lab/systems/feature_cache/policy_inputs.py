@@ -502,7 +502,7 @@ class CacheControl:
 # A policy that knows the future state of the links, and plans a stretch of steps at a time.
 
 
-STRETCH = 8 * WINDOWS[-1]  # steps of a plan, of which the first half is used
+STRETCH = 8 * WINDOWS[-1]  # steps of a plan; the first half is used
 
 
 class ForeseenWindows:

@@ -146,8 +146,8 @@ def _room_for_files(own: int, parts: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise NotAvailableError(
-            f"{own} of {parts} parts in one process need about {needed} open files for their connections, of which "
-            f"{hard} are allowed. Set fewer parts or more ranks, or have the limit raised (ulimit -Hn)."
+            f"{own} of {parts} parts in one process need about {needed} open files for their connections; "
+            f"the limit is {hard}. Set fewer parts or more ranks, or have the limit raised (ulimit -Hn)."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
@@ -204,7 +204,7 @@ class RemotePart:
             self._ready = self.sampler.sample(number)
 
     def begin(self, number: int) -> None:
-        """Be ready for a step; where it is not the one after the last, the pipeline begins anew."""
+        """Be ready for a step; where it is not the one after the last, the pipeline restarts."""
         if number != self._due:
             self.pipeline.start(number)
         self._due = number + 1

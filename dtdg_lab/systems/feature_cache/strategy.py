@@ -42,7 +42,7 @@ class RemoteFeatureStrategy(Strategy):
         model: any whose memory is ``per_vertex``, ``weights`` or ``none``.
         parts: those of this rank.
         task: what is predicted.
-        graph: of which batches that are only tried read features.
+        graph: trial batches read its features.
         service: of features.
         settings: of the operators.
 

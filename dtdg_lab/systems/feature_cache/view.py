@@ -52,7 +52,7 @@ class FeaturesView(PlanView[FeatureFacts]):
         self._marks = marks
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``features``; it is told again by an attempt that goes on, and with another policy."""
+        """Add one event ``features``; a resumed attempt or a new policy logs it again."""
         facts = None if features_left(row["data"]) else feature_facts(row["data"])
         if self._known and _layout(facts) == _layout(self.facts):
             self._known[-1] = self._known[-1]._replace(facts=facts)
@@ -65,7 +65,7 @@ class FeaturesView(PlanView[FeatureFacts]):
         self.sums.add(resolved_of(row), attempt)
 
     def truncate(self, step: int, attempt: int) -> None:
-        """Forget what an earlier attempt did from ``step`` on; what was told just before ``step`` stays."""
+        """Forget what an earlier attempt did from ``step`` on; what was logged just before ``step`` stays."""
         self.log.truncate(step, attempt)
         kept = [row for rows in self.log.resolved.all().values() for row in rows]
         self.sums.truncate(step, attempt, kept)

@@ -41,11 +41,13 @@ class HybridBatchesFamily(SystemFamily):
         return build(context)
 
     def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        """Its charts, after those of every run."""
         from dtdg_lab.systems.hybrid_batches.view import HybridView
 
         return [HybridView(shared)]
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        """Captions of its events."""
         from dtdg_lab.systems.hybrid_batches.charts import hybrid_facts, hybrid_left, hybrid_words
 
         def batches(data: dict[str, Any]) -> str:
@@ -54,6 +56,7 @@ class HybridBatchesFamily(SystemFamily):
         return {"hybrid": batches, "empty reservoir": lambda data: str(data.get("reason"))}
 
     def comparison(self, runs: Sequence[tuple[str, RunWindow]]) -> str:
+        """Its verdict on labelled runs that are compared over wall time."""
         from dtdg_lab.systems.hybrid_batches.policy_charts import adjuster_verdict
 
         return adjuster_verdict(runs)

@@ -65,7 +65,7 @@ class HybridFacts:
         average_every_s: seconds between two rounds of averaging models; T_mu.
         capacities: of every action and part, the most batches in the reservoir.
         load_groups: groups by load that targets are drawn from.
-        cache_bytes: of all parts with their copies of neighbours; None where it was not told.
+        cache_bytes: of all parts with their copies of neighbours; None where unknown.
         stands_in: whether all nodes of its snapshots stand in for a batch that the reservoir does not give.
     """
 
@@ -129,8 +129,7 @@ def hybrid_facts(data: Mapping[str, Any]) -> HybridFacts:
         )
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"hybrid batches cannot be drawn from what is told of them ({error!r}): were they recorded by another "
-            "version?"
+            f"the event of hybrid batches cannot be drawn ({error!r}): were they recorded by another version?"
         ) from error
     _check(facts)
     return facts
@@ -142,7 +141,7 @@ def _check(facts: HybridFacts) -> None:
     )
     if not fit or not 0 <= facts.choice < len(facts.sizes):
         raise DataError(
-            f"an event told batches of {len(facts.sizes)} sizes, number {facts.choice} in use, of {facts.snapshots} "
+            f"an event has batches of {len(facts.sizes)} sizes, number {facts.choice} in use, of {facts.snapshots} "
             f"snapshots and parts of {facts.candidates} candidates, which do not fit each other: was it recorded by "
             "another version?"
         )
@@ -194,7 +193,7 @@ def given_words(value: float) -> str:
     return percent(value) if value >= 0.1 else share(value).replace(".0 %", " %")
 
 
-# How lines and points of the sizes of batches are told apart.
+# How lines and points of the batch sizes are distinguished.
 
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -248,9 +247,9 @@ def _given(facts: HybridFacts) -> tuple[list[float], list[float]]:
 
 
 Panel = tuple[Figure, str]
-RESERVOIR_LEVELS_KEPT = 240  # times at which levels were told
-NO_LEVEL = "the reservoir has not told its levels yet"
-_SLOT_S = 0.5  # parts tell their levels about so often, each at its own moment
+RESERVOIR_LEVELS_KEPT = 240  # times at which levels were logged
+NO_LEVEL = "no reservoir levels recorded yet"
+_SLOT_S = 0.5  # parts log their levels about so often, each at its own moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +287,7 @@ class ReservoirLog:
         self._levels: dict[tuple[int, int], dict[int, PartLevel]] = {}  # part, action -> time_ns
 
     def row(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
-        """Add one row; ``seconds`` of the run, when it was told."""
+        """Add one row; ``seconds`` of the run, when it was logged."""
         levels = self._levels.setdefault((int(row["part"]), int(row["action"])), {})
         levels[int(row["time_ns"])] = PartLevel(
             seconds,
@@ -311,7 +310,7 @@ class ReservoirLog:
             self._levels[key] = kept
 
     def levels(self, *, since: int = 0) -> dict[tuple[int, int], list[PartLevel]]:
-        """By part and action, what was told from step ``since`` on, in order of time."""
+        """By part and action, rows logged from step ``since`` on, in order of time."""
         found = {
             key: [levels[at] for at in sorted(levels) if levels[at].step >= since]
             for key, levels in sorted(self._levels.items())
@@ -377,7 +376,7 @@ def few_words(facts: HybridFacts) -> str:
 
 
 def _recent_share(levels: Mapping[tuple[int, int], Sequence[PartLevel]]) -> float | None:
-    """Processors that the generators keep busy, over the last ten times they were told."""
+    """Processors that the generators keep busy, over their last ten rows."""
     total, seen = 0.0, False
     for described in levels.values():
         recent = described[-10:]
@@ -391,7 +390,7 @@ def _recent_share(levels: Mapping[tuple[int, int], Sequence[PartLevel]]) -> floa
 def _by_size(
     levels: Mapping[tuple[int, int], Sequence[PartLevel]], value: Callable[[PartLevel], float]
 ) -> dict[int, list[tuple[float, float]]]:
-    """Sums over the parts by size, at the seconds at which all parts had told theirs."""
+    """Sums over the parts by size, at the seconds at which all parts had logged theirs."""
     slots: dict[int, dict[int, dict[int, float]]] = {}  # action -> slot of time -> part
     parts: dict[int, set[int]] = {}
     for (part, action), described in levels.items():
@@ -479,7 +478,7 @@ class RoundLog:
 
     def __init__(self, kept: int = STALENESS_KEPT) -> None:
         self._kept = kept
-        # rank -> attempt, step at which it was applied, number: numbers begin anew where a run is built again
+        # rank -> attempt, step at which it was applied, number: numbers restart where a run is rebuilt
         self._rounds: dict[int, dict[tuple[int, int, int], RankRound]] = {}
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
@@ -646,7 +645,7 @@ class TargetLog:
         self._rows = {at: parts for at, parts in found.items() if parts}
 
     def steps(self, *, since: int = 0) -> list[tuple[int, list[PartBatch]]]:
-        """Steps from ``since`` on in order, with the batches of the parts that have told them."""
+        """Steps from ``since`` on in order, with the batches of the parts that have logged them."""
         return [(at, [batch for _, batch in self._rows[at].values()]) for at in sorted(self._rows) if at >= since]
 
     def newest(self, *, since: int = 0) -> dict[int, PartBatch]:
@@ -677,11 +676,11 @@ def _batch(row: Mapping[str, Any]) -> PartBatch:
 # Nodes x snapshots: the batch now in training, beside the node batch and the snapshot batch it replaces.
 
 
-NO_BATCH = "no step has told its batch yet"
+NO_BATCH = "no batch recorded yet"
 KINDS = ("hybrid batch", "node batch", "snapshot batch")
 _GAP = 0.12  # between the three, share of their width
 _SPACE = 4  # between parts, in sixtieths
-# by share of a sixtieth's candidates: one in a thousand is seen, and one in ten told from all
+# by share of a sixtieth's candidates: one in a thousand is visible, and one in ten differs from all
 _SCALE = [
     [0.0, "#FFFFFF"],
     [0.0005, "#DCEAF5"],

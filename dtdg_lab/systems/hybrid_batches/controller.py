@@ -236,7 +236,7 @@ class BatchController:
             sizes=[(size.snapshots, size.vertices) for size in self._strategy.sizing.sizes[0]],
         )
 
-    # what is told
+    # events
 
     def to_dict(self) -> dict[str, Any]:
         """The event ``hybrid``: sizes and how batches come about."""

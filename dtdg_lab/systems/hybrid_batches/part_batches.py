@@ -67,7 +67,7 @@ class Prepared:
         drawn: where it came from.
         rows: of nodes, in all its snapshots.
         edges: that its layers pull along.
-        built_s: seconds that building it took, whoever did it; None where nothing was built.
+        built_s: seconds that building it took, in any process; None where nothing was built.
         nbytes: of the arrays it was built of.
     """
 
@@ -190,7 +190,7 @@ class PartBatches:
         return u, v
 
     def again(self, drawn: Drawn) -> Prepared:
-        """The batch that was drawn, built anew where it is not kept."""
+        """The batch that was drawn, rebuilt where it is not kept."""
         size = self.sizes[drawn.action]
         if drawn.source == SNAPSHOT:
             return self._whole(self.sampler.snapshot_batch(size, drawn.index, drawn.action), drawn)

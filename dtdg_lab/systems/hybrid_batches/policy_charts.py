@@ -38,7 +38,7 @@ class LoggedChoice:
         action: chosen.
         reward: of the action chosen before; None where there was none.
         epsilon: share of decisions that are drawn; None where the policy has none.
-        greedy: whether the best value was taken; None where that was not told.
+        greedy: whether the best value was taken; None where unknown.
         loss_reduction: by how much the loss fell under the action before; None where it is not known.
         step_s: seconds that a step took under it; None where it is not known.
     """
@@ -56,7 +56,7 @@ class LoggedChoice:
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """What an action earned: ``reward``, told by the decision after it, at ``step``."""
+    """What an action earned: ``reward``, logged by the decision after it, at ``step``."""
 
     step: int
     action: int
@@ -139,13 +139,13 @@ class AdjusterFacts:
     """Rewards of a run's decisions.
 
     A reward compares a choice with the one before it, and losses fall more slowly later on: means of actions that were
-    tried at different times are an estimate. Whether a fixed size would have been better is told by runs with fixed
-    sizes (``views.adjuster_verdict``).
+    tried at different times are an estimate. Only runs with fixed sizes show whether one would have been better
+    (``views.adjuster_verdict``).
 
     Attributes:
         policy: what decides.
         decisions: so far.
-        greedy: share of them in which the best value was taken; None where it was not told.
+        greedy: share of them in which the best value was taken; None where unknown.
         epsilon: now; None where the policy has none.
         rewards: of actions, in order.
         arms: by action, what it earned; None where it was never rewarded.
@@ -205,7 +205,7 @@ def adjuster_words(facts: AdjusterFacts, hybrid: HybridFacts, action: int) -> st
     """What it chose, and how that stands against the best fixed size."""
     return (
         f"{choice_words(facts, hybrid, action)} {best_words(facts, hybrid)} Rewards compare a size with the one before "
-        "it: whether a fixed size is better is told by runs with each."
+        "it: compare runs with fixed sizes to see whether one is better."
     )
 
 
@@ -226,7 +226,7 @@ def best_words(facts: AdjusterFacts | None, hybrid: HybridFacts) -> str:
     verdict = {
         True: "it beats it",
         False: "the adjuster does not beat the best fixed size here",
-        None: "not told apart",
+        None: "inconclusive",
     }
     return (
         f"Best on average was {hybrid.label(facts.best)}, {best.mean:.2g} in {best.count:,} decisions; the newer half "
@@ -535,10 +535,10 @@ def _settings(window: RunWindow) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, repr(value)) for name, value in flat.items() if name not in _FREE | steering))
 
 
-# Sizes of batches planned by hand against adjusters and fixed sizes: who is first at the target.
+# Manually planned batch sizes against adjusters and fixed sizes: time to the target.
 
 
-BY_HAND = "by hand"
+BY_HAND = "manual"
 _ROW_PX, _AROUND_PX = 24, 96
 
 

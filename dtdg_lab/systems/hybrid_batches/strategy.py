@@ -163,7 +163,7 @@ class HybridBatchStrategy(Strategy):
     # sizes and what is kept, which change while training runs
 
     def use_sizes(self, sizing: Sizing, keeping: BatchKeeping) -> None:
-        """Have these sizes, and keep batches so, from the next step on; the choice begins anew where sizes change."""
+        """Use these sizes and this batch reuse from the next step on; the choice restarts where sizes change."""
         if (sizing, keeping) == (self.sizing, self.keeping):
             return
         if sizing.initial != self.sizing.initial or sizing.shares != self.sizing.shares:

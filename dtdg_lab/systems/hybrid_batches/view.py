@@ -59,7 +59,7 @@ class HybridView(PlanView[HybridFacts]):
         self._marks = shared.marks
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``hybrid``; it is told again by an attempt that goes on, and with every choice of a size."""
+        """Add one event ``hybrid``; a resumed attempt and every choice of a size log it again."""
         facts = None if hybrid_left(row["data"]) else hybrid_facts(row["data"])
         if self._known and _plan(facts) == _plan(self.facts):
             self._known[-1] = self._known[-1]._replace(facts=facts)
@@ -72,7 +72,7 @@ class HybridView(PlanView[HybridFacts]):
             self.steps.row(rank, row, seconds, attempt)
 
     def truncate(self, step: int, attempt: int) -> None:
-        """Forget what an earlier attempt did from ``step`` on; what was told just before ``step`` stays."""
+        """Forget what an earlier attempt did from ``step`` on; what was logged just before ``step`` stays."""
         for log in (self.targets, self.reservoir, self.rounds, self.decisions, self.steps):
             log.truncate(step, attempt)
         super().truncate(step, attempt)

@@ -59,11 +59,13 @@ class SnapshotBlocksFamily(SystemFamily):
         return build(context)
 
     def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        """Its charts, after those of every run."""
         from dtdg_lab.systems.snapshot_blocks.charts import BlocksView
 
         return [BlocksView(shared.links, shared.marks, config.flat.get("memory_gib"))]
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        """Captions of its events."""
         from dtdg_lab.systems.snapshot_blocks import charts
 
         def blocks(data: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ AllToAllPhase = tuple[int, str, str, int]  # layer, way, leg, numbers a row
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockFacts:
-    """T snapshots in nb blocks of time on R ranks, G of which split each snapshot by rows.
+    """T snapshots in nb blocks of time on R ranks; groups of G ranks split each snapshot by rows.
 
     Attributes:
         layout: ``snapshot``, or ``halo_vertex``, whose ranks have all snapshots of their own nodes.
@@ -126,8 +126,7 @@ def block_facts(data: Mapping[str, Any]) -> BlockFacts:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"blocks of time cannot be drawn from what is told of them ({error!r}): were they recorded by another "
-            "version?"
+            f"the event of time blocks cannot be drawn ({error!r}): were they recorded by another version?"
         ) from error
     _check(facts)
     return facts
@@ -140,7 +139,7 @@ def _check(facts: BlockFacts) -> None:
     shapes = [each.shape[1:] == (facts.ranks, facts.ranks) for each in facts.predicted.values()]
     if not (fit and all(len(each) == facts.ranks for each in by_rank) and all(shapes)):
         raise DataError(
-            f"an event told {facts.blocks} blocks on {facts.ranks} ranks with bounds {facts.bounds.tolist()[:8]}, "
+            f"an event has {facts.blocks} blocks on {facts.ranks} ranks with bounds {facts.bounds.tolist()[:8]}, "
             f"which do not fit each other: was it recorded by another version?"
         )
 
@@ -213,7 +212,7 @@ def memory_facts(data: Mapping[str, Any]) -> MemoryFacts:
         blocks = tuple((float(second), int(number), str(way)) for second, number, way in data["blocks"])
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"memory over time cannot be drawn from what is told of it ({error!r}): was it recorded by another version?"
+            f"the event of memory over time cannot be drawn ({error!r}): was it recorded by another version?"
         ) from error
     if seconds.shape != live.shape or seconds.ndim != 1:
         raise DataError(f"{len(seconds)} times of {len(live)} samples of memory: was it recorded by another version?")
@@ -506,7 +505,7 @@ def share_words(steps: Sequence[tuple[int, Sums]]) -> str:
     flying, exposed = _total(recent)
     hidden = hidden_share(flying, exposed)
     if hidden is None:
-        return "What is hidden was paid for by computing that had to be done anyway; no exchange has been told yet."
+        return "No exchange recorded yet. The hidden share is the time in flight that overlaps with computing."
     over = f"the last {len(recent)} steps" if len(recent) > 1 else f"step {recent[0][0]}"
     text = f"In {over} {percent(hidden)} of the time in flight was hidden behind computing: high is good, 0 is as if "
     return text + "every rank stood still for all of it. What has ended when a rank looks counts as hidden."
@@ -606,7 +605,7 @@ def _bars_words(steps: Sequence[tuple[int, Sums]], ranks: int) -> str:
     if not flying:
         return "Exposed is what a rank stood still for; the rest of the time in flight it computed."
     still = format_seconds(exposed / 1e3)
-    text = f"A step has {format_seconds(flying / 1e3)} in flight on a rank, of which it stands still {still}"
+    text = f"Exchanges are in flight {format_seconds(flying / 1e3)} of a rank's step; the rank is idle for {still}"
     if not exposed:
         return f"{text}: all is hidden."
     worst = max(means, key=lambda key: means[key][1])
@@ -864,7 +863,7 @@ def transfers_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
 
 
 def _with_gaps(steps: list[int], values: list[float]) -> dict[str, list[Any]]:
-    """Points of a line that ends where steps brought nothing and begins anew after them."""
+    """Points of a line that ends at steps without a value and restarts after them."""
     x: list[Any] = []
     y: list[Any] = []
     for step, value in zip(steps, values, strict=True):
@@ -918,7 +917,7 @@ GIB = 1024**3
 
 
 class BlocksView(PlanView[BlockFacts]):
-    """The blocks of one run as its newest plan has them, and what its ranks told of the steps since.
+    """The blocks of one run as its newest plan has them, and the rows that its ranks logged since.
 
     Args:
         links: rows that the run's ranks sent, which the view of its partition reads too.
@@ -942,7 +941,7 @@ class BlocksView(PlanView[BlockFacts]):
         """Add one event ``blocks``."""
         if self._is_new(row, attempt):
             facts = None if blocks_left(row["data"]) else block_facts(row["data"])
-            if not self._known or not _same(facts, self.facts):  # an attempt that goes on tells it again
+            if not self._known or not _same(facts, self.facts):  # an attempt that resumes logs it again
                 self._add_plan(facts, row, attempt)
 
     def memory(self, row: Mapping[str, Any], attempt: int) -> None:

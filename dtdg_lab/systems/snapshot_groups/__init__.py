@@ -49,11 +49,13 @@ class SnapshotGroupsFamily(SystemFamily):
         return build(context)
 
     def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        """Its charts, after those of every run."""
         from dtdg_lab.systems.snapshot_groups.charts import ScheduleView
 
         return [ScheduleView(config.ranks)]
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
+        """Captions of its events."""
         from dtdg_lab.systems.snapshot_groups.charts import is_end, schedule_facts, schedule_words
 
         def schedule(data: dict[str, Any]) -> str:

@@ -63,8 +63,8 @@ class ScheduleFacts:
         targets: most targets that DyGNeX-G tried in an iteration; None where Algorithm 2 was not asked.
         solve_s: making it took.
         fit: ``a1``, ``a2``, ``a3``, ``mean_error`` and ``max_error`` of the linear model; None where none was fitted.
-        round_robin_s: makespan of PSG's round robin for the same times, with its own exchanges; None where it was not
-            told.
+        round_robin_s: makespan of PSG's round robin for the same times, with its own exchanges; None where
+            unknown.
     """
 
     scheduler: str
@@ -110,7 +110,7 @@ class ScheduleFacts:
         return f"{self.scheduler}, {self.groups:,} groups on {ranks}"
 
     def scale(self, measured_s: NDArray[np.float64]) -> float | None:
-        """What makes its times seconds: 1, or for sizes the measured over the told, of groups that were measured.
+        """What makes its times seconds: 1, or for sizes the ratio of measured to given ones, over measured groups.
 
         Args:
             measured_s: (K,) seconds, NaN where unknown.
@@ -150,7 +150,7 @@ def schedule_facts(data: Mapping[str, Any]) -> ScheduleFacts:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"a schedule cannot be drawn from what is told of it ({error!r}): was it recorded by another version?"
+            f"the event of a schedule cannot be drawn ({error!r}): was it recorded by another version?"
         ) from error
 
 
@@ -197,7 +197,7 @@ def unit_of(largest_s: float) -> tuple[str, float]:
 
 
 KEPT = 6_000  # blocks of a kind and epoch
-DRAWN = 900  # blocks, of which of a rank:
+DRAWN = 900  # blocks; of each rank:
 _OF_A_RANK = 60
 _LABELLED = 12  # ranks up to which a block has room for its number
 WATCHED_S = 3.0  # an epoch that takes so long is drawn while it runs, a shorter one when it is over
@@ -363,7 +363,7 @@ def gantt_words(epoch: Epoch | None) -> str:
     spent = sum(block.end_ns - block.start_ns for block in epoch.of("group"))
     waited = sum(block.end_ns - block.start_ns for block in epoch.of("wait"))
     if len({block.rank for block in epoch.of("group")}) < 2:
-        return "Blocks are groups, one tone an iteration: of one rank, so nobody waits."
+        return "Blocks are groups, one tone an iteration; with one rank, nothing waits."
     return (
         f"Blocks are groups, one tone an iteration. Orange ones set the pace: the other ranks wait for them (hatched), "
         f"{format_seconds(waited / 1e9)} of rank time, {format_share(waited / (spent + waited))}. "
@@ -469,14 +469,14 @@ def _line(name: str, at: float, ranks: int, dash: str) -> dict[str, Any]:
     }
 
 
-# Times of snapshot groups: what the scheduler was told against what the ranks measured.
+# Times of snapshot groups: the scheduler's inputs against the ranks' measurements.
 
 
 _EPOCHS = 5  # newest measurements of a group that are kept
 _DRAWN = 1_500
 _COLOURED = 8  # ranks up to which each has a colour
 _LOG = 30.0  # largest over smallest time from which axes are logarithmic
-_SHARED = 0.8  # processor seconds over wall-clock seconds below which the reader is told
+_SHARED = 0.8  # processor seconds over wall-clock seconds below which the caption says so
 _SLOW = 1.1  # a rank's measured over predicted, against that of all, from which it is named
 
 Measured = tuple[int, int, float, float]  # epoch, rank, wall-clock and processor seconds
@@ -647,7 +647,7 @@ _RATIOS = {
 
 @dataclass(frozen=True, slots=True)
 class EpochBalance:
-    """Own time (batch, transfer, compute; no waiting) of R ranks in the I iterations of an epoch that all have told.
+    """Own time (batch, transfer, compute; no waiting) of R ranks in the I iterations of an epoch that all have logged.
 
     Attributes:
         epoch: its number, from 0.
@@ -721,7 +721,7 @@ class BalanceLog:
         self._ranks = ranks
         # a point's step is the last of its epoch, so that a resume cuts where it should; its seconds are the epoch
         self._series = {name: Series(points) for name in ("most_over_least", "max_over_mean", "own", "waste")}
-        self._open: dict[int, dict[int, dict[int, _Told]]] = {}  # epoch, step, rank
+        self._open: dict[int, dict[int, dict[int, _LoggedStep]]] = {}  # epoch, step, rank
         self._known: list[EpochBalance] | None = None  # of the open ones, until there are more rows
 
     def step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
@@ -733,7 +733,7 @@ class BalanceLog:
         self._known = None
         own = sum(float(row.get(f"{phase}_s") or 0.0) for phase in OWN)
         ranks = self._open.setdefault(epoch, {}).setdefault(step, {})
-        ranks.setdefault(rank, _Told(own, float(row.get("time_s") or own), attempt))
+        ranks.setdefault(rank, _LoggedStep(own, float(row.get("time_s") or own), attempt))
         while len(self._open) > _OPEN:
             self._close(min(self._open))
 
@@ -745,7 +745,7 @@ class BalanceLog:
                 series.add(max(steps), epoch, getattr(found, name), attempt)
 
     def _balance(self, epoch: int) -> EpochBalance | None:
-        """Of the iterations that all ranks have told; None before there is one."""
+        """Of the iterations that all ranks have logged; None before there is one."""
         described = [ranks for ranks in self._open[epoch].values() if len(ranks) == self._ranks]
         if not described:
             return None
@@ -789,8 +789,8 @@ class BalanceLog:
         return epochs, [point.value for point in points] + [getattr(each, name) for each in recent]
 
 
-class _Told(NamedTuple):
-    """What a rank told of a step: own and whole seconds, and in which attempt."""
+class _LoggedStep(NamedTuple):
+    """A rank's logged step: own and whole seconds, and the attempt."""
 
     own_s: float
     time_s: float
@@ -907,7 +907,7 @@ def pace_words(found: EpochBalance) -> str:
     """The slowest rank and its share of the critical path."""
     ranks = len(found.own_s)
     if ranks == 1 or found.critical_s <= 0:
-        return "One rank: nobody waits for it."
+        return "One rank: no other waits for it."
     rank = found.slowest
     part = float(found.paced_s[rank]) / found.critical_s
     text = (
@@ -966,7 +966,7 @@ def _marked(layout: dict[str, Any], marks: Mapping[int, str]) -> dict[str, Any]:
     return layout
 
 
-# The Gantt chart of a schedule that nobody has executed yet: its groups take the times it is given.
+# The Gantt chart of a schedule before execution: its groups take the times it is given.
 
 
 _SECOND = 1e9  # nanoseconds
@@ -1185,7 +1185,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         self.tables = {"steps": self.balance.step, "phases": self.gantt.phase, "groups": self.group}
         self.events = {self.name: self.event}
         self._replayed: tuple[Row, ...] = ()
-        self._bound: tuple[tuple[int, int], float] | None = None  # of which attempt and epoch
+        self._bound: tuple[tuple[int, int], float] | None = None  # (attempt, epoch) and its bound
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``schedule``."""
@@ -1214,7 +1214,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         return np.where(np.isfinite(measured), measured, (facts.scale(measured) or 1.0) * facts.times_s)
 
     def replayed(self, rows: Sequence[Row]) -> None:
-        """Draw these rows of ``scheduling.replay`` instead of what the run told, until its next schedule."""
+        """Draw these rows of ``scheduling.replay`` instead of the run's own, until its next schedule."""
         self._replayed = tuple(rows)
 
     def complete(self, summary: Mapping[str, Any]) -> None:

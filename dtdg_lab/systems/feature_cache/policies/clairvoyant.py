@@ -117,7 +117,7 @@ def _planned(
     """The plan from costs of every step.
 
     Args:
-        choices: of which the first are used.
+        choices: the first ones are used.
         costs: (B, C, S) of a step under each of them.
         references: (2, B, S) cost and seconds of the reference's steps: the price of a second of change.
         change_s: as in the simulator.

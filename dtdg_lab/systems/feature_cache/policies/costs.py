@@ -438,7 +438,7 @@ class RpcModel:
     Attributes:
         a_s: seconds of a fetch apart from its bytes: its initiation.
         s_per_byte: b, seconds per byte on an unthrottled link.
-        trips: number of the fetch's sequential messages, each of which is delayed.
+        trips: number of the fetch's sequential messages; each one is delayed.
 
     Raises:
         ConfigError: a constant is negative or no number, or ``trips`` is not above 0.

@@ -105,8 +105,8 @@ def _several(shown: Any) -> Figure | None:
 def _partition(shown: Partition | MeasuredPartition) -> Figure:
     if isinstance(shown, Partition):
         raise ConfigError(
-            "plot() got a bare Partition, of which nothing is counted: give what lab.partition_graph(graph, "
-            "'metis', parts=4) returns."
+            "plot() got a bare Partition, which has no counts. Pass the result of lab.partition_graph(graph, "
+            "'metis', parts=4)."
         )
     facts = facts_of(shown.to_dict())
     return microscope(facts, title=title_words(facts, shown.graph_name))

@@ -84,8 +84,8 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
     if isinstance(shown, dict) and {"data", "layout"} <= set(shown):
         return shown
     raise ConfigError(
-        f"plot() got a {type(shown).__name__}; it draws a DynamicGraph, graph.describe(), a run, a comparison, a "
-        "followed node, echoes, or measured partitions."
+        f"plot() cannot draw an object of type {type(shown).__name__}; it draws a DynamicGraph, "
+        "graph.describe(), a run, a comparison, a followed node, echoes, or measured partitions."
     )
 
 

@@ -32,7 +32,7 @@ _PACKAGES = ("numpy", "torch", "dgl", "jupyterlab", "ipywidgets", "plotly", "pan
 _INSTALL = "`make env`, or `pip install -e .[lab] -c constraints.txt` in this environment"
 _CAP_NET_ADMIN = 12  # bit of the capability set, linux/capability.h
 
-# Each prints lines of JSON, the last of which counts; other output of libraries is ignored.
+# Each prints lines of JSON; only the last one is read. Other output of libraries is ignored.
 _TORCH_PROBE = """
 import json, torch
 import torch.distributed as dist

@@ -87,7 +87,7 @@ def study_decay(
 
 
 def _frame(config: RunConfig, cells: Iterable[Cell]) -> DecayStudy:
-    """A study of these cells, none of which is finished."""
+    """A study of these cells; no cell is finished yet."""
     full, alphas, seeds = (tuple(dict.fromkeys(values)) for values in zip(*cells, strict=True))
     shape = f"{config['window']} snapshots, {config['decay']} decay"
     described = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"

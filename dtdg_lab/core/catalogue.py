@@ -583,6 +583,12 @@ MEMORY_TABLE_LAYOUTS = (
     "sampled_window",
 )
 REFUSED = "refused"
+_NOT_EXCHANGED: Mapping[str, str] = MappingProxyType(
+    {
+        "weights_from_data": "its weights depend on the top-k nodes",
+        "neighbourhood": "its hidden state depends on neighbours",
+    }
+)
 
 _ROWS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -1395,18 +1401,21 @@ def check_links(text: str, parts: int) -> None:
         importlib.import_module("dtdg_lab.network.patterns").parse_links(text, parts)
 
 
-def check_memory(model: str, layout: str) -> str:
-    """How ``layout`` handles the memory of ``model``: ``exact`` or a named approximation.
+def check_memory(model: str, layout: str, system: str = "") -> str:
+    """How the strategy ``layout`` handles the memory of ``model``: ``exact`` or a named approximation.
 
     Raises:
-        UnsupportedError: the layout does not support it; the message names the systems that do.
+        UnsupportedError: the strategy does not support it; the message names ``system`` and the systems that do.
     """
     memory = entry("models", model).memory
     kept = MEMORY_ON_LAYOUT.get((memory, layout))
     if kept is None:
         systems = [one.name for one in SYSTEMS if (memory, one.parts["parallel"]) in MEMORY_ON_LAYOUT]
+        where = f"system {system!r}" if system else f"strategy {layout!r}"
+        reason = _NOT_EXCHANGED.get(memory, f"its memory is {memory!r}")
+        verb = "exchange" if memory in _NOT_EXCHANGED else "support"
         raise UnsupportedError(
-            f"model {model!r} does not work with layout {layout!r}, which does not support memory {memory!r}. "
+            f"Model {model!r} does not work with {where}: {reason}, which strategy {layout!r} does not {verb}. "
             f"Compatible systems: {', '.join(systems) or 'none yet'}."
         )
     return kept

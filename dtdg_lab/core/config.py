@@ -215,8 +215,15 @@ def _by_kind(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[st
         if name not in allowed:
             run = f"system {common['system']!r} with model {common['model']!r} on {common['dataset']!r}"
             if name in OPTIONS:
-                note = f"{name!r} belongs to {OPTIONS[name].owner} and does not apply to {run}."
-                raise UnknownNameError("option for this run:", name, allowed | set(_FIELDS), note)
+                readers = [
+                    one.name
+                    for one in catalogue.SYSTEMS
+                    for names in catalogue.option_owners(one.name, common["dataset"], common["model"]).values()
+                    if name in names
+                ]
+                use = f"it is used by {', '.join(readers)}" if readers else f"it belongs to {OPTIONS[name].owner}"
+                reason = f"Option {name!r} does not apply to {run}; {use}."
+                raise UnknownNameError("option", name, allowed | set(_FIELDS), reason=reason)
             raise UnknownNameError("option", name, allowed | set(_FIELDS), f"These are the options of {run}.")
     where = {name: common[name] for name in ("system", "dataset", "protocol")}
     filled: dict[str, dict[str, Any]] = {}
@@ -242,7 +249,7 @@ def _check_together(common: dict[str, Any]) -> None:
             f"system 'single' needs one rank and one part, but ranks={ranks}, parts={common['parts']}. "
             "Set ranks=1 and parts=1, or choose system='psg'."
         )
-    catalogue.check_memory(common["model"], layout)
+    catalogue.check_memory(common["model"], layout, common["system"])
     catalogue.check_task(common["dataset"], common["options"]["tasks"]["task"])
     batching = common["options"].get("batching", {})
     if "full_snapshots" in batching and batching["full_snapshots"] > batching.get("window", math.inf):

@@ -26,19 +26,18 @@ class ConfigError(LabError, ValueError):
 class UnknownNameError(ConfigError):
     """Raised when a name (system, model, data set, option) is not in the catalogue."""
 
-    def __init__(self, what: str, given: object, known: Iterable[str], advice: str = "") -> None:
+    def __init__(self, what: str, given: object, known: Iterable[str], advice: str = "", reason: str = "") -> None:
         names = sorted(known)
         close = difflib.get_close_matches(shortened(given).strip("'"), names, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(
-            f"unknown {what} {shortened(given)}.{hint}{' ' + advice if advice else ''} Allowed: {', '.join(names)}."
-        )
+        hint = f" Did you mean {close[0]!r}?" if close and not reason else ""
+        first = reason or f"Unknown {what} {shortened(given)}."
+        super().__init__(f"{first}{hint}{' ' + advice if advice else ''} Allowed: {', '.join(names)}.")
         self.given = given
         self.close = close[0] if close else None
 
 
 class UnsupportedError(ConfigError):
-    """Raised when two settings are incompatible, such as a model and a layout that does not support its memory."""
+    """Raised when two settings are incompatible, such as a model and a strategy that does not support its memory."""
 
 
 class PlanError(LabError, ValueError):

@@ -119,8 +119,8 @@ class Dashboard:
     """Sees and steers the runs of one session, in a notebook cell or on a served page.
 
     As the last expression of a cell it shows itself; ``layout`` is the Panel object, ``widget`` the same as an
-    ipywidget. Several dashboards of one session agree: each follows the session's run, whoever started or changed it.
-    Nothing is trained here, and requests are made off the event loop.
+    ipywidget. Several dashboards of one session agree: each follows the session's run, wherever it was started or
+    changed. Nothing is trained here, and requests are made off the event loop.
 
     Args:
         session: whose runs are shown.

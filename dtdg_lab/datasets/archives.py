@@ -276,8 +276,8 @@ def content(path: Path, member: str = "") -> tuple[bytes, str]:
 
     Args:
         path: a plain or packed file, or an archive.
-        member: patterns of the member's name, separated by ``|``, of which the first that fits is taken; its whole
-            name where there is a ``/`` in it. Not used where there is only one.
+        member: patterns of the member's name, separated by ``|``; the first that matches is used. A pattern with a
+            ``/`` is compared with the whole name. Not used if the archive has only one member.
 
     Raises:
         DataError: the file is damaged, or holds no such member.

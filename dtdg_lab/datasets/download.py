@@ -424,6 +424,6 @@ def _by_hand(definition: Published, folders: list[Path]) -> str:
         )
         place = f"{place}: {commands}"
     return (
-        f"Get it from {definition.page} by hand: {place}. Or set DTDG_LAB_DATA to the folder that has it, or use "
+        f"Download it manually from {definition.page}: {place}. Or set DTDG_LAB_DATA to the folder that has it, or use "
         'dataset="growing", which needs no file.'
     )

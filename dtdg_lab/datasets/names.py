@@ -199,7 +199,7 @@ def _info(entry: Entry, root: str | Path | None) -> DatasetInfo:
         elif definition.address:
             where = f"to be downloaded from {definition.address}"
         else:
-            where = f"to be fetched by hand from {definition.page}"
+            where = f"to be downloaded manually from {definition.page}"
     except (DataError, OSError) as error:  # a wrong folder in the environment: the list is the place to see it
         found, where = None, str(error)
     return DatasetInfo(

@@ -122,5 +122,5 @@ class Published:
 
     @property
     def address(self) -> str:
-        """Where it is downloaded from first; empty where it has to be fetched by hand."""
+        """The first download address; empty if it must be downloaded manually."""
         return next((form.files[0].urls[0] for form in self.forms if form.downloadable), "")

@@ -1,6 +1,6 @@
 """What the parsers of data files give: edges with times, sequences already cut, and static graphs.
 
-All arrays are read-only numpy; writable ones are copied. Whoever holds a table can trust its shapes, types and ranges.
+All arrays are read-only numpy; writable ones are copied. Shapes, types and ranges are checked when a table is made.
 """
 
 from __future__ import annotations

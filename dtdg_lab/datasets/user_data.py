@@ -321,7 +321,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
     """A dynamic graph from E edges with times, for ``RunConfig(dataset=graph)``.
 
     Nodes are numbered over all time in the order of their ids, which stay in ``graph.node_ids``: N of them, those
-    that an edge has. B base intervals result from ``cut`` or ``interval``, one of which is needed.
+    that an edge has. ``cut`` or ``interval`` sets the B base intervals; one of the two is needed.
 
     Args:
         src: sources, shape (E,): text, or whole numbers of any size below 2^63, negative ones too; arrays, lists,
@@ -700,7 +700,7 @@ def _found(data: Any, name: str, where: str) -> NDArray[Any]:
 
 
 LEAST = 8  # snapshots: with fewer, the usual protocol leaves a split empty
-_BUILT = 3  # intervals that are built, of which the first snapshot is taken
+_BUILT = 3  # intervals that are built; the first snapshot is used
 
 
 def from_static(

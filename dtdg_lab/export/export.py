@@ -103,8 +103,8 @@ def _stored(run: Any) -> StoredRun:
     if isinstance(path, Path) and hasattr(run, "status"):  # a handle of an active run
         return _stored(path)
     raise ConfigError(
-        f"export() got a {type(run).__name__}: give a run, a race, or the folder of one, such as "
-        "lab.export('runs/20260131-120000-psg-1a2b3c4d')."
+        f"export() cannot write an object of type {type(run).__name__}: give a run, a race, or the folder "
+        "of one, such as lab.export('runs/20260131-120000-psg-1a2b3c4d')."
     )
 
 

@@ -113,7 +113,7 @@ def check_first_near(function: Any) -> Feedback:
 
 
 def pairs(base: RunConfig) -> dict[str, Pair]:
-    """Pairs of settings by letter, some of which must have the same losses.
+    """Pairs of settings by letter; some pairs must have the same losses.
 
     Args:
         base: what they have in common; of one rank.

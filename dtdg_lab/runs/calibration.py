@@ -35,8 +35,8 @@ def step_seconds(run: StoredRun) -> list[float]:
     longest = steps[steps["step"] >= WARM_UPS].groupby("step")["time_s"].max()
     if longest.empty:
         raise RunFailedError(
-            f"run {run.id} has {steps['step'].nunique()} steps, of which the first {WARM_UPS} do not "
-            "count: give the config more epochs."
+            f"run {run.id} has {steps['step'].nunique()} steps, and the first {WARM_UPS} are excluded as warm-up: "
+            "give the config more epochs."
         )
     return [float(seconds) for seconds in longest]
 

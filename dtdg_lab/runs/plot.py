@@ -73,8 +73,8 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
     if isinstance(shown, dict) and {"data", "layout"} <= set(shown):
         return shown
     raise ConfigError(
-        f"plot() got a {type(shown).__name__}; it draws a DynamicGraph, graph.describe(), a run, a comparison, a "
-        "followed node, echoes, or measured partitions."
+        f"plot() cannot draw an object of type {type(shown).__name__}; it draws a DynamicGraph, "
+        "graph.describe(), a run, a comparison, a followed node, echoes, or measured partitions."
     )
 
 
@@ -94,8 +94,8 @@ def _several(shown: Any) -> Figure | None:
 def _partition(shown: Partition | MeasuredPartition) -> Figure:
     if isinstance(shown, Partition):
         raise ConfigError(
-            "plot() got a bare Partition, of which nothing is counted: give what lab.partition_graph(graph, "
-            "'metis', parts=4) returns."
+            "plot() got a bare Partition, which has no counts. Pass the result of lab.partition_graph(graph, "
+            "'metis', parts=4)."
         )
     facts = facts_of(shown.to_dict())
     return microscope(facts, title=title_words(facts, shown.graph_name))

@@ -55,7 +55,7 @@ def _ends(run: Sequence[int]) -> str:
 # A run's events as rows people read: changes once with the step they were applied at, checkpoints counted.
 
 
-# Told elsewhere on the page, or so many that they would hide the rest.
+# Shown elsewhere on the page, or so many that they would hide the rest.
 _PASSED_OVER = ("epoch", "checkpoint", "asked", "ended")
 
 Row = tuple[str, str, str, str, str]
@@ -65,7 +65,7 @@ EventText = Callable[[dict[str, Any]], str]
 def event_rows(events: Sequence[dict[str, Any]]) -> list[Row]:
     """Rows (time since the start, step, ranks, event, what) in order of time.
 
-    A knob change is told by every rank: it becomes one row with the step at which it was applied, or with every
+    Every rank logs a change of live settings: it becomes one row with the step at which it was applied, or with every
     rank's step where they differ. Ends of epochs are left out; checkpoints become one row that counts them.
     """
     if not events:
@@ -88,7 +88,7 @@ def event_rows(events: Sequence[dict[str, Any]]) -> list[Row]:
 
 
 def _groups(events: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Events that are one: a change of a version in an attempt; a kind told by several ranks for one step."""
+    """Events that are one: a change of a version in an attempt; a kind logged by several ranks for one step."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for event in events:
         if event["kind"] in _PASSED_OVER:

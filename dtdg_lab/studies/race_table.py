@@ -81,7 +81,7 @@ def best(spreads: Mapping[str, Spread], *, high_is_good: bool = False) -> str | 
 
 
 def _ends(each: Spread, *, high_is_good: bool) -> tuple[float, float]:
-    """The best and the worst seed, as numbers of which lower is better."""
+    """The best and the worst seed, as numbers where lower is better."""
     if each.low is None or each.high is None:
         return math.inf, math.inf
     good, bad = (-each.high, -each.low) if high_is_good else (each.low, each.high)

@@ -310,7 +310,7 @@ class Sweep:
         space: setting -> what it is drawn from.
         trials: number of combinations to draw.
         sampler: ``tpe`` or ``random``.
-        skip: combinations that are not run: mappings of axis -> value or list of values, all of which must match;
+        skip: combinations that are not run: mappings of axis -> value or list of values; all axes must match.
             ``"refused"`` skips those that no config allows. They are reported as ``skipped``.
         objective: number of a run by which trials are compared; see ``runs.summary.MEANINGS``, ``validation_loss``
             (the last) or ``best_validation_loss``.

@@ -77,7 +77,7 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "batch_length": "Snapshots a batch",
         "fanouts": "Neighbours by layer",
         "sampler": "Sampled by",
-        "links": "Links by hand",
+        "links": "Extra slow links",
         "congestion_ms": "Delay of slow links (ms)",
         "congestion_mbit": "Rate of slow links (Mbit/s, 0: any)",
         "congestion_from": "Congested from epoch",

@@ -155,7 +155,7 @@ class RunPage(Page):
         self.panel.extend([self.place(part) if isinstance(part, Charts) else part for part in parts])
 
     def follow(self, run: Run | None) -> None:
-        """Show another run, of which nothing is known yet."""
+        """Switch to another run and clear the charts."""
         self._run, self._version = run, -1
         self.say("")
         for charts in self._all_charts:

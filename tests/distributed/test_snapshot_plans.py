@@ -180,5 +180,5 @@ def test_weights_alone_move_no_row(ranks: list[list[dict[str, Any] | None]]) -> 
 
 
 def test_dcrnn_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedError, match=r"dcrnn.*neighbourhood.*snapshot"):
+    with pytest.raises(UnsupportedError, match=r"dcrnn.*depends on neighbours.*snapshot"):
         RunConfig(system="esdg", model="dcrnn")

@@ -127,7 +127,7 @@ def test_spatial_parts_with_parameters_get_their_gradient_in_the_first_layer_too
 
 def test_models_whose_vertices_remember_nothing():
     assert legs("evolvegcn-o", 2, 6, 2, pairs=2, blocks=4) == legs("graphsage", 2, 6, 2) == ()
-    with pytest.raises(UnsupportedError, match="neighbourhood"):
+    with pytest.raises(UnsupportedError, match="depends on neighbours"):
         legs("dcrnn", 2, 6, 2)
 
 

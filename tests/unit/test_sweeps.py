@@ -57,7 +57,10 @@ def test_cases_are_several_settings_under_one_name() -> None:
 def test_what_is_left_out_is_told_and_why() -> None:
     sweep = Sweep(BASE, {"system": ("flaredtdg", "psg"), "alpha": (0.1, 0.5)}, seeds=(0, 1), skip="refused")
     assert sweep.total == 4 and [each.settings["system"] for each in sweep.skipped] == ["psg", "psg"]
-    assert "'alpha' belongs to batching" in sweep.skipped[0].reason and len(sweep.skipped[0].reason) < 300
+    assert (
+        "Option 'alpha' does not apply to system 'psg'" in sweep.skipped[0].reason
+        and len(sweep.skipped[0].reason) < 300
+    )
     ruled = Sweep(
         BASE, {"full_snapshots": (1, 8), "alpha": (0.1, 0.5)}, seeds=(0,), skip=[{"full_snapshots": 8, "alpha": 0.5}]
     )
@@ -87,19 +90,19 @@ def test_parts_follow_ranks_where_the_base_has_as_many() -> None:
         ({"over": {"alpha": (0.1, 3)}}, "alpha=3.0 is out of range"),
         ({"over": {"group_window": (2,)}}, "group_window=2 is not allowed.*skip='refused'"),
         ({"over": {"network": {}}}, "is empty"),
-        ({"over": {"network": {"a": {"delay": 3}}}}, "unknown setting"),
+        ({"over": {"network": {"a": {"delay": 3}}}}, "Unknown setting"),
         ({"over": {"network": {"a": {"alpha": 0.2}}, "alpha": (0.1,)}}, "both set alpha"),
         ({"over": {"network": {"a": {"alpha": 0.2}, "b": {"alpha": 0.2}}}}, "are the same run"),
         ({"over": {"alpha": (0.1,)}, "seeds": ()}, "at least one"),
         ({"over": {"alpha": (0.1,)}, "seeds": (1, 1)}, "only once"),
         ({"over": {"alpha": (0.1,)}, "skip": {"alpha": 0.1}}, "combinations are skipped"),
-        ({"over": {"alpha": (0.1,)}, "skip": {"K": 1}}, "unknown axis in skip"),
+        ({"over": {"alpha": (0.1,)}, "skip": {"K": 1}}, "Unknown axis in skip"),
         ({"over": {"alpha": (0.1,)}, "trials": 3}, "apply to a search"),
         ({"over": {"alpha": (0.1,)}, "goal": "low"}, "allowed 'min' and 'max'"),
-        ({"over": {"seed_": (1,)}}, "unknown setting"),
+        ({"over": {"seed_": (1,)}}, "Unknown setting"),
         ({"over": {"learning_rate": tuple(1e-6 * n for n in range(1, 7001))}}, "at most 20,000 runs"),
         ({"space": {"alpha": (0.1, 1)}, "trials": 2}, "not a search space"),
-        ({"space": {"group_window": integer(1, 4)}, "trials": 2}, "belongs to parallel"),
+        ({"space": {"group_window": integer(1, 4)}, "trials": 2}, "Option 'group_window' does not apply to system"),
         ({"space": {"system": choice("psg", "pgs")}, "trials": 2}, "Did you mean 'psg'"),
         ({"space": {"alpha": uniform(0.1, 4)}, "trials": 2}, "alpha=4.0 is out of range"),
         ({"space": {"alpha": uniform(0.1, 1)}}, "number of combinations"),
@@ -120,7 +123,7 @@ def test_bad_sweeps_are_refused_by_name(given: dict[str, Any], message: str) -> 
 def test_nothing_chooses_by_the_test_part(name: str) -> None:
     with pytest.raises(ConfigError, match="on the test split"):
         Sweep(BASE, {"alpha": (0.1,)}, objective=name)
-    with pytest.raises(UnknownNameError, match="unknown objective"):
+    with pytest.raises(UnknownNameError, match="Unknown objective"):
         Sweep(BASE, {"alpha": (0.1,)}, objective="loss")
 
 

@@ -146,7 +146,7 @@ def test_what_cannot_be_compared(graph):
         compare_volumes(graph, "cdgcnn")
     with pytest.raises(UnknownNameError, match="protocol"):
         compare_volumes(graph, protocol="warmer")
-    with pytest.raises(UnsupportedError, match="neighbourhood"):
+    with pytest.raises(UnsupportedError, match="depends on neighbours"):
         compare_volumes(graph, "dcrnn")
     with pytest.raises(PlanError, match=f"ranks=64 for {NODES} nodes"):
         compare_volumes(graph, "cdgcn")

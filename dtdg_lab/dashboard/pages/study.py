@@ -93,7 +93,7 @@ def look_at_study(wanted: WantedStudy) -> StudySeen:
     """The study, its map by the requested axes, and its runs; where it cannot be read, why."""
     try:
         return _study(open_study(wanted.path), wanted)
-    except Exception as error:  # shown to whoever looks: there is no caller to raise to
+    except Exception as error:  # shown on the page: there is no caller to raise to
         return StudySeen(words=describe(error, f"the study {wanted.path} could not be read"))
 
 
@@ -147,7 +147,7 @@ def look_at_run(path: Path, key: str) -> RunSeen:
             f"{run.id}.html",
             run.status not in ENDED,
         )
-    except Exception as error:  # shown to whoever looks: there is no caller to raise to
+    except Exception as error:  # shown on the page: there is no caller to raise to
         return RunSeen(words=describe(error, f"a run of the study {path} could not be read"))
 
 

@@ -258,7 +258,7 @@ def _finite(array: NDArray[Any]) -> bool:
 
 
 def _labels(labels: NDArray[Any], where: str) -> NDArray[np.int16]:
-    """Classes from numbers of any type, of which NaN means none."""
+    """Classes from numbers of any type; NaN means no class."""
     known = ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), dtype=bool)
     values = labels[known]
     if len(values) and not (

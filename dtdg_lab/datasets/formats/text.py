@@ -441,8 +441,7 @@ def columns_of(
 
     Args:
         names: the names in the header.
-        wanted: for each column its kind and the names it may have, of which the first that is there is taken, whatever
-            the case.
+        wanted: for each column its kind and the names it may have; the first that is present is used. Case is ignored.
         where: the file's name, for messages.
 
     Raises:

@@ -107,7 +107,7 @@ def known(keys: Keys, taken: Keys) -> NDArray[np.bool_]:
     return found
 
 
-# Edges towards popular nodes, of which every interval keeps a share and renews the rest.
+# Edges towards popular nodes. Every interval keeps a share of them and renews the rest.
 
 
 LEAST_ACCEPTED = 0.05  # of the draws must find a pair that is free; below it drawing takes too long
@@ -173,7 +173,7 @@ def new_keys(draws: np.random.Generator, propose: Propose, taken: Keys, count: i
 
 
 def renewed(seed: int, name: str, counts: NDArray[np.int64], *, kept: float, propose: Propose) -> Iterator[Keys]:
-    """The edges of every interval as sorted keys; ``counts[t]`` of them, of which interval t + 1 keeps the share."""
+    """The ``counts[t]`` edges of every interval t as sorted keys; interval t + 1 keeps a share ``kept`` of them."""
     current = np.empty(0, dtype=np.int64)
     for interval, count in enumerate(counts.tolist()):
         draws = generator(seed, name, interval)

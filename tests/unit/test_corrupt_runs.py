@@ -196,7 +196,7 @@ def test_an_older_run_is_refused_though_its_tables_are_merged(run_dir: Path) -> 
         size = file.stat().st_size
         file.write_text(file.read_text().replace(f'"v": {SCHEMA},', '"v": 1,').replace(f'"v":{SCHEMA},', '"v":1,'))
         assert file.stat().st_size == size
-    with pytest.raises(DataError, match="was written by an older version of DTDG Lab.*Train it again"):
+    with pytest.raises(DataError, match=r"was written by an older version of DTDG Lab.*Train it again"):
         open_run(run_dir).table("steps")
 
 

@@ -23,7 +23,9 @@ CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
 def line(table: str, columns: list[str], rows: list[list[object]], *, rank: int = 0, seq: int = 0) -> str:
     return (
-        json.dumps({"v": SCHEMA, "rank": rank, "attempt": 0, "seq": seq, "table": table, "columns": columns, "rows": rows})
+        json.dumps(
+            {"v": SCHEMA, "rank": rank, "attempt": 0, "seq": seq, "table": table, "columns": columns, "rows": rows}
+        )
         + "\n"
     )
 

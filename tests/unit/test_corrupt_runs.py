@@ -16,6 +16,7 @@ from runs_synthetic import finished_run
 
 from dtdg_lab.core.errors import DataError, LabError, RunStoreError
 from dtdg_lab.core.records import SCHEMA, TABLES
+from dtdg_lab.runs.exports import ABOUT, read_about
 from dtdg_lab.runs.run import compare, open_run, provenance
 from dtdg_lab.runs.summary import finish
 
@@ -198,6 +199,12 @@ def test_an_older_run_is_refused_though_its_tables_are_merged(run_dir: Path) -> 
         assert file.stat().st_size == size
     with pytest.raises(DataError, match=r"was written by an older version of DTDG Lab.*Train it again"):
         open_run(run_dir).table("steps")
+
+
+def test_an_export_of_an_older_run_is_refused() -> None:
+    about = {"schema": 1, "records": SCHEMA - 1, "kind": "run", "run": "a"}
+    with pytest.raises(RunStoreError, match=r"exported by an older version \(records 1\).*train the run again"):
+        read_about({ABOUT: json.dumps(about).encode()}, "run")
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

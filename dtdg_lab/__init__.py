@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.study_decay import study_decay
     from dtdg_lab.core.catalogue import describe, register
     from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.core.options import options
     from dtdg_lab.dashboard.app import Dashboard
     from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset
     from dtdg_lab.datasets.user_data import from_csv, from_dgl, from_edges, from_pandas, from_parquet, from_static
@@ -77,6 +78,7 @@ __all__ = [
     "open_race",
     "open_run",
     "open_study",
+    "options",
     "partition_graph",
     "plot",
     "predict_scaling",
@@ -123,6 +125,7 @@ _WHERE = {
     "default_dataset": "dtdg_lab.datasets.names",
     "describe": "dtdg_lab.core.catalogue",
     "register": "dtdg_lab.core.catalogue",
+    "options": "dtdg_lab.core.options",
     "echo": "dtdg_lab.runs.inspect_model",
     "follow_vertex": "dtdg_lab.runs.inspect_model",
     "from_csv": "dtdg_lab.datasets.user_data",

@@ -1449,11 +1449,13 @@ def option_owners(system_name: str, dataset: str, model: str) -> dict[str, tuple
 
 
 def describe(name: str) -> str:
-    """What the catalogue says about a system, algorithm, data set or protocol, as a few lines of text.
+    """What is known about a system, algorithm, data set, protocol or option, as a few lines of text.
 
     Raises:
-        UnknownNameError: the catalogue does not hold the name.
+        UnknownNameError: nothing has that name.
     """
+    from dtdg_lab.core.options import OPTIONS
+
     lines = []
     for chosen in SYSTEMS:
         if chosen.name == name:
@@ -1468,7 +1470,33 @@ def describe(name: str) -> str:
         lines += [f"protocol {name}: {protocol.meaning}", f"  source: {protocol.source}"]
         brings = ", ".join(f"{key}={value}" for key, value in protocol.settings.items())
         lines += [f"  brings: {brings}"] if brings else []
+    if name in OPTIONS:
+        lines += _option_lines(name)
     if not lines:
-        known = {*names("systems"), *PROTOCOLS, *(candidate.name for candidate in ENTRIES)}
+        known = {*names("systems"), *PROTOCOLS, *OPTIONS, *(candidate.name for candidate in ENTRIES)}
         raise UnknownNameError("name", name, known)
     return "\n".join(lines)
+
+
+def _option_lines(name: str) -> list[str]:
+    from dtdg_lab.core.options import CHOSEN_BY, TAKES_EFFECT, option
+
+    of = option(name)
+    kind = next((kind for kind, chooser in CHOSEN_BY.items() if chooser == name), "")
+    own = {chosen.name: chosen.defaults.get(name, chosen.parts.get(kind, of.default)) for chosen in SYSTEMS}
+    others = "".join(f"; {value!r} for {chosen}" for chosen, value in own.items() if value != of.default)
+    systems = [
+        chosen.name
+        for chosen in SYSTEMS
+        if any(name in entry(kind, part).options for kind, part in chosen.parts.items())
+    ]
+    given = [each for each in ENTRIES if each.kind in ("models", "datasets") and name in each.options]
+    readers = [*systems, *(f"{_SINGULAR[each.kind]} {each.name}" for each in given)]
+    return [
+        f"option {name}: {of.meaning}",
+        f"  allowed: {of.allowed}",
+        *([f"  unit: {of.unit}"] if of.unit else []),
+        f"  default: {of.default!r}{others}",
+        f"  a change takes effect: {TAKES_EFFECT[of.live]}",
+        f"  read by: {', '.join(readers) or 'every system'}",
+    ]

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS, names
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Live = Literal["step", "epoch", "no"]
 
@@ -1408,3 +1411,74 @@ def default(name: str, *, system: str, dataset: str, protocol: str) -> Any:
         if name in settings:
             return settings[name]
     return option(name).default
+
+
+# The settings of a system, listed.
+
+TAKES_EFFECT = {"step": "next step", "epoch": "next epoch", "no": "new run"}
+_EVERY_RUN = ("epochs", "ranks", "seed", "parts", "hidden", "layers", "learning_rate", "device", "threads")
+
+
+@dataclass(frozen=True, repr=False)
+class OptionList:
+    """The settings that apply to a system.
+
+    Attributes:
+        system: its name.
+        rows: for each setting its name, meaning, unit, allowed values, default, and when a change takes effect.
+    """
+
+    system: str
+    rows: tuple[dict[str, Any], ...]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per setting."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows))
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.rows)} settings of system {self.system}: default; allowed; when a change takes effect"]
+        for row in self.rows:
+            unit = f" {row['unit']}" if row["unit"] else ""
+            lines.append(f"{row['name']} = {row['default']!r}{unit}; {row['allowed']}; {row['takes_effect']}")
+            lines.append(f"    {row['meaning']}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        table = self.to_pandas()
+        table["default"] = table["default"].map(repr)
+        with pd.option_context("display.max_colwidth", None):  # meanings are not cut
+            return str(table.to_html(index=False))
+
+
+def options(system: str, *, dataset: str = "collegemsg", model: str = "tgcn") -> OptionList:
+    """The settings that apply to a system, with their defaults under the protocol ``warm``.
+
+    Args:
+        system: its name.
+        dataset: whose own settings and defaults are included.
+        model: whose own settings are included.
+
+    Raises:
+        UnknownNameError: there is no such system, data set or model.
+    """
+    owners = catalogue.option_owners(system, dataset, model)
+    rows = []
+    for name in dict.fromkeys((*_EVERY_RUN, *(name for group in owners.values() for name in group))):
+        of = option(name)
+        rows.append(
+            {
+                "name": name,
+                "meaning": of.meaning,
+                "unit": of.unit,
+                "allowed": of.allowed.removesuffix(f" ({of.unit})"),
+                "default": default(name, system=system, dataset=dataset, protocol="warm"),
+                "takes_effect": TAKES_EFFECT[of.live],
+            }
+        )
+    return OptionList(system, tuple(rows))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-SCHEMA = 1
+SCHEMA = 2  # 1: before systems became folders; not read any more
 
 MAX_CONTROL_VERSION = 2**24 - 1  # sent in a float32 slot, which is exact up to here
 

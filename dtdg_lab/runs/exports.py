@@ -141,7 +141,7 @@ def read_about(files: Mapping[str, bytes], kind: str) -> dict[str, Any]:
     """The metadata of a packed run or race.
 
     Raises:
-        RunStoreError: it is unreadable, of another kind, or of a newer version.
+        RunStoreError: it is unreadable, of another kind, or of a newer or older version.
     """
     try:
         about = dict(json.loads(files[ABOUT]))
@@ -154,6 +154,11 @@ def read_about(files: Mapping[str, bytes], kind: str) -> dict[str, Any]:
         raise RunStoreError(
             f"this was exported by a newer version (schema {schemas[0]}, records {schemas[1]}); this one reads "
             f"{SCHEMA} and {RECORDS_SCHEMA}. Update dtdg_lab."
+        )
+    if schemas[1] < RECORDS_SCHEMA:
+        raise RunStoreError(
+            f"this was exported by an older version (records {schemas[1]}); this one reads records {RECORDS_SCHEMA}. "
+            "Open it with the version that made it, or train the run again."
         )
     if about.get("kind") != kind:
         remedy = {"race": " Open it with lab.open_race.", "run": " Open it with lab.open_run."}
@@ -274,7 +279,7 @@ def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
         text = "".join(f"{of_rank[number]}\n" for number in sorted(of_rank))
         run.record_file(rank).write_text(text, encoding="utf-8")
     sizes = {str(rank): path.stat().st_size for rank, path in run.record_files().items()}
-    run.merged_file.write_text(dumps({"sizes": sizes, "rows": rows}), encoding="utf-8")
+    run.merged_file.write_text(dumps({"schema": RECORDS_SCHEMA, "sizes": sizes, "rows": rows}), encoding="utf-8")
 
 
 def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:

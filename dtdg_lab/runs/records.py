@@ -121,10 +121,13 @@ def _parse(raw: bytes, path: str | Path, place: str) -> Line:
         raise DataError(
             f"{place} of {path} is damaged ({error}). Restore the file from a copy, or remove it to read the rest."
         ) from error
-    if line.get("v", SCHEMA) > SCHEMA:
+    if line.get("v", SCHEMA) != SCHEMA:
+        newer = line["v"] > SCHEMA
+        remedy = "Update dtdg_lab, or open" if newer else "Train it again, or open"
         raise DataError(
-            f"{place} of {path} was written by a newer version of DTDG Lab: records of schema {line['v']}, and this "
-            f"version reads up to {SCHEMA}. Update dtdg_lab, or open the run where it was made; nothing was changed."
+            f"{place} of {path} was written by {'a newer' if newer else 'an older'} version of DTDG Lab: records of "
+            f"schema {line['v']}, and this version reads schema {SCHEMA}. {remedy} the run where it was made; "
+            "nothing was changed."
         )
     return line
 
@@ -182,13 +185,16 @@ def merge(run: RunDirectory) -> dict[str, int]:
             discard(temporary)
             raise store_error("write", target, error) from error
     rows = {table: content.num_rows for table, content in merged.items()}
-    write_json(run.merged_file, {"sizes": sizes, "rows": rows})
+    write_json(run.merged_file, {"schema": SCHEMA, "sizes": sizes, "rows": rows})
     return rows
 
 
 def is_current(run: RunDirectory) -> bool:
-    """Whether the merged tables cover all lines (a resumed run may have written more)."""
-    return run.merged_file.is_file() and read_json(run.merged_file)["sizes"] == _sizes(run)
+    """Whether the merged tables are of this schema and cover all lines (a resumed run may have written more)."""
+    if not run.merged_file.is_file():
+        return False
+    merged = read_json(run.merged_file)
+    return bool(merged["sizes"] == _sizes(run) and merged.get("schema") == SCHEMA)
 
 
 def collect(run: RunDirectory, wanted: Collection[str] | None = None, *, numbered: bool = False) -> dict[str, pa.Table]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dtdg_lab.core.records import PHASES, TABLES
+from dtdg_lab.core.records import PHASES, SCHEMA, TABLES
 
 START_NS = 1_700_000_000_000_000_000
 
 
 def line(table: str, rows: Sequence[Sequence[Any]], *, rank: int = 0, attempt: int = 1, seq: int = 0) -> dict[str, Any]:
     """One parsed JSON line."""
-    return {"v": 1, "rank": rank, "attempt": attempt, "seq": seq, "table": table, "columns": list(TABLES[table]),
+    return {"v": SCHEMA, "rank": rank, "attempt": attempt, "seq": seq, "table": table, "columns": list(TABLES[table]),
             "rows": [list(row) for row in rows]}  # fmt: skip
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from runs_synthetic import finished_run
 
 from dtdg_lab.core.errors import DataError, LabError, RunStoreError
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.records import SCHEMA, TABLES
+from dtdg_lab.runs.exports import ABOUT, read_about
 from dtdg_lab.runs.run import compare, open_run, provenance
 from dtdg_lab.runs.summary import finish
 
@@ -29,7 +30,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with all its files."""
     run = finished_run(tmp_path_factory.mktemp("whole"), epochs=2)
     lines = run.record_file(0).read_text()
-    described = {"v": 1, "rank": 0, "attempt": 1, "seq": 0, "table": "events",
+    described = {"v": SCHEMA, "rank": 0, "attempt": 1, "seq": 0, "table": "events",
             "columns": ["step", "epoch", "time_ns", "kind", "data"], "rows": [[0, 0, 1, "parts", PARTS]]}  # fmt: skip
     run.record_file(0).write_text(json.dumps(described) + "\n" + lines)
     run.add_environment(data={"dataset": "growing", "source": "generated", "sha256": HASH})
@@ -169,7 +170,8 @@ def test_values_of_newer_versions_or_of_none(name: str, values: dict[str, Any], 
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"v": 2}, "rank1.jsonl was written by a newer version.*schema 2.*up to 1"),
+    [({"v": SCHEMA + 1}, f"rank1.jsonl was written by a newer version.*schema {SCHEMA + 1}.*reads schema {SCHEMA}"),
+     ({"v": SCHEMA - 1}, f"rank1.jsonl was written by an older version.*schema {SCHEMA - 1}.*reads schema {SCHEMA}"),
      ({"v": "new"}, "damaged"), ({"rank": "one"}, "damaged"), ({"attempt": None}, "damaged"), ({"table": 4}, "damaged"),
      ({"columns": "abcdef"}, "damaged"), ({"rows": [[1, 2]]}, "do not fit"), ({"rows": 5}, "damaged"),
      ({"columns": ["step", "step"], "rows": [[1, 1]]}, "comes twice"),
@@ -185,6 +187,24 @@ def test_record_lines_that_no_rank_of_this_version_wrote(change: dict[str, Any],
         with pytest.raises((RunStoreError, DataError), match=words):
             read(open_run(run_dir))
     assert content(run_dir) == before
+
+
+def test_an_older_run_is_refused_though_its_tables_are_merged(run_dir: Path) -> None:
+    merged = run_dir / "records" / "merged.json"
+    older = {name: value for name, value in json.loads(merged.read_text()).items() if name != "schema"}
+    merged.write_text(json.dumps(older))
+    for file in (run_dir / "records").glob("rank*.jsonl"):
+        size = file.stat().st_size
+        file.write_text(file.read_text().replace(f'"v": {SCHEMA},', '"v": 1,').replace(f'"v":{SCHEMA},', '"v":1,'))
+        assert file.stat().st_size == size
+    with pytest.raises(DataError, match=r"was written by an older version of DTDG Lab.*Train it again"):
+        open_run(run_dir).table("steps")
+
+
+def test_an_export_of_an_older_run_is_refused() -> None:
+    about = {"schema": 1, "records": SCHEMA - 1, "kind": "run", "run": "a"}
+    with pytest.raises(RunStoreError, match=r"exported by an older version \(records 1\).*train the run again"):
+        read_about({ABOUT: json.dumps(about).encode()}, "run")
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

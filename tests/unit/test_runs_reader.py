@@ -13,7 +13,7 @@ from runs_synthetic import START_NS, STEP_NS, evaluate, finished_run, write_step
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.records import SCHEMA, TABLES
 from dtdg_lab.runs import records as merge
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter, merged_lines, read_lines, tables, tail
@@ -23,7 +23,9 @@ CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
 def line(table: str, columns: list[str], rows: list[list[object]], *, rank: int = 0, seq: int = 0) -> str:
     return (
-        json.dumps({"v": 1, "rank": rank, "attempt": 0, "seq": seq, "table": table, "columns": columns, "rows": rows})
+        json.dumps(
+            {"v": SCHEMA, "rank": rank, "attempt": 0, "seq": seq, "table": table, "columns": columns, "rows": rows}
+        )
         + "\n"
     )
 

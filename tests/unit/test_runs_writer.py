@@ -15,7 +15,7 @@ import pytest
 from runs_synthetic import row, write_steps
 
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.records import SCHEMA, TABLES
 from dtdg_lab.runs.records import RecordWriter, read_lines
 
 EVENT = (0, 0, 1, "checkpoint", {})
@@ -30,7 +30,7 @@ def test_lines_have_the_format_of_core_records(tmp_path: Path) -> None:
     lines = list(read_lines(path))
     assert [(line["seq"], line["table"], len(line["rows"])) for line in lines] == [
         (0, "steps", 2), (1, "phases", 14), (2, "events", 1)]  # fmt: skip
-    assert {(line["v"], line["rank"], line["attempt"]) for line in lines} == {(1, 1, 2)}
+    assert {(line["v"], line["rank"], line["attempt"]) for line in lines} == {(SCHEMA, 1, 2)}
     assert all(tuple(line["columns"]) == TABLES[line["table"]] for line in lines)
     assert lines[2]["rows"] == [list(EVENT)]
     assert b"".join(sent) == path.read_bytes()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dtdg_lab.distributed.group import Group
     from dtdg_lab.distributed.model_averaging import ControlState
     from dtdg_lab.engine.strategy import Step
-    from dtdg_lab.systems.hybrid_batches.policies import BatchDecision
 
 # the paper's names of Table 3 -> phases; ``rsv`` is generators' processor time, ``rl`` is timed by itself
 NAMED = {"gen_bat": ("batch",), "to_gpu": ("transfer",), "comp": ("compute",), "comm": ("wait", "communicate"),
@@ -81,13 +80,11 @@ class RankRun:
 
     def open(self) -> None:
         """Let generators of batches begin, where the run has any."""
-        if self.built.strategy.controller is not None:
-            self.built.strategy.controller.open()
+        self.built.strategy.open()
 
     def close(self) -> None:
         """Let them end."""
-        if self.built.strategy.controller is not None:
-            self.built.strategy.controller.close()
+        self.built.strategy.close()
 
     def filled(self) -> float:
         """The share of what this rank's reservoirs may hold that they hold; 1 where there is none, or bytes are out."""
@@ -137,14 +134,11 @@ class RankRun:
     def _asked(self) -> ControlState:
         from dtdg_lab.distributed.model_averaging import ControlState
 
-        return ControlState(
-            self._wanted, 0 if self.built.strategy.controller is None else self.built.strategy.controller.asked
-        )
+        return ControlState(self._wanted, self.built.strategy.requested_choice)
 
     def _follow(self, word: ControlState) -> None:
         self._heard = word.version
-        if self.built.strategy.controller is not None:
-            self.built.strategy.controller.follow(word)
+        self.built.strategy.receive_choice(word.choice)
 
     def _next(self) -> Step:
         work = next(self._works, None)
@@ -155,7 +149,8 @@ class RankRun:
 
     def _step(self) -> Row:
         built, sent = self.built, self.group.bytes_sent
-        choice = 0 if built.strategy.controller is None else built.strategy.controller.choice
+        choice = getattr(built.strategy, "choice", 0)
+        built.strategy.on_step_start(self.steps)
         work, began_s, cpu_s = self._next(), time.perf_counter(), time.process_time()
         clocks = BothClocks()  # read after the step's own, so that phases sum to no more than the step
         built.gradients.zero()
@@ -170,9 +165,7 @@ class RankRun:
         word = self._updates.follow()
         clocks("communicate")
         loss = agreed.loss_sum / max(agreed.groups, 1)
-        decided = None
-        if built.strategy.controller is not None:
-            decided = built.strategy.controller.after_step(loss, time.perf_counter() - began_s, choice)
+        decided = built.strategy.decide_after_step(loss, time.perf_counter() - began_s)
         if self.evaluate_steps and (self.steps + 1) % self.evaluate_steps == 0:
             decided = self._evaluated() or decided
         self._follow(word)
@@ -187,20 +180,20 @@ class RankRun:
         return {"seconds": seconds, "loss": loss, "choice": choice, "batch_s": clocks.wall["batch"], "own_s": own,
                 "cpu_s": time.process_time() - cpu_s}  # fmt: skip
 
-    def _evaluated(self) -> BatchDecision | None:
+    def _evaluated(self) -> tuple[Any, ...] | None:
         """Evaluate as a run does: all ranks together where gradients are summed, else rank 0 alone."""
         built = self.built
         evaluator = built.evaluator if self._updates.together else built.own_evaluator
         if evaluator is None or not (self._updates.together or self.group.rank == 0):
             return None
         (scores,) = evaluator.evaluate(built.model, ("validation",))
-        return None if built.strategy.controller is None else built.strategy.controller.after_evaluation(scores.loss)
+        return built.strategy.decide_after_evaluation(scores.loss)
 
     def _take_down(self, clocks: BothClocks, seconds: float) -> None:
         self.seconds, self.steps = self.seconds + seconds, self.steps + 1
         for name, phases in NAMED.items():
             self.spent[name] += sum(clocks.wall[phase] for phase in phases)
-        if getattr(self.built.strategy.controller, "adjuster", None) is not None:
+        if self.built.strategy.decides:
             self.spent["rl"] += clocks.wall["rl"]
         rows = self.built.strategy.rows()
         source = TABLES["targets"].index("source") - 2  # step and epoch are the loop's

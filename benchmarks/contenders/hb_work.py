@@ -55,7 +55,7 @@ def _steps_bytes(run: RankRun) -> Row:
     from dtdg_lab.systems.hybrid_batches.part_batches import NEW, SNAPSHOT
     from dtdg_lab.training.memory import peak_bytes
 
-    layout, hybrid = run.built.strategy, run.built.strategy.controller is not None
+    layout, hybrid = run.built.strategy, hasattr(run.built.strategy, "tried")
     run.built.gradients.zero()
 
     def step() -> None:

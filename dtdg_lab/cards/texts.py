@@ -540,7 +540,7 @@ ESDG_CARDS = (
             "dtdg_lab.systems.snapshot_blocks.redistribution:Redistribution",
             "dtdg_lab.engine.backprop.time_blocks:Blocks",
             "dtdg_lab.graphs.delta:encode",
-            "dtdg_lab.partition.volume:Volume",
+            "dtdg_lab.partition.metrics:Volume",
         ),
         differs=(
             "Fewer or narrower all-to-all phases are sent than the paper counts; lab.compare_volumes lists them with "

@@ -239,7 +239,7 @@ def _size(found: GraphStatistics, spans: list[Span]) -> Figure:
         "showgrid": False,
         "zeroline": False,
         "rangemode": "tozero",
-        "title": {"text": "vertices", "standoff": 4, "font": {"size": 11}},
+        "title": {"text": "nodes", "standoff": 4, "font": {"size": 11}},
     }
     layout = frame(
         "Edges and nodes over time",

@@ -37,7 +37,7 @@ def scheduler(request: pytest.FixtureRequest) -> Any:
         ([1.0, -1.0], "group 1: -1.0 s"),
         ([np.nan, 1.0], "group 0: nan s"),
         ([1.0, np.inf], "group 1: inf s"),
-        ([1e308, 1e308], "sum to more"),
+        ([1e308, 1e308], "the sum of the group times exceeds"),
     ],
 )
 def test_wrong_times_are_refused(scheduler: Callable[..., Schedule], times_s: Any, said: str) -> None:

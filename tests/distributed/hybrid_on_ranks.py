@@ -69,10 +69,9 @@ def built_case(case: dict[str, Any], group: Group) -> RunComponents:
 def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
     """Losses and gradients of two epochs, with the batches they are of."""
     built, found = built_case(case, group), []
-    assert built.strategy.controller is not None
     for epoch in range(EPOCHS):
         for work in built.strategy.epoch(epoch):
-            built.strategy.controller.begin(len(found))
+            built.strategy.on_step_start(len(found))
             built.gradients.zero()
             sent = group.bytes_sent
             computed = built.strategy.compute(work, Unmarked())

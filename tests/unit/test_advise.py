@@ -228,5 +228,5 @@ def test_what_cannot_be_asked_is_refused(graph: DynamicGraph, tmp_path: Path) ->
         advise(graph, 2, 1.0, full_snapshot=4)
     with pytest.raises(ConfigError, match="a graph or a name"):
         advise(3, 2, 1.0)  # type: ignore[arg-type]
-    with pytest.raises(RunStoreError, match="is no run"):
+    with pytest.raises(RunStoreError, match="is not a run and contains none"):
         advise(graph, 2, 1.0, runs=[tmp_path])

@@ -175,10 +175,10 @@ def test_an_epoch_has_a_step_for_each_labelled_snapshot() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ((4, range(3, 4), 1), "end at the target"),
-        ((4, range(0), 1), "end at the target"),
+        ((4, range(3, 4), 1), "end at its target 4, not"),
+        ((4, range(0), 1), "end at its target 4, not"),
         ((4, range(0, 5, 2), 1), "consecutive"),
-        ((4, range(3, 5), 3), "3 full snapshots of 2"),
+        ((4, range(3, 5), 3), "full=3 must be from 1 to 2, the number of snapshots"),
         ((4, range(3, 5), 1), "0 counts of chunks for 1 decayed"),
     ],
 )
@@ -286,7 +286,7 @@ def test_numbers_that_are_no_chunks_are_refused(chunk: list[Any], chunks: int, p
         ([4, 2], [0, 0], [1, 2], r"begin \[1, 2\]"),
         ([4, 2], [0, 0], [0, 2, 2], "at least 1 with every chunk"),
         ([4, 2], [0, 0], [0], "must rise from 0 to 2"),
-        ([4.0, 2.5], [0, 0], [0, 2], "nodes must be a vector of whole numbers"),
+        ([4.0, 2.5], [0, 0], [0, 2], "vertices must be a vector of whole numbers"),
     ],
 )
 def test_an_order_that_does_not_fit_is_refused(vertices: Any, parts: Any, rows: Any, said: str) -> None:

@@ -123,7 +123,7 @@ def test_graphs_are_brought_by_the_blocks_in_use(tmp_path: Path) -> None:
 
 
 def test_memory_chooses_the_blocks_and_less_of_it_chooses_more(tmp_path: Path, undisturbed: list[float]) -> None:
-    found = build(config_of(blocks=0), graph_of(), SoloGroup()).block_memory
+    found = build(config_of(blocks=0), graph_of(), SoloGroup()).strategy.block_memory
     assert found is not None
     gib = {blocks: 1.001 * found.peak_bytes(blocks) / GIB for blocks in (3, 6)}  # just enough for so many
     done = train(tmp_path, config_of(blocks=0), script={

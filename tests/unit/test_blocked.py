@@ -56,7 +56,7 @@ def test_a_large_budget_takes_one_block_and_a_tiny_one_says_what_is_needed(graph
         build(config.replace(memory_gib=1e-5), graph, SoloGroup())
     least = float(str(refused.value).split("the least is ")[1].split(" GiB")[0])
     enough = build(config.replace(memory_gib=1.02 * least), graph, SoloGroup())
-    assert enough.snapshot_blocks is not None and enough.snapshot_blocks.blocks > 1
+    assert enough.strategy.plan is not None and enough.strategy.plan.blocks > 1
 
 
 def test_vertex_parts_choose_too(graph: DynamicGraph) -> None:

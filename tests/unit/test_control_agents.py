@@ -444,7 +444,7 @@ def test_what_cannot_be_is_refused() -> None:
     for wrong in (math.nan, math.inf):
         with pytest.raises(NotFiniteError, match="no batch-size controller can learn"):
             adjuster.observe(wrong, 1.0)
-    with pytest.raises(ConfigError, match="a bandit adjuster of 3 sizes was stored"):
+    with pytest.raises(ConfigError, match="the stored state is of a bandit controller of 3 sizes"):
         make_adjuster("random", choices=3, initial=0).load_state_dict(adjuster.state_dict())
-    with pytest.raises(ConfigError, match="this is a bandit one of 4"):
+    with pytest.raises(ConfigError, match="this is a bandit controller of 4"):
         make_adjuster("bandit", choices=4, initial=0).load_state_dict(adjuster.state_dict())

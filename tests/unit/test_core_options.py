@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core import options as options_module
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.options import GLOSSARY, OPTIONS, Option, option
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.systems.base import SystemFamily
 
 WHOLE = Option(name="whole", owner="test", kind=int, default=2, low=1, high=9, meaning="A number.", unit="things")
 REAL = Option(name="real", owner="test", kind=float, default=0.5, low=0.0, high=1.0, meaning="A share.")
@@ -107,11 +112,30 @@ def test_what_is_allowed_is_said_in_words() -> None:
 def test_names_are_unique_and_looked_up() -> None:
     assert max(Counter(one.name for one in GLOSSARY).values()) == 1
     assert all(option(one.name) is one for one in GLOSSARY)
-    assert len(OPTIONS) == len(GLOSSARY)
+    assert {one.name: one for one in GLOSSARY} == OPTIONS, "each by its own name, and no other"
     with pytest.raises(UnknownNameError, match="Did you mean 'group_window'"):
         option("groupwindow")
-    with pytest.raises(TypeError):
-        OPTIONS["new"] = WHOLE  # type: ignore[index]
+
+
+def test_a_family_adds_its_options_and_replaces_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Adds(SystemFamily):
+        name, options = "adds", (WHOLE, REAL)
+
+    class Replaces(SystemFamily):
+        name, options = "replaces", (WORD, replace(WHOLE, name="seed"))
+
+    families = SimpleNamespace(ADDS=Adds(), REPLACES=Replaces())
+    monkeypatch.setitem(sys.modules, "families_of_a_test", families)
+    monkeypatch.setattr(options_module, "OPTIONS", dict(OPTIONS))
+    monkeypatch.setattr(catalogue, "FAMILIES", dict(catalogue.FAMILIES))
+    monkeypatch.setattr(catalogue, "REGISTERED", [])
+    with pytest.raises(ConfigError, match="seed are names in use"):
+        catalogue.register("families_of_a_test:REPLACES")
+    assert options_module.OPTIONS == OPTIONS, "all of a family's options are added, or none"
+    for _ in range(2):
+        assert catalogue.register("families_of_a_test:ADDS") is families.ADDS
+        assert options_module.OPTIONS == {**OPTIONS, "whole": WHOLE, "real": REAL}
+        assert option("whole") is WHOLE and option("seed") is OPTIONS["seed"]
 
 
 def test_choices_follow_the_catalogue() -> None:

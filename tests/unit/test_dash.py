@@ -167,7 +167,7 @@ def test_a_knob_reaches_the_run_once_and_the_status_says_where_it_was_applied(da
     choose(dashboard, "slow_rank", 1)
     choose(dashboard, "slow_ms", 25.0)
     assert session.current.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
-    assert "slow_ms 25.0: asked for" in dashboard.status.value
+    assert "slow_ms 25.0: requested" in dashboard.status.value
     session.current.advance(60)
     settle(dashboard)
     assert "slow_ms 25.0: applied at step 5 on 2 ranks" in dashboard.status.value

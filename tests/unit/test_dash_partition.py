@@ -165,13 +165,13 @@ def test_a_change_that_does_not_fit_is_refused_with_its_reason_each_time(dashboa
         dashboard._clear_problem()
         to_next_epoch(dashboard, run)
         assert dashboard.alert.visible and "died of signal 11" in dashboard.alert.value
-        assert "partitioner load_aware: refused, the run goes on as it was" in dashboard.status.value
+        assert "partitioner load_aware: refused, the run continues unchanged" in dashboard.status.value
         assert dashboard.settings.controls["partitioner"].value == "metis"
         assert widget(dashboard, "partitioner").label == "Partitioner"
     run.unfit = {}
     choose(dashboard, "partitioner", "load_aware")
     settle(dashboard)
-    assert "load_aware: asked for" in dashboard.status.value, "an old refusal is not taken for this one's"
+    assert "load_aware: requested" in dashboard.status.value, "an old refusal is not taken for this one's"
     to_next_epoch(dashboard, run)
     assert run.config["partitioner"] == "load_aware"
 
@@ -257,7 +257,7 @@ def test_partitioners_are_measured_and_compared_and_one_is_looked_at(dashboard):
     open_page(dashboard)
     measured(dashboard, "hash", "load_aware", parts=4)
     page = dashboard.pages["Partition"]
-    assert page.status.value == "growing in 4 parts, for tgcn with 1 layer:"
+    assert page.status.value == "growing in 4 partitions, for tgcn with 1 layer:"
     graph = load_for(dashboard.settings.config())
     for name in ("hash", "load_aware"):
         found = partition_graph(graph, name, 4).measures
@@ -285,7 +285,7 @@ def test_the_page_begins_at_the_parts_of_the_settings_and_keeps_what_was_measure
 def test_other_data_than_the_settings_can_be_measured(dashboard):
     dashboard.pages["Partition"].data.value = "sbm"
     measured(dashboard, "hash")
-    assert dashboard.pages["Partition"].status.value.startswith("sbm in 2 parts")
+    assert dashboard.pages["Partition"].status.value.startswith("sbm in 2 partitions, for ")
     assert dashboard.settings.config().dataset == "growing"
 
 

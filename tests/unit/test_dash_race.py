@@ -78,7 +78,7 @@ def test_contestants_are_the_settings_shown_each_once(page):
     click(page, page.add)
     assert list(page.chosen.options) == ["single"] and page.start.disabled
     click(page, page.add)
-    assert "already a contestant" in page.alert.value and page.alert.visible and len(page.configs) == 1
+    assert "a contestant already" in page.alert.value and page.alert.visible and len(page.configs) == 1
     for width in (8, 16):
         choose(page, "hidden", width)
         click(page, page.add)
@@ -102,8 +102,8 @@ def two(page: RacePage) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "said"),
     [("seeds", "0 x", "Seeds: cannot read 'x'"),
-     ("patience", "1.5", "Patience (evaluations): cannot read '1.5'"),
-     ("loss", "low", "Target validation loss: cannot read 'low'"), ("patience", "0", "patience=0"),
+     ("patience", "1.5", "Evaluations without gain: cannot read '1.5'"),
+     ("loss", "low", "Validation loss reached: cannot read 'low'"), ("patience", "0", "patience=0"),
      ("seeds", "", "at least one"),
      ("name", "a/b", "name='a/b'")],
 )  # fmt: skip
@@ -123,7 +123,8 @@ def test_contestants_that_cannot_be_compared_are_named_on_the_page(page, here, t
     click(page, page.add)
     click(page, page.start)
     until(page, lambda: page.alert.visible)
-    assert "epochs=3" in page.alert.value and "epochs=7" in page.alert.value and not list(tmp_path.iterdir())
+    said = page.alert.value.replace("&#x27;", "'")
+    assert "the same `epochs`: 'single' has 3, 'psg' has 7" in said and not list(tmp_path.iterdir())
 
 
 def test_a_race_is_drawn_while_it_goes_on_and_never_by_the_loop(page, here, monkeypatch):

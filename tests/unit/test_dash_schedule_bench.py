@@ -80,11 +80,9 @@ def test_set_does_what_a_drag_does() -> None:
         (TIMES, {"chosen": "folded"}, UnknownNameError),
     ],
 )
-def test_what_makes_no_bench_is_refused(
-    times: list[float], live_settings: dict[str, Any], error: type[LabError]
-) -> None:
+def test_what_makes_no_bench_is_refused(times: list[float], knobs: dict[str, Any], error: type[LabError]) -> None:
     with pytest.raises(error):
-        ScheduleBench(times, 2, **live_settings)
+        ScheduleBench(times, 2, **knobs)
 
 
 def test_what_the_sliders_cannot_show_is_refused_and_leaves_them() -> None:

@@ -99,9 +99,9 @@ def test_a_study_shows_itself(study: TransferStudy) -> None:
 
 
 def test_wrong_arguments_are_refused(graph: DynamicGraph) -> None:
-    for wrong in ({"edge_life": 0}, {"smoothing_window": 0}, {"repeats": -1}):
-        with pytest.raises(ConfigError, match="is needed"):
-            compare_transfers(graph, **wrong)  # type: ignore[arg-type]
+    for name, value, least in (("edge_life", 0, 1), ("smoothing_window", 0, 1), ("repeats", -1, 0)):
+        with pytest.raises(ConfigError, match=rf"{name}={value}: give a whole number of at least {least}\."):
+            compare_transfers(graph, **{name: value})  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="csr32"):
         compare_transfers(graph, forms=["csr64"])
     with pytest.raises(PlanError, match="blocks"):

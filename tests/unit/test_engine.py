@@ -161,7 +161,7 @@ def test_a_run_step_by_step_is_the_plain_loop(model: str, layers: int, loss_at: 
 
 def test_a_run_too_large_to_keep_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     run = _run("dcrnn", 1, "regression", "all")
-    monkeypatch.setattr(stepwise, "add_gradients_stepwise", lambda run: "step by step")
+    monkeypatch.setattr(plain, "add_gradients_stepwise", lambda run: "step by step")
     # K = 2: x, h and r * h and four walks of each are kept at once, and other things beside them
     least = len(TRAIN) * NODES * 5 * (FEATURES + 2 * HIDDEN) * 8
     for kept, fits in ((least, False), (3 * least, True)):

@@ -98,7 +98,7 @@ def test_race_table_sentence_and_comparison_follow_the_mean(tmp_path: Path) -> N
         configs={row.label: row.config for row in rows}, seeds=(0, 1, 2), stop=None, at_once=False, data={}
     )
     said = " ".join(race_words(plan, [], rows, []))  # type: ignore[arg-type]
-    assert "calm in all steps and epoch, mean" in said and "late in" not in said
+    assert "calm in training time and epoch time, mean" in said and "late in" not in said
     compared = compare([rows[0].runs[0], rows[1].runs[0]]).table
     assert compared["epoch_time_s"].tolist() == pytest.approx([1.0, 1.38])
     report = rows[1].runs[0].report().read_text()

@@ -420,7 +420,7 @@ def test_a_folder_of_something_else_is_never_replaced(steered: StoredRun, tmp_pa
     mine = tmp_path / "mine" / f"{steered.id}.tensorboard"
     mine.mkdir(parents=True)
     (mine / "thesis.txt").write_text("years of work")
-    with pytest.raises(RunStoreError, match="was not exported"):
+    with pytest.raises(RunStoreError, match="is not an export, so again=True does not overwrite it"):
         export(steered, tmp_path / "mine", "tensorboard", again=True)
     assert (mine / "thesis.txt").read_text() == "years of work"
 
@@ -493,11 +493,12 @@ def _foreign(folder: Path, steered: StoredRun) -> dict[str, str]:
     (folder / "cut.parquet").write_bytes(packed["tables/steps.parquet"][:300])
     (folder / "x.gz").write_bytes(b"\x1f\x8b nothing")
     (folder / "events.out.tfevents.1.x").write_bytes(b"nothing")
-    return {
-        "bytes.bin": "is not a run", "empty.html": "is not a run", "notes.txt": "is not a run",
-        "page.html": "no tables", "cut.html": "no tables|damaged", "changed.html": "damaged", "list.json": "not a run",
-        "broken.json": "damaged", "trace.json": "not exported by lab.export", "book.ipynb": "is not a run",
-        "other.zip": "is not a run", "cut.zip": "damaged", "no-config.zip": "config", "bad-table.zip": "steps",
+    return dict.fromkeys(
+        ("bytes.bin", "empty.html", "notes.txt", "list.json", "book.ipynb", "other.zip"), "neither a run nor an export"
+    ) | {
+        "page.html": "no tables", "cut.html": "no tables|damaged", "changed.html": "damaged",
+        "broken.json": "damaged", "trace.json": "not exported by lab.export",
+        "cut.zip": "damaged", "no-config.zip": "config", "bad-table.zip": "steps",
         "newer.zip": "newer version", "climbs.zip": "not valid for a folder", "foreign.parquet": "not exported",
         "cut.parquet": "damaged", "x.gz": "damaged", "events.out.tfevents.1.x": "no settings",
         "nothing.html": "nothing at that path",

@@ -262,7 +262,7 @@ def test_windows_follow_each_other_and_late_ones_last_from_their_swap() -> None:
     assert schedule.serving is swap.built
     swap = schedule.turn(6, path)
     assert swap is not None
-    assert (swap.built.strategy.state_dict().number, schedule.ends) == (1, 10)
+    assert (swap.built.plan.number, schedule.ends) == (1, 10)
     assert schedule.turn(10, path) is None
     _ready(schedule, path)
     swap = schedule.turn(12, path)

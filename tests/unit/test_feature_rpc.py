@@ -315,9 +315,9 @@ def test_more_rows_than_there_are_and_none_at_all_are_refused(client: FeatureCli
         client.fetch({1: np.append(KEYS[1], KEYS[1][0])})
     with pytest.raises(PlanError, match="requests 0 rows from part 1"):
         client.fetch({1: KEYS[1][:0]})
-    with pytest.raises(PlanError, match=r"cannot ask part 9: it knows \[1, 2\]"):
+    with pytest.raises(PlanError, match=r"part 0 cannot request from part 9: known are \[1, 2\]"):
         client.fetch({9: KEYS[1]})
-    with pytest.raises(PlanError, match="cannot ask part 0"):
+    with pytest.raises(PlanError, match="part 0 cannot request from part 0"):
         client.fetch({0: KEYS[0]})
     assert client.fetch({}) == {}
 

@@ -585,8 +585,8 @@ def test_pipelined_gradients_are_those_of_the_same_groups_one_by_one(model: str,
     if model == "dcrnn":
         more = {**more, "layers": 1}
     both, one_by_one = (_built(model=model, pipelined=on, **more) for on in (True, False))
-    works = both.layout.epoch(0)
-    assert works == one_by_one.layout.epoch(0)
+    works = both.strategy.epoch(0)
+    assert works == one_by_one.strategy.epoch(0)
     assert [work.groups for work in works] == [(0, 1, 2, 3), (4, 5, 6, 7), (8,)]
     for work in works:
         loss, found = _gradients(both, work)

@@ -30,7 +30,6 @@ from hybrid_training import (
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.distributed.model_averaging import ControlState
 from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.training.build import build
 from dtdg_lab.training.trainer import Trainer
@@ -107,15 +106,14 @@ def test_one_process_averages_with_nobody(tmp_path: Path) -> None:
 
 def test_a_choice_among_other_sizes_is_not_followed() -> None:
     config = small_config(**TOGETHER)
-    hybrid = build(config, small_graph(), SoloGroup()).hybrid
-    assert hybrid is not None
+    hybrid = build(config, small_graph(), SoloGroup()).strategy.controller
     hybrid.adjuster = None  # as on a rank that follows
-    hybrid.follow(ControlState(choice=2))
+    hybrid.receive(2)
     assert hybrid.choice == 2
     hybrid.apply_settings(config.replace(batch_snapshots=0.4))
     began = hybrid.choice
-    for word, wanted in ((ControlState(choice=began + 1), began), (ControlState(choice=1024 + 3), 3)):
-        hybrid.follow(word)
+    for number, wanted in ((began + 1, began), (1024 + 3, 3)):
+        hybrid.receive(number)
         assert hybrid.choice == wanted
 
 

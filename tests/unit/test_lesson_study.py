@@ -189,10 +189,10 @@ def test_other_trials_are_not_lost(wrong: Any) -> None:
 
 
 def test_hints_of_pruning_tell_what_was_mixed_up() -> None:
-    hints = {"B": "fewer than 3 trials before it", "F": "LOWEST", "D": "1 missing", "Z": "no trial"}
+    hints = {"B": "fewer than 3 trials before it", "F": "LOWEST", "D": "1 missing", "Z": "Z is not a trial"}
     for wrong, hint in hints.items():
         assert hint in study_checks.check_stopped({wrong}, SEVEN, 2, 3).words
-    assert "not ended" in study_checks.check_lost_values("A", SEVEN, 2, 3).words
+    assert "A is not stopped by the rule" in study_checks.check_lost_values("A", SEVEN, 2, 3).words
     assert "last epoch" in study_checks.check_lost_values("G", SEVEN, 2, 3).words
 
 

@@ -157,4 +157,4 @@ def test_many_pairs_have_an_interval_that_holds_the_number_and_repeats(tmp_path:
 
 def test_other_tasks_have_no_pairs() -> None:
     assert few_pairs({"mae": 0.5}, "test") == few_pairs(None, None) == ""
-    assert few_pairs({"pairs": 1.0}, "test").startswith("The link metrics of the test split are of 1 pair, fewer")
+    assert few_pairs({"pairs": 1.0}, "test").startswith("The link metrics of the test split rest on 1 pair, fewer")

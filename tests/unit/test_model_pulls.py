@@ -81,9 +81,9 @@ def test_dcrnn_by_hand():
 def test_what_is_not_allowed():
     with pytest.raises(UnknownNameError, match="Did you mean 'tgcn'"):
         pulls("tgcnn", 3, 4, 1)
-    with pytest.raises(ConfigError, match="layers=0: at least 1"):
+    with pytest.raises(ConfigError, match="layers=0 must be at least 1"):
         pulls("tgcn", 3, 4, 0)
     with pytest.raises(ConfigError, match="gc_layers=3 is out of range"):
         hops("tgcn", 1, gc_layers=3)
-    with pytest.raises(ConfigError, match="hidden=5 cannot be shared by heads=2"):
+    with pytest.raises(ConfigError, match="hidden=5 must be divisible by heads=2"):
         pulls("gatlstm", 3, 5, 1)

@@ -148,7 +148,7 @@ def test_docstrings_tell_where_we_differ() -> None:
     found = {each.text: each for each in differences(code_places(catalogue.system("dygnex-g")))}
     (described,) = [text for text in found if text.startswith("The paper's listing neither removes what it picks")]
     assert found[described].file == "dtdg_lab/systems/snapshot_groups/schedulers/dygnex.py" and described.endswith(
-        "tried, not all."
+        "only some of them are tried."
     )
     assert described in repr(card("dygnex-g")).replace("\n    ", " ").replace("  ", " ")
 

@@ -235,7 +235,7 @@ def test_a_part_that_there_is_not_is_refused(part: int) -> None:
 def test_no_snapshots_other_vertices_and_other_ways_are_refused() -> None:
     with pytest.raises(PlanError, match="at least one snapshot"):
         part_edges([], _partition(2), 0)
-    with pytest.raises(PlanError, match="the partition is of 2 nodes"):
+    with pytest.raises(PlanError, match=f"the partition has 2 nodes, but the snapshot has {NODES}"):
         part_edges(_snapshots(1, False), Partition(np.array([0, 1], np.int32), 2), 0)
     with pytest.raises(PlanError, match="'up'"):
         part_edges(_snapshots(1, False), _partition(2), 0, "up")

@@ -95,7 +95,7 @@ def test_the_table_names_what_losses_stand_on_and_the_baselines(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("other", "words"),
     [({"dataset": "transactions"}, "different data: growing (abababababab), transactions (cdcdcdcdcdcd)"),
-     ({"protocol": "cold"}, "different protocols: warm (purged split, warm state: the default), cold"),
+     ({"protocol": "cold"}, "different evaluation protocols: warm (purged split, warm state: the default), cold"),
      ({"edge_life": 3}, "leave out 0, 2 snapshots"),
      ({"task": "link"}, "different tasks (regression, link)")],
     ids=str,

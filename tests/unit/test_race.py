@@ -175,7 +175,7 @@ def test_a_run_that_fails_is_told_and_tried_again(tmp_path, monkeypatch):
     assert math.isnan(made.table.loc["groups", "test_loss"])
     monkeypatch.undo()
     again = race(PAIR, seeds=(0,), runs_dir=tmp_path, name="fails", progress=False)
-    assert again.over and "Failed" not in again.summary() and "One seed shows no spread" in again.summary()
+    assert again.over and "Failed" not in again.summary() and "With one seed there is no spread" in again.summary()
     assert "<b>" not in again._repr_html_()
 
 
@@ -222,7 +222,7 @@ def test_what_a_race_cannot_be_made_of_is_refused_before_anything_is_written(tmp
 def test_one_process_writes_a_race_and_a_damaged_one_is_left_as_it_is(tmp_path):
     two = [PAIR["reference"], PAIR["groups"]]
     first = prepare(two, seeds=(0,), runs_dir=tmp_path, name="held")
-    with pytest.raises(RunStoreError, match=f"running in process {os.getpid()}"):
+    with pytest.raises(RunStoreError, match=f"under way in process {os.getpid()}"):
         prepare(two, seeds=(0,), runs_dir=tmp_path, name="held")
     first._store.release()
     file = first.race.folder / FILE

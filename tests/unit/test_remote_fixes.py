@@ -37,9 +37,10 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.network import emulated_network as kernel_links
 from dtdg_lab.network.emulated_network import EmulatedNetwork
 from dtdg_lab.network.patterns import parse_links
-from dtdg_lab.systems.feature_cache import strategy as feature_service
+from dtdg_lab.systems.feature_cache import service as feature_service
 from dtdg_lab.systems.feature_cache.rpc import FeatureClient
-from dtdg_lab.systems.feature_cache.strategy import host_towards
+from dtdg_lab.systems.feature_cache.service import host_towards
+from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.training import build as building
 from dtdg_lab.training.live_settings import check_changes, rebuilt
 from dtdg_lab.training.trainer import Trainer
@@ -227,15 +228,26 @@ def test_a_part_that_does_not_exist_is_not_preferred() -> None:
 # what fails late
 
 
-@pytest.mark.parametrize("what", ["FlatGradients", "_evaluators", "_hybrid", "_slowed"])
-def test_nothing_is_left_of_what_fails_once_features_are_served(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        (building, "FlatGradients"),
+        (building, "_evaluators"),
+        (RemoteFeatureStrategy, "setup"),
+        (RemoteFeatureStrategy, "slowable_links"),
+    ],
+    ids=["FlatGradients", "_evaluators", "setup", "slowable_links"],
+)
+def test_nothing_is_left_of_what_fails_once_features_are_served(
+    where: Any, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = []
 
     def fails(*given: Any, **more: Any) -> None:
         found.extend(servers_left())
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(building, what, fails)
+    monkeypatch.setattr(where, what, fails)
     with pytest.raises(RuntimeError, match="out of memory"):
         building.build(remote_config("fixed"), changing_graph(), SoloGroup())
     assert len(found) == 1 and servers_left() == []
@@ -262,4 +274,4 @@ def test_what_cannot_take_the_parameters_is_closed() -> None:
             config, {"cache_rows": 50}, memory, changing_graph(), SoloGroup(), device="cpu", before=before  # type: ignore[arg-type]
         )  # fmt: skip
         assert made == (None, "does not fit")
-        assert [server.pid for server in servers_left()] == list(before.layout.service.children)  # type: ignore[attr-defined]
+        assert [server.pid for server in servers_left()] == list(before.strategy.service.children)  # type: ignore[attr-defined]

@@ -296,7 +296,7 @@ def test_what_cannot_be_is_refused_and_the_run_goes_on(tmp_path: Path, monkeypat
         ({"links": "1>0 delay=-3"}, ConfigError, "delay"),
         ({"links": "1>0 rate=0"}, ConfigError, "rate"),
         ({"cache_policy": "double_dqn", "parts": 6}, ConfigError, "learned policy"),
-        ({"policy_file": "nowhere.npz", "cache_policy": "double_dqn"}, ConfigError, "nowhere.npz: there is no such"),
+        ({"policy_file": "nowhere.npz", "cache_policy": "double_dqn"}, ConfigError, "nowhere.npz: file not found"),
         ({"cache_rows": 1_000_000}, ConfigError, "cache_rows=1000000 exceeds memory"),
         ({"batch_length": 13}, ConfigError, "batch_length=13 of a training split"),
         ({"fanouts": "3 0"}, ConfigError, "fanouts='3 0'"),

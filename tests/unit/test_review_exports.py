@@ -205,7 +205,7 @@ def test_contestants_whose_names_make_one_file_name_have_folders_each(raced: Rac
 
 def test_a_file_in_the_way_of_a_folder_is_not_hidden(done: StoredRun, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("mine")
-    with pytest.raises(RunStoreError, match="was not exported"):
+    with pytest.raises(RunStoreError, match="is not an export, so again=True does not overwrite it"):
         export(done, tmp_path / "a", "tensorboard", again=True)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a", "mine")]
     (tmp_path / "a").unlink()
@@ -301,7 +301,7 @@ def test_a_file_of_ones_own_is_never_replaced(done: StoredRun, raced: Race, kind
     for content in (b"years of work with dtdg_lab", gzip.compress(b"years of work"), zip_of({"a": b"years"}), b""):
         mine.write_bytes(content)
         for what in (done, raced):
-            with pytest.raises(RunStoreError, match="was not exported"):
+            with pytest.raises(RunStoreError, match="is not an export, so again=True does not overwrite it"):
                 export(what, mine, kind, again=True)
         assert mine.read_bytes() == content
     mine.unlink()

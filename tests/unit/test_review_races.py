@@ -322,7 +322,7 @@ def test_a_failed_contestant_leaves_the_others_their_seconds(tmp_path: Path) -> 
 def test_contestants_are_compared_across_one_that_lacks_the_setting() -> None:
     esdg, adgnn = (RunConfig(system=name, dataset="growing", parts=2, links=links) for name, links in
                    (("esdg", "0 delay=20"), ("adgnn-t", "")))  # fmt: skip
-    with pytest.raises(ConfigError, match="'esdg' has links='0 delay=20' and 'adgnn' has links=''"):
+    with pytest.raises(ConfigError, match="the same `links`: 'esdg' has '0 delay=20', 'adgnn' has ''"):
         check_alike({"esdg": esdg, "psg": RunConfig(system="psg", dataset="growing", parts=2), "adgnn": adgnn})
 
 

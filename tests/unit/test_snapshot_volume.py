@@ -85,9 +85,9 @@ def test_seams_are_what_models_give(name, options, layers):
 def test_seams_refuse_what_models_refuse():
     with pytest.raises(UnknownNameError, match="Did you mean 'cdgcn'"):
         seams("cdgcnn", 2, 6, 1)
-    with pytest.raises(ConfigError, match="hidden=0: at least 1"):
+    with pytest.raises(ConfigError, match="hidden=0 must be at least 1"):
         seams("graphsage", 2, 0, 1)
-    with pytest.raises(ConfigError, match="hidden=5 cannot be shared"):
+    with pytest.raises(ConfigError, match="hidden=5 must be divisible by heads=2"):
         seams("gatlstm", 2, 5, 1)
 
 

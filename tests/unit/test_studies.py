@@ -155,7 +155,7 @@ def test_a_half_made_run_is_marked_and_begun_anew(tmp_path: Path, training: Pret
     study = study_in(tmp_path, sweep)
     assert study.is_complete and study.trials[0].run != half and len(training.made) == 2
     assert RunDirectory.open(half).status()["state"] == "failed"
-    assert study.trials[0].notes == (f"its run {half.name} was failed when the study was called again: begun anew",)
+    assert study.trials[0].notes == (f"its run {half.name} was failed when the study was called again: restarted",)
 
 
 def test_there_is_one_writer_at_a_time(tmp_path: Path, training: PretendTraining) -> None:
@@ -197,7 +197,8 @@ def test_rules_of_pruning() -> None:
     ("how", "message"),
     [
         ({"sweep": grid(base=BASE.replace(protocol="flare-2026")), "prune": Median()}, "has no validation split"),
-        ({"sweep": Sweep(BASE.replace(protocol="flare-2026"), space={"alpha": uniform(0.1, 1)}, trials=2)}, "compared"),
+        ({"sweep": Sweep(BASE.replace(protocol="flare-2026"), space={"alpha": uniform(0.1, 1)}, trials=2)},
+         "which is needed to compare runs"),
         ({"sweep": grid(over={"edge_life": (1, 2)}), "prune": Median()}, "cannot be pruned"),
         ({"sweep": grid(base=BASE.replace(ranks=2, parts=2))}, "need engines"),
         ({"sweep": grid(), "quick": True}, "shipped studies only"),
@@ -221,7 +222,7 @@ def test_a_search_shares_runs_of_equal_draws_and_tells_what_no_config_allows(
     assert study.is_complete and len(study.trials) == 12
     refused = [trial for trial in study.trials if trial.status == "refused"]
     assert refused and all(trial.settings == {"full_snapshots": 2, "window": 1} for trial in refused)
-    assert "full_snapshots=2 of window=1" in refused[0].reason
+    assert "full_snapshots=2 exceeds window=1" in refused[0].reason
     assert len(training.made) == 3, "equal draws are one run"
     shared = [trial for trial in study.trials if trial.notes]
     assert len(shared) == 12 - 3 - len(refused) and "and shares its run" in shared[0].notes[0]
@@ -283,5 +284,5 @@ def test_a_damaged_study_is_told_and_left_alone(tmp_path: Path, training: Preten
         with pytest.raises(RunStoreError, match=r"sweep\.json cannot be read"):
             call()
     assert {file: file.read_bytes() for file in study.path.iterdir() if file.is_file()} == before
-    with pytest.raises(RunStoreError, match="is no study"):
+    with pytest.raises(RunStoreError, match="is not a study"):
         open_study(tmp_path)

@@ -22,6 +22,7 @@ from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.engine import graph_view as space_store
 from dtdg_lab.engine import minibatch_blocks as blocks_module
 from dtdg_lab.engine import minibatch_blocks as target_growth
+from dtdg_lab.engine import target_batches as target_run
 from dtdg_lab.engine.backprop import reference as grouped
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape, target_blocks
@@ -36,7 +37,6 @@ from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.systems.hybrid_batches import strategy as target_run
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression

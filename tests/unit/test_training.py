@@ -373,7 +373,7 @@ def test_fewer_epochs_end_the_run_and_more_in_the_last_epoch_extend_it(tmp_path:
 def test_fewer_than_two_groups_are_refused_with_the_numbers(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError, match=said):
         build(config_of(**settings), graph_of(), SoloGroup())
-    assert len(build(config_of(group_window=11, parts=1), graph_of(), SoloGroup()).layout.epoch(0)) == 2
+    assert len(build(config_of(group_window=11, parts=1), graph_of(), SoloGroup()).strategy.epoch(0)) == 2
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_values_choices_and_epsilon_are_drawn() -> None:
     assert "dqn made 60 decisions, 67 % of them by the best value" in panels["choices"][1]
     assert list(traces(panels["regret"][0])) == ["against always 20 % x 5 %"]
     assert len(traces(panels["rewards"][0])["each"]["x"]) == 59
-    assert "runs with each" in shown.view("hybrid").caption()
+    assert "compare runs with fixed sizes" in shown.view("hybrid").caption()
 
 
 def test_long_decisions_stay_small_and_end_with_the_newest() -> None:

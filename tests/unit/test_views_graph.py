@@ -60,7 +60,7 @@ def test_edges_overlap_degrees_and_baselines_are_those_of_the_graph() -> None:
     kept = trace(figures["overlap"], "share")
     first, second = ({*zip(s.rows().tolist(), s.indices.tolist(), strict=True)} for s in made.snapshots[:2])
     assert kept["x"][0] == 1 and kept["y"][0] == pytest.approx(len(first & second) / len(first))
-    tail = trace(figures["degrees"], "vertices")
+    tail = trace(figures["degrees"], "nodes")
     assert tail["x"][0] == 1 and tail["y"][0] == 1.0
     degrees = np.concatenate([np.diff(snapshot.indptr) for snapshot in made.snapshots])
     assert tail["y"][-1] == pytest.approx((degrees >= tail["x"][-1]).sum() / (degrees > 0).sum())

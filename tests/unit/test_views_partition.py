@@ -147,8 +147,8 @@ def test_figures_are_valid_plotly_and_small(parts: int, layout: str, changed: bo
 def test_load_is_over_the_mean_of_the_parts() -> None:
     figure, caption = panels(facts_of(described(3)))[3]
     marks = {trace["name"]: trace for trace in figure["data"]}
-    assert list(marks) == ["vertices", "edges", "load", "memory"]
-    assert marks["vertices"]["y"] == [1, 1, 1]
+    assert list(marks) == ["nodes", "edges", "load", "memory"]
+    assert marks["nodes"]["y"] == [1, 1, 1]
     assert marks["edges"]["y"] == marks["load"]["y"] == [0.5, 1.0, 1.5]
     assert "Part 2 has 1.50 times the mean in edges" in caption and "1.0 KiB of memory" in caption
     both = panels(facts_of(described(3) | {"layout": "", "ranks": 0}))[3][0]

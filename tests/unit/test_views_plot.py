@@ -79,12 +79,12 @@ def test_a_vertex_is_followed_through_features_label_and_every_model(graph, runs
     followed = lab.follow_vertex(traces, 7)
     assert list(followed.table.columns) == ["in-neighbours", "label", "persistence", *runs]
     assert followed.table["dcrnn"].to_numpy() == pytest.approx(traces[3].outputs[:, 7, 0])
-    assert "vertex 7" in followed._repr_html_()
+    assert "node 7" in followed._repr_html_()
 
 
 def test_following_refuses_what_does_not_go_together(graph, runs) -> None:
     trace = lab.trace(runs["tgcn"])
-    with pytest.raises(ConfigError, match="vertices 0 to 29"):
+    with pytest.raises(ConfigError, match="nodes 0 to 29"):
         trace.vertex(30)
     with pytest.raises(ConfigError, match="got no trace"):
         lab.follow_vertex([], 1)
@@ -113,7 +113,7 @@ def test_a_change_is_heard_as_far_and_as_long_as_the_model_says(graph, runs) -> 
 
 
 def test_an_echo_refuses_places_and_times_that_are_not_there(runs) -> None:
-    with pytest.raises(ConfigError, match="vertices 0 to 29"):
+    with pytest.raises(ConfigError, match="nodes 0 to 29"):
         lab.echo(runs["tgcn"], vertex=30, snapshot=2)
     with pytest.raises(ConfigError, match="snapshots 0 to 13"):
         lab.echo(runs["tgcn"], vertex=3, snapshot=14)

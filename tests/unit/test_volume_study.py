@@ -32,12 +32,12 @@ def parts_in_turn(monkeypatch, tmp_path):
     """Node v belongs to part v mod P: what is counted must not depend on a library."""
     monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
 
-    def made(name, graph, parts, read):
+    def made(assign, name, graph, parts, read):
         assert name == "hypergraph" and read["seed"] == 5
         owner = (np.arange(graph.num_nodes) % parts).astype(np.int32)
         return make.Partition(Assigned(owner).owner, parts, None, graph.data_hash, "in turn", 0.25)
 
-    monkeypatch.setattr(make, "_made", made)
+    monkeypatch.setattr(make, "_timed", made)
 
 
 def _halo_by_hand(graph, window, ranks, widths):
@@ -140,7 +140,7 @@ def test_pulls_that_are_counted_are_the_models(graph):
 
 
 def test_what_cannot_be_compared(graph):
-    with pytest.raises(ConfigError, match=r"a graph is needed: lab\.load_dataset"):
+    with pytest.raises(ConfigError, match=r"got .growing.; give a graph, such as lab\.load_dataset"):
         compare_volumes("growing")
     with pytest.raises(UnknownNameError, match="Did you mean 'cdgcn'"):
         compare_volumes(graph, "cdgcnn")

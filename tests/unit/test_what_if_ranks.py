@@ -116,7 +116,7 @@ def test_systems_are_predicted_as_far_as_partitions_are_made(shown: WhatIf, grap
 def test_measured_points_and_notes(shown: WhatIf, graph: DynamicGraph) -> None:
     points = [row for row in shown.rows if row["kind"] == "measured"]
     assert {(row["quantity"], row["ranks"]) for row in points} == {("epoch_s", 1), ("rank_bytes", 1)}
-    assert shown.measured_ranks == 1 and "Measured here: 1 run on up to 1 rank;" in repr(shown)
+    assert shown.measured_ranks == 1 and "Measured locally: 1 run on up to 1 rank;" in repr(shown)
     assert "communicate" in repr(shown) and "assumed" in repr(shown)
     figure = go.Figure(shown.figure)
     assert sum("measured" in (trace.name or "") for trace in figure.data) >= 1

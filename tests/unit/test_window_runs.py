@@ -193,7 +193,7 @@ def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None
     [
         ({"alpha": 0.0}, ConfigError, "alpha"),
         ({"alpha": 1.5}, ConfigError, "alpha"),
-        ({"full_snapshots": 6}, ConfigError, "full_snapshots=6 of window=5"),
+        ({"full_snapshots": 6}, ConfigError, "full_snapshots=6 exceeds window=5"),
         ({"window": 500}, DataError, "window=500 is beyond the training split"),
         ({"chunks": 61}, PartitionError, "60 nodes"),
     ],
@@ -321,7 +321,7 @@ def test_decayed_snapshots_reach_the_loss_of_models_without_vertex_state(model: 
 
 @pytest.mark.parametrize("model", ["evolvegcn-o", "graphsage"])
 def test_decayed_snapshots_that_could_not_reach_the_loss_are_refused(model: str) -> None:
-    with pytest.raises(UnsupportedError, match=r"alpha and full_snapshots would change nothing.*loss_at='all'"):
+    with pytest.raises(UnsupportedError, match=r"alpha and full_snapshots would have no effect.*loss_at='all'"):
         _config(model=model, loss_at="last")
     whole = _config(model=model, loss_at="last", full_snapshots=5)
     assert whole["loss_at"] == "last", "none is decayed"

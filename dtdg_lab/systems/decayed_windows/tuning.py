@@ -191,7 +191,8 @@ def measure(strategy: DecayedWindowStrategy, gradients: FlatGradients) -> RowMem
     """
     of, shape, own = strategy.context, strategy.shape, []
     assert of.partition is not None
-    shapes = _measured(shape)
+    decays = of.task.per_vertex or of.config["loss_at"] == "last"  # else the loss needs all nodes of each snapshot
+    shapes = _measured(shape, decays=decays)
     for strategy.shape in shapes:
         own.append(_peak(strategy, strategy.by_length()[-1], of.device))
     strategy.shape = shape
@@ -207,10 +208,10 @@ def measure(strategy: DecayedWindowStrategy, gradients: FlatGradients) -> RowMem
     )
 
 
-def _measured(shape: Trapezoid) -> list[Trapezoid]:
+def _measured(shape: Trapezoid, *, decays: bool) -> list[Trapezoid]:
     """Windows that differ in rows, and in how many run through how many snapshots together."""
     window, few = shape.window, min(2, shape.window)
-    if shape.chunks == WHOLE_CHUNKS:  # snapshots are always full
+    if shape.chunks == WHOLE_CHUNKS or not decays:  # snapshots are always full
         return [replace(shape, window=full, full=full) for full in sorted({1, few, window})]
     return [
         *(replace(shape, full=full, alpha=LEAST_ALPHA, decay="ladder") for full in sorted({1, few, window})),

@@ -74,7 +74,7 @@ def one_epoch(built: RunComponents, epoch: int) -> dict[str, Any]:
         lost, count = lost + agreed.loss_sum, count + agreed.groups
         rows = built.strategy.rows().get("groups", [])
         times += [(group, (end_ns - start_ns) * 1e-9, cpu_s) for group, start_ns, end_ns, cpu_s in rows]
-        if built.strategy.scheduling is not None:
+        if getattr(built.strategy, "scheduling", None) is not None:
             built.strategy.scheduling.observe(rows)
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "wall": wall, "cpu": cpu, "wait_s": wait_s, "loss": lost / count, "groups": times}
@@ -85,11 +85,11 @@ def profiled(config: RunConfig, graph: DynamicGraph, group: Group, plan: dict[st
     from dtdg_lab.training.build import build
 
     built = build(config, graph, group, plan=plan)
-    if built.strategy.scheduling is None or config["group_times"] == "size":
+    if getattr(built.strategy, "scheduling", None) is None or config["group_times"] == "size":
         return built
     for epoch in range(0 if plan else config["profile_epochs"]):
         one_epoch(built, epoch)
-        built.end_epoch()
+        built.strategy.on_epoch_end()
     source = built.strategy.scheduling.to_dict()["source"]
     if source != config["group_times"]:
         raise RuntimeError(f"{config.system} is scheduled by {source}, not by {config['group_times']}")
@@ -107,7 +107,7 @@ def in_turn(
     for contender in contenders:
         built = profiled(contender.config, graph, group, plan)
         plan = plan or built.strategy.state_dict()
-        described = {} if built.strategy.scheduling is None else built.strategy.scheduling.to_dict()
+        described = {} if getattr(built.strategy, "scheduling", None) is None else built.strategy.scheduling.to_dict()
         runs.append(built)
         found.append({"schedule": described, "epochs": []})
     for turn in range(WARM_UPS + max(contender.turns for contender in contenders)):

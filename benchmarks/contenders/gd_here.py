@@ -57,7 +57,7 @@ def costs_here(config: RunConfig, *, ranks: int) -> tuple[CacheCosts, int]:
     from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 
     with closing(built(config)) as made:
-        layout = made.layout
+        layout = made.strategy
         assert isinstance(layout, RemoteFeatureStrategy)
         for _ in range(TRIED):
             began_s = time.perf_counter()

@@ -118,7 +118,7 @@ def sampler_rows(plan: Plan) -> list[Row]:
         of = config(plan, plan.lived, {"system": "fixed-window", "sampler": sampler}, ranks=1, seed=0)
         try:
             with closing(built(of)) as made:
-                part, numbers = made.layout.parts[0], count()
+                part, numbers = made.strategy.parts[0], count()
                 taken = timed(lambda part=part, numbers=numbers: part.sampler.sample(next(numbers)), plan.repeats)
         except LabError as error:
             rows.append({"what": f"mini-batch, {sampler} sampler", "failed": str(error)})

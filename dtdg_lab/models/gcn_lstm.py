@@ -103,7 +103,7 @@ class GATLSTM(DynamicModel):
     ) -> None:
         super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
         if heads < 1 or hidden % heads:
-            raise ConfigError(f"hidden={hidden} cannot be shared by heads={heads}: choose heads that divide hidden.")
+            raise ConfigError(f"hidden={hidden} must be divisible by heads={heads}.")
         self.heads = heads
         widths = [self.width(layer) for layer in range(layers)]
         self.project = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)

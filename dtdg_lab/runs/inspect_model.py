@@ -132,23 +132,23 @@ class Echo:
     distance: NDArray[np.int64]
 
     @property
-    def received(self) -> NDArray[np.bool_]:
+    def affected(self) -> NDArray[np.bool_]:
         """Which nodes have a different state than without the change, shape (T, N)."""
         return self.change > CHANGED * max(float(self.change.max()), 1e-30)
 
     @property
     def hops(self) -> int:
         """The largest distance of an affected node in the snapshot of the change."""
-        at_once = self.distance[self.received[self.snapshot]]
+        at_once = self.distance[self.affected[self.snapshot]]
         return int(at_once.max(initial=0))
 
     @property
-    def lasts(self) -> int:
+    def duration(self) -> int:
         """Number of snapshots, including that of the change, until no node is affected; up to the end of the graph."""
-        some = np.flatnonzero(self.received.any(axis=1))
+        some = np.flatnonzero(self.affected.any(axis=1))
         return int(some[-1]) - self.snapshot + 1 if len(some) else 0
 
-    def listeners(self, later: int = 0) -> int:
+    def num_affected(self, later: int = 0) -> int:
         """How many nodes are affected ``later`` snapshots after the change.
 
         Raises:
@@ -157,15 +157,15 @@ class Echo:
         at = self.snapshot + later
         if later < 0 or at >= len(self.change):
             raise ConfigError(f"later={later}: 0 to {len(self.change) - 1 - self.snapshot} are left after the change.")
-        return int(self.received[at].sum())
+        return int(self.affected[at].sum())
 
     def table(self) -> pd.DataFrame:
         """By snapshots since the change: the number of affected nodes, and the largest magnitude of the change."""
         import pandas as pd
 
-        received, change = self.received[self.snapshot :], self.change[self.snapshot :]
-        index = pd.RangeIndex(len(received), name="snapshots later")
-        return pd.DataFrame({"nodes that hear it": received.sum(axis=1), "largest change": change.max(axis=1)}, index)
+        affected, change = self.affected[self.snapshot :], self.change[self.snapshot :]
+        index = pd.RangeIndex(len(affected), name="snapshots later")
+        return pd.DataFrame({"affected nodes": affected.sum(axis=1), "largest change": change.max(axis=1)}, index)
 
 
 def echo(run: StoredRun, *, vertex: int, snapshot: int, amount: float = 1.0, unchanged: Trace | None = None) -> Echo:

@@ -85,7 +85,7 @@ def _several(shown: Any) -> Figure | None:
         return None
     if all(isinstance(each, Echo) for each in given):
         return echo_figure(
-            {each.model: each.received[each.snapshot :].sum(axis=1) for each in given},
+            {each.model: each.affected[each.snapshot :].sum(axis=1) for each in given},
             {each.model: each.change[each.snapshot :].max(axis=1) for each in given},
         )
     return _partitions(given) if all(isinstance(each, MeasuredPartition) for each in given) else None

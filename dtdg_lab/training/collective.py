@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from dtdg_lab.core.errors import LabError, RunFailedError
+from dtdg_lab.core.errors import LabError, RunFailedError, error_text
 from dtdg_lab.distributed.group import Group, gather_texts
 from dtdg_lab.training.checkpoint import Position
 
@@ -31,7 +31,7 @@ def together(group: Group, *, device: str) -> Iterator[None]:
         yield
     except (LabError, OSError, MemoryError, RuntimeError) as raised:
         error = raised
-    reason = "" if error is None else f"{type(error).__name__}: {error}"
+    reason = "" if error is None else error_text(error)
     reasons = gather_texts(group, reason, device=device) if group.size > 1 else [reason]
     if error is not None:
         raise error
@@ -55,7 +55,7 @@ def attempted(work: Callable[[], T], group: Group, *, device: str) -> tuple[T | 
     try:
         made = work()
     except (LabError, OSError, MemoryError, RuntimeError) as error:
-        failure = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+        failure = error_text(error)
     return made, shared_reason(failure, group, device=device)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import LabError, PartitionError
+from dtdg_lab.core.errors import PartitionError, error_text
 from dtdg_lab.core.message_passing import hops, pulls
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
@@ -182,7 +182,7 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
             )
             described = {"made_by": made.made_by, "seconds": made.seconds, "groups": made.groups is not None}
         except Exception as error:  # whatever it is, the other ranks wait for an answer
-            reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            reason = error_text(error)
             described = {"reason": f"partitioner {config['partitioner']!r} with parts={config.parts}: {reason}"}
     described = json.loads(group.broadcast_text(json.dumps(described)))
     if "reason" in described:

@@ -47,7 +47,7 @@ from dtdg_lab.training.replay import END, GATHER, PAUSE, STEP, RunReplay
 from dtdg_lab.training.updates import AveragedUpdates, Updates, updates_for
 
 ACTION = TABLES["decisions"].index("action") - 2  # in a row that is without step and epoch
-ENDING = "the run is ending: its last step is made. run.resume() or a new run takes changes."
+ENDING = "The run has completed its last step and accepts no more changes. Start a new run or call run.resume(...)."
 
 
 @dataclass(frozen=True, slots=True)

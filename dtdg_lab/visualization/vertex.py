@@ -62,24 +62,24 @@ def vertex_figure(
     return {"data": data, "layout": layout}
 
 
-def echo_figure(received: Mapping[str, NDArray[np.integer]], loudest: Mapping[str, NDArray[np.floating]]) -> Figure:
-    """How many nodes hear a change, and how loud it still is, by snapshots since.
+def echo_figure(affected: Mapping[str, NDArray[np.integer]], largest: Mapping[str, NDArray[np.floating]]) -> Figure:
+    """The number of nodes that a change affects, and the largest difference, by snapshots since the change.
 
     Args:
-        received: model -> shape (T',): nodes that hold something of it.
-        loudest: model -> shape (T',): the largest difference of a hidden number.
+        affected: model -> shape (T',): number of affected nodes.
+        largest: model -> shape (T',): the largest difference of a hidden value.
     """
     data = []
-    for index, name in enumerate(received):
+    for index, name in enumerate(affected):
         style = _style(index)
-        points = {"mode": "lines+markers", "marker": {"size": 4}}  # an echo may be over after one snapshot
-        data.append({**_line(name, _gaps(received[name]), style), **points})
+        points = {"mode": "lines+markers", "marker": {"size": 4}}  # a change may last one snapshot
+        data.append({**_line(name, _gaps(affected[name]), style), **points})
         below = {"yaxis": "y2", "showlegend": False}
-        data.append({**_line(name, _gaps(loudest[name]), style), **points, **below})
+        data.append({**_line(name, _gaps(largest[name]), style), **points, **below})
     layout = frame(
-        "Who hears a change of one node, and how loud it is",
+        "Nodes that a change of one node affects, and how strongly",
         "snapshots since the change (number)",
-        "nodes that hear it",
+        "affected nodes",
         showlegend=True,
         height=520,
         margin={"l": 64, "r": 14, "t": 34, "b": 96},
@@ -91,7 +91,7 @@ def echo_figure(received: Mapping[str, NDArray[np.integer]], loudest: Mapping[st
         "anchor": "x",
         "exponentformat": "power",
         "dtick": 2,
-        "title": {**layout["yaxis"]["title"], "text": "largest change of a hidden number"},
+        "title": {**layout["yaxis"]["title"], "text": "largest difference of a hidden value"},
     }
     layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
     return {"data": data, "layout": layout}

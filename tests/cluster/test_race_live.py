@@ -42,7 +42,7 @@ def test_two_at_a_time_on_halves_come_to_the_same_losses(session: Session, tmp_p
 def test_ranks_that_meet_send_bytes_and_have_bounds_and_a_rule_ends_them(session: Session, tmp_path: Path):
     made = race(configs(2, epochs=4000), seeds=(0,), session=session, runs_dir=tmp_path, name="ended",
                 stop=StopRule(loss=10.0), progress=False)  # fmt: skip
-    assert made.over and all("down to 10" in run.why for run in made.runs)
+    assert made.over and all("reached 10" in run.why for run in made.runs)
     assert all(run.open().summary["epochs"] < 4000 for run in made.runs)
     assert (made.table["bytes"] > 0).all() and made.table["test_loss"].notna().all()
     assert all(curve.bytes[-1] > 0 for curve in made.curves())

@@ -44,12 +44,12 @@ def beside_stopped(session: Session, config: RunConfig, engines: tuple[int, ...]
 
 @pytest.mark.parametrize("engines", [(0, 0), (0, 1), (-1,), ()])
 def test_engines_are_one_for_each_rank(session: Session, config: RunConfig, engines: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match="one different engine"):
+    with pytest.raises(ConfigError, match="one distinct engine"):
         session.train(config.replace(ranks=2 if len(set(engines)) < len(engines) else 1), engines=engines)
 
 
 def test_engines_that_are_not_there_are_named(session: Session, config: RunConfig) -> None:
-    with pytest.raises(ClusterError, match="engines 5 are asked for, and 2 of 2 are alive"):
+    with pytest.raises(ClusterError, match="engines 5 are requested, but 2 of 2 are alive"):
         session.train(config.replace(ranks=1), engines=(5,))
 
 

@@ -139,7 +139,7 @@ def test_a_refusal_names_itself_alone_and_is_forgotten(session: Session, config:
     run.set(window=8)
     run.set(chunks=100_000)  # within bounds: only the ranks can know
     run.set(full_snapshots=7)  # not with the window in force, but with the one that waits
-    with pytest.raises(ConfigError, match="full_snapshots=9 of window=8"):
+    with pytest.raises(ConfigError, match="full_snapshots=9 exceeds window=8"):
         run.set(full_snapshots=9)
     run.unpause()
     until(lambda: run.config["window"] == 8 and bool(run.reason), what="the change and the refusal")

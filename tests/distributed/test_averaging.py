@@ -211,7 +211,7 @@ def test_the_reason_of_a_rank_that_raises_reaches_the_others() -> None:
 def test_a_dead_rank_of_a_run_is_an_error_before_its_limit() -> None:
     (reason, after_s), death = run_ranks(spawn.lose_a_rank_of_a_run, 2, may_die=(1,))
     assert death == Death(-signal.SIGKILL)
-    assert "failed on rank 0. Which rank is behind it is not known here." in reason
+    assert "failed on rank 0. The rank that caused it is not known here." in reason
     assert after_s < 1.5
 
 

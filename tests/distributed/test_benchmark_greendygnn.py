@@ -269,7 +269,7 @@ def test_plans_are_what_was_asked_for(green: ModuleType) -> None:
     plan = green.planned(green.arguments(asked))
     assert [ground.name for ground in plan.grounds] == ["reddit-like"] and plan.ranks == plan.live_ranks == 2
     assert (plan.seeds, plan.epochs, plan.episodes) == (2, 5, 1)
-    for wrong, said in ((["--only", "reddit"], "no such graph"), (["--ranks", "3"], "cannot be dealt")):
+    for wrong, said in ((["--only", "reddit"], "no such graph"), (["--ranks", "3"], "cannot be divided")):
         with pytest.raises(SystemExit, match=said):
             green.planned(green.arguments(wrong))
     assert set(green.claims.JUDGES) <= set(green.DO) and all(part in green.__doc__ for part in green.DO)

@@ -123,8 +123,8 @@ def test_bytes_that_are_no_connection_of_ours_get_nothing(server: FeatureServer,
     with tcp(server) as stranger, contextlib.suppress(OSError):  # it hangs up
         stranger.sendall(GREETING * greets + content)
         stranger.shutdown(socket.SHUT_WR)
-        while received := stranger.recv(1 << 12):
-            received += received
+        while more := stranger.recv(1 << 12):
+            received += more
     assert len(received) <= 64 + 100  # a greeting, and at most an error
     assert ROWS.tobytes()[:16] not in received
     server.check()

@@ -250,7 +250,7 @@ def test_a_layer_pulls_no_more_than_it_must(make: type[DynamicModel]) -> None:
 @pytest.mark.parametrize(
     ("make", "options", "said"),
     [
-        (GATLSTM, {"heads": 2}, "hidden=5 cannot be shared by heads=2"),
+        (GATLSTM, {"heads": 2}, "hidden=5 must be divisible by heads=2"),
         (GATLSTM, {"heads": 0}, "heads=0"),
         (TMGCN, {"transform_window": 0}, "transform_window=0"),
         (DCRNN, {"diffusion_steps": 0}, "diffusion_steps=0"),

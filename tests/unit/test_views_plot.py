@@ -97,19 +97,19 @@ def test_following_refuses_what_does_not_go_together(graph, runs) -> None:
 def test_a_change_is_heard_as_far_and_as_long_as_the_model_says(graph, runs) -> None:
     """On a path, from node 10: a graph convolution reaches 11 only, diffusion goes both ways, step by step."""
     echoes = {model: lab.echo(run, vertex=10, snapshot=2) for model, run in runs.items()}
-    received = {model: echo.received for model, echo in echoes.items()}
+    received = {model: echo.affected for model, echo in echoes.items()}
     for model in ("graphsage", "tgcn", "tmgcn"):
         assert set(np.flatnonzero(received[model].any(axis=0))) == {10, 11}, model
         assert not received[model][:2].any()
         assert echoes[model].hops == 1
-    assert echoes["graphsage"].lasts == 1
-    assert echoes["tmgcn"].lasts == 5
-    assert echoes["tgcn"].lasts > 5
+    assert echoes["graphsage"].duration == 1
+    assert echoes["tmgcn"].duration == 5
+    assert echoes["tgcn"].duration > 5
     reached = [set(np.flatnonzero(received["dcrnn"][t])) for t in range(2, 5)]
     assert reached[0] < reached[1] < reached[2], "the hidden state is convolved again at every snapshot"
     assert 1 < echoes["dcrnn"].hops <= 4
     assert echoes["dcrnn"].distance.tolist() == [abs(v - 10) for v in range(NODES)]
-    assert echoes["tgcn"].table()["nodes that hear it"].tolist()[:2] == [2, 2]
+    assert echoes["tgcn"].table()["affected nodes"].tolist()[:2] == [2, 2]
 
 
 def test_an_echo_refuses_places_and_times_that_are_not_there(runs) -> None:
@@ -118,7 +118,7 @@ def test_an_echo_refuses_places_and_times_that_are_not_there(runs) -> None:
     with pytest.raises(ConfigError, match="snapshots 0 to 13"):
         lab.echo(runs["tgcn"], vertex=3, snapshot=14)
     with pytest.raises(ConfigError, match="0 to 1 are left"):
-        lab.echo(runs["tgcn"], vertex=3, snapshot=12).listeners(2)
+        lab.echo(runs["tgcn"], vertex=3, snapshot=12).num_affected(2)
 
 
 def test_a_run_without_a_checkpoint_says_so(graph, runs, tmp_path: Path) -> None:

@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError, LabError, NotAvailableError, PartitionError, PlanError, UnknownNameError
+from dtdg_lab.core.errors import (
+    DataError,
+    NotAvailableError,
+    PartitionError,
+    PlanError,
+    UnknownNameError,
+    error_text,
+)
 from dtdg_lab.core.plans import Chunking, Partition
 from dtdg_lab.core.rng import key
 from dtdg_lab.datasets.download import one_at_a_time
@@ -318,7 +325,7 @@ def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, 
             made = make_chunks(config["chunker"], graph, partition, chunks, seed=config.seed)
             described = {"chunks": chunks, "made_by": made.made_by, "seconds": made.seconds, "note": made.note}
         except Exception as error:  # whatever it is, the other ranks wait for an answer
-            reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            reason = error_text(error)
             described = {"reason": f"chunker {config['chunker']!r} with chunks={config['chunks']}: {reason}"}
     described = json.loads(group.broadcast_text(json.dumps(described)))
     if "reason" in described:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import LabError, PlanError
+from dtdg_lab.core.errors import PlanError, error_text
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.distributed.group import Group, gather_texts, hash_of_host
 from dtdg_lab.engine.strategy import RECORDED_PLAN
@@ -175,7 +175,7 @@ class GroupScheduling:
                     "targets": made.targets,
                 }
             except Exception as error:  # whatever it is, the other ranks wait for an answer
-                reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+                reason = error_text(error)
                 described = {"reason": f"scheduler {self._config['scheduler']!r}: {reason}"}
         described = json.loads(self._group.broadcast_text(json.dumps(described)))
         if "reason" in described:

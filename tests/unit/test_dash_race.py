@@ -78,7 +78,7 @@ def test_contestants_are_the_settings_shown_each_once(page):
     click(page, page.add)
     assert list(page.chosen.options) == ["single"] and page.start.disabled
     click(page, page.add)
-    assert "a contestant already" in page.alert.value and page.alert.visible and len(page.configs) == 1
+    assert "already a contestant" in page.alert.value and page.alert.visible and len(page.configs) == 1
     for width in (8, 16):
         choose(page, "hidden", width)
         click(page, page.add)

@@ -137,9 +137,9 @@ class RacePage(Page):
         try:
             config = self._settings.config()
             if config.to_json() in [known.to_json() for known in self.configs]:
-                raise ConfigError("these settings are a contestant already. Change the system or another setting.")
+                raise ConfigError("These settings are already a contestant. Change the system or another setting.")
             if len(self.configs) >= MOST:
-                raise ConfigError(f"a race has at most {MOST} contestants here. Remove one.")
+                raise ConfigError(f"A race has at most {MOST} contestants here. Remove one.")
         except LabError as error:
             self._show_problem(str(error))
             return

@@ -78,7 +78,7 @@ TRAP = """
 import os, signal, time
 from dtdg_lab.distributed import all_to_all as rows
 
-class Trapped(rows.RowsInFlight):
+class Trapped(rows.RowExchange):
     def _start(self, *given):
         said = os.path.exists({flag!r}) and len(self._members.numbers) > 1
         if said and {before_start}:
@@ -89,7 +89,7 @@ class Trapped(rows.RowsInFlight):
             os.kill(os.getpid(), signal.SIGKILL)
         return started
 
-rows.RowsInFlight = Trapped
+rows.RowExchange = Trapped
 """
 
 

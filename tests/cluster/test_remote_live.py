@@ -133,7 +133,7 @@ def test_a_server_that_dies_or_stands_still_is_named_and_the_run_is_resumed(
     assert took_s < remote["fetch_timeout_s"] + 4.0, "the time-out, and what telling it takes"
     with pytest.raises(RunFailedError, match=r"part.* [23]"):
         run.wait(20)
-    assert "features" in run.reason and ("rank 1" in run.reason or run.failed_rank == 1), run.reason
+    assert "feature server" in run.reason and ("rank 1" in run.reason or run.failed_rank == 1), run.reason
     until(lambda: all(map(ended, struck.values())), what="both servers are gone")
     assert session.ready or session.repair() is None
     again = run.resume()

@@ -20,7 +20,6 @@ from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
-from dtdg_lab.training.partition import partition_event
 
 PARTS, STEPS, NODES, TRAINED = 4, 3, 23, 12
 SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 80, "generated_snapshots": 40, "hidden": 6,
@@ -88,9 +87,7 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
         found["vertex_snapshots"].append(computed.vertex_snapshots)
         found["links"].append(built.strategy.rows().get("links", []))
     if built.partition is not None and group.rank == 0:
-        found["told"] = partition_event(
-            config, graph, built.partition, train=built.split.train, ranks=group.size, blocks=built.strategy.plan
-        )
+        found["told"] = dict(built.strategy.plan_events())["partition"]
     return found
 
 

@@ -13,8 +13,7 @@ from dtdg_lab.cluster.local import Evaluated
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.race_rules import checks, contestants, data_hashes, failed, groups, labels_for, same_losses
-from dtdg_lab.studies.race_runner import order_of
-from dtdg_lab.studies.race_store import Plan
+from dtdg_lab.studies.race_store import RacePlan
 from dtdg_lab.studies.race_table import best, spread
 from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.visualization.run_window import RunWindow
@@ -135,7 +134,8 @@ def test_labels_tell_contestants_apart_however_much_they_share():
 
 
 def test_every_contestant_begins_a_round_in_turn():
-    order = order_of(Plan(name="x", configs={"a": made(), "b": made("single")}, seeds=(5, 6, 7)))
+    cells = RacePlan(name="x", configs={"a": made(), "b": made("single")}, seeds=(5, 6, 7)).cells
+    order = [(cell.settings["contestant"], cell.seed) for cell in cells]
     assert order == [("a", 5), ("b", 5), ("b", 6), ("a", 6), ("a", 7), ("b", 7)]
 
 

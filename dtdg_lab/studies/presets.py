@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -13,16 +12,16 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.studies.study import Panel, Study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FINISHED, Trial
-from dtdg_lab.systems.base import QUICK_DATA, StudyPreset
+from dtdg_lab.systems.base import StudyPreset
+from dtdg_lab.systems.scaling import SCALING
 from dtdg_lab.visualization.loss import NEAR, loss_points
-from dtdg_lab.visualization.scaling import Efficiency, efficiency_figure, efficiency_words
 from dtdg_lab.visualization.study import SpreadBar, order_words, spread_bars
 
 
 def presets() -> dict[str, StudyPreset]:
     """All shipped studies by name."""
     found = [each for family in catalogue.families() for each in family.studies()]
-    return {each.name: each for each in (*found, _scaling())}
+    return {each.name: each for each in (*found, SCALING)}
 
 
 def preset(name: str) -> StudyPreset:
@@ -118,48 +117,3 @@ def near_best_panel(study: Study, axis: str, *, paper: Mapping[str, float], titl
     reported = ", ".join(f"{bar.label} {format_seconds(bar.paper)}" for bar in bars if bar.paper is not None)
     said = f" The paper reports, on other data and machines: {reported}." if reported else ""
     return figure, f"{order_words(bars, 'time')}{said}"
-
-
-# Scaling of systems: epoch time and parallel efficiency over numbers of ranks.
-
-
-RANKS, SYSTEM = "ranks", "system"
-
-
-def _scaling() -> StudyPreset:
-    """System x ranks x seeds, one partition for each rank; needs a session of two engines or more for all of it."""
-    scaled = [family.scaled for family in catalogue.families() if family.scaled]
-    return StudyPreset(
-        name="scaling",
-        question="How much does each system gain from more ranks, and what limits it?",
-        source="ours; DyGNeX Figure 5 and ESDG Figure 5 on their machines",
-        base={"model": "tgcn"},
-        full={"epochs": 20, "threads": 1},
-        quick={**QUICK_DATA, "epochs": 4},
-        over={RANKS: (1, 2), SYSTEM: [system for systems in scaled for system in systems]},
-        quick_over={RANKS: (1, 2), SYSTEM: [systems[0] for systems in scaled[:2]]},
-        quick_seeds=(0,),
-        fixed={"ranks": 1, "parts": 1},
-        objective="epoch_time_s",
-        refine=_refine_scaling,
-        maps={"seconds": "", "imbalance": "imbalance"},
-        analysis=_efficiency_panel,
-    )
-
-
-def _refine_scaling(config: RunConfig, over: dict[str, Any], quick: bool) -> tuple[dict[str, Any], str]:
-    return over if quick else {**over, RANKS: tuple(sorted({1, 2, config.ranks}))}, "refused"
-
-
-def _efficiency_panel(study: Study) -> dict[str, Panel]:
-    known = efficiencies(study)
-    return {"scaling": (efficiency_figure(known), efficiency_words(known))}
-
-
-def efficiencies(study: Study) -> list[Efficiency]:
-    """For each system, epoch seconds by ranks; medians over seeds."""
-    found: dict[str, dict[int, float]] = {}
-    for each in study.combinations:
-        if each.middle is not None:
-            found.setdefault(str(each.settings[SYSTEM]), {})[int(each.settings[RANKS])] = each.middle
-    return [Efficiency(system, seconds) for system, seconds in found.items()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -173,11 +173,6 @@ def _curve(one: RunWindow, other: RunWindow) -> float | None:
     return max(found, default=None)
 
 
-def failed(found: Sequence[Check]) -> list[Check]:
-    """The pairs that do not coincide."""
-    return [check for check in found if check.ok is False]
-
-
 def _owned(owner: str) -> tuple[str, ...]:
     return tuple(name for name, option in OPTIONS.items() if option.owner == owner)
 
@@ -209,9 +204,10 @@ def contestants(
             raise ConfigError(f"race() got {shortened(config)}: give a RunConfig for each contestant.")
     if len(configs) < 2:
         raise ConfigError(f"{len(configs)} contestants: a race needs at least two configs.")
-    _check_seeds(seeds)
-    first = int(seeds[0])
-    ready = [config.replace(seed=first, **_epochs(stop)) for config in configs.values()]
+    if not len(seeds) or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"seeds={tuple(seeds)}: give at least one seed, and each only once.")
+    shared = {"seed": int(seeds[0])} | ({} if stop is None or stop.epochs is None else {"epochs": stop.epochs})
+    ready = [config.replace(**shared) for config in configs.values()]
     labels = [_own_label(label) for label in configs] if isinstance(given, Mapping) else labels_for(ready)
     found = dict(zip(labels, ready, strict=True))
     _check_apart(found)
@@ -220,15 +216,6 @@ def contestants(
         if stop is not None:
             stop.check(config)
     return found
-
-
-def _epochs(stop: StopRule | None) -> dict[str, Any]:
-    return {} if stop is None or stop.epochs is None else {"epochs": stop.epochs}
-
-
-def _check_seeds(seeds: Sequence[int]) -> None:
-    if not len(seeds) or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"seeds={tuple(seeds)}: give at least one seed, and each only once.")
 
 
 def _own_label(label: object) -> str:
@@ -275,16 +262,9 @@ def check_alike(found: Mapping[str, RunConfig]) -> None:
             if value != having[0][1]:
                 raise ConfigError(
                     f"All contestants need the same `{name}`: {having[0][0]!r} has {having[0][1]!r}, {label!r} has "
-                    f"{value!r}. "
-                    f"{_advice(name, one_system)}"
+                    f"{value!r}. Use config.replace({name}=...)"
+                    + ("." if name in ALWAYS or one_system else "; or compare its values in a race of one system.")
                 )
-
-
-def _advice(name: str, one_system: bool) -> str:
-    same = f"Use config.replace({name}=...)"
-    if name in UNLESS_RACED and not one_system:
-        return f"{same}; or compare its values in a race of one system."
-    return f"{same}."
 
 
 def data_hashes(found: Mapping[str, RunConfig], seeds: Sequence[int]) -> dict[int, str]:
@@ -299,7 +279,7 @@ def data_hashes(found: Mapping[str, RunConfig], seeds: Sequence[int]) -> dict[in
     first = next(iter(found))
     for seed in seeds:
         for label, config in found.items():
-            key = (_data_settings(config), seed)
+            key = (config.dataset, config.protocol, *sorted(config.options.get("datasets", {}).items()), seed)
             if key not in known:
                 known[key] = load_for(config.replace(seed=seed)).data_hash
             if hashes.setdefault(seed, known[key]) != known[key]:
@@ -307,16 +287,14 @@ def data_hashes(found: Mapping[str, RunConfig], seeds: Sequence[int]) -> dict[in
     return hashes
 
 
-def _data_settings(config: RunConfig) -> tuple[Any, ...]:
-    return (config.dataset, config.protocol, tuple(sorted(config.options.get("datasets", {}).items())))
-
-
 def _other_data(first: str, label: str, found: Mapping[str, RunConfig], hashes: tuple[str, str]) -> str:
     one, other = found[first], found[label]
     names = ("dataset", *one.options.get("datasets", {}), *other.options.get("datasets", {}))
-    differ: Callable[[str], bool] = lambda name: one.flat.get(name) != other.flat.get(name)  # noqa: E731
-    described = next(
-        (f"{name}={one.flat.get(name)!r} and {name}={other.flat.get(name)!r}" for name in names if differ(name)),
-        f"data hash {hashes[0][:12]} and {hashes[1][:12]}",
+    described = [
+        f"{name}={one.flat.get(name)!r} and {name}={other.flat.get(name)!r}"
+        for name in names
+        if one.flat.get(name) != other.flat.get(name)
+    ] or [f"data hash {hashes[0][:12]} and {hashes[1][:12]}"]
+    return (
+        f"All contestants need the same data: {first!r} and {label!r} differ, {described[0]}. Use config.replace(...)."
     )
-    return f"All contestants need the same data: {first!r} and {label!r} differ, {described}. Use config.replace(...)."

@@ -172,7 +172,7 @@ MEANINGS: Mapping[str, str] = {
     "near_best_s": "seconds from the start of a run to a validation loss within 5 % of the lowest that any "
     "contestant reached with that seed",
     "joules": "of all nodes and devices, counted once, over the whole run",
-    "bytes": "sent by all ranks in steps, and those of features fetched by remote procedure calls",
+    "bytes": "sent by all ranks in steps, and those of features fetched by RPC",
     "imbalance": "own time of an epoch, maximum over the ranks divided by minimum; 1 is balanced",
     "coincides": "whether losses that should be equal are; empty if there is no such pair, or no comparison yet",
     "purge": "snapshots left out at each boundary between the splits",

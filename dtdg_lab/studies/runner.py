@@ -19,7 +19,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtdg_lab.cluster.liveness import is_dead, read_notes
-from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, run_config
+from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, end_run, run_config
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
@@ -475,7 +475,7 @@ class GridRunner:
     def report(self) -> None:
         """Show the progress, and tell the listener."""
         if self.bar is not None:
-            self.bar.n = sum(trial.status in (*OVER, FAILED) for trial in self.trials.values())
+            self.bar.n = sum(trial.status in (*OVER, FAILED) for trial in list(self.trials.values()))
             self.bar.refresh()
         self._tell(self._listener.trial)
 
@@ -638,13 +638,8 @@ def planned_again(trial: Trial) -> Trial:
 
 def _end(run: Any) -> None:
     """Stop a run on engines, unless it is ending already."""
-    if not hasattr(run, "stop") or run.status in (*ENDED, "stopping"):
-        return
-    try:
-        run.stop()
-    except ControlError:
-        if run.status not in (*ENDED, "stopping"):
-            raise
+    if hasattr(run, "stop"):
+        end_run(run)
 
 
 @contextmanager

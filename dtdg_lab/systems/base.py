@@ -120,7 +120,6 @@ class SystemFamily:
         calibrated: system -> settings of short runs that ``lab.advise`` calibrates rates with.
         predicted: systems whose epochs ``lab.what_if`` predicts -> whether without making partitions, so on any ranks.
         curves_of: system -> curves of ``lab.what_if`` beside which its measured runs are drawn.
-        scaled: systems that take part in the shipped study of scaling.
         full_batch: its ``parallel`` entries that train on the whole training split in one step, as all others do.
         same_plan: why runs of equal plans have the same losses.
     """
@@ -134,7 +133,6 @@ class SystemFamily:
     calibrated: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     predicted: Mapping[str, bool] = MappingProxyType({})
     curves_of: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    scaled: tuple[str, ...] = ()
     full_batch: tuple[str, ...] = ()
     same_plan = "both execute the same plan"
 

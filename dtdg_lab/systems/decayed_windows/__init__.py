@@ -25,7 +25,6 @@ class DecayedWindowsFamily(SystemFamily):
     calibrated = MappingProxyType({"flaredtdg": {}})
     predicted = MappingProxyType({"flaredtdg": False})
     curves_of = MappingProxyType({"dynagraph": (GRADIENTS,)})
-    scaled = ("flaredtdg",)
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

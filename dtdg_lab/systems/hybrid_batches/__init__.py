@@ -24,7 +24,6 @@ class HybridBatchesFamily(SystemFamily):
     name = "hybrid_batches"
     calibrated = MappingProxyType({"dbov": {}})
     curves_of = MappingProxyType(dict.fromkeys(("dbov", "dbos", "bvr"), (GRADIENTS,)))
-    scaled = ("dynahb",)
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

@@ -27,7 +27,6 @@ class SnapshotBlocksFamily(SystemFamily):
     name = "snapshot_blocks"
     predicted = MappingProxyType({"esdg": True})
     curves_of = MappingProxyType({"esdg": ("rows by snapshots (esdg)",)})
-    scaled = ("esdg",)
     full_batch = ("snapshot",)
 
     def workload(self, facts: Facts) -> EpochWork:

@@ -28,7 +28,6 @@ class SnapshotGroupsFamily(SystemFamily):
     curves_of = MappingProxyType(
         {"dygnex-g": ("dygnex_greedy", GRADIENTS), **dict.fromkeys(("psg", "blad", "dygnex-l"), (GRADIENTS,))}
     )
-    scaled = ("psg", "dygnex-g")
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

@@ -23,7 +23,6 @@ class VertexPartsFamily(SystemFamily):
     calibrated = MappingProxyType({"pygt-dist": {}})
     predicted = MappingProxyType({"adgnn-t": False, "pygt-dist": False})
     curves_of = MappingProxyType({"adgnn-t": ("halo rows, metis",), "pygt-dist": (GRADIENTS,)})
-    scaled = ("pygt-dist", "adgnn-t")
     full_batch = ("halo_vertex", "cached_vertex")
 
     def workload(self, facts: Facts) -> EpochWork:

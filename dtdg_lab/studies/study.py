@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -419,10 +419,6 @@ class Study:
         from dtdg_lab.studies.presets import analysis_of, preset
 
         return analysis_of(preset(self.sweep.shipped), self)
-
-    def analyse(self, analysis: Callable[[Study], dict[str, Panel]]) -> dict[str, Panel]:
-        """The figures of a custom analysis, a function from a study to figures."""
-        return analysis(self)
 
     # text
 

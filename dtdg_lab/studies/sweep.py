@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -174,7 +174,9 @@ def _axis(name: str, given: Any) -> Axis:
     values = tuple(_checked(name, value) for value in given)
     if not values:
         raise ConfigError(f"over[{name!r}] is empty: give it at least one value, or leave {name} out.")
-    _refuse_twice(name, values)
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise ConfigError(f"over[{name!r}] has {value!r} twice: give each value only once.")
     return Axis(name, values, tuple({name: value} for value in values))
 
 
@@ -201,12 +203,6 @@ def _checked(name: str, value: Any) -> Any:
     if name == "parts" and value == 0:
         return 0
     return OPTIONS[name].check(value) if name in OPTIONS else value
-
-
-def _refuse_twice(name: str, values: Sequence[Any]) -> None:
-    for place, value in enumerate(values):
-        if value in values[:place]:
-            raise ConfigError(f"over[{name!r}] has {value!r} twice: give each value only once.")
 
 
 # The values that a search may draw: a range of numbers, or one of several values; convertible from and to JSON.
@@ -560,7 +556,7 @@ class Sweep:
             "base": json.loads(self.base.to_json()),
             "over": {axis.name: axis.to_dict() for axis in self.axes},
             "seeds": list(self.all_seeds),
-            "space": {name: drawn.to_dict() for name, drawn in self._drawn()},
+            "space": {name: drawn.to_dict() for name, drawn in self.space.items()},
             "trials": self.trials,
             "sampler": self.sampler,
             "skip": [rule if rule == REFUSED else {name: list(of) for name, of in rule.items()} for rule in self.skip],
@@ -568,9 +564,6 @@ class Sweep:
             "goal": self.goal,
             "shipped": self.shipped,
         }
-
-    def _drawn(self) -> Iterator[tuple[str, Drawn]]:
-        yield from self.space.items()
 
     def to_json(self) -> str:
         """The sweep as indented JSON with a schema version."""

@@ -209,20 +209,25 @@ class OptunaSearch:
                 self._study.tell(number, value)
 
 
-def open_journal(folder: Path, sweep: Sweep) -> optuna.Study:
-    """Optuna's own study of a sweep, created if there is none yet."""
-    import optuna
+def _storage(folder: Path) -> Any:
+    """Optuna's journal of a study; the study's lock excludes other writers, Optuna's own would remain after a kill."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    path = folder / JOURNAL
-    if path.exists():
-        drop_torn_end(path)
     with quiet():
-        # the study's lock excludes other writers; Optuna's own would remain after a kill
-        storage = JournalStorage(JournalFileBackend(str(path), lock_obj=_NoLock()))  # type: ignore[arg-type]
-        how: dict[str, Any] = {"direction": _direction(sweep), "load_if_exists": True}
-        return optuna.create_study(storage=storage, study_name=NAME, **how)
+        return JournalStorage(JournalFileBackend(str(folder / JOURNAL), lock_obj=_NoLock()))  # type: ignore[arg-type]
+
+
+def open_journal(folder: Path, sweep: Sweep) -> optuna.Study:
+    """Optuna's own study of a sweep, created if there is none yet."""
+    import optuna
+
+    if (folder / JOURNAL).exists():
+        drop_torn_end(folder / JOURNAL)
+    with quiet():
+        return optuna.create_study(
+            storage=_storage(folder), study_name=NAME, direction=_direction(sweep), load_if_exists=True
+        )
 
 
 def importance(folder: Path, sweep: Sweep) -> Mapping[str, float]:
@@ -250,12 +255,9 @@ def importance(folder: Path, sweep: Sweep) -> Mapping[str, float]:
 def _read_only(folder: Path, sweep: Sweep) -> optuna.Study:
     """A copy of the journal in memory: a reader writes nothing."""
     import optuna
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
 
     with quiet():
-        backend = JournalFileBackend(str(folder / JOURNAL), lock_obj=_NoLock())  # type: ignore[arg-type]
-        stored = optuna.load_study(study_name=NAME, storage=JournalStorage(backend))
+        stored = optuna.load_study(study_name=NAME, storage=_storage(folder))
         copy = optuna.create_study(direction=_direction(sweep))
         copy.add_trials(stored.get_trials(states=(optuna.trial.TrialState.COMPLETE,)))
     return copy

@@ -356,7 +356,7 @@ class Listener:
 
     Attributes:
         start: receives each trial whose run starts, with the run's observable part.
-        evaluated: called after every evaluation of the validation split; None if nobody asks.
+        evaluated: called after every evaluation of the validation split; None without one.
         trial: called after every trial, and before the first.
     """
 
@@ -473,17 +473,17 @@ class GridRunner:
             _end(run)
 
     def report(self) -> None:
-        """Show the progress, and tell the listener."""
+        """Show the progress, and call the listener."""
         if self.bar is not None:
             self.bar.n = sum(trial.status in (*OVER, FAILED) for trial in list(self.trials.values()))
             self.bar.refresh()
-        self._tell(self._listener.trial)
+        self._notify(self._listener.trial)
 
     def _show_left(self, left: list[Cell]) -> None:
         if self.bar is not None and (seconds := time_left(list(self.trials.values()), left)) is not None:
             self.bar.set_postfix_str(f"about {format_seconds(seconds)} left")
 
-    def _tell(self, call: Callable[..., None], *given: Any) -> None:
+    def _notify(self, call: Callable[..., None], *given: Any) -> None:
         with self._calling:
             try:
                 call(*given)
@@ -561,7 +561,7 @@ class GridRunner:
                 trial = self.put(replace(trial, run=Path(run.path)))
             if self.stopped:  # during its start
                 _end(run)
-            self._tell(self._listener.start, trial, run)
+            self._notify(self._listener.start, trial, run)
 
         started_s = time.monotonic()
         try:
@@ -596,7 +596,7 @@ class GridRunner:
             return decide
 
         def judge(seen: tuple[Evaluated, ...]) -> Verdict | None:
-            self._tell(evaluated)
+            self._notify(evaluated)
             if self.stopped and self._session is None:
                 return Verdict("stop", f"the {self._kind} was stopped")
             return None if decide is None else decide(seen)

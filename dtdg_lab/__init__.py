@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.local import train
     from dtdg_lab.cluster.replay import fork, repeats, replay
     from dtdg_lab.cluster.session import Session
-    from dtdg_lab.cluster.study_decay import study_decay
     from dtdg_lab.core.catalogue import describe, register
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.core.options import options
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.plot import plot
     from dtdg_lab.runs.run import compare, progress
     from dtdg_lab.runs.scaling_study import predict_scaling
+    from dtdg_lab.studies.decay import study_decay
     from dtdg_lab.studies.race import race
     from dtdg_lab.studies.runner import run_study
     from dtdg_lab.studies.stop_rule import StopRule
@@ -143,7 +143,7 @@ _WHERE = {
     "progress": "dtdg_lab.runs.run",
     "save_congestion": "dtdg_lab.runs.calibration",
     "simulate_schedules": "dtdg_lab.systems.snapshot_groups.forecast",
-    "study_decay": "dtdg_lab.cluster.study_decay",
+    "study_decay": "dtdg_lab.studies.decay",
     "trace": "dtdg_lab.runs.inspect_model",
     "train": "dtdg_lab.cluster.local",
 }

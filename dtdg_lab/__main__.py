@@ -229,7 +229,7 @@ def _export(parsed: argparse.Namespace) -> int:
 
 def _study(parsed: argparse.Namespace) -> int:
     from dtdg_lab.core.errors import ConfigError
-    from dtdg_lab.studies.presets import shipped
+    from dtdg_lab.studies.presets import preset, sweep_of
     from dtdg_lab.studies.runner import study_at_command
     from dtdg_lab.studies.sweep import Sweep
 
@@ -238,7 +238,7 @@ def _study(parsed: argparse.Namespace) -> int:
             raise ConfigError("--quick applies to shipped studies only: a sweep file defines its own runs.")
         sweep, name = Sweep.load(parsed.study), parsed.called or Path(parsed.study).stem
     else:
-        sweep = shipped(parsed.study).sweep(None, parsed.quick)
+        sweep = sweep_of(preset(parsed.study), None, parsed.quick)
         name = parsed.called or parsed.study + ("-quick" if parsed.quick else "")
     study = study_at_command(sweep, name, parsed.runs)
     print(study)

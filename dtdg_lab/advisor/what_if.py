@@ -192,7 +192,6 @@ MOST_RANKS = 4096
 QUICK_PARTS, MOST_PARTS = 16, 128  # partitions that are computed
 QUICK_GROWN, GROWN = 2_000, 10_000  # snapshots of the grown sequence; the second is DyGNeX's
 DELAY_S = 0.02  # delay of the slow link
-PREDICTED = ("esdg", "adgnn-t", "pygt-dist", "flaredtdg")  # beside schedules of groups
 MEASURED_TOO = ("epoch_s", "rank_bytes")
 KINDS: Mapping[str, str] = MappingProxyType(
     {

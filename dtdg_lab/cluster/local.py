@@ -307,7 +307,7 @@ def run_config(
             on_start(handle)
         _wait(handle, bench)
     except BaseException:  # after an interrupt or an error the run must stop: it is no longer observed
-        _end(handle)
+        end_run(handle)
         raise
     return _done(open_run(handle.path), bench)
 
@@ -321,7 +321,7 @@ def _done(run: StoredRun, bench: Bench | None) -> Done:
     return Done(run, verdict if in_time else None)
 
 
-def _end(run: Run) -> None:
+def end_run(run: Run) -> None:
     """Stop a run without observers; a run that is about to end by itself is left alone."""
     if run.status in (*ENDED, "stopping"):
         return

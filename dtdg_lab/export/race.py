@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from dtdg_lab.export.artifacts import MOST_BYTES, docstring, notebook_of, saved,
 from dtdg_lab.export.chrome_trace import chrome_trace, written
 from dtdg_lab.export.tensorboard import write_events
 from dtdg_lab.runs import html as page
-from dtdg_lab.runs.directory import RunDirectory, dumps, read_json, reading, store_error, write_json
+from dtdg_lab.runs.directory import RunDirectory, dumps, reading, store_error
 from dtdg_lab.runs.exports import (
     ABOUT,
     EXPORT_AGAIN,
@@ -34,9 +33,11 @@ from dtdg_lab.runs.report_parts import changed_settings
 from dtdg_lab.runs.run import provenance
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_result import Race, RaceRun
-from dtdg_lab.studies.race_store import FILE, FINISHED, FOLDER, RaceStore
+from dtdg_lab.studies.race_store import FILE, FOLDER, RacePlan
+from dtdg_lab.studies.trials import FILE as TRIALS
+from dtdg_lab.studies.trials import FINISHED, TrialLog, line_of
 
-# A compact race and its restoration: its ``race.json`` and its runs, packed.
+# A compact race and its restoration: its plan, its trials and its runs, packed.
 
 
 RUNS = "runs/"  # prefix of the runs' pieces
@@ -56,7 +57,7 @@ class ExportedRace(Race):
 
     def __init__(self, files: Mapping[str, bytes], source: Path) -> None:
         about = read_about(files, "race")
-        super().__init__(RaceStore.open(_unpack(files, temporary_folder(self))))
+        super().__init__(_unpack(files, temporary_folder(self)))
         self.source = source
         self.thinned: str = about.get("thinned") or ""
 
@@ -118,7 +119,8 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
     }
     files = {
         ABOUT: dumps(about, indent=2).encode(),
-        FILE: dumps(_to_dict(race), indent=2).encode(),
+        FILE: (race.folder / FILE).read_bytes(),
+        TRIALS: _trials(race),
         TABLE: _table(race),
     }
     for name, packed in parts.items():
@@ -144,15 +146,15 @@ def present(race: Race) -> list[RaceRun]:
     return [run for run in race.runs if run.path is not None and RunDirectory(run.path).config_file.is_file()]
 
 
-def _to_dict(race: Race) -> dict[str, Any]:
-    """The entries of race.json for the newest runs; embedded runs are named by their folders only."""
-    described: dict[str, Any] = read_json(race.folder / FILE)
-    here = {(run.label, run.seed): run.path.name for run in present(race) if run.path is not None}
-    newest = {(row["label"], row["seed"]): row for row in described["runs"]}
-    rows = [
-        row | {"path": here.get(place)} for place, row in newest.items() if place in here or row["state"] != FINISHED
-    ]
-    return described | {"runs": rows}
+def _trials(race: Race) -> bytes:
+    """The log of the newest runs; embedded runs are named by their folders only."""
+    here = {run.path for run in present(race)}
+    lines = []
+    for trial in TrialLog(race.folder).read():
+        if trial.run in here or trial.status != FINISHED:
+            run = None if trial.run not in here or trial.run is None else Path(trial.run.name)
+            lines.append(line_of(replace(trial, run=run)) + "\n")
+    return "".join(lines).encode()
 
 
 def _table(race: Race) -> bytes:
@@ -173,22 +175,15 @@ def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
             by_run.setdefault(name, {})[rest] = content
     for of_run in by_run.values():
         unpack(of_run, folder)
+    where = folder / FOLDER / "exported"
     try:
-        described = json.loads(files[FILE])
-        rows = [
-            row | {"path": None if row["path"] is None else f"../../{row['path']}"}
-            for row in described["runs"]
-            if row["path"] is None or row["path"] in by_run
-        ]
-        where = folder / FOLDER / "exported"
         where.mkdir(parents=True)
-        write_json(where / FILE, described | {"runs": rows})
+        for name in (FILE, TRIALS):
+            (where / name).write_bytes(files[name])
     except OSError as error:
-        if isinstance(error, RunStoreError):
-            raise
         raise store_error("unpack to", folder, error) from error
-    except (KeyError, ValueError, TypeError) as error:
-        raise RunStoreError(f"its {FILE} is damaged ({error!r}). Export the race again.") from error
+    except KeyError as error:
+        raise RunStoreError(f"it has no {error}. Export the race again.") from error
     return where
 
 
@@ -317,17 +312,16 @@ def race_trace(race: Race) -> bytes:
 
 
 def _code(race: Race) -> str:
-    described = read_json(race.folder / FILE)
-    stop, at_once = described["stop"], bool(described["at_once"])
-    most = max(config.ranks for config in race.configs.values()) * (1 + at_once)
+    plan = RacePlan.load(race.folder)
+    most = max(config.ranks for config in race.configs.values()) * (1 + plan.at_once)
     configs = "".join(
         f"    {label!r}: lab.RunConfig(\n{_indented(settings_code(config))}    ),\n"
         for label, config in race.configs.items()
     )
     rule = ""
-    if stop is not None:
-        rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in stop.items())})"
-    call = f"lab.race(CONFIGS, seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, at_once={at_once}{rule}"
+    if plan.stop is not None:
+        rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in plan.stop.to_dict().items())})"
+    call = f"lab.race(CONFIGS, seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, at_once={plan.at_once}{rule}"
     if most > 1:
         run = f"    with lab.Session(ranks={most}, runs_dir=runs_dir) as session:\n"
         run += f"        return {call}, session=session)"
@@ -351,7 +345,7 @@ def race_script(race: Race) -> bytes:
     """
     head = docstring(f"Repeats a race of DTDG Lab: {race.name}.\n\nStart it with: python FILE [FOLDER FOR RUNS]\n")
     end = 'if __name__ == "__main__":\n    race = repeat(*sys.argv[1:2])\n'
-    end += "    print(race.in_words())\n    print(race.table)\n"
+    end += "    print(race.summary())\n    print(race.table)\n"
     return f"{head}\nimport sys\n\nimport dtdg_lab as lab\n\n{_code(race)}\n\n{end}".encode()
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtdg_lab.core.catalogue import PROTOCOLS
@@ -24,6 +23,7 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import XAxis
+from dtdg_lab.visualization.study_result import COLUMNS
 from dtdg_lab.visualization.style import BASELINE
 from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 
@@ -34,16 +34,6 @@ if TYPE_CHECKING:
 # Provenance of a run's numbers: protocol, purge gap and data, as named in every table of results.
 
 
-COLUMNS = ("protocol", "leaky", "purge", "data")
-MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "protocol": "name of the evaluation protocol",
-        "leaky": "whether splits share edges: there is no gap, and edges live longer than an interval",
-        "purge": "snapshots left out at each boundary between splits",
-        "data": "first digits of the SHA-256 of the data set's arrays",
-        "data_hash": "the SHA-256 of the data set's arrays",
-    }
-)
 _DIGITS = 12
 _PARTS = ("train", "validation", "test")
 

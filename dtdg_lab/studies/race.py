@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.cluster.worker import rehearse
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, shortened
-from dtdg_lab.studies.race_bounds import copy_bandwidth
-from dtdg_lab.studies.race_result import Race
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.studies.race_result import Race, copy_bandwidth
 from dtdg_lab.studies.race_rules import contestants, data_hashes
-from dtdg_lab.studies.race_runner import RaceRunner
-from dtdg_lab.studies.race_store import Plan, RaceStore
+from dtdg_lab.studies.race_store import RacePlan, find_race, new_race
+from dtdg_lab.studies.runner import GridRunner, Listener, one_writer, progress_bar
 from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.studies.trials import FINISHED, Trial
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
@@ -91,7 +94,7 @@ def prepare(
     found = contestants(configs, seeds=seeds, stop=stop)
     _check_engines(found, session, at_once=at_once)
     named = _checked_name(name) if name else _name_of(found)
-    plan = Plan(
+    plan = RacePlan(
         name=named,
         configs=found,
         seeds=tuple(int(seed) for seed in seeds),
@@ -101,17 +104,91 @@ def prepare(
         copy_bytes_per_s=copy_bandwidth(),
     )
     root = Path(runs_dir)
-    store = RaceStore.find(named, root) if name else None
-    if store is None:
-        store = RaceStore.create(plan, root)
-    else:
-        store.hold()
-        try:
-            store.extend(plan)
-        except BaseException:
-            store.release()
-            raise
-    return RaceRunner(store, session=session, runs_dir=root, on_change=on_change, progress=progress)
+    folder = find_race(named, root) if name else None
+    return RaceRunner(folder or new_race(plan, root), plan, session, root, on_change=on_change, progress=progress)
+
+
+class RaceRunner:
+    """A race whose folder this process holds: trains the missing runs; ``stop`` may be called from another thread.
+
+    Args:
+        folder: of the race.
+        plan: joined to that in the folder.
+        session: whose engines train; this process where None.
+        runs_dir: folder of runs, without a session.
+        on_change: see :func:`race`; called by the thread that trains or waits, one call at a time.
+        progress: show a progress bar of runs.
+
+    Attributes:
+        race: in its current state.
+
+    Raises:
+        ConfigError: the folder holds another race.
+        RunStoreError: another process writes it, or it cannot be read or written.
+    """
+
+    race: Race
+
+    def __init__(
+        self,
+        folder: Path,
+        plan: RacePlan,
+        session: Session | None,
+        runs_dir: Path,
+        *,
+        on_change: Callable[[Race], None] | None = None,
+        progress: bool = False,
+    ) -> None:
+        self._session, self._on_change, self._progress = session, on_change, progress
+        with ExitStack() as held:
+            held.enter_context(one_writer(folder, "race"))
+            self._plan = plan = RacePlan.load(folder).joined(plan, folder)
+            listener = Listener(self._started, self._report, self._report)
+            judge = None if plan.stop is None else plan.stop.verdict
+            self._runner = GridRunner(
+                folder, "race", session, runs_dir, decide=lambda *_: judge, resumes=False, listener=listener
+            )
+            for trial in list(self._runner.trials.values()):
+                if trial.status == FINISHED and not (trial.run and RunDirectory(trial.run).config_file.is_file()):
+                    self._runner.forget(trial, f"its run {trial.run and trial.run.name} is gone")
+            plan.save(folder)
+            self._held = held.pop_all()
+        self.race = Race(folder, plan, self._runner.trials)
+
+    def run(self) -> Race:
+        """Train every run that is not finished yet; a run that fails is recorded, and the race continues.
+
+        Raises:
+            RunFailedError: a run was stopped, and the race with it; finished runs are kept.
+            LabError: a run cannot be started, or the race cannot be written.
+        """
+        cells = self._plan.cells
+        with self._held, progress_bar(len(cells), self._progress) as self._runner.bar:
+            if self._session is None and not self.race.over:
+                rehearse()  # warm-up of libraries must not count as the first contestant's time
+            self._runner.execute(cells, parallel=self._plan.at_once)
+        return self.race
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop was requested."""
+        return self._runner.stopped
+
+    def stop(self) -> None:
+        """Stop the active runs and start no more; in this process at the next evaluation of the validation split."""
+        self._runner.stop()
+
+    def close(self) -> None:
+        """Let another process write the race; ``run`` does it at its end."""
+        self._held.close()
+
+    def _started(self, trial: Trial, run: Any) -> None:
+        self.race.show(trial.key, run)
+        self._report()
+
+    def _report(self) -> None:
+        if self._on_change is not None:
+            self._on_change(self.race)
 
 
 def _checked_name(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import MEMORY_ON_LAYOUT
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, shortened
+from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.visualization.layout import join_words
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
 FIRST: Mapping[str, float] = {"float32": 1e-5, "float64": 1e-10}  # relative, of the first step with a loss
 CURVE = 1e-3  # relative, of evaluations: rounding grows as Adam divides noise by its spread
-_FULL_BATCH = ("single", "halo_vertex", "snapshot", "cached_vertex")
-_LEARNING = (
+_LEARNING: tuple[str, ...] = (
     "dataset",
     "model",
     "seed",
@@ -35,11 +35,10 @@ _LEARNING = (
     "protocol",
     "optimizer",
     "dtype",
-    "norm",
-    "self_loops",
 )
+_LEARNING += ("norm", "self_loops")
 # settings that change the execution of a plan, but not its result
-_SAME_NUMBERS = (
+_SAME_NUMBERS: tuple[str, ...] = (
     "blocks",
     "memory_gib",
     "overlap",
@@ -48,10 +47,8 @@ _SAME_NUMBERS = (
     "row_ranks",
     "halo_reuse",
     "cache_gib",
-    "pipelined",
 )
-_WITHOUT_TIMES = ("round_robin", "consecutive")  # schedulers that use no group times
-_BY_LIMIT = ("dygnex_ilp", "dygnex_auto", "best_of")  # that may stop at their time limit
+_SAME_NUMBERS += ("pipelined",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,36 +102,22 @@ def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
     References: SYSTEMS.md, "What the same losses means"; full batches see the whole graph in one step under any
         strategy; all feature caches deliver the same rows to the same batches.
     """
-    flat, layout = config.flat, catalogue.system(config.system).parts["parallel"]
+    flat, parts = config.flat, catalogue.system(config.system).parts
+    layout, family = parts["parallel"], catalogue.family(catalogue.system(config.system).family)
     learning = tuple(flat.get(name) for name in _LEARNING)
     learning += tuple(sorted((name, flat[name]) for name in _options_of(config, "tasks", "models", "datasets")))
     how = MEMORY_ON_LAYOUT.get((catalogue.entry("models", config.model).memory, layout), "")
-    if layout in _FULL_BATCH and "batching" not in config.options and how.startswith("exact"):
+    if layout in family.full_batch and "batching" not in config.options and how.startswith("exact"):
         return (learning, "full batch"), "both train on the whole training split in one step, exactly"
-    if _has_clock(config):
+    if (flat.get("exchange") == "models" and config.ranks > 1) or family.has_clock(config):
         return None
     plan = [(name, flat[name]) for name in _options_of(config, "batching", "partition", "parallel", "scheduling")]
     kept = tuple(sorted((name, value) for name, value in plan if name not in _SAME_NUMBERS))
-    if layout == "remote_feature":
-        return (learning, layout, config.parts, kept), "both train the same batches; only feature fetching differs"
-    batching = catalogue.system(config.system).parts.get("batching", "")
-    return (learning, layout, batching, config.parts, kept), "both execute the same plan"
+    return (learning, layout, parts.get("batching", ""), config.parts, kept), family.same_plan
 
 
 def _options_of(config: RunConfig, *rooms: str) -> list[str]:
     return [name for room in rooms for name in config.options.get(room, {})]
-
-
-def _has_clock(config: RunConfig) -> bool:
-    flat = config.flat
-    if flat.get("exchange") == "models" and config.ranks > 1:
-        return True
-    if flat.get("adjuster", "none") != "none" or flat.get("reservoir") or flat.get("tune"):
-        return True
-    scheduler = flat.get("scheduler")
-    if scheduler is None or scheduler in _WITHOUT_TIMES:
-        return False
-    return scheduler in _BY_LIMIT or flat.get("group_times") != "size"
 
 
 def groups(configs: Mapping[str, RunConfig]) -> list[tuple[tuple[str, ...], str]]:
@@ -190,55 +173,16 @@ def _curve(one: RunWindow, other: RunWindow) -> float | None:
     return max(found, default=None)
 
 
-def failed(found: Sequence[Check]) -> list[Check]:
-    """The pairs that do not coincide."""
-    return [check for check in found if check.ok is False]
+def _owned(owner: str) -> tuple[str, ...]:
+    return tuple(name for name, option in OPTIONS.items() if option.owner == owner)
 
 
 # settings that define evaluations and times: never raced
-ALWAYS = (
-    "task",
-    "protocol",
-    "evaluate_every",
-    "epochs",
-    "dtype",
-    "device",
-    "link_share",
-    "negatives",
-    "ranking_negatives",
-    "power_idle_w",
-    "power_max_w",
-    "power_gpu_idle_w",
-    "power_gpu_max_w",
-    "checkpoint_every_s",
-    "keep_every",
-)
+ALWAYS: tuple[str, ...] = ("task", "protocol", "evaluate_every", "epochs", "dtype", "device", "link_share", "negatives")
+ALWAYS += ("ranking_negatives", *_owned("energy"), "checkpoint_every_s", "keep_every")
 # settings that define the task and its conditions: may differ if the systems do not
-UNLESS_RACED = (
-    "model",
-    "hidden",
-    "layers",
-    "norm",
-    "self_loops",
-    "link_head",
-    "gc_layers",
-    "heads",
-    "diffusion_steps",
-    "transform_window",
-    "kernel",
-    "threads",
-    "slow_rank",
-    "slow_ms",
-    "links",
-    "congestion",
-    "congestion_ms",
-    "congestion_mbit",
-    "congestion_from",
-    "congestion_cycle",
-    "congestion_table",
-    "congestion_file",
-    "congestion_by",
-)
+UNLESS_RACED: tuple[str, ...] = ("model", "hidden", "layers", "norm", "self_loops", "link_head", *_owned("models"))
+UNLESS_RACED += ("kernel", "threads", "slow_rank", "slow_ms", *_owned("congestion"))
 MOST_LABEL = 60  # characters
 
 
@@ -260,9 +204,10 @@ def contestants(
             raise ConfigError(f"race() got {shortened(config)}: give a RunConfig for each contestant.")
     if len(configs) < 2:
         raise ConfigError(f"{len(configs)} contestants: a race needs at least two configs.")
-    _check_seeds(seeds)
-    first = int(seeds[0])
-    ready = [config.replace(seed=first, **_epochs(stop)) for config in configs.values()]
+    if not len(seeds) or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"seeds={tuple(seeds)}: give at least one seed, and each only once.")
+    shared = {"seed": int(seeds[0])} | ({} if stop is None or stop.epochs is None else {"epochs": stop.epochs})
+    ready = [config.replace(**shared) for config in configs.values()]
     labels = [_own_label(label) for label in configs] if isinstance(given, Mapping) else labels_for(ready)
     found = dict(zip(labels, ready, strict=True))
     _check_apart(found)
@@ -271,15 +216,6 @@ def contestants(
         if stop is not None:
             stop.check(config)
     return found
-
-
-def _epochs(stop: StopRule | None) -> dict[str, Any]:
-    return {} if stop is None or stop.epochs is None else {"epochs": stop.epochs}
-
-
-def _check_seeds(seeds: Sequence[int]) -> None:
-    if not len(seeds) or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"seeds={tuple(seeds)}: give at least one seed, and each only once.")
 
 
 def _own_label(label: object) -> str:
@@ -326,16 +262,9 @@ def check_alike(found: Mapping[str, RunConfig]) -> None:
             if value != having[0][1]:
                 raise ConfigError(
                     f"All contestants need the same `{name}`: {having[0][0]!r} has {having[0][1]!r}, {label!r} has "
-                    f"{value!r}. "
-                    f"{_advice(name, one_system)}"
+                    f"{value!r}. Use config.replace({name}=...)"
+                    + ("." if name in ALWAYS or one_system else "; or compare its values in a race of one system.")
                 )
-
-
-def _advice(name: str, one_system: bool) -> str:
-    same = f"Use config.replace({name}=...)"
-    if name in UNLESS_RACED and not one_system:
-        return f"{same}; or compare its values in a race of one system."
-    return f"{same}."
 
 
 def data_hashes(found: Mapping[str, RunConfig], seeds: Sequence[int]) -> dict[int, str]:
@@ -350,7 +279,7 @@ def data_hashes(found: Mapping[str, RunConfig], seeds: Sequence[int]) -> dict[in
     first = next(iter(found))
     for seed in seeds:
         for label, config in found.items():
-            key = (_data_settings(config), seed)
+            key = (config.dataset, config.protocol, *sorted(config.options.get("datasets", {}).items()), seed)
             if key not in known:
                 known[key] = load_for(config.replace(seed=seed)).data_hash
             if hashes.setdefault(seed, known[key]) != known[key]:
@@ -358,16 +287,14 @@ def data_hashes(found: Mapping[str, RunConfig], seeds: Sequence[int]) -> dict[in
     return hashes
 
 
-def _data_settings(config: RunConfig) -> tuple[Any, ...]:
-    return (config.dataset, config.protocol, tuple(sorted(config.options.get("datasets", {}).items())))
-
-
 def _other_data(first: str, label: str, found: Mapping[str, RunConfig], hashes: tuple[str, str]) -> str:
     one, other = found[first], found[label]
     names = ("dataset", *one.options.get("datasets", {}), *other.options.get("datasets", {}))
-    differ: Callable[[str], bool] = lambda name: one.flat.get(name) != other.flat.get(name)  # noqa: E731
-    described = next(
-        (f"{name}={one.flat.get(name)!r} and {name}={other.flat.get(name)!r}" for name in names if differ(name)),
-        f"data hash {hashes[0][:12]} and {hashes[1][:12]}",
+    described = [
+        f"{name}={one.flat.get(name)!r} and {name}={other.flat.get(name)!r}"
+        for name in names
+        if one.flat.get(name) != other.flat.get(name)
+    ] or [f"data hash {hashes[0][:12]} and {hashes[1][:12]}"]
+    return (
+        f"All contestants need the same data: {first!r} and {label!r} differ, {described[0]}. Use config.replace(...)."
     )
-    return f"All contestants need the same data: {first!r} and {label!r} differ, {described}. Use config.replace(...)."

@@ -1,55 +1,27 @@
-"""The folder of a race: its plan, and a record of the run of each contestant and seed, updated at start and end."""
+"""The plan of a race on disk: contestants, seeds and rule; its trials are in the folder's log."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
-from dtdg_lab.runs.directory import RunDirectory, read_json, store_error, write_json
+from dtdg_lab.runs.directory import read_json, store_error, write_json
 from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.studies.sweep import Cell
 
-SCHEMA = 1
-FILE, FOLDER, LOCK = "race.json", "races", "race.lock"
-UNDER_WAY, FINISHED, FAILED, LEFT = "under way", "finished", "failed", "left"
-
-
-def races_in(runs_dir: Path) -> list[Path]:
-    """Folders of the races in a folder of runs, newest first."""
-    found = [(path.stat().st_mtime_ns, path.parent) for path in (runs_dir / FOLDER).glob(f"*/{FILE}")]
-    return [folder for _, folder in sorted(found, reverse=True)]
+SCHEMA = 2
+FILE, FOLDER = "race.json", "races"
 
 
-@dataclass(frozen=True, slots=True)
-class RaceEntry:
-    """One run of a race.
-
-    Attributes:
-        label: of the contestant.
-        seed: of the run.
-        path: of its folder; empty if it could not be started.
-        state: ``under way``, ``finished``, ``failed``, or ``left`` if it was interrupted and restarted.
-        why: reason for an end before its last epoch, or for a failure.
-        beside: contestant that ran on the other half of the engines at its start.
-    """
-
-    label: str
-    seed: int
-    path: Path | None
-    state: str = UNDER_WAY
-    why: str = ""
-    beside: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The plan of a race.
+@dataclass(frozen=True)
+class RacePlan:
+    """The plan of a race: a grid of contestants and seeds.
 
     Attributes:
         name: of the race.
@@ -69,189 +41,112 @@ class Plan:
     data: Mapping[int, str] = field(default_factory=dict)
     copy_bytes_per_s: float | None = None
 
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """The runs, seed by seed, with a rotating first contestant.
 
-class RaceStore:
-    """Reads and writes ``race.json`` atomically; one writer at a time holds the folder's lock."""
-
-    def __init__(self, folder: Path, plan: Plan, entries: Sequence[RaceEntry] = ()) -> None:
-        self.folder, self.plan = folder, plan
-        self.entries: list[RaceEntry] = list(entries)
-        self._lock: Any = None
-
-    @classmethod
-    def create(cls, plan: Plan, runs_dir: Path) -> RaceStore:
-        """A new folder ``<runs_dir>/races/<date>-<name>``, or with ``-2``, ``-3`` if that exists.
-
-        Raises:
-            RunStoreError: it cannot be written.
+        The first one may find cold file caches, a cold processor, or uncached partitions.
         """
-        root, base = runs_dir / FOLDER, f"{datetime.now():%Y%m%d}-{plan.name}"
-        number = 1
-        while True:
-            folder = root / (base if number == 1 else f"{base}-{number}")
-            try:
-                folder.mkdir(parents=True)
-            except FileExistsError:
-                number += 1
-                continue
-            except OSError as error:
-                raise store_error("make a race in", root, error) from error
-            store = cls(folder, plan)
-            store.hold()
-            store.write()
-            return store
+        labels = list(self.configs)
+        found = []
+        for turn, seed in enumerate(self.seeds):
+            first = turn % len(labels)
+            for label in (*labels[first:], *labels[:first]):
+                config = self.configs[label].replace(seed=seed)
+                found.append(Cell(labels.index(label), {"contestant": label}, seed, config))
+        return tuple(found)
 
-    @classmethod
-    def find(cls, name: str, runs_dir: Path) -> RaceStore | None:
-        """The newest race of a name; None if there is none. Folders of other names are not read."""
-        named = re.compile(rf"(\d{{8}})-{re.escape(name)}(?:-(\d+))?")
-        found = [(match, path) for path in (runs_dir / FOLDER).glob("*") if (match := named.fullmatch(path.name))]
-        for _, folder in sorted(found, key=lambda pair: (pair[0][1], int(pair[0][2] or 1)), reverse=True):
-            if (folder / FILE).is_file():
-                store = cls.open(folder)
-                if store.plan.name == name:
-                    return store
-        return None
-
-    @classmethod
-    def open(cls, path: str | Path) -> RaceStore:
-        """Read a race's folder, or its ``race.json``.
-
-        Raises:
-            RunStoreError: there is no race, its file is damaged, or a newer version wrote it.
-        """
-        folder = Path(path).parent if Path(path).name == FILE else Path(path)
-        file = folder / FILE
-        if not file.is_file():
-            raise RunStoreError(
-                f"{path} is not a race: it has no {FILE}. Give its folder, such as runs/races/20260131-psg-blad."
-            )
-        data = read_json(file)
-        if isinstance(data, dict) and isinstance(data.get("schema"), int) and data["schema"] > SCHEMA:
-            raise RunStoreError(
-                f"{file} has schema {data['schema']}; this version reads up to {SCHEMA}. Update dtdg_lab."
-            )
-        try:
-            return cls(folder, _plan(data), [_entry(each, folder) for each in data["runs"]])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:  # ConfigError is a ValueError
-            raise RunStoreError(
-                f"{file} cannot be read as a race ({error!r}). Restore it, or start a race under another name."
-            ) from error
-
-    def hold(self) -> None:
-        """Keep other writers out until :meth:`release`, or the end of this process.
-
-        Raises:
-            RunStoreError: another process writes the race.
-        """
-        import filelock
-
-        file = self.folder / LOCK
-        lock = filelock.FileLock(file, thread_local=False)
-        try:
-            lock.acquire(blocking=False)
-            file.write_text(str(os.getpid()), encoding="utf-8")
-        except filelock.Timeout as error:
-            raise RunStoreError(
-                f"the race in {self.folder} is under way in process {file.read_text(encoding='utf-8') or 'unknown'}: "
-                "wait for it, stop it, or race under another name."
-            ) from error
-        except OSError as error:
-            raise store_error("write", file, error) from error
-        self._lock = lock
-
-    def release(self) -> None:
-        """Release the lock."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
-    def extend(self, plan: Plan) -> None:
-        """Resume this race: the same contestants and rule, possibly with more of them or more seeds.
-
-        The file on disk counts: another process may have written it before this one acquired the lock.
-
-        Raises:
-            ConfigError: the plan differs; the message names the difference.
-            RunStoreError: its file cannot be read or written.
-        """
-        stored = RaceStore.open(self.folder)
-        self.plan = _joined(stored.plan, _as_named_before(stored.plan, plan), self.folder)
-        self.entries = [replace(each, state=LEFT) if _is_lost(each) else each for each in stored.entries]
-        self.write()
-
-    def done(self, label: str, seed: int) -> RaceEntry | None:
-        """The finished run of a contestant and seed; None if there is none, or its folder is missing."""
-        of_place = [each for each in self.entries if (each.label, each.seed, each.state) == (label, seed, FINISHED)]
-        return next((each for each in reversed(of_place) if not _is_lost(each)), None)
-
-    def begin(self, entry: RaceEntry) -> int:
-        """Record a started run; return its index among the entries."""
-        self.entries.append(entry)
-        self.write()
-        return len(self.entries) - 1
-
-    def end(self, place: int, state: str, why: str = "") -> None:
-        """Record how a run ended."""
-        self.entries[place] = replace(self.entries[place], state=state, why=why)
-        self.write()
-
-    def write(self) -> None:
+    def save(self, folder: Path) -> None:
         """Write ``race.json``.
 
         Raises:
             RunStoreError: the disk is full, or the folder cannot be written.
         """
-        plan = self.plan
-        write_json(
-            self.folder / FILE,
-            {
-                "schema": SCHEMA,
-                "name": plan.name,
-                "at_once": plan.at_once,
-                "seeds": list(plan.seeds),
-                "stop": None if plan.stop is None else plan.stop.to_dict(),
-                "data": {str(seed): digits for seed, digits in plan.data.items()},
-                "copy_bytes_per_s": plan.copy_bytes_per_s,
-                "contestants": [
-                    {"label": label, "config": config.model_dump()} for label, config in plan.configs.items()
-                ],
-                "runs": [_to_dict(each, self.folder) for each in self.entries],
-            },
-        )
+        plan = {name: getattr(self, name) for name in ("name", "at_once", "seeds", "copy_bytes_per_s")}
+        plan["schema"] = SCHEMA
+        plan["stop"] = None if self.stop is None else self.stop.to_dict()
+        plan["data"] = {str(seed): digits for seed, digits in self.data.items()}
+        plan["contestants"] = {label: config.model_dump() for label, config in self.configs.items()}
+        write_json(folder / FILE, plan)
+
+    @classmethod
+    def load(cls, path: str | Path) -> RacePlan:
+        """Read the plan in a race's folder.
+
+        Raises:
+            RunStoreError: there is no race, its file is damaged, or another version wrote it.
+        """
+        file = Path(path) / FILE
+        if not file.is_file():
+            raise RunStoreError(
+                f"{path} is not a race: it has no {FILE}. Give its folder, such as runs/races/20260131-my-race."
+            )
+        data = read_json(file)
+        if isinstance(data, dict) and isinstance(data.get("schema"), int) and data["schema"] != SCHEMA:
+            advice = "Update dtdg_lab" if data["schema"] > SCHEMA else "Start the race again under another name"
+            raise RunStoreError(f"{file} has schema {data['schema']}; this version reads {SCHEMA}. {advice}.")
+        try:
+            return cls(
+                name=str(data["name"]),
+                configs={label: RunConfig(**config) for label, config in data["contestants"].items()},
+                seeds=tuple(int(seed) for seed in data["seeds"]),
+                stop=None if data["stop"] is None else StopRule.from_dict(data["stop"]),
+                at_once=bool(data["at_once"]),
+                data={int(seed): str(digits) for seed, digits in data["data"].items()},
+                copy_bytes_per_s=data["copy_bytes_per_s"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # ConfigError is a ValueError
+            raise RunStoreError(
+                f"{file} cannot be read as a race ({error!r}). Restore it, or start a race under another name."
+            ) from error
+
+    def joined(self, new: RacePlan, folder: Path) -> RacePlan:
+        """This plan with the additions of a new one: the same contestants and rule, possibly more of them or of seeds.
+
+        Raises:
+            ConfigError: the new plan differs; the message names the difference.
+        """
+        return _joined(self, _as_named_before(self, new), folder)
 
 
-def _to_dict(entry: RaceEntry, folder: Path) -> dict[str, Any]:
-    # relative, so that a folder of runs can be moved with its races
-    path = None if entry.path is None else os.path.relpath(entry.path, folder)
-    return {**asdict(entry), "path": path}
+def races_in(runs_dir: Path) -> list[Path]:
+    """Folders of the races in a folder of runs, newest first."""
+    found = [(path.stat().st_mtime_ns, path.parent) for path in (runs_dir / FOLDER).glob(f"*/{FILE}")]
+    return [folder for _, folder in sorted(found, reverse=True)]
 
 
-def _entry(data: dict[str, Any], folder: Path) -> RaceEntry:
-    path = None if data["path"] is None else Path(os.path.normpath(folder / data["path"]))
-    return RaceEntry(**{**data, "path": path})
+def new_race(plan: RacePlan, runs_dir: Path) -> Path:
+    """A new folder ``<runs_dir>/races/<date>-<name>``, or with ``-2``, ``-3`` if that exists.
+
+    Raises:
+        RunStoreError: it cannot be written.
+    """
+    root, base = runs_dir / FOLDER, f"{datetime.now():%Y%m%d}-{plan.name}"
+    number = 1
+    while True:
+        folder = root / (base if number == 1 else f"{base}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            continue
+        except OSError as error:
+            raise store_error("make a race in", root, error) from error
+        plan.save(folder)
+        return folder
 
 
-def _plan(data: dict[str, Any]) -> Plan:
-    return Plan(
-        name=str(data["name"]),
-        configs={each["label"]: RunConfig(**each["config"]) for each in data["contestants"]},
-        seeds=tuple(int(seed) for seed in data["seeds"]),
-        stop=None if data["stop"] is None else StopRule.from_dict(data["stop"]),
-        at_once=bool(data["at_once"]),
-        data={int(seed): str(digits) for seed, digits in data["data"].items()},
-        copy_bytes_per_s=data["copy_bytes_per_s"],
-    )
+def find_race(name: str, runs_dir: Path) -> Path | None:
+    """The newest race of a name; None if there is none. Folders of other names are not read."""
+    named = re.compile(rf"(\d{{8}})-{re.escape(name)}(?:-(\d+))?")
+    found = [(match, path) for path in (runs_dir / FOLDER).glob("*") if (match := named.fullmatch(path.name))]
+    for _, folder in sorted(found, key=lambda pair: (pair[0][1], int(pair[0][2] or 1)), reverse=True):
+        if (folder / FILE).is_file() and RacePlan.load(folder).name == name:
+            return folder
+    return None
 
 
-def _is_lost(entry: RaceEntry) -> bool:
-    """Whether a run was active when the race was interrupted, or has finished but its folder is missing."""
-    if entry.state == FINISHED:
-        return entry.path is None or not RunDirectory(entry.path).config_file.is_file()
-    return entry.state == UNDER_WAY
-
-
-def _as_named_before(old: Plan, new: Plan) -> Plan:
+def _as_named_before(old: RacePlan, new: RacePlan) -> RacePlan:
     """The new plan with the old labels of existing contestants: generated labels depend on the other contestants."""
     before = {config.replace(seed=0).to_json(): label for label, config in old.configs.items()}
     labels = [before.get(config.replace(seed=0).to_json(), label) for label, config in new.configs.items()]
@@ -260,7 +155,7 @@ def _as_named_before(old: Plan, new: Plan) -> Plan:
     return replace(new, configs=dict(zip(labels, new.configs.values(), strict=True)))
 
 
-def _joined(old: Plan, new: Plan, folder: Path) -> Plan:
+def _joined(old: RacePlan, new: RacePlan, folder: Path) -> RacePlan:
     """The old plan with the additions of the new one."""
     other = f"race under another name, or delete {folder}"
     for label, config in old.configs.items():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,50 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.html import text
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.studies.race_rules import Check
-from dtdg_lab.studies.race_store import FAILED, FINISHED, UNDER_WAY, Plan, RaceEntry
+from dtdg_lab.studies.race_store import RacePlan
+from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.style import coloured
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+UNDER_WAY = "under way"
+STATES: Mapping[str, str] = {RUNNING: UNDER_WAY, INTERRUPTED: "left"}  # of a trial -> of a run of a race
+
+
+@dataclass(frozen=True, slots=True)
+class RaceRun:
+    """One run of a race.
+
+    Attributes:
+        label: of the contestant.
+        seed: of the run.
+        state: ``finished``, ``under way``, ``failed``, or ``left`` if it was interrupted.
+        why: reason for an early end or a failure.
+        path: of its folder; None if it could not be started.
+        keeper: object that keeps the folder alive while it is read.
+    """
+
+    label: str
+    seed: int
+    state: str
+    why: str
+    path: Path | None
+    keeper: object = field(default=None, repr=False, compare=False)
+
+    def open(self) -> StoredRun:
+        """The run's records.
+
+        Raises:
+            RunStoreError: there is no run at its path, or it was never started.
+        """
+        found = open_run(self.path or Path(f"{self.label}, seed {self.seed}"))
+        found.keeper = self.keeper
+        return found
 
 
 # Medians and spreads over seeds, and the rule for calling a contestant the best.
@@ -135,7 +172,7 @@ MEANINGS: Mapping[str, str] = {
     "near_best_s": "seconds from the start of a run to a validation loss within 5 % of the lowest that any "
     "contestant reached with that seed",
     "joules": "of all nodes and devices, counted once, over the whole run",
-    "bytes": "sent by all ranks in steps, and those of features fetched by remote procedure calls",
+    "bytes": "sent by all ranks in steps, and those of features fetched by RPC",
     "imbalance": "own time of an epoch, maximum over the ranks divided by minimum; 1 is balanced",
     "coincides": "whether losses that should be equal are; empty if there is no such pair, or no comparison yet",
     "purge": "snapshots left out at each boundary between the splits",
@@ -358,7 +395,7 @@ def _cell(measure: RaceMeasure, row: Row, *, bold: bool) -> str:
 # A race in sentences: progress, winners, and caveats.
 
 
-def race_words(plan: Plan, entries: Iterable[RaceEntry], rows: Sequence[Row], found: Sequence[Check]) -> list[str]:
+def race_words(plan: RacePlan, entries: Iterable[RaceRun], rows: Sequence[Row], found: Sequence[Check]) -> list[str]:
     """Captions of a race; one that says DIFFER is an alarm.
 
     Args:
@@ -388,11 +425,11 @@ def _few_pairs(rows: Sequence[Row]) -> list[str]:
     return [f"{join_words(labels)}: {said}" for said, labels in found.items()]
 
 
-def _wanted(plan: Plan) -> int:
+def _wanted(plan: RacePlan) -> int:
     return len(plan.configs) * len(plan.seeds)
 
 
-def _what(plan: Plan) -> str:
+def _what(plan: RacePlan) -> str:
     one = next(iter(plan.configs.values()))
     models = dict.fromkeys(f"{config.model}" for config in plan.configs.values())
     seeds = "seed" if len(plan.seeds) == 1 else "seeds"
@@ -403,7 +440,7 @@ def _what(plan: Plan) -> str:
     )
 
 
-def _how_far(plan: Plan, entries: Sequence[RaceEntry]) -> str:
+def _how_far(plan: RacePlan, entries: Sequence[RaceRun]) -> str:
     finished = [each for each in entries if each.state == FINISHED]
     text = f"{len(finished)} of {_wanted(plan)} runs have finished"
     running = [f"{each.label} with seed {each.seed}" for each in entries if each.state == UNDER_WAY]
@@ -414,7 +451,7 @@ def _how_far(plan: Plan, entries: Sequence[RaceEntry]) -> str:
     return text + (f". Failed: {'; '.join(failed)}." if failed else ".")
 
 
-def _verdict(plan: Plan, rows: Sequence[Row], *, over: bool) -> list[str]:
+def _verdict(plan: RacePlan, rows: Sequence[Row], *, over: bool) -> list[str]:
     if len(plan.seeds) < 2:
         return ["With one seed there is no spread, so no contestant can be called the best. Add seeds."]
     won: dict[str, list[str]] = {}
@@ -452,9 +489,9 @@ def _worst(found: Collection[Check]) -> str:
     return "apart by " + join_words(described)
 
 
-def _conditions(plan: Plan, entries: Sequence[RaceEntry]) -> list[str]:
+def _conditions(plan: RacePlan, entries: Sequence[RaceRun]) -> list[str]:
     described = []
-    if plan.at_once and any(each.beside for each in entries):
+    if plan.at_once and len(entries) > 1:
         described.append(
             "Two runs executed in parallel, on halves of the engines. They shared the cores, caches and memory of "
             "this machine, so their times are longer and noisier than those of a single run."

@@ -1,4 +1,4 @@
-"""Runs of a study: started, pruned, resumed and locked."""
+"""Runs of studies and races: started on engines or here, stopped early, resumed after a kill, one writer at a time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import os
 import re
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtdg_lab.cluster.liveness import is_dead, read_notes
-from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, run_config
+from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, end_run, run_config
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
@@ -26,9 +28,8 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
 from dtdg_lab.runs.run import StoredRun, open_run, provenance
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.studies.objective import BEST, LAST, number, values_of
 from dtdg_lab.studies.study import SWEEP_FILE, Study, study_of
-from dtdg_lab.studies.sweep import Cell, Sweep, decides_the_loss, key_of, without_lists
+from dtdg_lab.studies.sweep import BEST, LAST, Cell, Sweep, decides_the_loss, key_of, number, values_of, without_lists
 from dtdg_lab.studies.trials import (
     FAILED,
     FILE,
@@ -42,6 +43,7 @@ from dtdg_lab.studies.trials import (
     OptunaSearch,
     Trial,
     TrialLog,
+    planned,
 )
 
 if TYPE_CHECKING:
@@ -262,15 +264,19 @@ def _at_least_one(name: str, **numbers: int) -> None:
             raise ConfigError(f"{name}({what}=...): give a whole number of at least {least}.")
 
 
-# One writer of a study at a time.
+# One writer of a study or race at a time.
 
 
 LOCK, WRITER = "lock", "writer.json"
 
 
 @contextmanager
-def one_writer(folder: Path) -> Iterator[None]:
-    """Hold a study's folder for writing; the operating system releases it when the process ends, even by a kill.
+def one_writer(folder: Path, kind: str = "study") -> Iterator[None]:
+    """Hold a folder for writing; the operating system releases it when the process ends, even by a kill.
+
+    Args:
+        folder: of a study or race.
+        kind: ``study`` or ``race``.
 
     Raises:
         RunStoreError: another process, or another call in this one, writes it; the message names it.
@@ -281,7 +287,10 @@ def one_writer(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout as error:
-        raise _busy(folder, _to_dict(folder)) from error
+        raise RunStoreError(
+            f"the {kind} {folder} is being written by {_writer(folder)}: a {kind} has one writer. Wait for it or end "
+            f"it, give another name=, or look at it meanwhile with lab.open_{kind}(path)."
+        ) from error
     except OSError as error:
         raise store_error("lock", folder / LOCK, error) from error
     try:
@@ -293,7 +302,7 @@ def one_writer(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _to_dict(folder: Path) -> str:
+def _writer(folder: Path) -> str:
     try:
         facts = read_json(folder / WRITER)
         if (facts["pid"], facts["host"]) == (os.getpid(), socket.gethostname()):
@@ -303,192 +312,344 @@ def _to_dict(folder: Path) -> str:
         return "another process"
 
 
-def _busy(folder: Path, who: str) -> RunStoreError:
-    return RunStoreError(
-        f"the study {folder} is being written by {who}: a study has one writer. Wait for it or end it, give another "
-        "name=, or look at it meanwhile with lab.open_study(path)."
-    )
-
-
 # Estimate of a study's remaining time, from the duration of its finished runs.
 
 
-Settings = Mapping[str, Any]
 MOST = 64  # the newest finished runs that are used
 
 
-def time_left(trials: Sequence[Trial], epochs: Mapping[str, int], left: Sequence[tuple[Settings, int]]) -> float | None:
+def time_left(trials: Sequence[Trial], left: Sequence[Cell]) -> float | None:
     """Remaining seconds of the runs; None before one is finished.
 
     Each takes its epochs times the median epoch time of the finished runs that share most settings with it.
 
     Args:
         trials: of the study.
-        epochs: of the finished ones, by key.
-        left: settings and epochs of each remaining run.
+        left: the remaining runs.
     """
     done = [
-        (trial.settings, trial.seconds / epochs[trial.key])
+        (trial.settings, trial.seconds / trial.values["epochs"])
         for trial in trials
-        if trial.status == FINISHED and trial.seconds and trial.key in epochs
+        if trial.status == FINISHED and trial.seconds and trial.values.get("epochs")
     ][-MOST:]
     if not done:
         return None
-    rates: dict[tuple[Any, ...], float] = {}
     total = 0.0
-    for settings, count in left:
-        key = tuple(settings.items())
-        if key not in rates:
-            shared = [sum(settings.get(name) == value for name, value in known.items()) for known, _ in done]
-            most = max(shared)
-            rates[key] = median(rate for (_, rate), alike in zip(done, shared, strict=True) if alike == most)
-        total += rates[key] * count
+    for cell in left:
+        shared = [sum(cell.settings.get(name) == value for name, value in known.items()) for known, _ in done]
+        rate = median(rate for (_, rate), alike in zip(done, shared, strict=True) if alike == max(shared))
+        total += rate * cell.config.epochs
     return total
 
 
-# One trial of a study: started, resumed after a kill, pruned, and always recorded.
+# The runs of a grid: each trial is started, resumed after a kill, stopped early, and always recorded.
 
 
 OF_THE_STUDY = (RunStoreError, ControlError, ClusterError)  # not caused by a trial: the study ends and can be resumed
+STOP_LOOK_S, STOP_PATIENCE_S = 0.2, 30.0
+Decide = Callable[[Trial, Sequence[Trial]], Judge | None]
 
 
 @dataclass(frozen=True, slots=True)
-class TrialRunner:
-    """Executes trials on a session's engines or in this process.
+class Listener:
+    """What is called while trials are executed, one call at a time; its errors end the study.
 
     Attributes:
-        log: of the study, which this process holds for writing.
-        session: whose engines train; this process where None.
-        runs_dir: folder for runs, without a session.
-        prune: stops runs early; None lets all complete their epochs.
-        on_start: receives the observable part of every run that starts.
-        say: reports the events of a trial to the user.
+        start: receives each trial whose run starts, with the run's observable part.
+        evaluated: called after every evaluation of the validation split; None without one.
+        trial: called after every trial, and before the first.
     """
 
-    log: TrialLog
-    session: Session | None
-    runs_dir: Path
-    prune: Pruner | None = None
-    on_start: Callable[[Any], None] | None = None
-    say: Callable[[str], None] = lambda words: None
+    start: Callable[[Trial, Any], None] = lambda trial, run: None
+    evaluated: Callable[[], None] | None = None
+    trial: Callable[[], None] = lambda: None
 
-    def make(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial:
+
+class GridRunner:
+    """Executes trials on a session's engines or in this process; ``stop`` may be called from another thread.
+
+    Args:
+        folder: of a study or race, which this process holds for writing.
+        kind: ``study`` or ``race``.
+        session: whose engines train; this process where None.
+        runs_dir: folder for runs, without a session.
+        decide: gives the judge of a trial's evaluations, from the trial and the others.
+        resumes: whether a broken run resumes from its checkpoint on engines, or restarts.
+        listener: see :class:`Listener`.
+        bar: a progress bar.
+
+    Attributes:
+        trials: by key, in their current state.
+        stopped: whether a stop was requested.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kind: str,
+        session: Session | None,
+        runs_dir: Path,
+        *,
+        decide: Decide = lambda trial, others: None,
+        resumes: bool = True,
+        listener: Listener | None = None,
+        bar: Any = None,
+    ) -> None:
+        self._folder, self._kind, self._session, self._runs_dir = folder, kind, session, runs_dir
+        self._decide, self._resumes, self._listener, self.bar = decide, resumes, listener or Listener(), bar
+        self._log = TrialLog(folder)
+        self.trials = {trial.key: trial for trial in self._log.read()}
+        self.stopped = False
+        self._ending = threading.Event()
+        self._storing, self._calling = threading.RLock(), threading.RLock()
+        self._active: dict[str, Any] = {}  # runs by the key of their trial
+        self._of_listener: list[BaseException] = []
+
+    # many trials
+
+    def execute(self, cells: Sequence[Cell], *, parallel: bool = False) -> None:
+        """Execute the missing trials in their order, those left unfinished by an earlier call first.
+
+        Args:
+            cells: of the grid.
+            parallel: two at a time, on disjoint halves of the session's engines.
+
+        Raises:
+            RunFailedError: a run was stopped, and the study with it.
+            LabError: no trial can be executed now, for example because the disk is full.
+        """
+        self.report()
+        missing = [cell for cell in cells if self._trial(cell).status not in OVER]
+        waiting = deque(sorted(missing, key=lambda cell: self._trial(cell).status != RUNNING))
+        if not parallel or self._session is None:
+            self._one_after_another(waiting, None)
+            return
+        errors: list[BaseException] = []
+
+        def on_half(half: Sequence[int]) -> None:
+            try:
+                self._one_after_another(waiting, half)
+            except BaseException as error:  # re-raised in the thread that called
+                errors.append(error)
+                self._ending.set()
+
+        threads = [
+            threading.Thread(target=on_half, args=(half,), name=f"{self._kind}-{half[0]}", daemon=True)
+            for half in self._session.halves()
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                for thread in threads:
+                    thread.join(STOP_LOOK_S)
+        except KeyboardInterrupt:
+            self.stop()
+            for thread in threads:  # they record how their runs ended, and own the folder until then
+                thread.join(STOP_PATIENCE_S)
+            raise
+        if errors:
+            raise errors[0]
+
+    def _one_after_another(self, waiting: deque[Cell], half: Sequence[int] | None) -> None:
+        while not self._ending.is_set():
+            self._show_left(list(waiting))
+            try:
+                cell = waiting.popleft()
+            except IndexError:
+                return
+            if half is None and self._session is not None and not self._session.ready:
+                self._session.repair()  # an engine died with the run before
+            self.make(self._trial(cell), cell.config, None if half is None else half[: cell.config.ranks])
+
+    def _trial(self, cell: Cell) -> Trial:
+        return self.trials.get(cell.key) or planned(cell)
+
+    def stop(self) -> None:
+        """Stop the active runs and start no more; in this process at the next evaluation of the validation split."""
+        self.stopped = True
+        self._ending.set()
+        for run in list(self._active.values()):
+            _end(run)
+
+    def report(self) -> None:
+        """Show the progress, and call the listener."""
+        if self.bar is not None:
+            self.bar.n = sum(trial.status in (*OVER, FAILED) for trial in list(self.trials.values()))
+            self.bar.refresh()
+        self._notify(self._listener.trial)
+
+    def _show_left(self, left: list[Cell]) -> None:
+        if self.bar is not None and (seconds := time_left(list(self.trials.values()), left)) is not None:
+            self.bar.set_postfix_str(f"about {format_seconds(seconds)} left")
+
+    def _notify(self, call: Callable[..., None], *given: Any) -> None:
+        with self._calling:
+            try:
+                call(*given)
+            except BaseException as error:  # not caused by a run
+                self._of_listener.append(error)
+                raise
+
+    # one trial
+
+    def make(self, trial: Trial, config: RunConfig, engines: Sequence[int] | None = None) -> Trial:
         """The trial in its final state: that of an earlier run, if one ended, or that of a run executed now.
 
         Raises:
-            RunFailedError: its run was stopped from outside; the study ends with it.
-            LabError: no trial can be executed now, for example because the disk is full.
+            RunFailedError: its run was stopped; the study ends with it.
+            LabError: no trial can be executed now.
         """
         if trial.status in OVER:
             return trial
-        found = self._left(trial, config, others) if trial.asked_ns and trial.status != FAILED else None
-        return found or self._new(trial, config, others)
+        others = [other for other in list(self.trials.values()) if other.key != trial.key]
+        is_left = trial.asked_ns and trial.status != FAILED
+        trial = self._left(trial, config, others) if is_left else planned_again(trial)
+        if trial.status not in (*OVER, FAILED):
+            trial = self._new(trial, config, others, engines)
+        self.report()
+        return trial
 
-    # remains of an earlier call
+    def put(self, trial: Trial) -> Trial:
+        """Record a trial."""
+        with self._storing:
+            self._log.put(trial)
+            self.trials[trial.key] = trial
+        return trial
 
-    def _left(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial | None:
-        """The trial by the run that an earlier call started; None if it has to restart."""
+    def forget(self, trial: Trial, why: str) -> None:
+        """Have a trial executed again, whose run does not serve any more."""
+        self.put(self._noted(replace(planned_again(trial), status=INTERRUPTED), f"{why}: restarted"))
+
+    def _noted(self, trial: Trial, note: str) -> Trial:
+        if self.bar is not None and not self.bar.disable:
+            self.bar.write(f"trial {trial.number}, seed {trial.seed}: {note}")
+        return replace(trial, notes=(*trial.notes, note))
+
+    def _left(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial:
+        """The trial by the run that an earlier call started; unfinished if it has to restart."""
         path = trial.run
         if path is None:
             taken = {other.run.resolve() for other in others if other.run is not None}
-            path = orphan(config, trial.asked_ns, self._folders(), taken)
+            roots = {self._runs_dir} | ({self._session.runs_dir} if self._session is not None else set())
+            path = orphan(config, trial.asked_ns, roots, taken)
             if path is None:
-                return None  # it was killed before the run had a folder
-            self.log.begun(trial.key, path)
-        trial = replace(trial, run=path)
+                return trial  # it was killed before the run had a folder
+        trial = self.put(replace(trial, run=path))
         if not (path / "config.json").is_file():
-            self._restart(trial, f"its run {path.name} is gone")
-            return None
+            return self._noted(trial, f"its run {path.name} is gone: restarted")
         state = settle(path, on_engines=trial.on_engines)
         if state == "finished":
-            return self._ended(trial, open_run(path), None)
+            return self._ended(trial, open_run(path))
         try:
-            if not go_on(path, self.session):
-                self._restart(trial, f"its run {path.name} was {state} when the study was called again")
-                return None
+            if not self._resumes or not go_on(path, self._session):
+                return self._noted(
+                    trial, f"its run {path.name} was {state} when the {self._kind} was called again: restarted"
+                )
         except RunFailedError as error:
             return self._failed(trial, str(error))
-        self._note(trial, f"run {path.name} was resumed from its checkpoint")
-        return self._ended(trial, open_run(path), None)
+        return self._ended(self._noted(trial, f"run {path.name} was resumed from its checkpoint"), open_run(path))
 
-    def _folders(self) -> set[Path]:
-        return {self.runs_dir} if self.session is None else {self.runs_dir, self.session.runs_dir}
-
-    def _restart(self, trial: Trial, why: str) -> None:
-        self._note(trial, f"{why}: restarted")
-
-    def _note(self, trial: Trial, note: str) -> None:
-        self.log.noted(trial.key, note)
-        self.say(f"trial {trial.number}, seed {trial.seed}: {note}")
-
-    # a new run
-
-    def _new(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial:
-        self.log.asked(trial, on_engines=self.session is not None)
-        trial = replace(trial, status=RUNNING, reason="", run=None, asked_ns=time.time_ns())
-        begun: list[Path] = []
-        of_watching: list[Exception] = []
+    def _new(self, trial: Trial, config: RunConfig, others: Sequence[Trial], engines: Sequence[int] | None) -> Trial:
+        on_engines = self._session is not None
+        trial = self.put(replace(planned_again(trial), status=RUNNING, asked_ns=time.time_ns(), on_engines=on_engines))
 
         def on_start(run: Any) -> None:
-            begun.append(Path(run.path))
-            self.log.begun(trial.key, begun[0])
-            try:
-                if self.on_start is not None:
-                    self.on_start(run)
-            except Exception as error:
-                of_watching.append(error)
-                raise
+            nonlocal trial
+            with self._storing:
+                self._active[trial.key] = run
+                trial = self.put(replace(trial, run=Path(run.path)))
+            if self.stopped:  # during its start
+                _end(run)
+            self._notify(self._listener.start, trial, run)
 
-        curves: list[Curve] = [other.curve for other in others if other.seed == trial.seed and other.curve]
-        judge = None if self.prune is None else judge_of(self.prune, curves)
         started_s = time.monotonic()
         try:
-            done = run_config(config, session=self.session, runs_dir=self.runs_dir, judge=judge, on_start=on_start)
+            done = run_config(
+                config,
+                session=self._session,
+                engines=engines,
+                runs_dir=self._runs_dir,
+                judge=self._judge(trial, others),
+                on_start=on_start,
+            )
         except OF_THE_STUDY as error:
-            self._interrupted(trial, begun, str(error))
+            self._interrupted(trial, str(error))
             raise
         except Exception as error:
-            if error in of_watching:
-                self._interrupted(trial, begun, f"{type(error).__name__}: {error}")
-                raise
-            # any other error is this trial's: it is recorded, and the other trials continue
             said = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-            return self._failed(replace(trial, run=begun[0] if begun else None), said)
+            if error in self._of_listener:
+                self._interrupted(trial, said)
+                raise
+            return self._failed(trial, said)  # any other error is this trial's: it is recorded, and others continue
         except BaseException as error:
-            self._interrupted(trial, begun, type(error).__name__)
+            self._interrupted(trial, type(error).__name__)
             raise
-        trial = replace(trial, run=begun[0] if begun else Path(done.run.path))
-        pruned = done.verdict.why if done.verdict is not None and done.verdict.what == "stop" else None
-        return self._ended(trial, done.run, pruned, seconds=time.monotonic() - started_s)
+        finally:
+            self._active.pop(trial.key, None)
+        trial = replace(trial, run=trial.run or Path(done.run.path))
+        return self._ended(trial, done.run, done.verdict, seconds=time.monotonic() - started_s)
 
-    def _interrupted(self, trial: Trial, begun: list[Path], why: str) -> None:
-        self.log.ended(replace(trial, status=INTERRUPTED, reason=why, run=begun[0] if begun else None))
+    def _judge(self, trial: Trial, others: Sequence[Trial]) -> Judge | None:
+        decide, evaluated = self._decide(trial, others), self._listener.evaluated
+        if evaluated is None:
+            return decide
+
+        def judge(seen: tuple[Evaluated, ...]) -> Verdict | None:
+            self._notify(evaluated)
+            if self.stopped and self._session is None:
+                return Verdict("stop", f"the {self._kind} was stopped")
+            return None if decide is None else decide(seen)
+
+        return judge
+
+    def _interrupted(self, trial: Trial, why: str) -> None:
+        self.put(replace(trial, status=INTERRUPTED, reason=why))
 
     def _failed(self, trial: Trial, why: str) -> Trial:
-        trial = replace(trial, status=FAILED, reason=why, values={}, curve=())
-        self.log.ended(trial)
-        self.say(f"trial {trial.number}, seed {trial.seed} failed: {why}")
-        return trial
+        if self.bar is not None and not self.bar.disable:
+            self.bar.write(f"trial {trial.number}, seed {trial.seed} failed: {why}")
+        return self.put(replace(trial, status=FAILED, reason=why, values={}, curve=()))
 
-    def _ended(self, trial: Trial, run: StoredRun, pruned: str | None, *, seconds: float | None = None) -> Trial:
-        status = PRUNED if pruned is not None else run.status
+    def _ended(
+        self, trial: Trial, run: StoredRun, verdict: Verdict | None = None, *, seconds: float | None = None
+    ) -> Trial:
+        status = PRUNED if verdict is not None and verdict.what == "stop" and not self.stopped else run.status
         if status not in OVER:
-            trial = replace(trial, status=INTERRUPTED, reason=f"run {run.id} was {status}")
-            self.log.ended(trial)
+            self._interrupted(trial, f"run {run.id} was {status}")
             raise RunFailedError(
-                f"run {run.id} was {status}, and the study with it. Finished runs are kept; the same call resumes "
-                "the study."
+                f"run {run.id} was {status}, and the {self._kind} with it. Finished runs are kept in {self._folder}; "
+                f"the same call resumes the {self._kind}."
             )
         try:
             values, origin, curve = values_of(run), provenance(run), curve_of(run)
         except LabError as error:
             return self._failed(trial, f"its run cannot be read: {error}")
-        trial = replace(
-            trial, status=status, reason=pruned or "", values=values, provenance=origin, curve=curve, seconds=seconds
+        reason = "" if verdict is None else verdict.why
+        return self.put(
+            replace(trial, status=status, reason=reason, values=values, provenance=origin, curve=curve, seconds=seconds)
         )
-        assert trial.status in (FINISHED, PRUNED)
-        self.log.ended(trial)
-        return trial
+
+
+def planned_again(trial: Trial) -> Trial:
+    """A trial before its first start, with its notes."""
+    return Trial(trial.key, trial.number, trial.settings, trial.seed, notes=trial.notes)
+
+
+def _end(run: Any) -> None:
+    """Stop a run on engines, unless it is ending already."""
+    if hasattr(run, "stop"):
+        end_run(run)
+
+
+@contextmanager
+def progress_bar(total: int, progress: bool) -> Iterator[Any]:
+    """A bar of runs with the remaining time."""
+    from tqdm.auto import tqdm
+
+    shape = "{l_bar}{bar}| {n_fmt}/{total_fmt} runs [{elapsed}{postfix}]"
+    with tqdm(total=total, bar_format=shape, disable=not progress) as bar:
+        yield bar
 
 
 def curve_of(run: StoredRun) -> Curve:
@@ -505,7 +666,6 @@ def curve_of(run: StoredRun) -> Curve:
 
 
 FOLDER = "studies"
-OnTrial = Callable[[Study], None]
 
 
 def run_study(
@@ -517,7 +677,7 @@ def run_study(
     session: Session | None = None,
     runs_dir: str | Path | None = None,
     prune: Pruner | None = None,
-    on_trial: OnTrial | None = None,
+    on_trial: Callable[[Study], None] | None = None,
     on_start: Callable[[Any], None] | None = None,
     progress: bool = True,
     again: bool = False,
@@ -551,129 +711,116 @@ def run_study(
         LabError: runs cannot be started.
     """
     sweep, name = _named(sweep, name, base, quick)
-    _check(sweep, session, prune)
     if runs_dir is None:
         runs_dir = "runs" if session is None else session.runs_dir
-    folder = _create(Path(runs_dir) / FOLDER / name)
-    with one_writer(folder):
-        if again:
-            _put_away(folder)
-        _write_sweep(folder, sweep)
-        with _bar(sweep, progress) as bar:
-            runner = TrialRunner(
-                TrialLog(folder), session, Path(runs_dir), prune, on_start, bar.write if progress else _ignore
-            )
-            _Making(folder, sweep, runner, bar, on_trial).all()
-    return study_of(folder, sweep)
+    return run_in(
+        Path(runs_dir) / FOLDER / name,
+        sweep,
+        session=session,
+        runs_dir=Path(runs_dir),
+        prune=prune,
+        on_trial=on_trial,
+        on_start=on_start,
+        progress=progress,
+        again=again,
+    )
 
 
-def _create(folder: Path) -> Path:
-    """The folder, created if needed."""
+def run_in(
+    folder: Path,
+    sweep: Sweep,
+    *,
+    session: Session | None,
+    runs_dir: Path,
+    prune: Pruner | None = None,
+    on_trial: Callable[[Study], None] | None = None,
+    on_start: Callable[[Any], None] | None = None,
+    progress: bool = True,
+    again: bool = False,
+    outdated: Callable[[Trial], str] | None = None,
+) -> Study:
+    """As :func:`run_study`, in a folder.
+
+    ``outdated`` says why a trial of an earlier call does not serve any more; empty if it does. With it, the sweep
+    replaces that of the folder, whose other trials are kept.
+    """
+    _check(sweep, session, prune)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise store_error("make the study", folder, error) from error
-    return folder
+    with one_writer(folder), progress_bar(sweep.total, progress) as bar:
+        if again:
+            _put_away(folder)
+        _write_sweep(folder, sweep, replaces=outdated is not None)
 
+        def decide(trial: Trial, others: Sequence[Trial]) -> Judge | None:
+            if prune is None:
+                return None
+            return judge_of(prune, [other.curve for other in others if other.seed == trial.seed and other.curve])
 
-class _Making:
-    """One call's loop over the trials."""
-
-    def __init__(self, folder: Path, sweep: Sweep, runner: TrialRunner, bar: Any, on_trial: OnTrial | None) -> None:
-        self._folder, self._sweep, self._runner, self._bar, self._on_trial = folder, sweep, runner, bar, on_trial
-        self._trials = {trial.key: trial for trial in runner.log.read()}
-
-    def all(self) -> None:
-        """Execute the missing trials, those left unfinished by an earlier call first."""
-        self._report()
-        if self._sweep.is_search:
-            self._search()
+        listener = Listener(
+            start=lambda trial, run: None if on_start is None else on_start(run),
+            trial=lambda: None if on_trial is None else on_trial(study_of(folder, sweep)),
+        )
+        runner = GridRunner(folder, "study", session, runs_dir, decide=decide, listener=listener, bar=bar)
+        for trial in list(runner.trials.values()):
+            if outdated is not None and (why := outdated(trial)):
+                runner.forget(trial, why)
+        if sweep.is_search:
+            _search(runner, folder, sweep)
         else:
-            begun = [cell for cell in self._sweep.cells if self._status(cell) == RUNNING]
-            rest = [cell for cell in self._sweep.cells if self._status(cell) not in (RUNNING, *OVER)]
-            numbers = {trial.key: trial.number for trial in study_of(self._folder, self._sweep).trials}
-            for done, cell in enumerate([*begun, *rest]):
-                self._show_left([*begun, *rest][done:])
-                new = Trial(cell.key, numbers[cell.key], cell.settings, cell.seed)
-                self._make(self._trials.get(cell.key, new), cell.config)
+            runner.execute(sweep.cells)
+    return study_of(folder, sweep)
 
-    def _status(self, cell: Cell) -> str:
-        return self._trials[cell.key].status if cell.key in self._trials else ""
 
-    def _make(self, trial: Trial, config: RunConfig) -> Trial:
-        others = [other for other in self._trials.values() if other.key != trial.key]
-        self._trials[trial.key] = made = self._runner.make(trial, config, others)
-        self._report()
-        return made
+def _search(runner: GridRunner, folder: Path, sweep: Sweep) -> None:
+    runner.report()
+    search = OptunaSearch(folder, sweep)
+    for drawn in range(sweep.trials):
+        settings = search.ask(drawn)
+        made = [_drawn(runner, sweep, drawn, settings, seed) for seed in sweep.all_seeds]
+        search.report(drawn, _value(sweep.objective, made))
+        if all(trial.status == FINISHED for trial in made):
+            each = sum(trial.seconds or 0.0 for trial in made)
+            runner.bar.set_postfix_str(f"about {format_seconds(each * (sweep.trials - drawn - 1))} left")
 
-    def _report(self) -> None:
-        self._bar.n = sum(trial.status in (*OVER, FAILED) for trial in self._trials.values())
-        self._bar.refresh()
-        if self._on_trial is not None:
-            self._on_trial(study_of(self._folder, self._sweep))
 
-    def _show_left(self, left: list[Cell]) -> None:
-        known = {key: self._sweep.by_key[key].config.epochs for key in self._trials if key in self._sweep.by_key}
-        waits = [(cell.settings, cell.config.epochs) for cell in left]
-        seconds = time_left(list(self._trials.values()), known, waits)
-        if seconds is not None:
-            self._bar.set_postfix_str(f"about {format_seconds(seconds)} left")
-
-    # a search
-
-    def _search(self) -> None:
-        search = OptunaSearch(self._folder, self._sweep)
-        for drawn in range(self._sweep.trials):
-            settings = search.ask(drawn)
-            made = [self._drawn(drawn, settings, seed) for seed in self._sweep.all_seeds]
-            search.report(drawn, self._value(made))
-            if made and all(trial.status == FINISHED for trial in made):
-                each = sum(trial.seconds or 0.0 for trial in made)
-                self._bar.set_postfix_str(f"about {format_seconds(each * (self._sweep.trials - drawn - 1))} left")
-
-    def _drawn(self, drawn: int, settings: dict[str, Any], seed: int) -> Trial:
-        try:
-            config = self._sweep.config_of(settings, seed)
-        except ConfigError as error:
-            trial = Trial(f"{drawn:05d}-refused-{seed}", drawn, settings, seed, REFUSED, without_lists(error))
-            return self._noted(trial)
+def _drawn(runner: GridRunner, sweep: Sweep, drawn: int, settings: dict[str, Any], seed: int) -> Trial:
+    """The trial of a drawn combination and a seed; invalid combinations and those drawn before need no run."""
+    try:
+        config = sweep.config_of(settings, seed)
+    except ConfigError as error:
+        trial = Trial(f"{drawn:05d}-refused-{seed}", drawn, settings, seed, REFUSED, without_lists(error))
+    else:
         key = f"{drawn:05d}-{key_of(config)}"
-        trial = self._trials.get(key, Trial(key, drawn, settings, seed))
-        same = [each for name, each in self._trials.items() if name[6:] == key[6:] and each.status == FINISHED]
-        if same and trial.status not in OVER:
-            note = f"has the same settings as trial {same[0].number} and shares its run"
-            return self._noted(replace(same[0], key=key, number=drawn, seconds=0.0, notes=(note,)))
-        return self._make(trial, config)
+        trial = runner.trials.get(key, Trial(key, drawn, settings, seed))
+        same = [each for name, each in runner.trials.items() if name[6:] == key[6:] and each.status == FINISHED]
+        if not same or trial.status in OVER:
+            return runner.make(trial, config)
+        note = f"has the same settings as trial {same[0].number} and shares its run"
+        trial = replace(same[0], key=key, number=drawn, seconds=0.0, notes=(note,))
+    if trial.key not in runner.trials:
+        runner.put(trial)
+        runner.report()
+    return runner.trials[trial.key]
 
-    def _noted(self, trial: Trial) -> Trial:
-        """Record a trial that needs no run."""
-        if trial.key not in self._trials:
-            self._runner.log.asked(trial, on_engines=False)
-            for note in trial.notes:
-                self._runner.log.noted(trial.key, note)
-            self._runner.log.ended(trial)
-            self._trials[trial.key] = trial
-            self._report()
-        return self._trials[trial.key]
 
-    def _value(self, made: list[Trial]) -> float | None:
-        """The value for the sampler: the median over seeds; for pruned runs their lowest validation loss so far."""
-        from statistics import median
-
-        of = self._sweep.objective
-        values = [number(trial.values.get(of)) for trial in made if trial.status == FINISHED]
-        if of in (LAST, BEST):
-            values += [min((loss for _, loss in trial.curve), default=None) for trial in made if trial.status == PRUNED]
-        known = [value for value in values if value is not None]
-        return median(known) if known and len(known) == len(made) else None
+def _value(objective: str, made: Sequence[Trial]) -> float | None:
+    """The value for the sampler: the median over seeds; for pruned runs their lowest validation loss so far."""
+    values = [number(trial.values.get(objective)) for trial in made if trial.status == FINISHED]
+    if objective in (LAST, BEST):
+        values += [min((loss for _, loss in trial.curve), default=None) for trial in made if trial.status == PRUNED]
+    known = [value for value in values if value is not None]
+    return median(known) if known and len(known) == len(made) else None
 
 
 def _named(sweep: Sweep | str, name: str, base: RunConfig | None, quick: bool) -> tuple[Sweep, str]:
     if isinstance(sweep, str):
-        from dtdg_lab.studies.presets import shipped
+        from dtdg_lab.studies.presets import preset, sweep_of
 
-        found = shipped(sweep)
-        sweep, name = found.sweep(base, quick), name or (f"{found.name}-quick" if quick else found.name)
+        name = name or (f"{sweep}-quick" if quick else sweep)
+        sweep = sweep_of(preset(sweep), base, quick)
     elif base is not None or quick:
         raise ConfigError("base= and quick= apply to shipped studies only: a Sweep has its own base. Leave them out.")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name):
@@ -712,7 +859,7 @@ def _check(sweep: Sweep, session: Session | None, prune: Pruner | None) -> None:
         )
 
 
-def _write_sweep(folder: Path, sweep: Sweep) -> None:
+def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
     """Record the plan of the study, unless the folder holds a different one."""
     file = folder / SWEEP_FILE
     if file.is_file():
@@ -720,7 +867,7 @@ def _write_sweep(folder: Path, sweep: Sweep) -> None:
             before = Sweep.load(file)
         except ConfigError as error:
             raise RunStoreError(f"{file} cannot be read: {error} Nothing was changed.") from error
-        if why := _conflict(before, sweep):
+        if not replaces and (why := _conflict(before, sweep)):
             raise ConfigError(
                 f"the study {folder} is of another sweep: {why}. Give another name=, or again=True to restart "
                 "(existing "
@@ -781,19 +928,6 @@ def _put_away(folder: Path) -> None:
             file.rename(aside / file.name)
     except OSError as error:
         raise store_error("put away", folder, error) from error
-
-
-def _ignore(words: str) -> None:
-    """Without a progress bar, notes are only in the study."""
-
-
-@contextmanager
-def _bar(sweep: Sweep, progress: bool) -> Iterator[Any]:
-    from tqdm.auto import tqdm
-
-    shape = "{l_bar}{bar}| {n_fmt}/{total_fmt} runs [{elapsed}{postfix}]"
-    with tqdm(total=sweep.total, bar_format=shape, disable=not progress) as bar:
-        yield bar
 
 
 # Studies outside a notebook: with engines of their own if the runs need them.

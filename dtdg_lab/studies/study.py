@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, median, pvariance
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.runs.run import COLUMNS, StoredRun, open_run
-from dtdg_lab.studies.objective import BASELINES, number
-from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number
 from dtdg_lab.studies.trials import (
     FAILED,
     FINISHED,
@@ -24,14 +23,15 @@ from dtdg_lab.studies.trials import (
     PRUNED,
     REFUSED,
     RUNNING,
-    WAITING,
     Trial,
     TrialLog,
     importance,
+    planned,
 )
 from dtdg_lab.visualization.layout import Figure, join_words
 from dtdg_lab.visualization.study import MapNames, StudyCell, Way, study_course, study_line, study_parallel, writer
 from dtdg_lab.visualization.study import study_map as draw_study_map
+from dtdg_lab.visualization.study_result import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,14 +95,12 @@ def combinations_of(trials: Sequence[Trial], of: str) -> tuple[Combination, ...]
     found: dict[int, list[Trial]] = {}
     for trial in trials:
         found.setdefault(trial.number, []).append(trial)
-    return tuple(
-        Combination(place, each[0].settings, tuple(each), _values(each, of)) for place, each in sorted(found.items())
-    )
-
-
-def _values(trials: Sequence[Trial], of: str) -> tuple[float, ...]:
-    known = [number(trial.values.get(of)) for trial in trials if trial.status == FINISHED]
-    return tuple(value for value in known if value is not None)
+    combinations = []
+    for place, each in sorted(found.items()):
+        known = [number(trial.values.get(of)) for trial in each if trial.status == FINISHED]
+        values = tuple(value for value in known if value is not None)
+        combinations.append(Combination(place, each[0].settings, tuple(each), values))
+    return tuple(combinations)
 
 
 # Importance of each setting for the result of a study.
@@ -116,25 +114,23 @@ def importance_of(sweep: Sweep, combinations: Sequence[Combination], folder: Pat
     """
     if sweep.is_search:
         return dict(importance(folder, sweep))
-    known = [
-        (trial, value)
+    import pandas as pd
+
+    rows = [
+        {**trial.settings, "seed": trial.seed, "value": value}
         for each in combinations
         for trial in each.trials
         if trial.status == FINISHED and (value := number(trial.values.get(sweep.objective))) is not None
     ]
-    by_seed: dict[int, list[float]] = {}
-    for trial, value in known:
-        by_seed.setdefault(trial.seed, []).append(value)
-    centred = [(trial.settings, value - fmean(by_seed[trial.seed])) for trial, value in known]
-    if len(centred) < 2 or not (whole := pvariance([value for _, value in centred], 0.0)):
+    frame = pd.DataFrame(rows, columns=[*sweep.names, "seed", "value"]).astype({name: object for name in sweep.names})
+    centred = frame["value"] - frame.groupby("seed")["value"].transform("mean")
+    whole = float((centred**2).mean())
+    if len(rows) < 2 or not whole:
         return {}
-    shares = {}
-    for name in sweep.names:
-        groups: dict[object, list[float]] = {}
-        for settings, value in centred:
-            groups.setdefault(settings[name], []).append(value)
-        between = sum(len(values) * fmean(values) ** 2 for values in groups.values()) / len(centred)
-        shares[name] = between / whole
+    shares = {
+        name: float((centred.groupby(frame[name], sort=False).transform("mean") ** 2).mean()) / whole
+        for name in sweep.names
+    }
     return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
 
 
@@ -144,40 +140,15 @@ def importance_of(sweep: Sweep, combinations: Sequence[Combination], folder: Pat
 Panel = tuple[Figure, str]
 
 
-@dataclass(frozen=True, slots=True)
-class MapOf:
-    """The input of a heat map.
-
-    Attributes:
-        sweep: of the study.
-        combinations: with the number shown as colour.
-        x: setting on the horizontal axis.
-        y: setting on the vertical axis.
-        measure: name of that number.
-    """
-
-    sweep: Sweep
-    combinations: Sequence[Combination]
-    x: str
-    y: str
-    measure: str
-
-
-def study_map(of: MapOf, title: str) -> Panel:
-    """Medians over seeds, and over any other settings, against two settings."""
-    pooled = tuple(name for name in of.sweep.names if name not in (of.x, of.y))
+def study_map(sweep: Sweep, combinations: Sequence[Combination], x: str, y: str, *, measure: str, title: str) -> Panel:
+    """Medians of a number over seeds, and over any other settings, against two settings."""
     found: dict[tuple[Any, Any], list[Combination]] = {}
-    for each in of.combinations:
-        found.setdefault((each.settings[of.x], each.settings[of.y]), []).append(each)
-    cells = [_cell(place, each, of.measure) for place, each in found.items()]
-    names = MapNames(
-        f"{title}: {of.measure}",
-        axis_name(of.x),
-        axis_name(of.y),
-        of.measure,
-        least_is_best=_least(of.sweep, of.measure),
-        pooled=pooled,
-    )
+    for each in combinations:
+        found.setdefault((each.settings[x], each.settings[y]), []).append(each)
+    cells = [_cell(place, each, measure) for place, each in found.items()]
+    least = sweep.goal == "min" if measure == sweep.objective else measure not in ("skill", "hit_rate")
+    pooled = tuple(name for name in sweep.names if name not in (x, y))
+    names = MapNames(f"{title}: {measure}", axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
     return draw_study_map(cells, names)
 
 
@@ -201,7 +172,7 @@ def parallel(sweep: Sweep, combinations: Sequence[Combination], title: str) -> P
         Way(
             tuple(each.settings[name] for name in sweep.names),
             each.middle,
-            _coordinates(each, sweep.objective),
+            "<br>".join([each.described, *(_to_dict(trial, sweep.objective) for trial in each.trials[:8])]),
             _shown(each.trials),
         )
         for each in combinations
@@ -215,12 +186,6 @@ def axis_name(name: str) -> str:
     """A setting with its unit."""
     unit = OPTIONS[name].unit if name in OPTIONS else ""
     return f"{name} ({unit})" if unit else name
-
-
-def _least(sweep: Sweep, measure: str) -> bool:
-    if measure == sweep.objective:
-        return sweep.goal == "min"
-    return measure not in ("skill", "hit_rate")
 
 
 def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> StudyCell:
@@ -242,10 +207,6 @@ def _to_dict(trial: Trial, measure: str) -> str:
         return f"seed {trial.seed}: {writer(measure)(value)}"
     reason = f": {trial.reason[:90]}" if trial.reason else ""
     return f"seed {trial.seed}: {trial.status}{reason}"
-
-
-def _coordinates(combination: Combination, measure: str) -> str:
-    return "<br>".join([combination.described, *(_to_dict(trial, measure) for trial in combination.trials[:8])])
 
 
 def _shown(trials: Sequence[Trial]) -> str:
@@ -326,7 +287,7 @@ class Study:
         None before any has finished, and where data, protocol or task are studied: such losses are not comparable. To
         compare within one of them: ``study.best_where(dataset="collegemsg")``.
         """
-        if any(self._decides(axis.settings) for axis in self.sweep.axes):
+        if any(decides_the_loss(name) for axis in self.sweep.axes for each in axis.settings for name in each):
             return None
         return self.best_where()
 
@@ -349,12 +310,6 @@ class Study:
         whole = [each for each in among if len(each.values) == most]
         return min(whole, key=lambda each: sign * (each.middle or 0.0), default=None)
 
-    @staticmethod
-    def _decides(settings: tuple[Mapping[str, Any], ...]) -> bool:
-        from dtdg_lab.studies.sweep import decides_the_loss
-
-        return any(decides_the_loss(name) for each in settings for name in each)
-
     @property
     def importance(self) -> dict[str, float]:
         """Share of the objective's variation that each studied setting explains, largest first; empty if unknown yet.
@@ -369,23 +324,19 @@ class Study:
         """One row for each trial: settings, status, objective, losses beside baselines, provenance, run, seconds."""
         import pandas as pd
 
-        columns = list(
-            dict.fromkeys(
-                [
-                    "trial",
-                    *self.sweep.names,
-                    "seed",
-                    "status",
-                    "objective",
-                    *_LOSSES,
-                    *COLUMNS,
-                    "seconds",
-                    "run",
-                    "reason",
-                ]
-            )
-        )
-        return pd.DataFrame([self._row(trial) for trial in self.trials], columns=columns)
+        named = [
+            "trial",
+            *self.sweep.names,
+            "seed",
+            "status",
+            "objective",
+            *_LOSSES,
+            *COLUMNS,
+            "seconds",
+            "run",
+            "reason",
+        ]
+        return pd.DataFrame([self._row(trial) for trial in self.trials], columns=list(dict.fromkeys(named)))
 
     def _row(self, trial: Trial) -> dict[str, Any]:
         values = dict(trial.values)
@@ -437,7 +388,8 @@ class Study:
                 raise UnknownNameError("setting of the study", name, names)
         if x == y:
             raise ConfigError(f"x and y are both {x}: name two of {', '.join(names)}.")
-        return study_map(MapOf(self.sweep, self._coloured(colour), x, y, colour or self.sweep.objective), self.name)
+        measure = colour or self.sweep.objective
+        return study_map(self.sweep, self._coloured(colour), x, y, measure=measure, title=self.name)
 
     def _coloured(self, colour: str) -> tuple[Combination, ...]:
         if not colour or colour == self.sweep.objective:
@@ -449,30 +401,24 @@ class Study:
 
     def panels(self) -> dict[str, Panel]:
         """The study's own charts by name, each with its caption."""
-        names, found = self.sweep.names, {}
-        if self.sweep.is_search:
-            found["history"] = history(self.sweep, self.combinations, self.name)
-            if len(names) == 1:
-                found["line"] = line(self.sweep, self.combinations, self.name)
-        elif len(names) == 1:
-            found["line"] = line(self.sweep, self.combinations, self.name)
-        elif len(names) == 2:
+        sweep, found = self.sweep, {}
+        if sweep.is_search:
+            found["history"] = history(sweep, self.combinations, self.name)
+        if len(sweep.names) == 1:
+            found["line"] = line(sweep, self.combinations, self.name)
+        elif len(sweep.names) == 2 and not sweep.is_search:
             found["map"] = self.map_panel()
-        if len(names) > 2 or (self.sweep.is_search and len(names) > 1):
-            found["parallel"] = parallel(self.sweep, self.combinations, self.name)
+        else:
+            found["parallel"] = parallel(sweep, self.combinations, self.name)
         return found
 
     def analysis(self) -> dict[str, Panel]:
         """The analysis of a shipped study, each figure with its caption; otherwise its own charts."""
         if not self.sweep.shipped:
             return self.panels()
-        from dtdg_lab.studies.presets import shipped
+        from dtdg_lab.studies.presets import analysis_of, preset
 
-        return shipped(self.sweep.shipped).analysis(self)
-
-    def analyse(self, analysis: Callable[[Study], dict[str, Panel]]) -> dict[str, Panel]:
-        """The figures of a custom analysis, a function from a study to figures."""
-        return analysis(self)
+        return analysis_of(preset(self.sweep.shipped), self)
 
     # text
 
@@ -497,15 +443,13 @@ class Study:
         data: dict[Any, set[str]] = {}
         for trial in self.trials:
             if trial.provenance.get("data"):
-                key = (self.config_of(trial).dataset, trial.seed, *map(str, self._data_settings(trial)))
+                config = self.config_of(trial)
+                key = (config.dataset, trial.seed, str(config.options.get("datasets")))
                 data.setdefault(key, set()).add(trial.provenance["data"])
         if any(len(hashes) > 1 for hashes in data.values()):
             said.append("The data changed between runs (see the column data): restart with again=True.")
         said += [f"Trial {trial.number}, seed {trial.seed}: {note}" for trial in self.trials for note in trial.notes]
         return " ".join(said)
-
-    def _data_settings(self, trial: Trial) -> list[Any]:
-        return [self.config_of(trial).options.get(room) for room in ("datasets",)]
 
     def __repr__(self) -> str:
         head = f"Study {self.name!r} of {self.sweep!r}"
@@ -547,15 +491,9 @@ def open_study(path: str | Path) -> Study:
 def study_of(folder: Path, sweep: Sweep) -> Study:
     """The study in a folder, for a sweep that is already known."""
     logged = {trial.key: trial for trial in TrialLog(folder).read()}
-    waiting = _waiting(sweep, logged)
-    return Study(folder, sweep, tuple(waiting or logged.values()))
-
-
-def _waiting(sweep: Sweep, logged: Mapping[str, Trial]) -> list[Trial]:
-    """The trials of a grid in its order, including those not started; empty for a search."""
-    numbers: dict[tuple[tuple[str, Any], ...], int] = {}
-    found = []
-    for cell in sweep.cells:
-        place = numbers.setdefault(tuple(cell.settings.items()), len(numbers))
-        found.append(logged.get(cell.key, Trial(cell.key, place, cell.settings, cell.seed, status=WAITING)))
-    return found
+    if sweep.is_search:
+        return Study(folder, sweep, tuple(logged.values()))
+    trials = [
+        replace(logged[cell.key], number=cell.number) if cell.key in logged else planned(cell) for cell in sweep.cells
+    ]
+    return Study(folder, sweep, tuple(trials))

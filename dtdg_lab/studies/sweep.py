@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,79 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 from dtdg_lab.core.options import OPTIONS, option
-from dtdg_lab.studies.objective import LAST, Goal, check_objective
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.summary import SUMMARY_MEANINGS
+
+# Objectives of studies: numbers of a run that do not depend on test labels.
+
+
+Goal = Literal["min", "max"]
+LAST, BEST = "validation_loss", "best_validation_loss"
+OF_TEST = ("test_loss", "skill", "persistence_loss", "mean_loss", "metrics", "skill_split")
+_WORDS = (
+    "partitioner",
+    "scheduler",
+    "without_edges",
+    "phase_time_s",
+    "phase_j",
+    "gpu_j",
+    "processor_j",
+    "energy_coverage",
+    "link_intervals",
+    "link_warning",
+)
+BASELINES: Mapping[str, str] = MappingProxyType(
+    {"validation_persistence_loss": "persistence_loss", "validation_mean_loss": "mean_loss"}
+)
+
+
+def check_objective(name: str) -> None:
+    """Check that trials may be compared by a number.
+
+    Raises:
+        ConfigError: it depends on the test split, which model selection must not use.
+        UnknownNameError: runs have no such number.
+    """
+    if name in OF_TEST or name.startswith("test"):
+        raise ConfigError(
+            f"objective={name!r} depends, or may depend, on the test split, which must not be used to choose "
+            "settings. Use "
+            f"{LAST!r} or {BEST!r}, and evaluate the chosen settings on the test split."
+        )
+    allowed = {LAST, BEST, *SUMMARY_MEANINGS} - {*OF_TEST, *_WORDS}
+    if name not in allowed:
+        raise UnknownNameError("objective", name, allowed)
+
+
+def values_of(run: StoredRun) -> dict[str, Any]:
+    """The numbers of a run that ended: its summary, its best validation loss, and the baselines of that split.
+
+    Joules of several sources are summed. Unknown values are None.
+
+    Raises:
+        RunStoreError, DataError: its files cannot be read.
+    """
+    evaluations = run.table("evaluations")
+    rows = evaluations[evaluations["split"] == "validation"].to_dict("records")
+    losses = [float(row["loss"]) for row in rows if row["loss"] is not None and math.isfinite(row["loss"])]
+    last = rows[-1] if rows else {}
+    described = {name: run.summary.get(name) for name in SUMMARY_MEANINGS}
+    joules = described.get("energy_j")
+    return {
+        **described,
+        LAST: described.get(LAST) if described.get(LAST) is not None else (losses[-1] if losses else None),
+        BEST: min(losses, default=None),
+        **{name: last.get(column) for name, column in BASELINES.items()},
+        "energy_j": sum(joules.values()) if isinstance(joules, dict) else joules,
+    }
+
+
+def number(value: Any) -> float | None:
+    """A value as a number; None where it is none, or not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
 
 # Axes of a grid: names of settings with their values, or named cases of several settings each.
 
@@ -102,7 +174,9 @@ def _axis(name: str, given: Any) -> Axis:
     values = tuple(_checked(name, value) for value in given)
     if not values:
         raise ConfigError(f"over[{name!r}] is empty: give it at least one value, or leave {name} out.")
-    _refuse_twice(name, values)
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise ConfigError(f"over[{name!r}] has {value!r} twice: give each value only once.")
     return Axis(name, values, tuple({name: value} for value in values))
 
 
@@ -129,12 +203,6 @@ def _checked(name: str, value: Any) -> Any:
     if name == "parts" and value == 0:
         return 0
     return OPTIONS[name].check(value) if name in OPTIONS else value
-
-
-def _refuse_twice(name: str, values: Sequence[Any]) -> None:
-    for place, value in enumerate(values):
-        if value in values[:place]:
-            raise ConfigError(f"over[{name!r}] has {value!r} twice: give each value only once.")
 
 
 # The values that a search may draw: a range of numbers, or one of several values; convertible from and to JSON.
@@ -265,21 +333,26 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _KEYS = ("schema", "base", "over", "seeds", "space", "trials", "sampler", "skip", "objective", "goal", "shipped")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cell:
-    """One run of a sweep.
+    """One run of a sweep or race.
 
     Attributes:
+        number: of its settings among those of the grid, from 0.
         settings: its values along each axis of the sweep.
         seed: of its run.
         config: of its run.
-        key: identifies it; see :func:`key_of`.
     """
 
+    number: int
     settings: Mapping[str, Any]
     seed: int
     config: RunConfig
-    key: str
+
+    @cached_property
+    def key(self) -> str:
+        """What identifies it; see :func:`key_of`."""
+        return key_of(self.config)
 
     def __str__(self) -> str:
         return ", ".join([*(f"{name} {_short(value)}" for name, value in self.settings.items()), f"seed {self.seed}"])
@@ -430,12 +503,14 @@ class Sweep:
         skipped: list[Skipped] = []
         cells: list[Cell] = []
         for seed in self.all_seeds:
+            number = 0
             for each in combinations:
                 named = {axis.name: value for axis, (value, _) in zip(self.axes, each, strict=True)}
                 settings = {name: value for _, part in each for name, value in part.items()}
-                made = self._cell(named, settings, seed)
+                made = self._cell(number, named, settings, seed)
                 if isinstance(made, Cell):
                     cells.append(made)
+                    number += 1
                 elif seed == self.all_seeds[0]:
                     skipped.append(made)
         known: dict[str, Cell] = {}
@@ -445,13 +520,12 @@ class Sweep:
             known[cell.key] = cell
         return tuple(cells), tuple(skipped)
 
-    def _cell(self, named: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> Cell | Skipped:
+    def _cell(self, number: int, named: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> Cell | Skipped:
         for rule in self.skip:
             if rule != REFUSED and all(named[name] in values for name, values in rule.items()):
                 return Skipped(named, "by skip=.")
         try:
-            config = self.config_of(settings, seed)
-            return Cell(named, seed, config, key_of(config))
+            return Cell(number, named, seed, self.config_of(settings, seed))
         except ConfigError as error:
             if REFUSED in self.skip:
                 return Skipped(named, without_lists(error))
@@ -482,7 +556,7 @@ class Sweep:
             "base": json.loads(self.base.to_json()),
             "over": {axis.name: axis.to_dict() for axis in self.axes},
             "seeds": list(self.all_seeds),
-            "space": {name: drawn.to_dict() for name, drawn in self._drawn()},
+            "space": {name: drawn.to_dict() for name, drawn in self.space.items()},
             "trials": self.trials,
             "sampler": self.sampler,
             "skip": [rule if rule == REFUSED else {name: list(of) for name, of in rule.items()} for rule in self.skip],
@@ -490,9 +564,6 @@ class Sweep:
             "goal": self.goal,
             "shipped": self.shipped,
         }
-
-    def _drawn(self) -> Iterator[tuple[str, Drawn]]:
-        yield from self.space.items()
 
     def to_json(self) -> str:
         """The sweep as indented JSON with a schema version."""

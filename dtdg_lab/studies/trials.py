@@ -1,22 +1,20 @@
-"""Trials of a study on disk: an append-only file with a line for every event of a trial."""
+"""Trials of studies and races on disk: an append-only file with a line for every change of a trial."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.rng import key
 from dtdg_lab.runs.directory import dumps, store_error
-from dtdg_lab.studies.sweep import ChoiceAxis, Drawn, Sweep
+from dtdg_lab.studies.sweep import Cell, ChoiceAxis, Drawn, Sweep
 
 if TYPE_CHECKING:
     import optuna
@@ -33,28 +31,26 @@ WAITING, RUNNING, FINISHED, PRUNED, FAILED, INTERRUPTED, REFUSED = (
     "refused",
 )
 OVER = (FINISHED, PRUNED, REFUSED)  # these are not run again
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-_EVENTS = ("asked", "begun", "ended", "noted")
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of a study, planned or executed.
+    """One run of a study or race, planned or executed.
 
     Attributes:
         key: identifies it.
-        number: of its combination of settings, from 0, in order of creation.
+        number: of its combination of settings, from 0.
         settings: its values along the studied axes.
         seed: of its run.
         status: waiting, running, finished, pruned, failed, interrupted, or, in a search, refused: invalid settings.
-        reason: why it was pruned or failed.
+        reason: why it ended early or failed.
         run: folder of its run, if it has one.
         values: numbers of its run; see ``runs.summary.MEANINGS``.
         provenance: protocol, purge gap and data of its run; see ``runs.provenance``.
         curve: (epochs done, loss) of every evaluation of the validation split.
         seconds: its duration.
         notes: other events, as text.
-        asked_ns: time of its last start, nanoseconds since 1970.
+        asked_ns: time of its last start, nanoseconds since 1970; 0 before the first.
         on_engines: whether it was started on a session's engines, which outlive the process that started it.
     """
 
@@ -65,8 +61,8 @@ class Trial:
     status: str = WAITING
     reason: str = ""
     run: Path | None = None
-    values: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    provenance: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
     curve: tuple[tuple[int, float], ...] = ()
     seconds: float | None = None
     notes: tuple[str, ...] = ()
@@ -74,8 +70,13 @@ class Trial:
     on_engines: bool = False
 
 
+def planned(cell: Cell, **known: Any) -> Trial:
+    """The trial of a cell of a grid, with what is known of it."""
+    return Trial(cell.key, cell.number, cell.settings, cell.seed, **known)
+
+
 class TrialLog:
-    """The file of a study's trials; created with the first line.
+    """The file of the trials of a study or race: a line with the whole trial whenever it changes.
 
     Args:
         folder: of the study, ``<runs>/studies/<name>``: run paths are stored relative to ``<runs>``.
@@ -101,85 +102,31 @@ class TrialLog:
         whole = raw[: raw.rfind(b"\n") + 1]  # a truncated last line is ignored, and overwritten by the next line
         for number, each in enumerate(whole.splitlines(), start=1):
             try:
-                line = json.loads(each)
-                if line["event"] not in _EVENTS or not isinstance(line["key"], str):
-                    raise ValueError(f"event {line['event']!r}")
-                if (now := self._after(found.get(line["key"]), line)) is not None:
-                    found[line["key"]] = now
-            except (ValueError, KeyError, TypeError) as error:
+                trial = self._trial(json.loads(each))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise RunStoreError(
                     f"line {number} of {self.path} is damaged ({error}). Restore the file from a copy, or remove that "
-                    "line: its trial then restarts. Nothing was changed."
+                    "line: its trial then has the state before. Nothing was changed."
                 ) from error
+            found[trial.key] = trial
         return list(found.values())
 
-    def _after(self, before: Trial | None, line: Mapping[str, Any]) -> Trial | None:
-        """A trial after a line of it; None if the line of its start is missing."""
-        if line["event"] == "asked":
-            known = before or Trial(line["key"], int(line["number"]), line["settings"], int(line["seed"]))
-            return replace(
-                known,
-                status=RUNNING,
-                reason="",
-                run=None,
-                asked_ns=int(line["time_ns"]),
-                on_engines=bool(line["on_engines"]),
-            )
-        if before is None:
-            return None
-        if line["event"] == "begun":
-            return replace(before, status=RUNNING, run=self._path(line["run"]))
-        if line["event"] == "noted":
-            return replace(before, notes=(*before.notes, str(line["note"])))
-        return self._ended(before, line)
+    def _trial(self, line: dict[str, Any]) -> Trial:
+        if "event" in line:
+            raise ValueError("an older version wrote it: give again=True to restart the study")
+        if line.keys() != {each.name for each in fields(Trial)} or not isinstance(line["key"], str):
+            raise ValueError("its entries are not those of a trial")
+        curve = tuple((int(epoch), float(loss)) for epoch, loss in line["curve"])
+        run = None if line["run"] is None else self._runs / line["run"]
+        return Trial(**{**line, "curve": curve, "run": run, "notes": tuple(line["notes"])})
 
-    def _ended(self, trial: Trial, line: Mapping[str, Any]) -> Trial:
-        return replace(
-            trial,
-            status=line["status"],
-            reason=line["reason"],
-            run=self._path(line["run"]),
-            values=line["values"],
-            provenance=line["provenance"],
-            curve=tuple((int(epoch), float(loss)) for epoch, loss in line["curve"]),
-            seconds=line["seconds"],
-        )
+    def put(self, trial: Trial) -> None:
+        """Add the trial in its present state.
 
-    def asked(self, trial: Trial, *, on_engines: bool) -> None:
-        """A trial is about to start, in this process or on engines."""
-        self._append(
-            "asked",
-            trial.key,
-            number=trial.number,
-            settings=dict(trial.settings),
-            seed=trial.seed,
-            on_engines=on_engines,
-        )
-
-    def begun(self, key: str, run: Path) -> None:
-        """Its run has a folder."""
-        self._append("begun", key, run=self._name(run))
-
-    def noted(self, key: str, note: str) -> None:
-        """A note on the trial for the user."""
-        self._append("noted", key, note=note)
-
-    def ended(self, trial: Trial) -> None:
-        """A trial has ended, with its status."""
-        self._append(
-            "ended",
-            trial.key,
-            status=trial.status,
-            reason=trial.reason,
-            run=None if trial.run is None else self._name(trial.run),
-            values=dict(trial.values),
-            provenance=dict(trial.provenance),
-            curve=trial.curve,
-            seconds=trial.seconds,
-        )
-
-    def _append(self, event: str, key: str, **described: Any) -> None:
-        line = dumps({"event": event, "key": key, "time_ns": time.time_ns(), **described}) + "\n"
+        Raises:
+            RunStoreError: the disk is full, or the folder cannot be written.
+        """
+        line = line_of(trial if trial.run is None else replace(trial, run=self._relative(trial.run))) + "\n"
         try:
             with self.path.open("ab") as file:
                 drop_torn_end(self.path)
@@ -189,12 +136,14 @@ class TrialLog:
         except OSError as error:
             raise store_error("write", self.path, error) from error
 
-    def _name(self, run: Path) -> str:
+    def _relative(self, run: Path) -> Path:
         run, runs = run.resolve(), self._runs.resolve()
-        return str(run.relative_to(runs)) if run.is_relative_to(runs) else str(run)
+        return run.relative_to(runs) if run.is_relative_to(runs) else run
 
-    def _path(self, name: str | None) -> Path | None:
-        return None if name is None else self._runs / name
+
+def line_of(trial: Trial) -> str:
+    """The line of a trial in the log."""
+    return dumps(asdict(trial) | {"run": None if trial.run is None else str(trial.run)})
 
 
 def drop_torn_end(path: Path) -> None:
@@ -260,20 +209,25 @@ class OptunaSearch:
                 self._study.tell(number, value)
 
 
-def open_journal(folder: Path, sweep: Sweep) -> optuna.Study:
-    """Optuna's own study of a sweep, created if there is none yet."""
-    import optuna
+def _storage(folder: Path) -> Any:
+    """Optuna's journal of a study; the study's lock excludes other writers, Optuna's own would remain after a kill."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    path = folder / JOURNAL
-    if path.exists():
-        drop_torn_end(path)
     with quiet():
-        # the study's lock excludes other writers; Optuna's own would remain after a kill
-        storage = JournalStorage(JournalFileBackend(str(path), lock_obj=_NoLock()))  # type: ignore[arg-type]
-        how: dict[str, Any] = {"direction": _direction(sweep), "load_if_exists": True}
-        return optuna.create_study(storage=storage, study_name=NAME, **how)
+        return JournalStorage(JournalFileBackend(str(folder / JOURNAL), lock_obj=_NoLock()))  # type: ignore[arg-type]
+
+
+def open_journal(folder: Path, sweep: Sweep) -> optuna.Study:
+    """Optuna's own study of a sweep, created if there is none yet."""
+    import optuna
+
+    if (folder / JOURNAL).exists():
+        drop_torn_end(folder / JOURNAL)
+    with quiet():
+        return optuna.create_study(
+            storage=_storage(folder), study_name=NAME, direction=_direction(sweep), load_if_exists=True
+        )
 
 
 def importance(folder: Path, sweep: Sweep) -> Mapping[str, float]:
@@ -301,12 +255,9 @@ def importance(folder: Path, sweep: Sweep) -> Mapping[str, float]:
 def _read_only(folder: Path, sweep: Sweep) -> optuna.Study:
     """A copy of the journal in memory: a reader writes nothing."""
     import optuna
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
 
     with quiet():
-        backend = JournalFileBackend(str(folder / JOURNAL), lock_obj=_NoLock())  # type: ignore[arg-type]
-        stored = optuna.load_study(study_name=NAME, storage=JournalStorage(backend))
+        stored = optuna.load_study(study_name=NAME, storage=_storage(folder))
         copy = optuna.create_study(direction=_direction(sweep))
         copy.add_trials(stored.get_trials(states=(optuna.trial.TrialState.COMPLETE,)))
     return copy

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dtdg_lab.advisor.rates import Rates
     from dtdg_lab.core.catalogue import Entry, System
     from dtdg_lab.core.config import RunConfig
@@ -17,13 +20,86 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.delta import SequenceChanges
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
+    from dtdg_lab.studies.study import Study
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
+    from dtdg_lab.visualization.layout import Figure
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.run_window import RunWindow
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 GRADIENTS = "gradients, every system"  # a curve of ``lab.what_if``
+
+
+QUICK_DATA: Mapping[str, Any] = MappingProxyType(  # of the short forms of shipped studies
+    {
+        "dataset": "growing",
+        "generated_nodes": 200,
+        "generated_edges": 800,
+        "generated_snapshots": 30,
+        "hidden": 8,
+        "threads": 1,
+    }
+)
+
+
+def _as_given(config: RunConfig, over: dict[str, Any], quick: bool) -> tuple[dict[str, Any], Any]:
+    return over, ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyPreset:
+    """A shipped study as data: its question, its runs, and how they are shown.
+
+    Attributes:
+        name: in lower case.
+        question: that it answers.
+        source: paper and figure or table, or ``ours``.
+        base: settings of all runs; a given config replaces them.
+        full, quick: further settings of the whole and of the short form, of about a minute.
+        over, quick_over: axes of the grid.
+        seeds, quick_seeds: of every combination.
+        fixed: settings that replace those of a given config, too.
+        needs: option that a config must have, and what is said of its system otherwise.
+        objective: number of a run by which trials are compared.
+        refine: ``refine(config, axes, quick)``: the axes and the combinations to skip for a config.
+        maps: figure -> number of the runs that its map of the first two axes shows.
+        bars: title of bars of the time to near the best loss, over the one axis; none where empty.
+        paper: value of that axis -> seconds that the paper reports.
+        analysis: from the study, finished or not, to further figures, each with a caption.
+        result: from the study to a result of its own type.
+    """
+
+    name: str
+    question: str
+    source: str
+    base: Mapping[str, Any]
+    full: Mapping[str, Any]
+    quick: Mapping[str, Any]
+    over: Mapping[str, Any]
+    quick_over: Mapping[str, Any]
+    seeds: tuple[int, ...] = (0, 1, 2)
+    quick_seeds: tuple[int, ...] = (0, 1)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, str] = ("", "")
+    objective: str = "validation_loss"
+    refine: Callable[[RunConfig, dict[str, Any], bool], tuple[dict[str, Any], Any]] = _as_given
+    maps: Mapping[str, str] = field(default_factory=dict)
+    bars: str = ""
+    paper: Mapping[str, float] = field(default_factory=dict)
+    analysis: Callable[[Study], Mapping[str, tuple[Figure, str]]] | None = None
+    result: Callable[..., Any] = lambda study: study
+
+    def check(self, config: RunConfig) -> None:
+        """Refuse a config that cannot be studied.
+
+        Raises:
+            ConfigError: its system lacks what is studied.
+        """
+        option, lacks = self.needs
+        if option and option not in config.flat:
+            able = self.base["system"]
+            raise ConfigError(f"system={config.system!r} {lacks}: study config.replace(system={able!r}).")
 
 
 class SystemFamily:
@@ -44,6 +120,8 @@ class SystemFamily:
         calibrated: system -> settings of short runs that ``lab.advise`` calibrates rates with.
         predicted: systems whose epochs ``lab.what_if`` predicts -> whether without making partitions, so on any ranks.
         curves_of: system -> curves of ``lab.what_if`` beside which its measured runs are drawn.
+        full_batch: its ``parallel`` entries that train on the whole training split in one step, as all others do.
+        same_plan: why runs of equal plans have the same losses.
     """
 
     name = ""
@@ -55,6 +133,8 @@ class SystemFamily:
     calibrated: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     predicted: Mapping[str, bool] = MappingProxyType({})
     curves_of: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    full_batch: tuple[str, ...] = ()
+    same_plan = "both execute the same plan"
 
     def build(self, context: BuildContext) -> Strategy:
         """The strategy that trains a run on this rank.
@@ -80,6 +160,32 @@ class SystemFamily:
     def comparison(self, runs: Sequence[tuple[str, RunWindow]]) -> str:
         """What it says of labelled runs that are compared over wall time; empty where it has nothing to say."""
         return ""
+
+    def studies(self) -> Sequence[StudyPreset]:
+        """Its shipped studies."""
+        return ()
+
+    def has_clock(self, config: RunConfig) -> bool:
+        """Whether measured times affect the losses of a run, so that no other run has the same."""
+        return False
+
+    def epoch_bounds(self, run: StoredRun, newest: int) -> pd.Series[float] | None:
+        """By epoch, seconds that no schedule of the run's measured tasks can beat; None where nothing is scheduled.
+
+        Args:
+            run: that has finished.
+            newest: epochs that count.
+        """
+        return None
+
+    def energy_bound(self, run: StoredRun, raced: Sequence[StoredRun]) -> tuple[float, str, bool] | None:
+        """Joules of an epoch that a run cannot be below, the bound's name, and whether it is of a run in the race.
+
+        Args:
+            run: that has finished, whose joules are known.
+            raced: all finished runs of the race.
+        """
+        return None
 
     def page(self, context: PageContext) -> RunPage | None:
         """Its page of the dashboard."""

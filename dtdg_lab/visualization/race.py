@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, as_drawn, frame, join_words, with_note
+from dtdg_lab.visualization.layout import Figure, as_drawn, frame, join_words, scatter, text_at, with_note
 from dtdg_lab.visualization.loss import NEAR
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import RunView, SharedViews
@@ -303,35 +303,12 @@ def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: fl
     for place, level in enumerate(levels):
         colour = _style(level.label, labels)["color"] if level.label in labels else BASELINE_COLOUR
         x = level.value * factor
-        layout["shapes"] = [
-            *layout["shapes"],
-            {
-                "type": "line",
-                "xref": "x",
-                "yref": "paper",
-                "x0": x,
-                "x1": x,
-                "y0": 0,
-                "y1": 1,
-                "layer": "below",
-                "line": {"color": colour, "width": 1.5, "dash": "dash"},
-            },
-        ]
-        layout["annotations"] = [
-            *layout["annotations"],
-            {
-                "text": as_drawn(f"{level.label}: {level.name}"),
-                "xref": "x",
-                "yref": "paper",
-                "x": x,
-                "y": 0.98 - 0.09 * place,
-                "xanchor": "left",
-                "yanchor": "top",
-                "xshift": 3,
-                "showarrow": False,
-                "font": {"size": 10, "color": colour},
-            },
-        ]
+        upright = {"xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1}
+        dashed = {"color": colour, "width": 1.5, "dash": "dash"}
+        layout["shapes"].append({"type": "line", **upright, "layer": "below", "line": dashed})
+        words, anchor = as_drawn(f"{level.label}: {level.name}"), {"xanchor": "left", "yanchor": "top", "xshift": 3}
+        font = {"size": 10, "color": colour}
+        layout["annotations"].append(text_at(words, x, 0.98 - 0.09 * place, yref="paper", font=font, **anchor))
 
 
 _LOOK: Mapping[str, str] = MappingProxyType(
@@ -404,6 +381,7 @@ class Bound:
         measured: median over seeds, seconds or joules.
         bound: of the same seeds, in the same unit.
         name: of the bound.
+        raced: whether it was measured, of a contestant.
     """
 
     label: str
@@ -411,6 +389,7 @@ class Bound:
     measured: float
     bound: float
     name: str
+    raced: bool = False
 
     @property
     def over(self) -> float | None:
@@ -459,15 +438,14 @@ def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[
             "cliponaxis": False,
             "hovertemplate": "%{y}: %{x:.4~g}<extra>measured</extra>",
         },
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": join_words(list(dict.fromkeys(each.name for each in bounds))),
-            "y": names,
-            "x": [each.bound for each in bounds],
-            "marker": {"symbol": "line-ns-open", "size": 22, "color": TEXT_COLOUR, "line": {"width": 2.5}},
-            "hovertemplate": "%{y}: %{x:.4~g}<extra>bound</extra>",
-        },
+        scatter(
+            "markers",
+            join_words(list(dict.fromkeys(each.name for each in bounds))),
+            [each.bound for each in bounds],
+            names,
+            marker={"symbol": "line-ns-open", "size": 22, "color": TEXT_COLOUR, "line": {"width": 2.5}},
+            hovertemplate="%{y}: %{x:.4~g}<extra>bound</extra>",
+        ),
     ]
     layout["xaxis"] = {**layout["xaxis"], **_axis([value for each in bounds for value in (each.measured, each.bound)])}
     return {"data": data, "layout": layout}, f"{_bound_text(quantity, bounds)} {_RACE_BOUNDS_LOOK[quantity]}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
+from dtdg_lab.visualization.layout import Figure, frame, percent, scatter, text_at, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
 
 # Efficiency over ranks: what of each further rank's time becomes a shorter epoch.
@@ -51,30 +51,28 @@ def efficiency_figure(systems: Sequence[Efficiency]) -> Figure:
         known = [(count, share) for count in sorted(each.seconds) if (share := each.at(count)) is not None]
         if known:
             data.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines+markers",
-                    "name": each.system,
-                    "x": [count for count, _ in known],
-                    "y": [share for _, share in known],
-                    "text": [format_seconds(each.seconds[count]) for count, _ in known],
-                    "line": {"color": series_colour(index), "width": 2},
-                    "marker": {"size": 7},
-                    "hovertemplate": "%{x} ranks: %{y:.2f}, %{text} an epoch<extra>%{fullData.name}</extra>",
-                }
+                scatter(
+                    "lines+markers",
+                    each.system,
+                    [count for count, _ in known],
+                    [share for _, share in known],
+                    text=[format_seconds(each.seconds[count]) for count, _ in known],
+                    line={"color": series_colour(index), "width": 2},
+                    marker={"size": 7},
+                    hovertemplate="%{x} ranks: %{y:.2f}, %{text} an epoch<extra>%{fullData.name}</extra>",
+                )
             )
     if not data:
         return {"data": [], "layout": with_note(layout, "no system has run on one rank yet")}
     ends = sorted({count for each in systems for count in each.seconds})
-    ideal = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "ideal",
-        "x": [ends[0], ends[-1]],
-        "y": [1, 1],
-        "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
-        "hoverinfo": "skip",
-    }
+    ideal = scatter(
+        "lines",
+        "ideal",
+        [ends[0], ends[-1]],
+        [1, 1],
+        line={"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
+        hoverinfo="skip",
+    )
     return {"data": [ideal, *data], "layout": layout}
 
 
@@ -182,15 +180,14 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
         if found:
             said = "measured, no exchanges" if source == "own time" else source
             data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": said,
-                    "x": [str(row["ranks"]) for row in found],
-                    "y": [round(row["step_s"] * factor, 6) for row in found],
-                    "marker": {"symbol": symbol, "size": 9, "color": TEXT_COLOUR},
-                    "hovertemplate": f"%{{x}} ranks: %{{y:.4~g}} {unit}<extra>{said}</extra>",
-                }
+                scatter(
+                    "markers",
+                    said,
+                    [str(row["ranks"]) for row in found],
+                    [round(row["step_s"] * factor, 6) for row in found],
+                    marker={"symbol": symbol, "size": 9, "color": TEXT_COLOUR},
+                    hovertemplate=f"%{{x}} ranks: %{{y:.4~g}} {unit}<extra>{said}</extra>",
+                )
             )
     layout = frame(
         "Time of a step by its parts",
@@ -238,27 +235,17 @@ def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
 
 
 def _line(name: str, x: Sequence[float], y: Sequence[float], line: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": list(x),
-        "y": [round(each, 6) for each in y],
-        "line": line,
-        "hovertemplate": f"%{{x}} ranks: %{{y:.3~g}}<extra>{name}</extra>",
-    }
+    return _speedups("lines", name, x, y, line=line)
 
 
 def _points(name: str, rows: Sequence[Row], symbol: str, colour: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": [row["ranks"] for row in rows],
-        "y": [round(row["speedup"], 6) for row in rows],
-        "marker": {"symbol": symbol, "size": 10, "color": colour},
-        "hovertemplate": f"%{{x}} ranks: %{{y:.3~g}}<extra>{name}</extra>",
-    }
+    marker = {"symbol": symbol, "size": 10, "color": colour}
+    return _speedups("markers", name, [row["ranks"] for row in rows], [row["speedup"] for row in rows], marker=marker)
+
+
+def _speedups(mode: str, name: str, x: Sequence[float], y: Sequence[float], **more: Any) -> dict[str, Any]:
+    hover = f"%{{x}} ranks: %{{y:.3~g}}<extra>{name}</extra>"
+    return scatter(mode, name, list(x), [round(each, 6) for each in y], hovertemplate=hover, **more)
 
 
 def _against(errors: Sequence[Row]) -> Panel:
@@ -267,42 +254,26 @@ def _against(errors: Sequence[Row]) -> Panel:
     layout = frame("Predicted against measured", "measured (ms)", "predicted (ms)", xaxis=_LOG, yaxis=_LOG)
     if not known:
         return {"data": [{"type": "scatter", "x": [], "y": []}], "layout": with_note(layout, "nothing measured")}, ""
-    ends = [
-        1e3
-        * pick(
-            min(r["measured_s"], r["predicted_s"]) if pick is min else max(r["measured_s"], r["predicted_s"])
-            for r in known
-        )
-        for pick in (min, max)
-    ]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "equal",
-            "x": ends,
-            "y": ends,
-            "hoverinfo": "skip",
-            "line": {"color": BASELINE_COLOUR, "dash": "dash"},
-        }
-    ]
+    seconds = [row[name] for row in known for name in ("measured_s", "predicted_s")]
+    ends = [1e3 * min(seconds), 1e3 * max(seconds)]
+    dashed = {"color": BASELINE_COLOUR, "dash": "dash"}
+    data = [scatter("lines", "equal", ends, ends, hoverinfo="skip", line=dashed)]
     shown: set[str] = set()
     for fitted, colour, kind in ((True, _FITTED, "fitted"), (False, _HELD, "held out")):
         for part, symbol in zip(PARTS, ("circle", "diamond", "square"), strict=True):
             found = [row for row in known if row["fitted"] is fitted and row["part"] == part]
             if found:
                 data.append(
-                    {
-                        "type": "scatter",
-                        "mode": "markers",
-                        "name": kind,
-                        "showlegend": kind not in shown,
-                        "x": [round(1e3 * row["measured_s"], 6) for row in found],
-                        "y": [round(1e3 * row["predicted_s"], 6) for row in found],
-                        "marker": {"symbol": symbol, "size": 9, "color": colour},
-                        "customdata": [f"{row['name']}, {row['ranks']} ranks: {row['error']:+.0%}" for row in found],
-                        "hovertemplate": f"{part}: %{{customdata}}<extra>{kind}</extra>",
-                    }
+                    scatter(
+                        "markers",
+                        kind,
+                        [round(1e3 * row["measured_s"], 6) for row in found],
+                        [round(1e3 * row["predicted_s"], 6) for row in found],
+                        showlegend=kind not in shown,
+                        marker={"symbol": symbol, "size": 9, "color": colour},
+                        customdata=[f"{row['name']}, {row['ranks']} ranks: {row['error']:+.0%}" for row in found],
+                        hovertemplate=f"{part}: %{{customdata}}<extra>{kind}</extra>",
+                    )
                 )
                 shown.add(kind)
     look = "Circles: compute; diamonds: communicate; squares: transfer. Look how far held-out ones are from the line."
@@ -371,7 +342,6 @@ def what_if_ranks_figure(
     Args:
         rows: ``quantity`` (of ``PANELS``), ``curve``, ``ranks``, ``value`` and ``kind``: counted, formula, simulated,
             predicted, fitted (drawn dotted) or measured (drawn as points).
-        curves_of: system -> curves that its points go with, where none has its name.
         measured_ranks: most ranks that were measured: the region up to there is shaded; 0 for none.
         title: of the whole.
         curves_of: system -> curves that its points go with where none has its name.
@@ -435,18 +405,8 @@ def _moved(reference: str, axis: str) -> str:
 
 
 def _text(said: str, size: int, y: float, more: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "text": said,
-        "x": 0,
-        "y": y,
-        "xref": "paper",
-        "yref": "paper",
-        "xanchor": "left",
-        "align": "left",
-        "showarrow": False,
-        "font": {"size": size, "color": TEXT_COLOUR},
-        **more,
-    }
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left"}
+    return text_at(said, 0, y, font={"size": size, "color": TEXT_COLOUR}, **{**place, **more})
 
 
 def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: Mapping[str, tuple[str, ...]]) -> Panel:
@@ -475,20 +435,9 @@ def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: Mappi
     measured = [row for row in rows if row["kind"] == "measured"]
     data += _measured(measured, colours, factor, curves_of)
     if measured_ranks and measured:
-        layout["shapes"].append(
-            {
-                "type": "rect",
-                "xref": "x",
-                "x0": 10 ** ends[0],
-                "x1": measured_ranks * 1.15,
-                "yref": "paper",
-                "y0": 0,
-                "y1": 1,
-                "fillcolor": _REGION,
-                "line": {"width": 0},
-                "layer": "below",
-            }
-        )
+        corners = {"x0": 10 ** ends[0], "x1": measured_ranks * 1.15, "y0": 0, "y1": 1}
+        look_of = {"fillcolor": _REGION, "line": {"width": 0}, "layer": "below"}
+        layout["shapes"].append({"type": "rect", "xref": "x", "yref": "paper", **corners, **look_of})
     return {"data": data, "layout": layout}, _words(name, rows, measured_ranks if measured else 0) + look
 
 
@@ -498,24 +447,23 @@ def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[
     known = sorted((row for row in own if row["kind"] != "fitted"), key=lambda row: row["ranks"])
     fitted = sorted((row for row in own if row["kind"] == "fitted"), key=lambda row: row["ranks"])
     line = {"color": colour, "width": 2, **({"dash": "dash"} if "late" in curve or curve.startswith("bound") else {})}
-    lines = [_line_what_if_ranks(curve, known, factor, line)] if known else []
-    if fitted:
-        continued = _line_what_if_ranks(f"{curve}, continued", [*known[-1:], *fitted], factor, {**line, "dash": "dot"})
-        lines.append({**continued, "showlegend": not known})
-    return lines
-
-
-def _line_what_if_ranks(name: str, rows: Sequence[Row], factor: float, line: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": [row["ranks"] for row in rows],
-        "y": [_shown(row["value"] * factor) for row in rows],
-        "line": line,
-        "customdata": [row["kind"] for row in rows],
-        "hovertemplate": f"%{{x}} ranks: %{{y:.4g}} (%{{customdata}})<extra>{name}</extra>",
-    }
+    dotted = {"line": {**line, "dash": "dot"}, "showlegend": not known}
+    return [
+        scatter(
+            "lines",
+            name,
+            [row["ranks"] for row in rows],
+            [_shown(row["value"] * factor) for row in rows],
+            customdata=[row["kind"] for row in rows],
+            hovertemplate=f"%{{x}} ranks: %{{y:.4g}} (%{{customdata}})<extra>{name}</extra>",
+            **more,
+        )
+        for name, rows, more, drawn in (
+            (curve, known, {"line": line}, known),
+            (f"{curve}, continued", [*known[-1:], *fitted], dotted, fitted),
+        )
+        if drawn
+    ]
 
 
 def _measured(
@@ -532,21 +480,20 @@ def _measured(
         systems = list(dict.fromkeys(row["curve"] for row in mine))
         said = _OTHERS if other else f"{name if len(systems) > 1 else systems[0]}, measured"
         found.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": said,
-                "x": [row["ranks"] for row in mine],
-                "y": [_shown(row["value"] * factor) for row in mine],
-                "customdata": [row["curve"] for row in mine],
-                "marker": {
+            scatter(
+                "markers",
+                said,
+                [row["ranks"] for row in mine],
+                [_shown(row["value"] * factor) for row in mine],
+                customdata=[row["curve"] for row in mine],
+                marker={
                     "symbol": "circle-open" if other else "diamond",
                     "size": 6 if other else 10,
                     "color": BASELINE_COLOUR if other else colours[name],
                     "line": {"width": 1, "color": BASELINE_COLOUR if other else TEXT_COLOUR},
                 },
-                "hovertemplate": "%{x} ranks: %{y:.4g}<extra>%{customdata}, measured</extra>",
-            }
+                hovertemplate="%{x} ranks: %{y:.4g}<extra>%{customdata}, measured</extra>",
+            )
         )
     return found
 

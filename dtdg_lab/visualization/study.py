@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from statistics import median
 from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
-from dtdg_lab.visualization.layout import Figure, frame, join_words, with_note
+from dtdg_lab.visualization.layout import Figure, frame, join_words, scatter, text_at, with_note
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     GRID_COLOUR,
@@ -74,15 +75,14 @@ def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str, *, nothing: st
             "marker": {"color": [series_colour(0) if bar.values else BASELINE_COLOUR for bar in bars], "opacity": 0.55},
             "hovertemplate": "%{y}: %{x:.4~g} (median)<extra></extra>",
         },
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "each seed",
-            "x": [value for bar in bars for value in bar.values],
-            "y": [label for label, bar in zip(labels, bars, strict=True) for _ in bar.values],
-            "marker": {"color": TEXT_COLOUR, "size": 6},
-            "hovertemplate": "%{y}: %{x:.4~g}<extra></extra>",
-        },
+        scatter(
+            "markers",
+            "each seed",
+            [value for bar in bars for value in bar.values],
+            [label for label, bar in zip(labels, bars, strict=True) for _ in bar.values],
+            marker={"color": TEXT_COLOUR, "size": 6},
+            hovertemplate="%{y}: %{x:.4~g}<extra></extra>",
+        ),
     ]
     layout["margin"] = {**layout["margin"], "b": 54}
     return {"data": data, "layout": layout}
@@ -191,7 +191,7 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     say = writer(names.measure)
     data = [_map(grid, names, say, (len(across), len(up)))]
     data += [trace for state in STATES if (trace := _marks(grid, state)) is not None]
-    if _is_written(across, up):
+    if _is_written(len(across), len(up)):
         layout["annotations"] = _numbers(grid, say, data[0])
     best = best_cell(cells, least=names.least_is_best)
     if best is not None:
@@ -199,11 +199,46 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     return {"data": data, "layout": layout}, _words(cells, names, best)
 
 
+def _clickable(
+    mode: str, name: str, points: Sequence[tuple[Any, Any, StudyCell]], heads: Sequence[str] = (), **more: Any
+) -> dict[str, Any]:
+    """Points of cells, with what is shown over each and the key of the run that a click opens."""
+    first = [[head] for head in heads] or [[] for _ in points]
+    shown = [
+        ["<br>".join([*head, *cell.described[:8]]), cell.key] for head, (_, _, cell) in zip(first, points, strict=True)
+    ]
+    hover = {"customdata": shown, "hovertemplate": "%{customdata[0]}<extra></extra>"}
+    return scatter(mode, name, [x for x, _, _ in points], [y for _, y, _ in points], **hover, **more)
+
+
+def _unfinished(cells: Sequence[StudyCell], x_of: Callable[[StudyCell], Any], y: float) -> list[dict[str, Any]]:
+    """Marks of cells whose runs gave no number, by their state."""
+    found = []
+    for state, (words, symbol, colour) in STATES.items():
+        points = [(x_of(cell), y, cell) for cell in cells if cell.states.get(state) and not cell.values]
+        if points:
+            found.append(_clickable("markers", words, points, marker={"symbol": symbol, "size": 10, "color": colour}))
+    return found
+
+
+def _empty(layout: dict[str, Any]) -> Panel:
+    return {"data": [], "layout": with_note(layout, NOTHING_YET)}, f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}."
+
+
+def is_numeric(values: Sequence[Any]) -> bool:
+    """Whether all values are numbers."""
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _is_wide(values: Sequence[Any]) -> bool:
+    """Whether numbers need a logarithmic axis."""
+    return is_numeric(values) and min(values) > 0 and max(values) / min(values) >= _DECADES
+
+
 def ordered(values: Sequence[Any]) -> list[Any]:
     """Each value once: numbers by size, others as they come."""
     once = list(dict.fromkeys(values))
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in once)
-    return sorted(once) if numeric else once
+    return sorted(once) if is_numeric(once) else once
 
 
 def label(value: Any) -> str:
@@ -228,8 +263,8 @@ def best_cell(cells: Sequence[StudyCell], *, least: bool) -> StudyCell | None:
     return min(known, key=lambda cell: sign * median(cell.values), default=None)
 
 
-def _is_written(across: Sequence[Any], up: Sequence[Any]) -> bool:
-    return len(across) <= _COLUMNS and len(across) * len(up) <= _WRITTEN
+def _is_written(columns: int, rows: int) -> bool:
+    return columns <= _COLUMNS and columns * rows <= _WRITTEN
 
 
 def _axis(values: Sequence[Any]) -> dict[str, Any]:
@@ -249,7 +284,7 @@ def _map(
     low, high = (min(middle.values()), max(middle.values())) if middle else (0.0, 1.0)
     span = (high - low) or abs(low) or 1.0
     columns, rows = size
-    written = columns <= _COLUMNS and columns * rows <= _WRITTEN
+    written = _is_written(columns, rows)
     hover = [[_hover(grid.get((x, y)), names, say) for x in range(columns)] for y in range(rows)]
     trace: dict[str, Any] = {
         "type": "heatmap",
@@ -293,54 +328,31 @@ def _numbers(
             shown = map_["z"][y][x]
             part = "" if len(cell.values) >= cell.asked else f"<br>{len(cell.values)} of {cell.asked}"
             colour = "white" if shown - map_["zmin"] > _DARK * span else TEXT_COLOUR
-            notes.append(
-                {
-                    "text": say(shown) + part,
-                    "x": x,
-                    "y": y,
-                    "xref": "x",
-                    "yref": "y",
-                    "showarrow": False,
-                    "font": {"size": 11, "color": colour},
-                }
-            )
+            font = {"size": 11, "color": colour}
+            notes.append(text_at(say(shown) + part, x, y, font=font))
     return notes
 
 
 def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> dict[str, Any] | None:
     """A mark in the corner of each cell with such runs; in the middle where nothing else is known of it."""
     words, symbol, colour = STATES[state]
-    places = [(x, y, cell) for (x, y), cell in grid.items() if cell.states.get(state)]
-    if not places:
+    across, up = {"failed": (_CORNER, _CORNER), "pruned": (_CORNER, -_CORNER), "running": (-_CORNER, _CORNER)}[state]
+    points, heads = [], []
+    for (x, y), cell in grid.items():
+        if cell.states.get(state):
+            alone = not cell.values and len(cell.states) == 1
+            points.append((x, y, cell) if alone else (x + across, y + up, cell))
+            heads.append(f"{cell.states[state]} {words}")
+    if not points:
         return None
-    shift = {"failed": (_CORNER, _CORNER), "pruned": (_CORNER, -_CORNER), "running": (-_CORNER, _CORNER)}[state]
-    alone = [not cell.values and len(cell.states) == 1 for _, _, cell in places]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": words,
-        "x": [x + (0 if lone else shift[0]) for (x, _, _), lone in zip(places, alone, strict=True)],
-        "y": [y + (0 if lone else shift[1]) for (_, y, _), lone in zip(places, alone, strict=True)],
-        "customdata": [
-            ["<br>".join([f"{cell.states[state]} {words}", *cell.described[:8]]), cell.key] for _, _, cell in places
-        ],
-        "hovertemplate": "%{customdata[0]}<extra></extra>",
-        "marker": {"symbol": symbol, "size": 11, "color": colour, "line": {"color": "white", "width": 1}},
-    }
+    marker = {"symbol": symbol, "size": 11, "color": colour, "line": {"color": "white", "width": 1}}
+    return _clickable("markers", words, points, heads, marker=marker)
 
 
 def _outline(column: int, row: int) -> dict[str, Any]:
-    return {
-        "type": "rect",
-        "xref": "x",
-        "yref": "y",
-        "x0": column - 0.48,
-        "x1": column + 0.48,
-        "y0": row - 0.48,
-        "y1": row + 0.48,
-        "line": {"color": TEXT_COLOUR, "width": 2.5},
-        "fillcolor": "rgba(0,0,0,0)",
-    }
+    corners = {"x0": column - 0.48, "x1": column + 0.48, "y0": row - 0.48, "y1": row + 0.48}
+    line = {"color": TEXT_COLOUR, "width": 2.5}
+    return {"type": "rect", "xref": "x", "yref": "y", **corners, "line": line, "fillcolor": "rgba(0,0,0,0)"}
 
 
 def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) -> str:
@@ -381,48 +393,21 @@ def study_course(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     layout["meta"] = {CLICKABLE: True}
     done = sorted((cell for cell in cells if cell.values), key=lambda cell: cell.x)
     if not done:
-        return {"data": [], "layout": with_note(layout, NOTHING_YET)}, f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}."
+        return _empty(layout)
     middle = [median(cell.values) for cell in done]
-    best: list[float] = []
-    for value in middle:
-        better = min if names.least_is_best else max
-        best.append(better([*best[-1:], value]))
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "trial",
-            "x": [cell.x for cell in done],
-            "y": middle,
-            "marker": {"size": 8, "color": series_colour(0)},
-            "customdata": [["<br>".join(cell.described), cell.key] for cell in done],
-            "hovertemplate": "%{customdata[0]}<extra></extra>",
-        },
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "best so far",
-            "x": [cell.x for cell in done],
-            "y": best,
-            "line": {"color": series_colour(1), "width": 2, "shape": "hv"},
-            "hoverinfo": "skip",
-        },
+    best = list(accumulate(middle, min if names.least_is_best else max))
+    places = [cell.x for cell in done]
+    step = {"color": series_colour(1), "width": 2, "shape": "hv"}
+    data = [
+        _clickable(
+            "markers",
+            "trial",
+            list(zip(places, middle, done, strict=True)),
+            marker={"size": 8, "color": series_colour(0)},
+        ),
+        scatter("lines", "best so far", places, best, line=step, hoverinfo="skip"),
+        *_unfinished(cells, lambda cell: cell.x, max(middle)),
     ]
-    for state, (words, symbol, colour) in STATES.items():
-        of = [cell for cell in cells if cell.states.get(state) and not cell.values]
-        if of:
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": words,
-                    "x": [cell.x for cell in of],
-                    "y": [max(middle)] * len(of),
-                    "marker": {"symbol": symbol, "size": 9, "color": colour},
-                    "customdata": [["<br>".join(cell.described), cell.key] for cell in of],
-                    "hovertemplate": "%{customdata[0]}<extra></extra>",
-                }
-            )
     say, last = writer(names.measure), max(place for place, value in enumerate(middle) if value == best[-1])
     since = len(done) - 1 - last
     text = f"Best so far {say(best[-1])}, found by trial {done[last].x}; {since} have ended since without a better one."
@@ -448,67 +433,43 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
     layout = frame(names.title, names.x, names.measure)
     layout["meta"] = {CLICKABLE: True}
     if not done:
-        return {"data": [], "layout": with_note(layout, NOTHING_YET)}, f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}."
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    if numeric and min(values) > 0 and max(values) / min(values) >= _DECADES:
+        return _empty(layout)
+    numeric = is_numeric(values)
+    if _is_wide(values):
         layout["xaxis"] |= {"type": "log"}
     elif not numeric:
         layout["xaxis"] |= {"tickvals": list(range(len(values))), "ticktext": [label(value) for value in values]}
-    say = writer(names.measure)
-    place = [cell.x if numeric else values.index(cell.x) for cell in done]
-    middle = [median(cell.values) for cell in done]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers" if joined and numeric else "markers",
-            "name": "median over seeds",
-            "x": place,
-            "y": middle,
-            "line": {"color": series_colour(0), "width": 2},
-            "marker": {"size": 8},
-            "error_y": {
-                "type": "data",
-                "symmetric": False,
-                "thickness": 1.2,
-                "width": 4,
-                "array": [max(cell.values) - at for cell, at in zip(done, middle, strict=True)],
-                "arrayminus": [at - min(cell.values) for cell, at in zip(done, middle, strict=True)],
-            },
-            "customdata": [
-                ["<br>".join([f"{names.x} {label(cell.x)}: median {say(at)}", *cell.described[:8]]), cell.key]
-                for cell, at in zip(done, middle, strict=True)
-            ],
-            "hovertemplate": "%{customdata[0]}<extra></extra>",
-        }
-    ]
-    for state, (words, symbol, colour) in STATES.items():
-        of = [cell for cell in cells if cell.states.get(state) and not cell.values]
-        if of:
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": words,
-                    "y": [max(middle)] * len(of),
-                    "x": [cell.x if numeric else values.index(cell.x) for cell in of],
-                    "marker": {"symbol": symbol, "size": 10, "color": colour},
-                    "customdata": [["<br>".join(cell.described[:8]), cell.key] for cell in of],
-                    "hovertemplate": "%{customdata[0]}<extra></extra>",
-                }
-            )
+
+    def x_of(cell: StudyCell) -> Any:
+        return cell.x if numeric else values.index(cell.x)
+
+    say, middle = writer(names.measure), [median(cell.values) for cell in done]
+    whiskers = {
+        "array": [max(cell.values) - at for cell, at in zip(done, middle, strict=True)],
+        "arrayminus": [at - min(cell.values) for cell, at in zip(done, middle, strict=True)],
+    }
     best = best_cell(cells, least=names.least_is_best)
     assert best is not None
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "best",
-            "x": [best.x if numeric else values.index(best.x)],
-            "y": [median(best.values)],
-            "hoverinfo": "skip",
-            "marker": {"symbol": "circle-open", "size": 15, "color": TEXT_COLOUR, "line": {"width": 2}},
-        }
-    )
+    data = [
+        _clickable(
+            "lines+markers" if joined and numeric else "markers",
+            "median over seeds",
+            [(x_of(cell), at, cell) for cell, at in zip(done, middle, strict=True)],
+            [f"{names.x} {label(cell.x)}: median {say(at)}" for cell, at in zip(done, middle, strict=True)],
+            line={"color": series_colour(0), "width": 2},
+            marker={"size": 8},
+            error_y={"type": "data", "symmetric": False, "thickness": 1.2, "width": 4, **whiskers},
+        ),
+        *_unfinished(cells, x_of, max(middle)),
+        scatter(
+            "markers",
+            "best",
+            [x_of(best)],
+            [median(best.values)],
+            hoverinfo="skip",
+            marker={"symbol": "circle-open", "size": 15, "color": TEXT_COLOUR, "line": {"width": 2}},
+        ),
+    ]
     return {"data": data, "layout": layout}, _words_study_line(done, best, names)
 
 
@@ -562,7 +523,7 @@ def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, t
     layout = frame(title, "", "", margin={"l": 40, "r": 60, "t": 54, "b": 40})
     layout["meta"] = {CLICKABLE: True}
     if not ways:
-        return {"data": [], "layout": with_note(layout, NOTHING_YET)}, f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}."
+        return _empty(layout)
     best_last = sorted(ways, key=lambda way: way.value, reverse=least)[-MOST_LINES:]
     axes = [_Scale([way.settings[place] for way in ways]) for place in range(len(names))]
     axes.append(_Scale([way.value for way in best_last]))
@@ -578,21 +539,10 @@ def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, t
         "showline": False,
     }
     layout["yaxis"] |= {"visible": False, "range": [-0.06, 1.06]}
+    shown = {"xanchor": "left", "xshift": 4, "bgcolor": "rgba(255,255,255,0.7)"}
+    font = {"size": 10, "color": TEXT_COLOUR}
     layout["annotations"] = [
-        {
-            "text": text,
-            "x": place,
-            "y": at,
-            "xref": "x",
-            "yref": "y",
-            "xanchor": "left",
-            "xshift": 4,
-            "showarrow": False,
-            "bgcolor": "rgba(255,255,255,0.7)",
-            "font": {"size": 10, "color": TEXT_COLOUR},
-        }
-        for place, axis in enumerate(axes)
-        for at, text in axis.ticks
+        text_at(text, place, at, font=font, **shown) for place, axis in enumerate(axes) for at, text in axis.ticks
     ]
     data = [
         {
@@ -622,13 +572,11 @@ class _Scale:
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = ordered(values)
-        self._numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in self._values)
-        spread = self._numeric and min(self._values) > 0 and max(self._values) / min(self._values) >= _DECADES
-        self._log = spread
+        self._numeric, self._log = is_numeric(self._values), _is_wide(self._values)
         if self._numeric and len(self._values) > _TICKS:
             low, high = self._scaled(self._values[0]), self._scaled(self._values[-1])
             marks = [low + (high - low) * step / (_TICKS - 2) for step in range(_TICKS - 1)]
-            shown: list[Any] = [math.exp(mark) if spread else mark for mark in marks]
+            shown: list[Any] = [math.exp(mark) if self._log else mark for mark in marks]
             self.ticks = [(self.place(value), f"{value:.3g}") for value in shown]
         else:
             self.ticks = [(self.place(value), label(value)) for value in self._values]

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+COLUMNS = ("protocol", "leaky", "purge", "data")  # what decides whether two results are comparable
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "protocol": "name of the evaluation protocol",
+        "leaky": "whether splits share edges: there is no gap, and edges live longer than an interval",
+        "purge": "snapshots left out at each boundary between splits",
+        "data": "first digits of the SHA-256 of the data set's arrays",
+        "data_hash": "the SHA-256 of the data set's arrays",
+    }
+)
+
+
 class StudyResult:
     """Rows as a table, and words; a notebook shows it as HTML.
 

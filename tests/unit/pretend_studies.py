@@ -32,7 +32,7 @@ class PretendTraining:
         self.status = "finished"
 
     def __call__(
-        self, config: RunConfig, *, session: Any, runs_dir: Path, judge: Any, on_start: Any
+        self, config: RunConfig, *, session: Any, engines: Any, runs_dir: Path, judge: Any, on_start: Any
     ) -> Done:  # fmt: skip
         self.before(config)
         run = RunDirectory.create(config, root=runs_dir, environment={})

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.cluster import study_decay as module
-from dtdg_lab.cluster.study_decay import study_decay
+from dtdg_lab.cluster.local import Done
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
-from dtdg_lab.runs.decay_study import MEANINGS, DecayStudy
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.studies import decay as module
+from dtdg_lab.studies import runner
+from dtdg_lab.studies.decay import study_decay
+from dtdg_lab.systems.decayed_windows.study import MEANINGS, DecayStudy
 
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80,
          "generated_snapshots": 24, "hidden": 4, "device": "cpu", "epochs": 1, "dtype": "float64", "window": 4,
@@ -28,52 +30,49 @@ def config_of(**changes: Any) -> RunConfig:
     return RunConfig(**{**SMALL, **changes})
 
 
-class PretendStored:
-    """A run that ended, with losses that are lowest at ``BEST`` and the further from it the higher."""
-
-    def __init__(self, config: RunConfig, number: int, status: str = "finished") -> None:
-        self.id, self.path, self.status = f"run{number}", Path("runs") / f"run{number}", status
-        away = abs(config["full_snapshots"] - BEST[0]) + abs(config["alpha"] - BEST[1])
-        self.loss = 1 + away + 0.01 * config.seed
-        self.summary = {
-            "validation_loss": self.loss, "test_loss": 2 * self.loss, "persistence_loss": 3.0, "mean_loss": 5.0,
-            "skill": 1 - 2 * self.loss / 3, "peak_bytes": 1000 * config["full_snapshots"], "epoch_time_s": 0.1 * number,
-        }  # fmt: skip
-        self.environment = {"data": {"sha256": "aa"}}
-        self.config, self.directory, self.events = config, RunDirectory(self.path), list[Any]()
-
-    def table(self, name: str) -> pd.DataFrame:
-        assert name == "evaluations"
-        rows = [("train", 9.0, 9.0), ("validation", 8.0, 8.0), ("validation", 1.5, 2.5), ("test", 3.0, 5.0)]
-        return pd.DataFrame(rows, columns=["split", "persistence_loss", "mean_loss"])
-
-
 class Trains:
-    """Stands for training: remembers the cells, and misbehaves where it is told to."""
+    """Stands for training: remembers the cells, and misbehaves where it is told to.
+
+    Losses are lowest at ``BEST``, and the further from it the higher.
+    """
 
     def __init__(self) -> None:
         self.cells: list[tuple[int, float, int]] = []
         self.misbehave: Callable[[tuple[int, float, int]], str | None] = lambda cell: None
+        self.data, self.validated = "aa", True
 
-    def __call__(self, config: RunConfig, *, runs_dir: Any, progress: bool) -> PretendStored:
+    def __call__(self, config: RunConfig, *, runs_dir: Any, on_start: Any, **more: Any) -> Done:
         cell = (config["full_snapshots"], config["alpha"], config.seed)
         status = self.misbehave(cell) or "finished"
         self.cells.append(cell)
-        assert not progress
-        return PretendStored(config, len(self.cells), status)
+        run = RunDirectory.create(config, root=runs_dir, environment={})
+        on_start(SimpleNamespace(path=run.path))
+        run.write_status(status)
+        stored = SimpleNamespace(id=run.id, path=run.path, status=status, config=config, number=len(self.cells))
+        return Done(stored)  # type: ignore[arg-type]
 
+    def values(self, run: Any) -> dict[str, Any]:
+        loss = 1 + abs(run.config["full_snapshots"] - BEST[0]) + abs(run.config["alpha"] - BEST[1])
+        loss += 0.01 * run.config.seed
+        found = {
+            "validation_loss": loss, "test_loss": 2 * loss, "persistence_loss": 3.0, "mean_loss": 5.0,
+            "validation_persistence_loss": 1.5, "validation_mean_loss": 2.5, "skill": 1 - 2 * loss / 3,
+            "peak_bytes": 1000 * run.config["full_snapshots"], "epoch_time_s": 0.1 * run.number,
+        }  # fmt: skip
+        return found if self.validated else found | {"validation_loss": None}
 
-class Data:
-    """Stands for the data, of which only the hash is looked at."""
-
-    data_hash = "aa"
+    def provenance(self, run: Any) -> dict[str, Any]:
+        return {"protocol": "warm", "leaky": False, "purge": 0, "data": self.data, "data_hash": self.data}
 
 
 @pytest.fixture
 def trains(monkeypatch: pytest.MonkeyPatch) -> Trains:
     pretend = Trains()
-    monkeypatch.setattr(module, "train", pretend)
-    monkeypatch.setattr(module, "load_for", lambda config: Data)
+    monkeypatch.setattr(runner, "run_config", pretend)
+    monkeypatch.setattr(runner, "values_of", pretend.values)
+    monkeypatch.setattr(runner, "provenance", pretend.provenance)
+    monkeypatch.setattr(runner, "curve_of", lambda run: ())
+    monkeypatch.setattr(module, "load_for", lambda config: SimpleNamespace(data_hash=pretend.data))
     return pretend
 
 
@@ -97,7 +96,7 @@ def test_every_cell_is_trained_once_the_first_seed_first(tmp_path: Path, trains:
     assert (row["validation_loss"], row["test_loss"]) == (1.0, 2.0)
     assert (row["persistence_loss"], row["mean_loss"]) == (3.0, 5.0)
     assert (row["validation_persistence_loss"], row["validation_mean_loss"]) == (1.5, 2.5), "the last of the part"
-    assert (row["peak_bytes"], row["run"], row["reason"]) == (2000, str(Path("runs/run4")), "")
+    assert (row["peak_bytes"], Path(row["run"]).parent, row["reason"]) == (2000, tmp_path, "")
 
 
 def test_seeds_become_means_with_a_spread_and_the_validation_part_chooses(tmp_path: Path, trains: Trains) -> None:
@@ -141,10 +140,10 @@ def test_its_figure_is_of_the_part_asked_for_and_fills_as_cells_come(tmp_path: P
 def test_a_study_that_broke_off_goes_on(tmp_path: Path, trains: Trains) -> None:
     def break_off(cell: tuple[int, float, int]) -> None:
         if cell == CELLS[3]:
-            raise OSError("the disk is full")
+            raise RunStoreError("the disk is full")
 
     trains.misbehave = break_off
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(RunStoreError, match="full"):
         study_in(tmp_path)
     assert trains.cells == CELLS[:3]
     trains.misbehave = lambda cell: None
@@ -159,9 +158,7 @@ def test_a_study_that_broke_off_goes_on(tmp_path: Path, trains: Trains) -> None:
     assert more.rows[0] == study.rows[0]
 
 
-def test_what_is_kept_is_of_the_same_config_and_data(
-    tmp_path: Path, trains: Trains, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_kept_is_of_the_same_config_and_data(tmp_path: Path, trains: Trains) -> None:
     study_in(tmp_path, seeds=(0,))
     study_in(tmp_path, config_of(full_snapshots=3, alpha=0.9, seed=5), seeds=(0,))
     assert len(trains.cells) == 4, "its own K, alpha and seed are replaced"
@@ -169,15 +166,15 @@ def test_what_is_kept_is_of_the_same_config_and_data(
     assert len(trains.cells) == 8
     study_in(tmp_path, seeds=(0,), again=True)
     assert len(trains.cells) == 12
-    monkeypatch.setattr(Data, "data_hash", "bb")
+    trains.data = "bb"
     study_in(tmp_path, seeds=(0,))
     assert len(trains.cells) == 16
 
 
 def test_a_damaged_file_is_said(tmp_path: Path, trains: Trains) -> None:
     study_in(tmp_path, seeds=(0,))
-    (file,) = tmp_path.glob("decay-*.json")
-    for text in ("{", "[]", '{"schema": 99, "cells": []}'):
+    (file,) = tmp_path.glob("studies/decay-*/sweep.json")
+    for text in ("{", "[]", '{"schema": 99, "base": {}}'):
         file.write_text(text)
         with pytest.raises(RunStoreError, match=file.name):
             study_in(tmp_path, seeds=(0,))
@@ -226,17 +223,9 @@ def test_nothing_but_failures_can_be_shown(tmp_path: Path, trains: Trains) -> No
 
 
 def test_without_a_validation_part_nothing_is_chosen_and_the_test_part_is_drawn(
-    tmp_path: Path, trains: Trains, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, trains: Trains
 ) -> None:
-    class Unvalidated(PretendStored):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            self.summary["validation_loss"] = None
-
-        def table(self, name: str) -> pd.DataFrame:
-            return super().table(name).query("split != 'validation'")
-
-    monkeypatch.setitem(globals(), "PretendStored", Unvalidated)
+    trains.validated = False
     study = study_in(tmp_path)
     assert study.best is None
     assert [row["seeds"] for row in study.settings] == [2] * 4
@@ -246,45 +235,10 @@ def test_without_a_validation_part_nothing_is_chosen_and_the_test_part_is_drawn(
 
 def test_a_run_that_somebody_stops_ends_the_study(tmp_path: Path, trains: Trains) -> None:
     trains.misbehave = lambda cell: "stopped" if cell == CELLS[2] else None
-    with pytest.raises(RunFailedError, match=r"was stopped.*2 cells are kept"):
+    with pytest.raises(RunFailedError, match=r"was stopped.*Finished runs are kept in .*decay-"):
         study_in(tmp_path)
     trains.misbehave = lambda cell: None
     assert study_in(tmp_path, seeds=(0,)).is_complete
-
-
-class PretendSession:
-    """A session whose runs end at once, or are interrupted."""
-
-    def __init__(self, interrupted: bool = False) -> None:
-        self.runs: list[Any] = []
-        self._interrupted = interrupted
-
-    def train(self, config: RunConfig) -> PretendSession:
-        self.runs.append(config)
-        self.path, self.status, self.stopped = config, "running", False
-        return self
-
-    def wait(self) -> None:
-        if self._interrupted:
-            raise KeyboardInterrupt
-        self.status = "finished"
-
-    def stop(self) -> None:
-        self.stopped = True
-
-
-def test_engines_of_a_session_train_and_stop_with_the_study(
-    tmp_path: Path, trains: Trains, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "open_run", lambda path: PretendStored(path, 1))
-    session = PretendSession()
-    study = study_in(tmp_path, config_of(ranks=2), session=session, seeds=(0,))
-    assert study.is_complete and trains.cells == []
-    assert [config.ranks for config in session.runs] == [2] * 4
-    interrupted = PretendSession(interrupted=True)
-    with pytest.raises(KeyboardInterrupt):
-        study_in(tmp_path, session=interrupted, seeds=(0,))
-    assert interrupted.stopped and len(interrupted.runs) == 1
 
 
 def test_real_runs_fill_the_map(tmp_path: Path) -> None:
@@ -299,7 +253,7 @@ def test_real_runs_fill_the_map(tmp_path: Path) -> None:
     assert one["validation_persistence_loss"] != one["persistence_loss"]
     assert one["peak_bytes"] > 0 and one["epoch_time_s"] > 0
     assert study_in(tmp_path, **small).rows == study.rows
-    assert len([run for run in tmp_path.iterdir() if run.is_dir()]) == 2, "nothing was trained again"
+    assert len(list(tmp_path.glob("*/config.json"))) == 2, "nothing was trained again"
 
 
 @pytest.mark.parametrize(
@@ -312,8 +266,8 @@ def test_real_runs_fill_the_map(tmp_path: Path) -> None:
         ({}, {"full_snapshots": (1, 5)}, "full_snapshots=5 exceeds window=4"),
         ({}, {"full_snapshots": (0,)}, "full_snapshots=0"),
         ({}, {"alphas": (0.1, 1.5)}, "alpha=1.5"),
-        ({}, {"alphas": ()}, "at least one of each"),
-        ({}, {"seeds": ()}, "at least one of each"),
+        ({}, {"alphas": ()}, "at least one"),
+        ({}, {"seeds": ()}, "at least one"),
     ],
     ids=str,
 )

@@ -22,10 +22,12 @@ from dtdg_lab.export.race import SPARE, ExportedRace, open_race, pack_race, race
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.exports import open_run
 from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.run import provenance
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.race_store import FAILED, FINISHED, LEFT, Plan, RaceEntry, RaceStore
+from dtdg_lab.studies.race_store import RacePlan, new_race
 from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, TrialLog, planned
 
 ODD = "single <script>"  # a contestant's name
 
@@ -36,20 +38,21 @@ def raced(tmp_path_factory: pytest.TempPathFactory) -> Race:
     root = tmp_path_factory.mktemp("raced")
     configs = {"even": lab.RunConfig(system="psg", dataset="growing", ranks=2, epochs=3)}
     configs[ODD] = configs["even"].replace(hidden=16)
-    entries = []
+    plan = RacePlan("a-b", configs, (0, 1), StopRule(patience=3), True, {0: "0" * 64}, 1e9)
+    folder = new_race(plan, root)
+    cells = {(cell.settings["contestant"], cell.seed): cell for cell in plan.cells}
+    log = TrialLog(folder)
+    log.put(planned(cells["even", 0], status=INTERRUPTED, run=root / "gone"))
     for label, seed in (("even", 0), (ODD, 0), ("even", 1)):
         run = finished_run(root, seed=seed, hidden=configs[label].hidden)
-        if not entries:
+        if not seed and label == "even":
             _add_much(run)
         finish(run, "finished")
-        entries.append(RaceEntry(label, seed, run.path, FINISHED, "patience" if seed else ""))
-    entries = [RaceEntry("even", 0, root / "gone", LEFT), *entries, RaceEntry(ODD, 1, None, FAILED, "no engine")]
-    plan = Plan("a-b", configs, (0, 1), StopRule(patience=3), at_once=True, data={0: "0" * 64}, copy_bytes_per_s=1e9)
-    store = RaceStore.create(plan, root)
-    store.entries = entries
-    store.write()
-    store.release()
-    return Race(RaceStore.open(store.folder))
+        facts = provenance(open_run(run.path))
+        reason = "patience" if seed else ""
+        log.put(planned(cells[label, seed], status=FINISHED, run=run.path, reason=reason, provenance=facts))
+    log.put(planned(cells[ODD, 1], status=FAILED, reason="no engine"))
+    return Race(folder)
 
 
 def _add_much(run: RunDirectory) -> None:

@@ -17,11 +17,10 @@ import pytest
 from dtdg_lab.cluster import local as running
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
-from dtdg_lab.studies import race_runner
+from dtdg_lab.studies import runner as race_runner
 from dtdg_lab.studies.race import prepare, race
-from dtdg_lab.studies.race_bounds import copy_bandwidth
-from dtdg_lab.studies.race_result import Race, open_race
-from dtdg_lab.studies.race_store import FILE, RaceStore
+from dtdg_lab.studies.race_result import Race, copy_bandwidth, open_race
+from dtdg_lab.studies.race_store import FILE, find_race
 from dtdg_lab.studies.stop_rule import StopRule
 
 SMALL = {
@@ -154,8 +153,9 @@ def test_a_killed_race_goes_on_and_repeats_no_finished_run(tmp_path):
     configs = {label: config.replace(epochs=30) for label, config in PAIR.items()}
     whole = race(configs, seeds=(0,), runs_dir=tmp_path, name="kill", progress=False)
     assert whole.over and whole.runs[0].path == broken.runs[0].path and whole.runs[1].path != broken.runs[1].path
-    states = [entry["state"] for entry in json.loads((folder / FILE).read_text())["runs"]]
-    assert states == ["finished", "left", "finished", "finished"]
+    lines = [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
+    assert [line["settings"]["contestant"] for line in lines if line["status"] == "finished"] == list(configs)
+    assert "restarted" in lines[-1 - 3]["notes"][0] and broken.runs[1].path.name in lines[-1 - 3]["notes"][0]
 
 
 def test_a_run_that_fails_is_told_and_tried_again(tmp_path, monkeypatch):
@@ -222,18 +222,20 @@ def test_what_a_race_cannot_be_made_of_is_refused_before_anything_is_written(tmp
 def test_one_process_writes_a_race_and_a_damaged_one_is_left_as_it_is(tmp_path):
     two = [PAIR["reference"], PAIR["groups"]]
     first = prepare(two, seeds=(0,), runs_dir=tmp_path, name="held")
-    with pytest.raises(RunStoreError, match=f"under way in process {os.getpid()}"):
+    with pytest.raises(RunStoreError, match=rf"being written by another call in this process \({os.getpid()}\)"):
         prepare(two, seeds=(0,), runs_dir=tmp_path, name="held")
-    first._store.release()
+    first.close()
     file = first.race.folder / FILE
-    for text, said in (("{", "not valid JSON"), ('{"schema": 99}', "schema 99"), ('{"schema": 1}', "cannot be read")):
+    old, new, empty = (f'{{"schema": {number}}}' for number in (1, 99, 2))
+    said_of = {"{": "not valid JSON", new: "schema 99", old: "Start the race again", empty: "cannot be read"}
+    for text, said in said_of.items():
         file.write_text(text)
         with pytest.raises(RunStoreError, match=said):
             race(two, seeds=(0,), runs_dir=tmp_path, name="held")
         assert file.read_text() == text
     with pytest.raises(RunStoreError, match="is not a race"):
         open_race(tmp_path)
-    assert RaceStore.find("other", tmp_path) is None, "a damaged race of another name is in nobody's way"
+    assert find_race("other", tmp_path) is None, "a damaged race of another name is in nobody's way"
 
 
 def test_a_stopped_run_ends_the_race_and_keeps_what_is_done(tmp_path, monkeypatch):
@@ -246,7 +248,7 @@ def test_a_stopped_run_ends_the_race_and_keeps_what_is_done(tmp_path, monkeypatc
         return done
 
     monkeypatch.setattr(race_runner, "run_config", stopped)
-    with pytest.raises(RunFailedError, match=r"was stopped, and the race with it.*name='stop'"):
+    with pytest.raises(RunFailedError, match=r"was stopped, and the race with it.*-stop; the same call resumes"):
         race(PAIR, seeds=(0,), runs_dir=tmp_path, name="stop", progress=False)
     (folder,) = (tmp_path / "races").iterdir()
     assert [run.state for run in open_race(folder).runs] == ["finished", "finished", "left"]

@@ -36,10 +36,11 @@ from dtdg_lab.runs import exports as open_any
 from dtdg_lab.runs import exports as packed_run
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, open_run, pack, zip_of
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.run import StoredRun, provenance
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.race_store import FINISHED, Plan, RaceEntry, RaceStore
+from dtdg_lab.studies.race_store import RacePlan, new_race
+from dtdg_lab.studies.trials import TrialLog, planned
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.visualization.race import Bound, Curve, RaceLevel, bounds_panels, race_panels
 
@@ -57,16 +58,14 @@ def raced(tmp_path_factory: pytest.TempPathFactory) -> Race:
     root = tmp_path_factory.mktemp("raced")
     config = lab.RunConfig(system="psg", dataset="growing", ranks=2, epochs=1)
     configs = {"a b": config, "a/b": config.replace(hidden=16)}
-    entries = []
-    for label, own in configs.items():
-        run = finished_run(root, seed=0, epochs=1, hidden=own.hidden)
+    plan = RacePlan("two", configs, (0,), data={0: "0" * 64})
+    folder = new_race(plan, root)
+    for cell in plan.cells:
+        run = finished_run(root, seed=0, epochs=1, hidden=cell.config.hidden)
         finish(run, "finished")
-        entries.append(RaceEntry(label, 0, run.path, FINISHED))
-    store = RaceStore.create(Plan("two", configs, (0,), None, at_once=False, data={0: "0" * 64}), root)
-    store.entries = entries
-    store.write()
-    store.release()
-    return Race(RaceStore.open(store.folder))
+        facts = provenance(StoredRun(run))
+        TrialLog(folder).put(planned(cell, status="finished", run=run.path, provenance=facts))
+    return Race(folder)
 
 
 # files made by others
@@ -159,10 +158,11 @@ def test_strange_files_raise_errors_of_ours(kind: str, tmp_path: Path) -> None:
 
 def test_a_strange_race_raises_an_error_of_ours(raced: Race, tmp_path: Path) -> None:
     files = dict(pack_race(raced).files)
-    for wrong in (b'{"runs": [1]}', b'{"runs": [{"path": 3}]}', b"[]", b'{"a": ' + b"[" * 100_000):
-        (tmp_path / "race.zip").write_bytes(zip_of({**files, "race.json": wrong}))
-        with pytest.raises(RunStoreError, match=r"race\.zip"):
-            open_race(tmp_path / "race.zip")
+    for name in ("race.json", "trials.jsonl"):
+        for wrong in (b'{"schema": [1]}\n', b'{"schema": 2, "run": 3}\n', b"[]\n", b'{"a": ' + b"[" * 100_000 + b"\n"):
+            (tmp_path / "race.zip").write_bytes(zip_of({**files, name: wrong}))
+            with pytest.raises(RunStoreError, match=r"race\.zip"):
+                open_race(tmp_path / "race.zip")
 
 
 def test_ranks_that_are_no_numbers_are_refused(done: StoredRun, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,20 +27,21 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies import presets as near_best
-from dtdg_lab.studies import race_runner
+from dtdg_lab.studies import race as race_module
+from dtdg_lab.studies import runner as race_runner
+from dtdg_lab.studies.race import RaceRunner
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.race_rules import check_alike
-from dtdg_lab.studies.race_runner import RaceRunner
-from dtdg_lab.studies.race_store import FAILED, FINISHED, LEFT, Plan, RaceEntry, RaceStore
+from dtdg_lab.studies.race_store import RacePlan, find_race, new_race
 from dtdg_lab.studies.race_table import Row, spread, spreads_of, winners
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
-from dtdg_lab.studies.trials import FILE, TrialLog
+from dtdg_lab.studies.trials import FAILED, FILE, FINISHED, Trial, TrialLog, planned
 from dtdg_lab.visualization.race import Curve, near_losses
 from dtdg_lab.visualization.run_window import RunWindow
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2, epochs=3)
-PLAN = Plan("one", {"psg": CONFIG, "single": CONFIG.replace(system="single", ranks=1, parts=1)}, (0, 1))
+PLAN = RacePlan("one", {"psg": CONFIG, "single": CONFIG.replace(system="single", ranks=1, parts=1)}, (0, 1))
 
 
 def finished(root: Path, **settings: Any) -> Path:
@@ -50,59 +50,52 @@ def finished(root: Path, **settings: Any) -> Path:
     return run.path
 
 
-@pytest.fixture(autouse=True)
-def let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whoever makes a race holds it; here until the test is over."""
-    held: list[RaceStore] = []
-    real = RaceStore.hold
-    monkeypatch.setattr(RaceStore, "hold", lambda store: held.append(store) or real(store))
-    yield
-    for store in held:
-        store.release()
+def trial(label: str, seed: int, path: Path, status: str = FINISHED, **more: Any) -> Trial:
+    cell = next(cell for cell in PLAN.cells if (cell.settings["contestant"], cell.seed) == (label, seed))
+    return planned(cell, status=status, run=path, asked_ns=1, **more)
 
 
 # folders and files
 
 
-def test_a_run_that_was_made_again_is_not_made_a_third_time(tmp_path: Path) -> None:
-    store = RaceStore.create(PLAN, tmp_path)
+def test_a_run_whose_folder_is_gone_is_made_again_and_not_drawn(tmp_path: Path) -> None:
+    folder = new_race(PLAN, tmp_path)
     gone, there = (RunDirectory.create(CONFIG, root=tmp_path, environment={}).path for _ in range(2))
-    for path in (gone, there):
-        store.end(store.begin(RaceEntry("psg", 0, path)), FINISHED)
+    for seed, path in enumerate((gone, there)):
+        TrialLog(folder).put(trial("psg", seed, path))
     shutil.rmtree(gone)
-    found = store.done("psg", 0)
-    assert found is not None and found.path == there
+    RaceRunner(folder, PLAN, None, tmp_path).close()
+    assert [run.state for run in Race(folder).runs] == ["left", "finished"]
+    assert f"its run {gone.name} is gone: restarted" in TrialLog(folder).read()[0].notes
     shutil.rmtree(there)
-    store.extend(PLAN)
-    assert {entry.state for entry in store.entries} == {LEFT}, "whoever draws it meanwhile opens no folder that is gone"
-    assert Race(store).curves() == []
+    RaceRunner(folder, PLAN, None, tmp_path).close()
+    assert Race(folder).curves() == [], "whoever draws it meanwhile opens no folder that is gone"
 
 
 def test_the_eleventh_race_of_a_day_is_newer_than_the_second(tmp_path: Path) -> None:
-    stores = [RaceStore.create(PLAN, tmp_path) for _ in range(11)]
-    found = RaceStore.find("one", tmp_path)
-    assert found is not None and found.folder == stores[-1].folder
+    folders = [new_race(PLAN, tmp_path) for _ in range(11)]
+    assert find_race("one", tmp_path) == folders[-1]
 
 
 def test_what_another_process_wrote_until_it_let_go_is_kept(tmp_path: Path) -> None:
-    first = RaceStore.create(PLAN, tmp_path)
-    second = RaceStore.open(first.folder)  # read before the first has ended its run
+    folder = new_race(PLAN, tmp_path)
+    more = replace(PLAN, seeds=(0, 1, 2))
+    more.save(folder)  # by another process, since this one read it
     path = RunDirectory.create(CONFIG, root=tmp_path, environment={}).path
-    first.end(first.begin(RaceEntry("psg", 0, path)), FINISHED)
-    first.release()
-    second.hold()
-    second.extend(PLAN)
-    assert second.done("psg", 0) is not None and RaceStore.open(first.folder).done("psg", 0) is not None
+    TrialLog(folder).put(trial("psg", 0, path))
+    made = RaceRunner(folder, PLAN, None, tmp_path)
+    made.close()
+    assert made.race.seeds == (0, 1, 2) and [run.state for run in made.race.runs] == ["finished"]
 
 
 def test_a_contestant_keeps_its_name_where_another_of_its_system_joins(tmp_path: Path) -> None:
-    store = RaceStore.create(PLAN, tmp_path)
+    folder = new_race(PLAN, tmp_path)
     more = {"psg, learning_rate 0.01": CONFIG, "psg, learning_rate 0.5": CONFIG.replace(learning_rate=0.5)}
-    store.extend(replace(PLAN, configs={**more, "single": PLAN.configs["single"]}))
-    assert list(store.plan.configs) == ["psg", "psg, learning_rate 0.5", "single"]
+    RaceRunner(folder, replace(PLAN, configs={**more, "single": PLAN.configs["single"]}), None, tmp_path).close()
+    assert list(RacePlan.load(folder).configs) == ["psg", "psg, learning_rate 0.5", "single"]
 
 
-def test_a_line_that_was_removed_as_advised_has_its_trial_made_anew(
+def test_a_line_that_was_removed_as_advised_leaves_its_trial_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = pretend_training(monkeypatch)
@@ -110,7 +103,10 @@ def test_a_line_that_was_removed_as_advised_has_its_trial_made_anew(
     study = run_study(sweep, name="s", runs_dir=tmp_path, progress=False)
     file = study.path / FILE
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join(each for each in lines[1:]))  # the first is what its trial was begun with
+    file.write_bytes(b"".join(lines[:-1]))  # the last is how its trial ended
+    again = run_study(sweep, name="s", runs_dir=tmp_path, progress=False)
+    assert again.is_complete and len(training.made) == 2, "its run is found"
+    file.write_bytes(b"".join(lines[: len(lines) // 2]))
     again = run_study(sweep, name="s", runs_dir=tmp_path, progress=False)
     assert again.is_complete and len(training.made) == 3
     whole = {name: value for name, value in json.loads(lines[-1]).items() if name != "curve"}
@@ -211,7 +207,7 @@ class Races:
         self.handles.append(handle)
         on_start(handle)
         self.while_running()
-        self.verdicts.append(judge((Evaluated(5, 1, 1.0, 0.5),)))
+        self.verdicts.append(None if judge is None else judge((Evaluated(5, 1, 1.0, 0.5),)))
         if self.verdicts[-1] is not None:
             handle.status = self.verdicts[-1].what.replace("stop", "stopped")
         finish(run, handle.status if handle.status == "stopped" else "finished")
@@ -222,12 +218,12 @@ class Races:
 def races(monkeypatch: pytest.MonkeyPatch) -> Races:
     made = Races()
     monkeypatch.setattr(race_runner, "run_config", made)
-    monkeypatch.setattr(race_runner, "rehearse", lambda: None)
+    monkeypatch.setattr(race_module, "rehearse", lambda: None)
     return made
 
 
 def runner(tmp_path: Path, **more: Any) -> RaceRunner:
-    return RaceRunner(RaceStore.create(PLAN, tmp_path), session=None, runs_dir=tmp_path, **more)
+    return RaceRunner(new_race(PLAN, tmp_path), PLAN, None, tmp_path, **more)
 
 
 def test_an_error_of_whoever_watches_is_not_a_failed_run(tmp_path: Path, races: Races) -> None:
@@ -238,11 +234,11 @@ def test_an_error_of_whoever_watches_is_not_a_failed_run(tmp_path: Path, races: 
     made = runner(tmp_path, on_change=changed)
     with pytest.raises(ConfigError, match="whoever watches"):
         made.run()
-    assert [run.state for run in made.race.runs] == [LEFT] and races.handles[0].stopped == 1
+    assert [run.state for run in made.race.runs] == ["left"] and len(races.handles) == 1
 
 
 def test_a_race_in_this_process_stops_at_the_next_evaluation(tmp_path: Path, races: Races) -> None:
-    made = runner(tmp_path)
+    made = runner(tmp_path, on_change=lambda race: None)
     races.while_running = made.stop
     with pytest.raises(RunFailedError, match="and the race with it"):
         made.run()
@@ -250,17 +246,13 @@ def test_a_race_in_this_process_stops_at_the_next_evaluation(tmp_path: Path, rac
 
 
 def test_a_run_that_begins_while_the_race_is_being_stopped_is_stopped_too(tmp_path: Path, races: Races) -> None:
-    made = runner(tmp_path, on_change=lambda race: None)
-    real = made._store.begin
+    def changed(race: Race) -> None:
+        if not race.runs:
+            made.stop()  # before its handle is known
 
-    def begin(entry: RaceEntry) -> int:
-        handles = made._handles.copy()
-        made._handles.clear()  # as where it is not known yet
-        made.stop()
-        made._handles.update(handles)
-        return real(entry)
-
-    made._store.begin = begin  # type: ignore[method-assign]
+    made = runner(tmp_path, on_change=changed)
+    made._runner._ending = threading.Event()  # as if the run was starting at that moment
+    made._runner._ending.is_set = lambda: bool(races.handles)  # type: ignore[method-assign]
     with pytest.raises(RunFailedError):
         made.run()
     assert races.handles[0].stopped == 1 and len(races.handles) == 1
@@ -311,10 +303,12 @@ def test_whoever_failed_or_has_no_finite_loss_takes_nothing_from_the_others() ->
 
 
 def test_a_failed_contestant_leaves_the_others_their_seconds(tmp_path: Path) -> None:
-    store = RaceStore.create(replace(PLAN, seeds=(0,)), tmp_path)
-    store.end(store.begin(RaceEntry("psg", 0, finished(tmp_path))), FINISHED)
-    store.end(store.begin(RaceEntry("single", 0, finished(tmp_path, system="single", ranks=1, parts=1))), FAILED, "NaN")
-    race = Race(store)
+    folder = new_race(replace(PLAN, seeds=(0,)), tmp_path)
+    facts = {"protocol": "warm", "leaky": False, "purge": 0, "data": "aa"}
+    TrialLog(folder).put(trial("psg", 0, finished(tmp_path), provenance=facts))
+    other = finished(tmp_path, system="single", ranks=1, parts=1)
+    TrialLog(folder).put(trial("single", 0, other, FAILED, reason="NaN"))
+    race = Race(folder)
     assert race.table.loc["psg", "near_best_s"] > 0
     assert "psg needs least time" in race.panels()["seconds"][1]
 
@@ -370,10 +364,11 @@ def test_a_study_reads_each_run_once_however_often_it_is_drawn(tmp_path: Path, m
 
 
 def test_a_race_reads_what_has_ended_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = RaceStore.create(PLAN, tmp_path)
+    folder = new_race(PLAN, tmp_path)
+    facts = {"protocol": "warm", "leaky": False, "purge": 0, "data": "aa"}
     for seed in PLAN.seeds:
-        store.end(store.begin(RaceEntry("psg", seed, finished(tmp_path, seed=seed))), FINISHED)
-    race = Race(store)
+        TrialLog(folder).put(trial("psg", seed, finished(tmp_path, seed=seed), provenance=facts))
+    race = Race(folder)
     race.panels(), race.html()
     read: list[Path] = []
     real = Path.read_text

@@ -8,8 +8,9 @@ import pytest
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.studies.presets import SHIPPED, efficiencies, seconds_to_near_best
+from dtdg_lab.studies.presets import preset, presets, seconds_to_near_best, sweep_of
 from dtdg_lab.studies.runner import run_study
+from dtdg_lab.systems.scaling import efficiencies
 from dtdg_lab.visualization.loss import NEAR, loss_points
 from dtdg_lab.visualization.scaling import Efficiency, efficiency_figure, efficiency_words
 from dtdg_lab.visualization.study import SpreadBar, apart, order_words, spread_bars
@@ -20,20 +21,20 @@ TINY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", presets())
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_run_of_a_shipped_study_is_allowed(name: str, quick: bool) -> None:
-    shipped = SHIPPED[name]
-    sweep = shipped.sweep(None, quick)
+    shipped = preset(name)
+    sweep = sweep_of(shipped, None, quick)
     assert sweep.shipped == name and sweep.total > 0
     assert sweep.total <= 10 if quick else sweep.total >= 15
     assert shipped.question.endswith("?") and shipped.source
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "scaling"])
+@pytest.mark.parametrize("name", [name for name in presets() if name != "scaling"])
 def test_a_base_that_cannot_answer_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="system='psg'"):
-        SHIPPED[name].sweep(RunConfig(system="psg"), True)
+        sweep_of(preset(name), RunConfig(system="psg"), True)
 
 
 def test_seconds_to_a_near_loss_are_those_of_the_runs(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, Ru
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.studies.runner import Above, Halving, Median, one_writer, run_study, time_left
 from dtdg_lab.studies.study import Study, open_study
-from dtdg_lab.studies.sweep import Sweep, choice, integer, uniform
+from dtdg_lab.studies.sweep import Cell, Sweep, choice, integer, uniform
 from dtdg_lab.studies.trials import Trial
 
 K, ALPHAS = (1, 2), (0.1, 0.6)
@@ -267,12 +267,12 @@ def test_heat_maps_are_of_two_of_the_settings(tmp_path: Path, training: PretendT
 
 def test_time_left_is_by_cost() -> None:
     done = [
-        Trial(str(n), n, {"k": k}, 0, status="finished", seconds=s)
+        Trial(str(n), n, {"k": k}, 0, status="finished", seconds=s, values={"epochs": 2})
         for n, (k, s) in enumerate([(1, 4), (1, 6), (9, 50)])
     ]
-    epochs = {"0": 2, "1": 2, "2": 2}
-    assert time_left(done, epochs, [({"k": 1}, 2), ({"k": 9}, 4)]) == pytest.approx(5 + 100)
-    assert time_left([], {}, [({"k": 1}, 2)]) is None
+    left = [Cell(n, {"k": k}, 0, BASE.replace(epochs=epochs)) for n, (k, epochs) in enumerate([(1, 2), (9, 4)])]
+    assert time_left(done, left) == pytest.approx(5 + 100)
+    assert time_left([], left) is None
 
 
 @pytest.mark.parametrize("damage", ["{", '{"base": {}, "over": {"alpha": []}}', '{"base": {}, "schema": 7}'])

@@ -9,12 +9,13 @@ import pytest
 from pretend_studies import BASE, PretendTraining, pretend_training
 
 from dtdg_lab.__main__ import main
-from dtdg_lab.cluster.study_decay import study_decay
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.studies.presets import SHIPPED, decay_study, shipped
+from dtdg_lab.studies.decay import study_decay
+from dtdg_lab.studies.presets import analysis_of, preset, presets, sweep_of
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.systems.decayed_windows.study import decay_study
 
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80,
          "generated_snapshots": 24, "hidden": 4, "device": "cpu", "epochs": 1, "dtype": "float64", "window": 4,
@@ -42,11 +43,11 @@ def test_figure_8_has_the_numbers_of_study_decay(tmp_path: Path) -> None:
     assert maps[0] == maps[1] and "Lowest validation loss" in study.analysis()["figure8"][1]
 
 
-@pytest.mark.parametrize("name", list(SHIPPED))
+@pytest.mark.parametrize("name", list(presets()))
 @pytest.mark.parametrize("quick", [False, True], ids=["whole", "quick"])
 def test_shipped_studies_are_sweeps_whose_analysis_draws_before_anything_is_done(name: str, quick: bool) -> None:
-    made = shipped(name)
-    sweep = made.sweep(None, quick)
+    made = preset(name)
+    sweep = sweep_of(made, None, quick)
     assert sweep.shipped == name == made.name and made.question.endswith("?") and made.source
     assert Sweep.from_json(sweep.to_json()) == sweep
     assert not quick or sweep.total <= 24
@@ -55,8 +56,8 @@ def test_shipped_studies_are_sweeps_whose_analysis_draws_before_anything_is_done
 def test_figure_8_refuses_what_does_not_decay() -> None:
     for base, message in ((RunConfig(system="psg"), "has no decay"), (BASE.replace(tune=True), "tune=True")):
         with pytest.raises(ConfigError, match=message):
-            shipped("figure8").sweep(base, True)
-    assert {cell.config["window"] for cell in shipped("figure8").sweep(BASE, True).cells} == {BASE["window"]}
+            sweep_of(preset("figure8"), base, True)
+    assert {cell.config["window"] for cell in sweep_of(preset("figure8"), BASE, True).cells} == {BASE["window"]}
 
 
 def test_the_command_makes_a_study_and_goes_on(
@@ -70,7 +71,8 @@ def test_the_command_makes_a_study_and_goes_on(
         assert "mine: 2 runs, 2 finished." in shown.out and str(runs / "studies" / "mine") in shown.out
     assert len(training.made) == 2
     assert main(["study", "figure8", "--quick", "--runs", str(runs), "--called", "again"]) == 0
-    go.Figure(shipped("figure8").analysis(run_study("figure8", quick=True, name="again", runs_dir=runs))["figure8"][0])
+    study = run_study("figure8", quick=True, name="again", runs_dir=runs)
+    go.Figure(analysis_of(preset("figure8"), study)["figure8"][0])
     training.before = _fail
     assert main(["study", str(file), "--runs", str(runs), "--called", "other"]) == 1
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.study import open_study
 from dtdg_lab.studies.sweep import Sweep, choice, log_uniform
-from dtdg_lab.studies.trials import TrialLog
+from dtdg_lab.studies.trials import Trial, TrialLog
 
 BASE = {"system": "psg", "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20,
         "hidden": 4, "device": "cpu", "epochs": 6, "parts": 2, "threads": 1, "evaluate_every": 3}  # fmt: skip
@@ -60,7 +61,7 @@ def kill_in_the_middle(sweep: Sweep, runs: Path, begun: int) -> Path:
     try:
         ends = time.monotonic() + PATIENCE_S
         while time.monotonic() < ends and child.poll() is None:
-            described = [event for event in events(runs) if event["event"] == "begun"]
+            described = [event for event in events(runs) if event["status"] == "running" and event["run"]]
             if len(described) >= begun:
                 path = runs / described[begun - 1]["run"]
                 records = path / "records" / "rank0.jsonl"
@@ -134,12 +135,13 @@ def test_a_line_cut_off_by_a_kill_is_written_over(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     log = TrialLog(folder)
     file = folder / "trials.jsonl"
-    file.write_text('{"event": "asked", "key": "a", "time_ns": 1, "number": 0, "settings": {}, "seed": 0, '
-                    '"on_engines": false}\n{"event": "begun", "key": "a", "ru')  # fmt: skip
-    assert [trial.run for trial in log.read()] == [None]
-    log.begun("a", tmp_path / "runs" / "x")
+    trial = Trial("a", 0, {}, 0, status="running")
+    log.put(trial)
+    file.write_text(file.read_text() + file.read_text()[:30])
+    assert log.read() == [trial]
+    log.put(replace(trial, run=tmp_path / "runs" / "x"))
     assert [trial.run for trial in log.read()] == [tmp_path / "runs" / "x"]
-    assert len(file.read_text().splitlines()) == 2
-    file.write_text(file.read_text().replace("asked", "akse"))
+    assert len(file.read_text().splitlines()) == 2 and str(tmp_path) not in file.read_text()
+    file.write_text(file.read_text().replace("seed", "sede"))
     with pytest.raises(RunStoreError, match=r"line 1 of .*trials\.jsonl is damaged"):
         log.read()

@@ -15,7 +15,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings
-from dtdg_lab.studies.race import prepare
+from dtdg_lab.studies.race import RaceRunner, prepare
 from dtdg_lab.studies.race_result import open_race
 from dtdg_lab.studies.race_rules import labels_for
 from dtdg_lab.studies.race_store import races_in
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.cluster.session import Session
     from dtdg_lab.studies.race_result import Race
-    from dtdg_lab.studies.race_runner import RaceRunner
 
 
 MOST = 8  # contestants: as many as there are colours

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import panel as pn
 
 from dtdg_lab.runs.directory import ENDED
-from dtdg_lab.studies.objective import number
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
+from dtdg_lab.studies.sweep import number
 from dtdg_lab.studies.trials import FILE, Trial
 from dtdg_lab.widgets.run_page import STRETCH, Page, Panel, PanelCharts, text_line
 from dtdg_lab.widgets.worker import BackgroundWorker, describe

@@ -12,6 +12,7 @@ from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.systems.base import StudyPreset
     from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.widgets.run_page import PageContext, RunPage
@@ -67,6 +68,16 @@ class DecayedWindowsFamily(SystemFamily):
         from dtdg_lab.systems.decayed_windows.page import DecayedWindowPage
 
         return DecayedWindowPage(context)
+
+    def studies(self) -> Sequence[StudyPreset]:
+        """Its shipped studies."""
+        from dtdg_lab.systems.decayed_windows.study import FIGURE8
+
+        return (FIGURE8,)
+
+    def has_clock(self, config: RunConfig) -> bool:
+        """Whether K and alpha are tuned by measured costs."""
+        return bool(config.flat.get("tune"))
 
 
 FAMILY = DecayedWindowsFamily()

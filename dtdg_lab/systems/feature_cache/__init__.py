@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from dtdg_lab.advisor.rates import Rates
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.runs.run import StoredRun
+    from dtdg_lab.systems.base import StudyPreset
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.widgets.run_page import PageContext, RunPage
@@ -22,6 +24,7 @@ class FeatureCacheFamily(SystemFamily):
 
     name = "feature_cache"
     calibrated = MappingProxyType({"dgl-default": {"parts": 2}})
+    same_plan = "both train the same batches; only feature fetching differs"
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""
@@ -70,6 +73,31 @@ class FeatureCacheFamily(SystemFamily):
         from dtdg_lab.systems.feature_cache.page import FeaturePage
 
         return FeaturePage(context)
+
+    def studies(self) -> Sequence[StudyPreset]:
+        """Its shipped studies."""
+        from dtdg_lab.systems.feature_cache.study import CACHE_WINDOW
+
+        return (CACHE_WINDOW,)
+
+    def energy_bound(self, run: StoredRun, raced: Sequence[StoredRun]) -> tuple[float, str, bool] | None:
+        """Joules of the clairvoyant if it takes part, else without those of stalls for features."""
+        from statistics import median
+
+        from dtdg_lab.energy.phases import STALL
+
+        seer = [
+            other.summary["epoch_j"]
+            for other in raced
+            if other.config.flat.get("cache_policy") == "clairvoyant" and other.summary.get("epoch_j") is not None
+        ]
+        if seer:
+            return median(seer), "the clairvoyant's as raced, best in the cost model", True
+        phases = run.summary.get("phase_j") or {}
+        stall, whole = phases.get(STALL), sum(value for value in phases.values() if value is not None)
+        if stall is None or not whole:
+            return None
+        return run.summary["epoch_j"] * (1 - stall / whole), "no waiting for features", False
 
 
 FAMILY = FeatureCacheFamily()

@@ -11,6 +11,7 @@ from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.systems.base import StudyPreset
     from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.run_window import RunWindow
@@ -66,6 +67,16 @@ class HybridBatchesFamily(SystemFamily):
         from dtdg_lab.systems.hybrid_batches.page import BatchPage
 
         return BatchPage(context)
+
+    def studies(self) -> Sequence[StudyPreset]:
+        """Its shipped studies."""
+        from dtdg_lab.systems.hybrid_batches.study import STUDIES
+
+        return (*STUDIES,)
+
+    def has_clock(self, config: RunConfig) -> bool:
+        """Whether a controller chooses sizes by a time-based reward, or batches wait in a reservoir."""
+        return config.flat.get("adjuster", "none") != "none" or bool(config.flat.get("reservoir"))
 
 
 FAMILY = HybridBatchesFamily()

@@ -17,6 +17,7 @@ class SingleFamily(SystemFamily):
 
     name = "single"
     calibrated = MappingProxyType({"single": {}})
+    full_batch = ("single",)
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

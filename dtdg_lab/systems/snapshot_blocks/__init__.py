@@ -27,6 +27,7 @@ class SnapshotBlocksFamily(SystemFamily):
     name = "snapshot_blocks"
     predicted = MappingProxyType({"esdg": True})
     curves_of = MappingProxyType({"esdg": ("rows by snapshots (esdg)",)})
+    full_batch = ("snapshot",)
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dtdg_lab.advisor.rates import Rates
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.widgets.run_page import PageContext, RunPage
@@ -68,6 +71,32 @@ class SnapshotGroupsFamily(SystemFamily):
         from dtdg_lab.systems.snapshot_groups.page import SchedulePage
 
         return SchedulePage(context)
+
+    def has_clock(self, config: RunConfig) -> bool:
+        """Whether schedules follow measured times, or their search may stop at its time limit."""
+        scheduler = config.flat.get("scheduler")
+        if scheduler in (None, "round_robin", "consecutive"):  # they use no group times
+            return False
+        return scheduler in ("dygnex_ilp", "dygnex_auto", "best_of") or config.flat.get("group_times") != "size"
+
+    def epoch_bounds(self, run: StoredRun, newest: int) -> pd.Series[float] | None:
+        """Of complete epochs; None where the times of two groups overlap."""
+        import pandas as pd
+
+        from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+
+        facts = run.window.view("schedule").facts
+        if facts is None or run.config.flat.get("pipelined"):
+            return None
+        table = run.table("groups")
+        seconds = (table["end_ns"] - table["start_ns"]) * 1e-9
+        per_rank = max(1, facts.per_rank * facts.parts // facts.ranks)
+        found = {
+            epoch: lower_bound_s(times.to_numpy(float), facts.ranks, per_rank=per_rank)
+            for epoch, times in list(seconds.groupby(table["epoch"]))[-newest:]
+            if len(times) == facts.groups
+        }
+        return pd.Series(found, dtype=float)
 
 
 FAMILY = SnapshotGroupsFamily()

@@ -12,6 +12,7 @@ from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.systems.base import StudyPreset
     from dtdg_lab.systems.workload import EpochWork, Facts
 
 
@@ -22,6 +23,7 @@ class VertexPartsFamily(SystemFamily):
     calibrated = MappingProxyType({"pygt-dist": {}})
     predicted = MappingProxyType({"adgnn-t": False, "pygt-dist": False})
     curves_of = MappingProxyType({"adgnn-t": ("halo rows, metis",), "pygt-dist": (GRADIENTS,)})
+    full_batch = ("halo_vertex", "cached_vertex")
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""
@@ -39,6 +41,12 @@ class VertexPartsFamily(SystemFamily):
 
         builds = {"halo_vertex": build_halo, "cached_vertex": build_replicated}
         return builds[system(context.config.system).parts["parallel"]](context)
+
+    def studies(self) -> Sequence[StudyPreset]:
+        """Its shipped studies."""
+        from dtdg_lab.systems.vertex_parts.study import PARTITIONERS
+
+        return (PARTITIONERS,)
 
 
 FAMILY = VertexPartsFamily()

@@ -1,90 +1,28 @@
-"""The results of a study of K and alpha: rows, means over seeds, heat maps."""
+"""Figure 8 of FlareDTDG as a study of K and alpha: its runs, rows, means over seeds, and heat maps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 from statistics import fmean, median, stdev
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, RunStoreError
+from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.runs.directory import read_json, write_json
-from dtdg_lab.runs.run import COLUMNS as PROVENANCE_COLUMNS
-from dtdg_lab.runs.run import MEANINGS as PROVENANCE_MEANINGS
-from dtdg_lab.runs.run import StoredRun, provenance
+from dtdg_lab.systems.base import QUICK_DATA, StudyPreset
 from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.study_result import StudyResult
+from dtdg_lab.visualization.study_result import COLUMNS, StudyResult
+from dtdg_lab.visualization.study_result import MEANINGS as PROVENANCE
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# The cells of a study of K and alpha on disk, so that an interrupted study can resume.
-
-
-SCHEMA = 1
-Cell = tuple[int, float, int]  # full_snapshots, alpha, seed
-
-
-class DecayCells:
-    """The finished cells of a study, in one JSON file.
-
-    The file is named after the config without K, alpha and seed: a repeated study, or one with more cells,
-    reuses what there is. A cell also stores the hash of its data, and is not reused for other data.
-
-    Args:
-        folder: that holds the file; created if missing.
-        config: the study's.
-        again: restart; the content of the file is replaced when the first cell is stored.
-
-    Raises:
-        RunStoreError: the file cannot be read.
-    """
-
-    def __init__(self, folder: Path, config: RunConfig, *, again: bool = False) -> None:
-        self.path = folder / f"decay-{config.replace(full_snapshots=1, alpha=1.0, seed=0).short_hash}.json"
-        self._config = config
-        self._kept: dict[Cell, dict[str, Any]] = {}
-        if self.path.is_file() and not again:
-            stored = read_json(self.path)
-            if not isinstance(stored, dict) or stored.get("schema") != SCHEMA:
-                raise RunStoreError(
-                    f"{self.path} holds no cells that this version reads: move it away, or give again=True to restart "
-                    "the study."
-                )
-            self._kept = {_cell(each["row"]): each for each in stored["cells"]}
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def find(self, cell: Cell, data_hash: str) -> dict[str, Any] | None:
-        """The row of a cell that is finished on this data; None if there is none."""
-        each = self._kept.get(cell)
-        return dict(each["row"]) if each is not None and each["data"] == data_hash else None
-
-    def data_hash(self, cell: Cell) -> str:
-        """The data hash of a stored cell."""
-        return str(self._kept[cell]["data"])
-
-    def put(self, row: Mapping[str, Any], data_hash: str) -> None:
-        """Store a row.
-
-        Raises:
-            RunStoreError: the file cannot be written.
-        """
-        self._kept[_cell(row)] = {"data": data_hash, "row": dict(row)}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        described = {"schema": SCHEMA, "config": self._config.model_dump(), "cells": list(self._kept.values())}
-        write_json(self.path, described)
-
-
-def _cell(row: Mapping[str, Any]) -> Cell:
-    return int(row["full_snapshots"]), float(row["alpha"]), int(row["seed"])
+    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.studies.study import Study
+    from dtdg_lab.studies.trials import Trial
 
 
 PARTS = ("validation", "test")
@@ -102,33 +40,11 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "skill": "1 - test_loss / persistence_loss: above 0 beats persistence",
         "peak_bytes": "largest peak of tensor memory of a rank, of a probe step",
         "epoch_time_s": "seconds of an epoch's steps on the slowest rank (straggler), mean over epochs",
-        **{name: meaning for name, meaning in PROVENANCE_MEANINGS.items() if name in PROVENANCE_COLUMNS},
+        **{name: meaning for name, meaning in PROVENANCE.items() if name in COLUMNS},
         "run": "folder of the run; cells share a run if all snapshots are whole, because alpha then has no effect",
         "reason": "why the run failed, if it did; its numbers are then missing",
     }
 )
-_OF_SUMMARY = ("validation_loss", "test_loss", "persistence_loss", "mean_loss", "skill", "peak_bytes", "epoch_time_s")
-_OF_VALIDATION = ("persistence_loss", "mean_loss")
-
-
-def cell_row(cell: Cell, run: StoredRun) -> dict[str, Any]:
-    """The numbers of a cell whose run ended, see ``MEANINGS``; None for unknown ones."""
-    evaluations = run.table("evaluations")
-    last = evaluations[evaluations["split"] == "validation"].tail(1).to_dict("records")
-    baselines = {f"validation_{name}": last[0][name] if last else None for name in _OF_VALIDATION}
-    summary = {name: run.summary.get(name) for name in _OF_SUMMARY}
-    stands = provenance(run)
-    return _in_order(cell, {**summary, **baselines, **stands, "run": str(run.path), "reason": ""})
-
-
-def failed_row(cell: Cell, reason: str) -> dict[str, Any]:
-    """The row of a cell whose run failed."""
-    return _in_order(cell, {"run": "", "reason": reason})
-
-
-def _in_order(cell: Cell, described: Mapping[str, Any]) -> dict[str, Any]:
-    named = dict(zip(("full_snapshots", "alpha", "seed"), cell, strict=True))
-    return {name: {**described, **named}.get(name) for name in MEANINGS}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -276,3 +192,87 @@ def _with_spread(value: float | None, spread: float | None) -> str:
     if value is None:
         return "unknown"
     return f"{value:.5g}" + ("" if spread is None else f" ± {spread:.2g}")
+
+
+K, ALPHA = "full_snapshots", "alpha"
+
+
+def refine_figure8(config: RunConfig, over: dict[str, Any], quick: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """K up to the window, and what needs no run: with K = window, alpha has no effect and one run serves.
+
+    Raises:
+        ConfigError: the config tunes K and alpha itself.
+    """
+    if config["tune"]:
+        raise ConfigError("tune=True changes K and alpha while a cell trains: study config.replace(tune=False).")
+    window, full = config["window"], [k for k in over[K] if k <= config["window"]]
+    return {**over, K: full}, [{K: window, ALPHA: over[ALPHA][1:]}] if window in full else []
+
+
+def decay_study(study: Study, full: Sequence[int] = (), alphas: Sequence[float] = ()) -> DecayStudy:
+    """The cells of a study of K and alpha, finished or not.
+
+    Args:
+        study: with the axes of Figure 8.
+        full: values of K to be shown; all where empty.
+        alphas: values to be shown; all where empty.
+    """
+    values = {axis.name: axis.values for axis in study.sweep.axes}
+    full, alphas = tuple(full or values[K]), tuple(alphas or values[ALPHA])
+    config, seeds = study.sweep.base, study.sweep.all_seeds
+    done = [trial for trial in study.trials if trial.status in ("finished", "failed")]
+    known = {(trial.seed, trial.settings[K], trial.settings[ALPHA]): trial for trial in reversed(done)}
+    served = {(trial.seed, trial.settings[K]): trial for trial in reversed(done)}
+    rows = []
+    for seed, k, alpha in product(seeds, full, alphas):
+        trial = served.get((seed, k)) if k == config["window"] else known.get((seed, k, alpha))
+        if trial is not None:
+            rows.append(_row(trial, k, alpha))
+    shape = f"{config['window']} snapshots, {config['decay']} decay"
+    described = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"
+    return DecayStudy(tuple(rows), full, alphas, seeds, config["task"], described)
+
+
+def _row(trial: Trial, full: int, alpha: float) -> dict[str, Any]:
+    known = {**trial.values, **trial.provenance} if trial.status == "finished" else {}
+    reason = trial.reason if trial.status == "failed" else ""
+    run = "" if trial.run is None or reason else str(trial.run)
+    known |= {K: full, ALPHA: alpha, "seed": trial.seed, "run": run, "reason": reason}
+    return {name: known.get(name) for name in MEANINGS}
+
+
+def figure8_analysis(study: Study) -> dict[str, tuple[Figure, str]]:
+    """The three maps, and the best cell."""
+    found = decay_study(study)
+    return {FIGURE8.name: (found.figure(), _words(found))}
+
+
+def _words(found: DecayStudy) -> str:
+    best, rows = found.best, found.settings
+    if best is None:
+        return "No cell has a validation loss yet."
+    heaviest = max((row["peak_bytes"] or 0 for row in rows), default=0)
+    share = "" if not heaviest or best["peak_bytes"] is None else f", at {best['peak_bytes'] / heaviest:.0%} of the "
+    memory = f"{share}most memory of a cell" if share else ""
+    spread = "" if best["validation_spread"] is None else f" ± {best['validation_spread']:.2g}"
+    return (
+        f"Lowest validation loss {best['validation_loss']:.4g}{spread} at K = {best[K]}, alpha "
+        f"{best[ALPHA]:g}{memory}. "
+        "Look for cells whose loss is not significantly worse and which cost less."
+    )
+
+
+FIGURE8 = StudyPreset(
+    name="figure8",
+    question="How few full snapshots and how fast a decay preserve the loss, and what do they save?",
+    source="FlareDTDG section 4.6, Figure 8",
+    base={"system": "flaredtdg", "model": "tgcn"},
+    full={"epochs": 10},
+    quick={**QUICK_DATA, "generated_nodes": 60, "generated_edges": 240, "epochs": 2, "window": 4, "chunks": 8},
+    over={K: (1, 2, 3, 4), ALPHA: (0.05, 0.1, 0.3, 0.6, 1.0)},
+    quick_over={K: (1, 2, 4), ALPHA: (0.1, 0.6)},
+    needs=(ALPHA, "has no decay"),
+    refine=refine_figure8,
+    analysis=figure8_analysis,
+    result=decay_study,
+)

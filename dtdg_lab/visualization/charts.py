@@ -136,8 +136,8 @@ def counts_axis(counts: Sequence[int]) -> Drawn:
 
 def right_axis(layout: dict[str, Any], title: str, margin: int, **changes: Any) -> None:
     """Add a second y axis on the right, for traces with ``yaxis="y2"``."""
-    named = {"title": {"text": title, "standoff": 4, "font": {"size": 11}}, "side": "right", "overlaying": "y"}
-    layout["yaxis2"] = {**named, "showgrid": False, "zeroline": False, **changes}
+    named = {"title": {"text": title, "standoff": 4, "font": {"size": 11, "color": TEXT_COLOUR}}, "side": "right", "overlaying": "y"}
+    layout["yaxis2"] = {**named, "showgrid": False, "zeroline": False, "automargin": True, **changes}
     layout["margin"] = {**layout["margin"], "r": margin}
 
 

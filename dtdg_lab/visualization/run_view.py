@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.visualization.layout import Figure
@@ -143,6 +146,11 @@ def plan_ended(data: Mapping[str, Any]) -> bool:
     return "layout" in data and data["layout"] is None
 
 
+def _plan_text(facts: Any) -> str:
+    """All that tells one plan from another: not the ``note`` on how it was made."""
+    return json.dumps(facts and {**asdict(facts), "note": ""}, default=np.ndarray.tolist)
+
+
 class Plan(NamedTuple, Generic[F]):
     """What an event says that steps do from here on; None where the run went on without."""
 
@@ -177,6 +185,11 @@ class PlanView(RunView, Generic[F]):
     def _add_plan(self, facts: F | None, row: Row, attempt: int) -> None:
         plan = Plan(attempt, int(row["step"] or 0), int(row.get("epoch") or 0), facts)
         self._known = [*self._known, plan][-self.plans_kept :]
+
+    def _take_plan(self, facts: F | None, row: Row, attempt: int) -> None:
+        """Add a plan unless it is the one in use: an attempt that resumes logs it again."""
+        if not self._known or _plan_text(facts) != _plan_text(self.facts):
+            self._add_plan(facts, row, attempt)
 
     def named_panels(self) -> dict[str, Panel]:
         """The panels by names that stay theirs where others come and go; none where the run has no plan."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,22 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
+from dtdg_lab.visualization.charts import (
+    STEPS,
+    Drawn,
+    Panel,
+    bars,
+    box,
+    byte_unit,
+    chart,
+    colour_bar,
+    heat,
+    label,
+    line,
+    points,
+)
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, share, with_note
+from dtdg_lab.visualization.layout import Figure, join_words, percent, share
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     EDGE_COLOUR,
@@ -29,8 +44,9 @@ from dtdg_lab.visualization.palette import (
     VERTEX_COLOUR,
     series_colour,
 )
-from dtdg_lab.visualization.partition import SNAPSHOT, byte_unit, colour_bar
-from dtdg_lab.visualization.series import STEP_SUMS_KEPT, StepSums
+from dtdg_lab.visualization.partition import SNAPSHOT
+from dtdg_lab.visualization.run_view import reading_event
+from dtdg_lab.visualization.series import STEP_SUMS_KEPT, PartLog, StepSums
 from dtdg_lab.visualization.style import Marks
 
 # What pictures of trapezoid-shaped windows are made of: the facts of an event ``trapezoid``, and what they predict.
@@ -113,7 +129,7 @@ class TrapezoidFacts:
         shape = shape or self.shape
         full = min(shape.full_snapshots, self.window)
         nodes = round(float(self.rank_row_counts[:, -1].max()))
-        sizes = {"nodes": nodes, "chunks": self.chunks, "piece_rows": self.piece_rows}
+        sizes: Drawn = {"nodes": nodes, "chunks": self.chunks, "piece_rows": self.piece_rows}
         memory = RowMemory(self.base_bytes, 0.0, self.piece_bytes, **sizes)
         of_piece = memory.peak_bytes(Trapezoid(self.window, full, self.chunks, shape.alpha, shape.decay))
         return of_piece + self.row_bytes * float(rank_rows.max())
@@ -122,6 +138,7 @@ class TrapezoidFacts:
         """The same after live settings have changed; others among them are passed over."""
         known = {name: changes[name] for name in ("full_snapshots", "alpha", "decay") if name in changes}
         return replace(self, shape=replace(self.shape, **known)) if known else self
+
 
 def trapezoid_facts(data: Mapping[str, Any]) -> TrapezoidFacts:
     """The facts in the data of an event ``trapezoid``.
@@ -247,10 +264,10 @@ def shape_figure(
         data.append(_outline(facts, proposed, oldest))
         # beside the outline's lower, older end, where there is room
         said = f"<b>proposed</b><br>{_needs(facts, proposed).replace(', ', '<br>')}"
-        corner = {"yref": "paper", "xanchor": "left", "yanchor": "top", "align": "left", "borderpad": 3}
+        corner: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "top", "align": "left", "borderpad": 3}
         notes.append(label(said, oldest - 0.45, 1, MARK_COLOUR, bgcolor="rgba(255,255,255,0.85)", **corner))
-    ticks = {"tickvals": snapshots[:: max(1, facts.window // 16)], "tickformat": "d", "showgrid": False}
-    few = {"dtick": 1} if facts.chunks <= _FEW else {}
+    ticks: Drawn = {"tickvals": snapshots[:: max(1, facts.window // 16)], "tickformat": "d", "showgrid": False}
+    few: Drawn = {"dtick": 1} if facts.chunks <= _FEW else {}
     figure = chart(
         "A whole window" if batch is None else f"Batch of step {batch.step}: target snapshot {batch.target}",
         SNAPSHOT if batch is not None else "snapshot of a window",
@@ -351,13 +368,19 @@ def _handles(facts: TrapezoidFacts, shape: Shape, oldest: int) -> list[dict[str,
     """
     full = min(shape.full_snapshots, facts.window)
     edge, end = oldest + facts.window - full, oldest + facts.window - 0.5
-    across = {"along": "x", "low": oldest - 0.5, "high": end - 1, "origin": end, "title": "drag: full snapshots (K)"}
-    place = {"x": edge - 0.5, "y": 0.5 * facts.chunks, "said": f"{full} full snapshots"}
+    across: Drawn = {
+        "along": "x",
+        "low": oldest - 0.5,
+        "high": end - 1,
+        "origin": end,
+        "title": "drag: full snapshots (K)",
+    }
+    place: Drawn = {"x": edge - 0.5, "y": 0.5 * facts.chunks, "said": f"{full} full snapshots"}
     found = [{"name": K, "step": 1, **across, **place}]
     if full < facts.window:
         at = oldest if shape.decay == "text" else edge - 1
         level = float(np.clip(shape.alpha, 1 / facts.chunks, 1.0)) * facts.chunks
-        up = {"along": "y", "low": 1, "high": facts.chunks, "origin": 0, "title": "drag: alpha"}
+        up: Drawn = {"along": "y", "low": 1, "high": facts.chunks, "origin": 0, "title": "drag: alpha"}
         place = {"x": at + _ASIDE, "y": level, "said": f"alpha {level / facts.chunks:.3g}"}
         found.append({"name": ALPHA, "step": 1, **up, **place})
     return found
@@ -469,7 +492,7 @@ def batch_panels(
         for milliseconds in [[round(1e3 * each.phase_s[phase], 4) for each in drawn]]
     ]
     cut = [line("share of the step", x, shares, series_colour(0), "step %{x}: %{y:.2~f} %", width=1.5)]
-    stacked = {"barmode": "stack", "bargap": 0}
+    stacked: Drawn = {"barmode": "stack", "bargap": 0}
 
     def over_steps(title: str, y_title: str, data: list[Drawn], of: list[int], **looks: Any) -> Figure:
         looks |= {"empty": NO_BATCH, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(of)}
@@ -520,7 +543,7 @@ def _windows_figure(steps: Sequence[BatchStep], facts: TrapezoidFacts) -> Figure
         level = {at: 1.0 if at > each.target - each.full else _TOP * kept[at] / facts.chunks for at in kept}
         z.append([round(level[at], 4) if at in kept else None for at in across])
         said.append([f"{kept[at]:,} of {facts.chunks:,} chunks" if at in kept else "" for at in across])
-    ticks = {"tickvals": [0, _TOP / 2, (1 + _TOP) / 2], "ticktext": ["none", "half", "full"]}
+    ticks: Drawn = {"tickvals": [0, _TOP / 2, (1 + _TOP) / 2], "ticktext": ["none", "half", "full"]}
     hover = "step %{y}, snapshot %{x}: %{customdata}<extra></extra>"
     looks: Drawn = {"hover": hover, "hoverongaps": False, "xgap": 0.5, "ygap": 0.5, "customdata": said}
     bar, up = colour_bar("share of chunks", **ticks), [each.step for each in batches]
@@ -661,7 +684,11 @@ class DecayMap:
 
     def axes(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """What is across and up: what was asked for, measured, or gone through (K only)."""
-        across = {*self.full_snapshots, *(int(row["full_snapshots"]) for row in self.rows), *(k for k, _ in self.path)}
+        across = {
+            *self.full_snapshots,
+            *(int(row["full_snapshots"]) for row in self.rows),
+            *(k for k, _ in self.path),
+        }
         up = {*self.alphas, *(float(row["alpha"]) for row in self.rows)}
         return tuple(sorted(across)), tuple(sorted(up))
 
@@ -696,7 +723,7 @@ def _cells_figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
     if not across or not up:
         return chart(*titles, [], empty=NOTHING_YET, margin=margin)
     values = shown.values(measure.column)
-    cells = {(k, alpha): (x, y) for x, k in enumerate(across) for y, alpha in enumerate(up)}
+    cells = {(k, alpha): (x, y) for y, alpha in enumerate(up) for x, k in enumerate(across)}
     written = len(across) <= _COLUMNS and len(cells) <= _DECAY_MAP_WRITTEN
     trace = _cells(shown, measure, values, written)
     dark = trace["zmin"] + _DARK * (trace["zmax"] - trace["zmin"])
@@ -708,18 +735,14 @@ def _cells_figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
     shapes = []
     if measure.column == "mse" and values:
         x, y = cells[_best(values)]
-        outline = {"line": {"color": TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
+        outline: Drawn = {"line": {"color": TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
         shapes = [box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **outline)]
     axes = {}
     for axis, names in (("xaxis", [str(k) for k in across]), ("yaxis", [f"{alpha:g}" for alpha in up])):
-        ticks = {"tickvals": list(range(len(names))), "ticktext": names, "ticks": ""}
+        ticks: Drawn = {"tickvals": list(range(len(names))), "ticktext": names, "ticks": ""}
         axes[axis] = {**ticks, "range": [-0.5, len(names) - 0.5], "showgrid": False}
     looks: Drawn = {"margin": margin, "plot_bgcolor": GRID_COLOUR, "annotations": notes, "shapes": shapes, **axes}
     return chart(*titles, [trace, *(_path(shown.path, across, up) if shown.path else ())], **looks)
-
-
-def _has_numbers(across: Sequence[int], up: Sequence[float]) -> bool:
-    return len(across) <= _COLUMNS and len(across) * len(up) <= _DECAY_MAP_WRITTEN
 
 
 def _cells(shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], written: bool) -> Drawn:
@@ -949,8 +972,8 @@ def _losses_figure(looks: Sequence[Look]) -> Figure:
             data.append(points(name, x, y, colour, "epoch %{x}, %{customdata}: %{y:.4g}", **looks_))
     chosen = [(look.epoch + 1, look.losses[look.action]) for look in looks if look.action in look.losses]
     if looks:
-        x, y = ([each[place] for each in chosen] for place in (0, 1))
-        data.append(line("chosen", x, y, MARK_COLOUR, mode="lines", hoverinfo="skip"))
+        epochs, losses = ([each[place] for each in chosen] for place in (0, 1))
+        data.append(line("chosen", epochs, losses, MARK_COLOUR, mode="lines", hoverinfo="skip"))
     titles = ("What the tuner saw", "epoch after which it looked", "validation loss")
     return chart(*titles, data, empty=NO_LOOK, xaxis={"tickformat": "d"})
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
     BatchLog,
     BatchStep,
     DecisionLog,
-    Panel,
     TrapezoidFacts,
     batch_panels,
     chunks_words,
@@ -23,13 +25,23 @@ from dtdg_lab.systems.decayed_windows.charts import (
     shape_words,
     shrinking_words,
     trapezoid_facts,
-    trapezoid_left,
     trapezoid_words,
 )
+from dtdg_lab.visualization.charts import (
+    NOTHING_SENT,
+    STEPS,
+    Drawn,
+    Panel,
+    chart,
+    exposed_bars,
+    line,
+    points,
+    with_gaps,
+)
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
+from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import PlanView
+from dtdg_lab.visualization.run_view import PlanView, plan_ended
 from dtdg_lab.visualization.style import Marks
 
 # Seconds in flight and exposed in a step, before and after each change of the setting ``overlap``.
@@ -39,6 +51,8 @@ Seconds = tuple[float, float]  # in flight and exposed
 OVERLAP_KEPT = 60  # steps of a stretch; the newest
 STRETCHES = 6  # between changes; the newest
 _LEAST = 0.01  # of what was exposed, from which a difference is one
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Steps from one change of ``overlap`` to the next, as far as they are kept.
@@ -114,7 +128,9 @@ class OverlapLog:
             for step, each in steps.items():
                 if step <= newest:
                     sums[step] = sums.get(step, 0.0) + np.sum([*each.values()], axis=0)
-        return [(step, (float(flying) / ranks, float(exposed) / ranks)) for step, (flying, exposed) in sorted(sums.items())]
+        return [
+            (step, (float(flying) / ranks, float(exposed) / ranks)) for step, (flying, exposed) in sorted(sums.items())
+        ]
 
     def stretches(self, ranks: int) -> list[Stretch]:
         """The newest stretches that have steps, in order."""
@@ -151,7 +167,10 @@ def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, Panel
     steps, stretches = log.seconds(ranks), log.stretches(ranks)
     at = [step for step, _ in steps]
     data = []
-    for place, name, colour, dash in ((0, "in flight", BASELINE_COLOUR, "dash"), (1, "exposed", WARNING_COLOUR, "solid")):
+    for place, name, colour, dash in (
+        (0, "in flight", BASELINE_COLOUR, "dash"),
+        (1, "exposed", WARNING_COLOUR, "solid"),
+    ):
         x, y = with_gaps(at, [round(1e3 * seconds[place], 4) for _, seconds in steps])
         data.append(line(name, x, y, colour, "step %{x}: %{y:.4~g} ms", width=1.5, dash=dash))
     titles = ("Exchanges of a step: in flight and exposed", STEPS, "mean of a rank (ms)")
@@ -190,30 +209,6 @@ def change_words(stretches: Sequence[Stretch]) -> str:
     )
 
 
-def _lines_figure(steps: Sequence[tuple[int, Seconds]], marks: Marks) -> Figure:
-    layout = frame(
-        "Exchanges of a step: in flight and exposed",
-        "step (model updates)",
-        "mean of a rank (ms)",
-        yaxis={"rangemode": "tozero"},
-        **marks.over_steps([step for step, _ in steps]),
-    )
-    lines = (("in flight", 0, BASELINE_COLOUR, "dash"), ("exposed", 1, WARNING_COLOUR, "solid"))
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines" if len(steps) > 1 else "markers",
-            "name": name,
-            **_with_gaps([(step, round(1e3 * seconds[place], 4)) for step, seconds in steps]),
-            "line": {"color": colour, "width": 1.5, "dash": dash},
-            "marker": {"color": colour},
-            "hovertemplate": "step %{x}: %{y:.4~g} ms<extra>" + name + "</extra>",
-        }
-        for name, place, colour, dash in lines
-    ]
-    return {"data": data if steps else [], "layout": layout if steps else with_note(layout, NOTHING_SENT)}
-
-
 def _lines_words(stretches: Sequence[Stretch]) -> str:
     if not stretches:
         return "Between the two lines lies what is hidden behind computing."
@@ -230,6 +225,7 @@ def _lines_words(stretches: Sequence[Stretch]) -> str:
 
 
 TASK_TIMES_KEPT = 40  # steps of a rank whose tasks are kept one by one; of older ones the median error
+_OLDER = 1_000  # steps of a rank whose median is kept
 _DRAWN = 1_500  # tasks
 _LEAST_S = 1e-7  # as the predictor has it: shorter times count as this
 _FALLEN = 0.8  # an error now over the first from which it is said to have fallen
@@ -336,14 +332,14 @@ def task_panels(log: TaskLog, marks: Marks) -> dict[str, Panel]:
     hover = "step %{customdata[0]}, rank %{customdata[1]}: predicted %{x:.3~g} ms, took %{y:.3~g} ms"
     for kind in _in_order({each[2] for each in drawn}):
         own = [each for each in drawn if each[2] == kind]
-        x, y = ([_milliseconds(each[place]) for each in own] for place in (3, 4))
+        x, y = [_milliseconds(each[3]) for each in own], [_milliseconds(each[4]) for each in own]
         looks: Drawn = {"size": 5, "marker": {"opacity": 0.6}, "customdata": [list(each[:2]) for each in own]}
         dots.append(points(NAMES.get(kind, kind), x, y, _colour(kind), hover, showlegend=True, **looks))
     at, lines = [step for step, _ in errors], []
     for kind in _in_order(_kinds([each for _, each in errors])):
-        y = [round(100 * each[kind], 2) if kind in each else None for _, each in errors]
+        shares = [round(100 * each[kind], 2) if kind in each else None for _, each in errors]
         looks = {"width": 1.5, "showlegend": True}
-        lines.append(line(NAMES.get(kind, kind), at, y, _colour(kind), "step %{x}: %{y:.0f} %", **looks))
+        lines.append(line(NAMES.get(kind, kind), at, shares, _colour(kind), "step %{x}: %{y:.0f} %", **looks))
     scale = {"type": "log"} if dots else {}
     titles = ("Task times: predicted against taken", "predicted (ms)", "taken (ms)")
     over = ("Error of predicted task times", STEPS, "median error (% of the time taken)")
@@ -396,33 +392,6 @@ def _dots_words(newest: Sequence[tuple[int, int, str, float, float]]) -> str:
     )
 
 
-def _error_figure(errors: Sequence[tuple[int, Mapping[str, float]]], marks: Marks) -> Figure:
-    layout = frame(
-        "Error of predicted task times",
-        "step (model updates)",
-        "median error (% of the time taken)",
-        yaxis={"rangemode": "tozero"},
-        **marks.over_steps([step for step, _ in errors]),
-    )
-    data = []
-    for kind in _in_order(_kinds([each for _, each in errors])):
-        name = NAMES.get(kind, kind)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines" if len(errors) > 1 else "markers",
-                "name": name,
-                "showlegend": True,
-                "x": [step for step, _ in errors],
-                "y": [round(100 * each[kind], 2) if kind in each else None for _, each in errors],
-                "line": {"color": _colour(kind), "width": 1.5},
-                "marker": {"color": _colour(kind)},
-                "hovertemplate": "step %{x}: %{y:.0f} %<extra>" + name + "</extra>",
-            }
-        )
-    return {"data": data, "layout": layout if errors else with_note(layout, NO_TASKS)}
-
-
 # The view of trapezoid-shaped windows: the batch now, windows and phases of steps, exchanges, tasks, and the tuner.
 
 
@@ -437,6 +406,7 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
 
     name = "trapezoid"
     title = "Windows that decay"
+    subject = "windows of full and decayed snapshots"
 
     def __init__(self, ranks: int, marks: Marks, overlap: bool = True) -> None:
         super().__init__()

@@ -125,7 +125,7 @@ def label(text: str, x: float, y: float, colour: str = TEXT_COLOUR, size: int = 
 def flag(text: str, x: float, colour: str, size: int = 10, **more: Any) -> Drawn:
     """Words that hang from the top of the chart beside an upright line at ``x``."""
     hung = {"yref": "paper", "xanchor": "left", "yanchor": "top", "textangle": -90, "bgcolor": "rgba(255,255,255,0.7)"}
-    return label(text, x, 1, colour, size, **hung, **more)
+    return label(text, x, 1, colour, size, **{**hung, **more})
 
 
 def counts_axis(counts: Sequence[int]) -> Drawn:
@@ -136,7 +136,11 @@ def counts_axis(counts: Sequence[int]) -> Drawn:
 
 def right_axis(layout: dict[str, Any], title: str, margin: int, **changes: Any) -> None:
     """Add a second y axis on the right, for traces with ``yaxis="y2"``."""
-    named = {"title": {"text": title, "standoff": 4, "font": {"size": 11, "color": TEXT_COLOUR}}, "side": "right", "overlaying": "y"}
+    named = {
+        "title": {"text": title, "standoff": 4, "font": {"size": 11, "color": TEXT_COLOUR}},
+        "side": "right",
+        "overlaying": "y",
+    }
     layout["yaxis2"] = {**named, "showgrid": False, "zeroline": False, "automargin": True, **changes}
     layout["margin"] = {**layout["margin"], "r": margin}
 

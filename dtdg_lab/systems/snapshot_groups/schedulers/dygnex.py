@@ -286,13 +286,10 @@ def schedule(problem: Problem) -> Schedule:
         notes = "Algorithm 2 makes pairs; with one group per rank it reduces to longest first."
         return finished(longest_first_slots(problem), problem, notes=notes)
     tried = targets_of(problem)
-    described = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
-    described += (
-        [f"Algorithm 2 makes pairs: at most 2 of {problem.per_rank} groups per rank are used."]
-        if problem.per_rank > 2
-        else []
-    )
-    return finished(greedy(problem), problem, notes=" ".join(described), targets=tried)
+    said = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
+    if problem.per_rank > 2:
+        said.append(f"Algorithm 2 makes pairs: at most 2 of {problem.per_rank} groups per rank are used.")
+    return finished(greedy(problem), problem, notes=" ".join(said), targets=tried)
 
 
 def targets_of(problem: Problem) -> int:

@@ -437,21 +437,6 @@ def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
     return chart("Share of the exchanges that is hidden", STEPS, "hidden (% of time in flight)", data, **looks)
 
 
-def _share_line(steps: Sequence[tuple[int, Sums]], leg: str | None, line: dict[str, Any]) -> dict[str, Any]:
-    shares = [hidden_share(*_total([each], leg)) for each in steps]
-    name = "all" if leg is None else _direction(leg)
-    return {
-        "type": "scatter",
-        "mode": "lines" if len(steps) > 1 else "markers",
-        "name": name,
-        "line": line,
-        "marker": {"color": line["color"]},
-        "x": [step for step, _ in steps],
-        "y": [None if each is None else round(100 * each, 2) for each in shares],
-        "hovertemplate": "step %{x}: %{y:.0f} %<extra>" + name + "</extra>",
-    }
-
-
 def _total(steps: Sequence[tuple[int, Sums]], leg: str | None = None) -> tuple[float, float]:
     """Seconds in flight and exposed, of all legs or of one."""
     found = [values for _, sums in steps for key, values in sums.items() if leg is None or key[2] == leg]

@@ -417,10 +417,6 @@ class _Drawing:
         ranks = [block.rank for block in blocks]
         return level_bars(name, ranks, widths, None, hover, base=starts, width=0.78, marker=marker, **more)
 
-    def _writing(self, tones: tuple[str, str], block: Block) -> str:
-        """White on the dark tone of blue."""
-        return "white" if tones is _TONES and (block.step - self.first_step) % 2 else TEXT_COLOUR
-
     def _label(self, block: Block) -> str:
         text = str(block.group)
         return text if self.labelled and block.long_ns / self.span_ns >= _DIGIT * (len(text) + 1) else ""

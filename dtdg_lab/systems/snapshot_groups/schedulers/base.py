@@ -424,11 +424,6 @@ def from_rows(rows: list[list[tuple[int, ...]]], problem: Problem) -> Slots:
     return slots
 
 
-def from_schedule(schedule: Schedule, problem: Problem) -> Slots:
-    """The slots of a finished schedule."""
-    return from_rows([list(row) for row in schedule.assignment], problem)
-
-
 def finished(
     slots: Slots,
     problem: Problem,

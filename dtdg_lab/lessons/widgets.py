@@ -27,7 +27,7 @@ from dtdg_lab.systems.feature_cache.policy_charts import BEST, BY_HAND, CLAIRVOY
 from dtdg_lab.systems.hybrid_batches.charts import given_words
 from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_adjuster, planned_s
 from dtdg_lab.systems.hybrid_batches.policy_charts import sizes_by_hand_figure
-from dtdg_lab.systems.snapshot_groups.charts import format_share, planned_figure
+from dtdg_lab.systems.snapshot_groups.charts import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
 from dtdg_lab.visualization.layout import join_words, share
 
@@ -550,7 +550,7 @@ class ScheduleBench:
         ends = {name: self.makespan_s(name) for name in self.schedulers}
         mine, bound = ends[self.scheduler], self.bound_s
         others = ", ".join(f"{name} {format_seconds(end)}" for name, end in ends.items() if name != self.scheduler)
-        above = f"{format_share(max(0.0, mine / bound - 1))} above the bound of {format_seconds(bound)}"
+        above = f"{share(max(0.0, mine / bound - 1))} above the bound of {format_seconds(bound)}"
         return f"{self.scheduler} ends after {format_seconds(mine)}, {above}." + (f" Others: {others}." * bool(others))
 
     def _draw(self) -> None:

@@ -21,9 +21,10 @@ from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, write_json
 from dtdg_lab.runs.records import is_current, merge, tables
 from dtdg_lab.systems.feature_cache.charts import links_of
-from dtdg_lab.systems.snapshot_groups.charts import balance_of, is_end, schedule_facts
+from dtdg_lab.systems.snapshot_groups.charts import balance_of, schedule_facts
 from dtdg_lab.visualization.partition import facts_of
 from dtdg_lab.visualization.phases import OWN
+from dtdg_lab.visualization.run_view import plan_ended
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -528,7 +529,7 @@ _SCHEDULE = ("scheduler", "groups", "iterations", "schedule_s", "predicted_epoch
 def _schedule(events: pd.DataFrame) -> dict[str, Any]:
     """Facts of the run's last schedule; None if its strategy had none."""
     described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
-    if not described or is_end(described[-1]):
+    if not described or plan_ended(described[-1]):
         return dict.fromkeys(_SCHEDULE)
     facts = schedule_facts(described[-1])
     return {

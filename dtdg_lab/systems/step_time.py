@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import log2
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -243,23 +242,14 @@ def _busiest(sent: Numbers) -> float:
 
 
 def _non_negative(rows: Numbers, seconds: Numbers) -> Numbers:
-    """X >= 0 for which ``rows @ x`` comes nearest to ``seconds``, in relative terms: the best of all supports.
+    """X >= 0 for which ``rows @ x`` comes nearest to ``seconds``, in relative terms."""
+    from scipy.optimize import nnls
 
-    Where several do as well, as where columns are multiples of each other, it is one with fewest rates.
-    """
     above = seconds > 0
-    rows, seconds = rows[above], seconds[above]
-    best, least = np.zeros(rows.shape[1]), np.inf
-    if not len(rows):
-        return best
-    left = rows / seconds[:, None]
+    if not above.any():
+        return np.zeros(rows.shape[1])
+    left = rows[above] / seconds[above, None]
     scale = np.abs(left).max(axis=0)
     scale[scale == 0] = 1.0
-    for count in range(1, rows.shape[1] + 1):
-        for support in combinations(range(rows.shape[1]), count):
-            part = np.linalg.lstsq((left / scale)[:, support], np.ones(len(left)), rcond=1e-9)[0]
-            rest = float(np.square((left / scale)[:, support] @ part - 1).sum())
-            if (part >= 0).all() and rest < least * (1 - 1e-6) - 1e-18:
-                best, least = np.zeros(rows.shape[1]), rest
-                best[list(support)] = part
-    return best / scale
+    found: Numbers = nnls(left / scale, np.ones(len(left)))[0]
+    return found / scale

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.visualization.charts import byte_unit, colour_bar
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, join_words, share
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, TEXT_COLOUR, series_colour
@@ -92,19 +93,6 @@ def _snapshot_axis(first: int, end: int) -> dict[str, Any]:
 def part_axis(parts: int) -> dict[str, Any]:
     """An axis of part numbers, the first one on top."""
     return {"range": [parts - 0.5, -0.5], "dtick": max(1, -(-parts // 8)), "showgrid": False}
-
-
-def colour_bar(unit: str) -> dict[str, Any]:
-    """The legend of a heat map's colours."""
-    title = {"text": unit, "side": "right", "font": {"size": 10}}
-    return {
-        "title": title,
-        "thickness": 9,
-        "outlinewidth": 0.5,
-        "tickfont": {"size": 10},
-        "tickformat": "~s",
-        "nticks": 5,
-    }
 
 
 # Matrices of bytes from rank to rank in a step: what a plan predicts beside what the ranks counted.
@@ -197,13 +185,6 @@ def _written(whole: NDArray[np.float64], top: float) -> list[dict[str, object]]:
 
 def _to_dict(sent: Mapping[str, Matrix], q: int, p: int) -> str:
     return ", ".join(f"{format_bytes(float(each[q, p]))} {way}" for way, each in sent.items())
-
-
-def byte_unit(top: float) -> tuple[str, float]:
-    """The binary unit in which a number of bytes is written, and how many bytes it is."""
-    names = ("B", "KiB", "MiB", "GiB", "TiB")
-    power = min(len(names) - 1, int(np.log2(max(top, 1.0)) // 10))
-    return names[power], 1024.0**power
 
 
 # Panels of bytes from rank to rank: what was predicted of each layer beside what the last complete step sent.

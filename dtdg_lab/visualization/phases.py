@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
+from dtdg_lab.visualization.charts import NAMES, level_bars
 from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
 from dtdg_lab.visualization.palette import PHASE_COLOURS
 from dtdg_lab.visualization.run_view import RunView
@@ -87,30 +88,16 @@ class PhasesView(RunView):
         title = "Time per step by rank"
         if balance is not None and len(means) > 1:
             title += f" · imbalance {balance.ratio:.2f}"
-        layout = frame(
-            title,
-            f"mean of the last {self._recent} steps (ms)",
-            "",
-            barmode="stack",
-            bargap=0.35,
-            xaxis={"rangemode": "tozero"},
-            yaxis={"autorange": "reversed", "type": "category", "showgrid": False, "ticksuffix": " "},
-        )
         names = [f"rank {rank}" for rank in means]
         whole = sum(sum(phases.values()) for phases in means.values())
-        data = [
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": phase,
-                "y": names,
-                "x": [round(means[rank][phase] * 1e3, 4) for rank in means],
-                "marker": {"color": PHASE_COLOURS[phase]},
-                "showlegend": sum(means[rank][phase] for rank in means) >= NAMED * whole,
-                "hovertemplate": "%{y}: %{x:.2f} ms<extra>" + phase + "</extra>",
-            }
-            for phase in PHASES
-        ]
+        data = []
+        for phase in PHASES:
+            seconds = [phases[phase] for phases in means.values()]
+            x, hover = [round(each * 1e3, 4) for each in seconds], "%{y}: %{x:.2f} ms"
+            named = sum(seconds) >= NAMED * whole
+            data.append(level_bars(phase, names, x, PHASE_COLOURS[phase], hover, showlegend=named))
+        axes = {"xaxis": {"rangemode": "tozero"}, "yaxis": NAMES}
+        layout = frame(title, f"mean of the last {self._recent} steps (ms)", "", barmode="stack", bargap=0.35, **axes)
         return {"data": data, "layout": layout if means else with_note(layout)}
 
     def caption(self) -> str:
@@ -182,38 +169,20 @@ class TimelineView(RunView):
         title = f"Timeline of epoch {self._epoch + 1}" if shown else "Timeline of the epoch"
         if self._cut:
             title += f" · last {self._recent} steps"
-        layout = frame(
-            title,
-            "time since the epoch began (s)",
-            "",
-            barmode="overlay",
-            bargap=0.3,
-            yaxis={
-                "autorange": "reversed",
-                "type": "category",
-                "showgrid": False,
-                "ticksuffix": " ",
-                "categoryorder": "array",
-                "categoryarray": [f"rank {rank}" for rank in shown],
-            },
-        )
-        data = [self._trace(phase, shown) for phase in (*PHASES, *BETWEEN_STEPS)]
+        whole = sum(end - start for intervals in shown.values() for _, start, end in intervals)
+        data = []
+        for phase in (*PHASES, *BETWEEN_STEPS):
+            found = [(rank, start, end) for rank, some in shown.items() for kind, start, end in some if kind == phase]
+            names, x = (
+                [f"rank {rank}" for rank, *_ in found],
+                [round((end - start) / 1e9, 6) for _, start, end in found],
+            )
+            starts = [round((start - self._start_ns) / 1e9, 6) for _, start, _ in found]
+            looks = {"base": starts, "showlegend": sum(end - start for _, start, end in found) >= NAMED * whole}
+            data.append(level_bars(phase, names, x, PHASE_COLOURS[phase], "%{y}: %{x:.4f} s", **looks))
+        axis = {**NAMES, "categoryorder": "array", "categoryarray": [f"rank {rank}" for rank in shown]}
+        layout = frame(title, "time since the epoch began (s)", "", barmode="overlay", bargap=0.3, yaxis=axis)
         return {"data": data, "layout": layout if shown else with_note(layout)}
-
-    def _trace(self, phase: str, shown: dict[int, list[Interval]]) -> dict[str, Any]:
-        whole = sum(end - start for rows in shown.values() for _, start, end in rows)
-        found = [(rank, start, end) for rank, rows in shown.items() for kind, start, end in rows if kind == phase]
-        return {
-            "type": "bar",
-            "orientation": "h",
-            "name": phase,
-            "y": [f"rank {rank}" for rank, _, _ in found],
-            "base": [round((start - self._start_ns) / 1e9, 6) for _, start, _ in found],
-            "x": [round((end - start) / 1e9, 6) for _, start, end in found],
-            "marker": {"color": PHASE_COLOURS[phase], "line": {"width": 0}},
-            "showlegend": sum(end - start for _, start, end in found) >= NAMED * whole,
-            "hovertemplate": "%{y}: %{x:.4f} s<extra>" + phase + "</extra>",
-        }
 
     def caption(self) -> str:
         """How busy the ranks were over what is drawn, in words."""

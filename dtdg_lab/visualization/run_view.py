@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
+from dtdg_lab.core.errors import DataError
 from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
@@ -121,6 +126,31 @@ class RunView:
         return ""
 
 
+@contextmanager
+def reading_event(what: str) -> Iterator[None]:
+    """Turn what is missing or does not fit in the event of ``what`` into an error with its cause.
+
+    Raises:
+        DataError: something is missing or does not fit.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        raise DataError(
+            f"the event of {what} cannot be drawn ({error!r}): was it recorded by another version?"
+        ) from error
+
+
+def plan_ended(data: Mapping[str, Any]) -> bool:
+    """Whether the event of a plan says that the run went on without one, in a layout of another kind."""
+    return "layout" in data and data["layout"] is None
+
+
+def _plan_text(facts: Any) -> str:
+    """All that tells one plan from another: not the ``note`` on how it was made."""
+    return json.dumps(facts and {**asdict(facts), "note": ""}, default=np.ndarray.tolist)
+
+
 class Plan(NamedTuple, Generic[F]):
     """What an event says that steps do from here on; None where the run went on without."""
 
@@ -135,9 +165,11 @@ class PlanView(RunView, Generic[F]):
 
     Attributes:
         plans_kept: the newest are known.
+        subject: what the plan is of, in words.
     """
 
     plans_kept = 16
+    subject = "plan"
 
     def __init__(self) -> None:
         self._known: list[Plan[F]] = []
@@ -153,6 +185,25 @@ class PlanView(RunView, Generic[F]):
     def _add_plan(self, facts: F | None, row: Row, attempt: int) -> None:
         plan = Plan(attempt, int(row["step"] or 0), int(row.get("epoch") or 0), facts)
         self._known = [*self._known, plan][-self.plans_kept :]
+
+    def _take_plan(self, facts: F | None, row: Row, attempt: int) -> None:
+        """Add a plan unless it is the one in use: an attempt that resumes logs it again."""
+        if not self._known or _plan_text(facts) != _plan_text(self.facts):
+            self._add_plan(facts, row, attempt)
+
+    def named_panels(self) -> dict[str, Panel]:
+        """The panels by names that stay theirs where others come and go; none where the run has no plan."""
+        return {}
+
+    def panels(self) -> list[Panel]:
+        """The panels in order."""
+        return list(self.named_panels().values())
+
+    def _in_use(self) -> F:
+        """The plan in use, which must be there."""
+        if self.facts is None:
+            raise LookupError(f"this run has no {self.subject}: ask for `facts` first")
+        return self.facts
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt planned after ``step``; a plan made just before ``step`` stays."""

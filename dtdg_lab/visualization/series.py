@@ -23,15 +23,15 @@ class PartLog(Generic[Row]):
 
     def __init__(self, kept: int = PART_LOG_KEPT) -> None:
         self._kept = kept
-        self._rows: dict[tuple[int, ...], dict[int, tuple[int, Row]]] = {}  # part -> step -> attempt, row
+        self._rows: dict[tuple[int, ...], dict[Any, tuple[int, int, Row]]] = {}  # part -> key -> step, attempt, row
 
-    def add(self, part: int | tuple[int, ...], step: int, attempt: int, row: Row) -> None:
-        """Add the row of a step."""
+    def add(self, part: int | tuple[int, ...], step: int, attempt: int, row: Row, key: Any = None) -> None:
+        """Add the row of a step; ``key`` tells rows of one step apart and orders them, where there are several."""
         rows = self._rows.setdefault((part,) if isinstance(part, int) else part, {})
-        rows[step] = (attempt, row)
+        rows[step if key is None else key] = (step, attempt, row)
         self._trim(rows)
 
-    def _trim(self, rows: dict[int, tuple[int, Row]]) -> None:
+    def _trim(self, rows: dict[Any, tuple[int, int, Row]]) -> None:
         if len(rows) > self._kept:
             for at in sorted(rows)[: len(rows) - self._kept]:
                 del rows[at]
@@ -45,12 +45,12 @@ class PartLog(Generic[Row]):
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on."""
         for part, rows in self._rows.items():
-            self._rows[part] = {at: kept for at, kept in rows.items() if at < step or kept[0] >= attempt}
+            self._rows[part] = {at: kept for at, kept in rows.items() if kept[0] < step or kept[1] >= attempt}
 
     def of(self, part: int | tuple[int, ...], *, since: int = 0) -> list[Row]:
         """Rows of a part from step ``since`` on, in order."""
         rows = self._rows.get((part,) if isinstance(part, int) else part, {})
-        return [rows[at][1] for at in sorted(rows) if at >= since]
+        return [rows[at][2] for at in sorted(rows) if rows[at][0] >= since]
 
     def all(self, *, since: int = 0) -> dict[tuple[int, ...], list[Row]]:
         """The same by part, in ascending order; parts without any are left out."""
@@ -61,7 +61,7 @@ class PartLog(Generic[Row]):
         """Rows by step in ascending order, with those of all parts that logged it."""
         found: dict[int, list[Row]] = {}
         for part in sorted(self._rows):
-            for at, (_, row) in self._rows[part].items():
+            for at, _, row in self._rows[part].values():
                 if at >= since:
                     found.setdefault(at, []).append(row)
         return dict(sorted(found.items()))
@@ -82,51 +82,36 @@ class RankStep:
         seconds: of the run, when it ended.
         time_s: it took.
         batch_s: of this, waiting for its batch or building it.
-        attempt: of the run.
     """
 
     seconds: float
     time_s: float
     batch_s: float
-    attempt: int
 
 
-class RankSteps:
-    """Rows of the table ``steps``, in bounded memory.
+class RankSteps(PartLog[RankStep]):
+    """Rows of the table ``steps`` by rank, in bounded memory.
 
     Args:
         kept: steps of a rank.
     """
 
     def __init__(self, kept: int = RANK_STEPS_KEPT) -> None:
-        self._kept = kept
-        self._steps: dict[int, dict[int, RankStep]] = {}  # rank -> step
+        super().__init__(kept)
 
     def row(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row; ``seconds`` of the run, when the step ended."""
-        steps = self._steps.setdefault(rank, {})
-        taken = RankStep(seconds, float(row["time_s"] or 0.0), float(row["batch_s"] or 0.0), attempt)
-        steps[int(row["step"])] = taken
-        while len(steps) > self._kept:
-            del steps[min(steps)]
-
-    def truncate(self, step: int, attempt: int) -> None:
-        """Forget what an earlier attempt did from ``step`` on."""
-        for rank, steps in self._steps.items():
-            self._steps[rank] = {at: each for at, each in steps.items() if at < step or each.attempt >= attempt}
-
-    def of(self, rank: int, *, since: int = 0) -> list[RankStep]:
-        """Steps of a rank from ``since`` on, in order."""
-        steps = self._steps.get(rank, {})
-        return [steps[at] for at in sorted(steps) if at >= since]
+        taken = RankStep(seconds, float(row["time_s"] or 0.0), float(row["batch_s"] or 0.0))
+        self.add(rank, int(row["step"]), attempt, taken)
 
     def at(self, rank: int, step: int) -> RankStep | None:
         """One step; None where it is not kept."""
-        return self._steps.get(rank, {}).get(step)
+        found = self._rows.get((rank,), {}).get(step)
+        return None if found is None else found[2]
 
     def batch_share(self, *, since: int = 0) -> float | None:
         """Share of the ranks' newest steps' time, from ``since`` on, that went into waiting for batches or building."""
-        found = [each for rank in self._steps for each in self.of(rank, since=since)[-RECENT:]]
+        found = [each for steps in self.all(since=since).values() for each in steps[-RECENT:]]
         whole = sum(each.time_s for each in found)
         return sum(each.batch_s for each in found) / whole if whole else None
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.support import is_score
+from dtdg_lab.visualization.charts import flag, rule
 from dtdg_lab.visualization.palette import DARK_COLOURS, MARK_COLOUR, PAGE_COLOURS, WARNING_COLOUR
 from dtdg_lab.visualization.series import XAxis
 
@@ -111,8 +112,10 @@ class Marks:
             if not mark.together or (not near and len(labelled) < LABELS):
                 labelled.append(mark)
         return {
-            "shapes": [_line(mark, x) for mark in marks],
-            "annotations": [_label(mark, x) for mark in reversed(labelled)],
+            "shapes": [rule(x=_at(mark, x), colour=_colour(mark)) for mark in marks],
+            "annotations": [
+                flag(mark.text, _at(mark, x), _colour(mark), xanchor="right") for mark in reversed(labelled)
+            ],
         }
 
     def over_steps(self, steps: Sequence[int]) -> dict[str, Any]:
@@ -132,28 +135,6 @@ def _at(mark: Mark, x: XAxis) -> float:
 
 def _colour(mark: Mark) -> str:
     return MARK_COLOUR if mark.together else WARNING_COLOUR
-
-
-def _line(mark: Mark, x: XAxis) -> dict[str, Any]:
-    line = {"color": _colour(mark), "width": 1.2, "dash": "dot"}
-    at = _at(mark, x)
-    return {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
-
-
-def _label(mark: Mark, x: XAxis) -> dict[str, Any]:
-    return {
-        "text": mark.text,
-        "x": _at(mark, x),
-        "xref": "x",
-        "y": 1,
-        "yref": "paper",
-        "xanchor": "right",
-        "yanchor": "top",
-        "textangle": -90,
-        "showarrow": False,
-        "font": {"size": 10, "color": _colour(mark)},
-        "bgcolor": "rgba(255,255,255,0.7)",
-    }
 
 
 def short(value: Any) -> str:

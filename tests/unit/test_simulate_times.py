@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.core.rng import generator
 from dtdg_lab.systems.snapshot_groups.time_model import (
     fit,
-    group_sums,
     group_times,
     growth,
     modelled_times,
@@ -126,13 +124,6 @@ def test_bad_measurements_are_refused(nodes, edges, times, said) -> None:
 def test_groups_without_any_size_are_refused() -> None:
     with pytest.raises(PlanError, match="cannot explain their times"):
         fit(np.zeros(5), np.zeros(5), np.ones(5), 0)
-
-
-def test_sums_of_groups() -> None:
-    groups = SnapshotGroups(np.array([0, 1, 3]), np.array([2, 3, 4]))
-    assert group_sums(groups, [1, 10, 100, 1000]).tolist() == [11, 110, 1000]
-    with pytest.raises(PlanError, match="3 snapshots"):
-        group_sums(groups, [1, 10, 100])
 
 
 def test_growth_ends_where_it_says() -> None:

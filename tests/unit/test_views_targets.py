@@ -275,7 +275,7 @@ def test_logs_stay_bounded() -> None:
                "busy_s": 0.1}  # fmt: skip
         levels.row(0, row, step / 2, 1)
     assert len(targets.steps()) == 50 and targets.steps()[-1][0] == 199
-    assert [level.step for level in levels.levels()[0, 0]] == list(range(180, 200))
+    assert [level.step for level in levels.all()[0, 0]] == list(range(180, 200))
 
 
 @pytest.mark.parametrize("data", [hybrid_data(), dynahb_data(), dynahb_data(adjuster="bandit", exchange="gradients")])

@@ -52,14 +52,15 @@ class DecayedWindowsFamily(SystemFamily):
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Captions of its events."""
         from dtdg_lab.systems.decayed_windows import charts
+        from dtdg_lab.visualization.run_view import plan_ended
 
         def windows(data: dict[str, Any]) -> str:
-            if charts.trapezoid_left(data):
+            if plan_ended(data):
                 return "no windows from here on"
             return charts.trapezoid_words(charts.trapezoid_facts(data))
 
         def chunks(data: dict[str, Any]) -> str:
-            return "no chunks from here on" if charts.trapezoid_left(data) else charts.chunks_words(data)
+            return "no chunks from here on" if plan_ended(data) else charts.chunks_words(data)
 
         return {"trapezoid": windows, "chunks": chunks}
 

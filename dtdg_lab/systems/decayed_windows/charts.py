@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,22 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
+from dtdg_lab.visualization.charts import (
+    STEPS,
+    Drawn,
+    Panel,
+    bars,
+    box,
+    byte_unit,
+    chart,
+    colour_bar,
+    heat,
+    label,
+    line,
+    points,
+)
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, share, with_note
+from dtdg_lab.visualization.layout import Figure, join_words, percent, share
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     EDGE_COLOUR,
@@ -29,8 +44,9 @@ from dtdg_lab.visualization.palette import (
     VERTEX_COLOUR,
     series_colour,
 )
-from dtdg_lab.visualization.partition import SNAPSHOT, byte_unit, colour_bar
-from dtdg_lab.visualization.series import STEP_SUMS_KEPT, StepSums
+from dtdg_lab.visualization.partition import SNAPSHOT
+from dtdg_lab.visualization.run_view import reading_event
+from dtdg_lab.visualization.series import STEP_SUMS_KEPT, PartLog, StepSums
 from dtdg_lab.visualization.style import Marks
 
 # What pictures of trapezoid-shaped windows are made of: the facts of an event ``trapezoid``, and what they predict.
@@ -112,14 +128,9 @@ class TrapezoidFacts:
         rank_rows = self.rank_row_counts[:, [*self.counts(shape)]].sum(axis=1)
         shape = shape or self.shape
         full = min(shape.full_snapshots, self.window)
-        memory = RowMemory(
-            self.base_bytes,
-            0.0,
-            self.piece_bytes,
-            nodes=round(float(self.rank_row_counts[:, -1].max())),
-            chunks=self.chunks,
-            piece_rows=self.piece_rows,
-        )
+        nodes = round(float(self.rank_row_counts[:, -1].max()))
+        sizes: Drawn = {"nodes": nodes, "chunks": self.chunks, "piece_rows": self.piece_rows}
+        memory = RowMemory(self.base_bytes, 0.0, self.piece_bytes, **sizes)
         of_piece = memory.peak_bytes(Trapezoid(self.window, full, self.chunks, shape.alpha, shape.decay))
         return of_piece + self.row_bytes * float(rank_rows.max())
 
@@ -128,14 +139,6 @@ class TrapezoidFacts:
         known = {name: changes[name] for name in ("full_snapshots", "alpha", "decay") if name in changes}
         return replace(self, shape=replace(self.shape, **known)) if known else self
 
-    def same(self, other: TrapezoidFacts) -> bool:
-        """Whether it is the same plan."""
-        mine, theirs = (
-            (f.window, f.shape, f.chunks, f.nodes, f.base_bytes, f.row_bytes, f.piece_bytes, f.row_counts.tolist())
-            for f in (self, other)
-        )
-        return mine == theirs and np.array_equal(self.rank_row_counts, other.rank_row_counts)
-
 
 def trapezoid_facts(data: Mapping[str, Any]) -> TrapezoidFacts:
     """The facts in the data of an event ``trapezoid``.
@@ -143,26 +146,23 @@ def trapezoid_facts(data: Mapping[str, Any]) -> TrapezoidFacts:
     Raises:
         DataError: something is missing or does not fit.
     """
-    try:
+    with reading_event("a trapezoid of snapshots"):
         alpha, decay = float(data.get("alpha") or 1.0), str(data.get("decay") or RULES[0])
-        nodes, chunks = int(data["nodes"]), int(data.get("chunks") or 1)
+        nodes = int(data["nodes"])
         row_counts = np.asarray(data.get("row_counts") or [0, nodes], np.float64)
+        base, of_row = (None if data.get(name) is None else float(data[name]) for name in ("base_bytes", "row_bytes"))
         facts = TrapezoidFacts(
             window=int(data["window"]),
             shape=Shape(int(data["full_snapshots"]), alpha, decay),
-            chunks=chunks,
+            chunks=int(data.get("chunks") or 1),
             nodes=nodes,
             row_counts=row_counts,
             rank_row_counts=np.atleast_2d(np.asarray(data.get("rank_row_counts") or row_counts, np.float64)),
-            base_bytes=_number(data.get("base_bytes")),
-            row_bytes=_number(data.get("row_bytes")),
-            piece_bytes=_number(data.get("piece_bytes")) or 0.0,
+            base_bytes=base,
+            row_bytes=of_row,
+            piece_bytes=float(data.get("piece_bytes") or 0.0),
             piece_rows=int(data.get("piece_rows") or 1),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the event of a trapezoid of snapshots cannot be drawn ({error!r}): was it recorded by another version?"
-        ) from error
     _check(facts)
     return facts
 
@@ -183,11 +183,6 @@ def _check(facts: TrapezoidFacts) -> None:
         )
 
 
-def trapezoid_left(data: Mapping[str, Any]) -> bool:
-    """Whether an event ``trapezoid`` or ``chunks`` says that the run went on with batches of another kind."""
-    return "layout" in data and data["layout"] is None
-
-
 def trapezoid_words(facts: TrapezoidFacts) -> str:
     """The window in a sentence or two, as a row of a table of events."""
     counts, full = facts.counts(), min(facts.shape.full_snapshots, facts.window)
@@ -200,10 +195,6 @@ def trapezoid_words(facts: TrapezoidFacts) -> str:
     text += f". {share(facts.kept())} of the rows of {facts.window} full ones"
     peak = facts.peak_bytes()
     return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 # The trapezoid itself: snapshots across, chunks up, what is in the batch now, and the shape that is proposed.
@@ -262,27 +253,36 @@ def shape_figure(
     chunks = facts.counts() if batch is None else batch.chunks(facts.chunks)
     full = min(facts.shape.full_snapshots, facts.window) if batch is None else batch.full
     snapshots = list(range(target - len(chunks) + 1, target + 1))
-    ticks = {"tickvals": snapshots[:: max(1, facts.window // 16)], "tickformat": "d", "showgrid": False}
-    layout = frame(
-        _title(batch),
-        SNAPSHOT if batch is not None else "snapshot of a window",
-        "chunks of each part",
-        xaxis={"range": [oldest - 0.6, target + 0.6], **ticks},
-        barmode="stack",
-        bargap=0.06,
-        yaxis={"range": [0, _HEAD * facts.chunks], **({"dtick": 1} if facts.chunks <= _FEW else {})},
-    )
-    data = _bars(facts, snapshots, chunks, full)
-    layout["shapes"], layout["annotations"] = [], _numbers(facts, snapshots, chunks)
+    data, notes = _bars(facts, snapshots, chunks, full), []
+    if facts.window <= _WRITTEN:
+        numbers = zip(snapshots, chunks, strict=True)
+        notes = [label(f"{count:,}", snapshot, count, yanchor="bottom") for snapshot, count in numbers]
     if len(snapshots) < facts.window:
-        layout["annotations"].append(_missing(facts, oldest, snapshots[0]))
+        middle = (oldest + snapshots[0] - 1) / 2
+        notes.append(label("before the segment", middle, facts.chunks / 2, BASELINE_COLOUR, textangle=-90))
     if proposed is not None:
         data.append(_outline(facts, proposed, oldest))
-        layout["annotations"].append(_prediction(facts, proposed, target))
+        # beside the outline's lower, older end, where there is room
+        said = f"<b>proposed</b><br>{_needs(facts, proposed).replace(', ', '<br>')}"
+        corner: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "top", "align": "left", "borderpad": 3}
+        notes.append(label(said, oldest - 0.45, 1, MARK_COLOUR, bgcolor="rgba(255,255,255,0.85)", **corner))
+    ticks: Drawn = {"tickvals": snapshots[:: max(1, facts.window // 16)], "tickformat": "d", "showgrid": False}
+    few: Drawn = {"dtick": 1} if facts.chunks <= _FEW else {}
+    figure = chart(
+        "A whole window" if batch is None else f"Batch of step {batch.step}: target snapshot {batch.target}",
+        SNAPSHOT if batch is not None else "snapshot of a window",
+        "chunks of each part",
+        data,
+        xaxis={"range": [oldest - 0.6, target + 0.6], **ticks},
+        yaxis={"range": [0, _HEAD * facts.chunks], **few},
+        barmode="stack",
+        bargap=0.06,
+        annotations=notes,
+    )
     if handles:
-        points = _handles(facts, proposed or facts.shape, oldest)
-        layout["meta"] = {"handles": [point for point in points if point["name"] in handles]}
-    return {"data": data, "layout": layout}
+        dragged = _handles(facts, proposed or facts.shape, oldest)
+        figure["layout"]["meta"] = {"handles": [point for point in dragged if point["name"] in handles]}
+    return figure
 
 
 def shape_words(facts: TrapezoidFacts, batch: Batch | None) -> str:
@@ -325,103 +325,27 @@ def snapped(facts: TrapezoidFacts, shape: Shape, handle: str, value: float) -> S
     return Shape(shape.full_snapshots, round(min(max(value / facts.chunks, least), 1.0), 3), shape.decay)
 
 
-def _title(batch: Batch | None) -> str:
-    if batch is None:
-        return "A whole window"
-    return f"Batch of step {batch.step}: target snapshot {batch.target}"
-
-
-def _bars(facts: TrapezoidFacts, snapshots: Sequence[int], chunks: Sequence[int], full: int) -> list[dict[str, Any]]:
+def _bars(facts: TrapezoidFacts, snapshots: Sequence[int], chunks: Sequence[int], full: int) -> list[Drawn]:
     """Full, decayed, and what decayed ones lack."""
     decayed = len(snapshots) - full
-    kept = facts.row_counts
     said = [
-        f"{count:,} of {facts.chunks:,} chunks a part, about {kept[count]:,.0f} of {facts.nodes:,} rows"
+        f"{count:,} of {facts.chunks:,} chunks a part, about {facts.row_counts[count]:,.0f} of {facts.nodes:,} rows"
         for count in chunks
     ]
-    pieces = (
-        ("full", FULL, snapshots[decayed:], chunks[decayed:], said[decayed:]),
-        ("decayed", DECAYED, snapshots[:decayed], chunks[:decayed], said[:decayed]),
-        ("left out", DROPPED, snapshots[:decayed], [facts.chunks - each for each in chunks[:decayed]], said[:decayed]),
-    )
+    newer, older = slice(decayed, None), slice(0, decayed)
+    missing = [facts.chunks - each for each in chunks]
+    kinds = (("full", FULL, newer, chunks), ("decayed", DECAYED, older, chunks), ("left out", DROPPED, older, missing))
     return [
-        {
-            "type": "bar",
-            "name": name,
-            "x": list(x),
-            "y": list(y),
-            "marker": {"color": colour, "line": {"width": 0}},
-            "customdata": list(words),
-            "hovertemplate": "snapshot %{x}: %{customdata}<extra>" + name + "</extra>",
-        }
-        for name, colour, x, y, words in pieces
-        if len(x)
+        bars(name, snapshots[of], y[of], colour, "snapshot %{x}: %{customdata}", customdata=said[of])
+        for name, colour, of, y in kinds
+        if snapshots[of]
     ]
 
 
-def _numbers(facts: TrapezoidFacts, snapshots: Sequence[int], chunks: Sequence[int]) -> list[dict[str, Any]]:
-    if facts.window > _WRITTEN:
-        return []
-    return [
-        {
-            "text": f"{count:,}",
-            "x": snapshot,
-            "y": count,
-            "xref": "x",
-            "yref": "y",
-            "yanchor": "bottom",
-            "showarrow": False,
-            "font": {"size": 11, "color": TEXT_COLOUR},
-        }
-        for snapshot, count in zip(snapshots, chunks, strict=True)
-    ]
-
-
-def _missing(facts: TrapezoidFacts, oldest: int, first: int) -> dict[str, Any]:
-    return {
-        "text": "before the segment",
-        "x": (oldest + first - 1) / 2,
-        "y": facts.chunks / 2,
-        "xref": "x",
-        "yref": "y",
-        "textangle": -90,
-        "showarrow": False,
-        "font": {"size": 11, "color": BASELINE_COLOUR},
-    }
-
-
-def _outline(facts: TrapezoidFacts, proposed: Shape, oldest: int) -> dict[str, Any]:
-    counts = facts.counts(proposed)
-    x = [oldest - 0.5, *(each for place in range(len(counts)) for each in (oldest + place - 0.5, oldest + place + 0.5))]
-    y = [0, *(count for count in counts for _ in range(2))]
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": f"proposed: {proposed.words}",
-        "x": [*x, x[-1]],
-        "y": [*y, 0],
-        "line": {"color": MARK_COLOUR, "width": 2.5, "dash": "dash"},
-        "hoverinfo": "name",
-    }
-
-
-def _prediction(facts: TrapezoidFacts, proposed: Shape, target: int) -> dict[str, Any]:
-    """Beside the outline's lower, older end, where there is room."""
-    oldest = target - facts.window + 1
-    return {
-        "text": f"<b>proposed</b><br>{_needs(facts, proposed).replace(', ', '<br>')}",
-        "x": oldest - 0.45,
-        "y": 1,
-        "xref": "x",
-        "yref": "paper",
-        "xanchor": "left",
-        "yanchor": "top",
-        "align": "left",
-        "showarrow": False,
-        "font": {"size": 11, "color": MARK_COLOUR},
-        "bgcolor": "rgba(255,255,255,0.85)",
-        "borderpad": 3,
-    }
+def _outline(facts: TrapezoidFacts, proposed: Shape, oldest: int) -> Drawn:
+    counts = np.repeat(facts.counts(proposed), 2).tolist()
+    edges = np.repeat(np.arange(facts.window + 1) + oldest - 0.5, 2).tolist()
+    return line(f"proposed: {proposed.words}", edges, [0, *counts, 0], MARK_COLOUR, width=2.5, dash="dash")
 
 
 def _needs(facts: TrapezoidFacts, shape: Shape) -> str:
@@ -443,38 +367,22 @@ def _handles(facts: TrapezoidFacts, shape: Shape, oldest: int) -> list[dict[str,
     By rule ``text`` the oldest snapshot has the share alpha of its chunks, by ``ladder`` the newest decayed one.
     """
     full = min(shape.full_snapshots, facts.window)
-    edge = oldest + facts.window - full
-    found = [
-        {
-            "name": K,
-            "along": "x",
-            "x": edge - 0.5,
-            "y": 0.5 * facts.chunks,
-            "low": oldest - 0.5,
-            "high": oldest + facts.window - 1.5,
-            "origin": oldest + facts.window - 0.5,
-            "title": "drag: full snapshots (K)",
-            "step": 1,
-            "said": f"{full} full snapshots",
-        }
-    ]
+    edge, end = oldest + facts.window - full, oldest + facts.window - 0.5
+    across: Drawn = {
+        "along": "x",
+        "low": oldest - 0.5,
+        "high": end - 1,
+        "origin": end,
+        "title": "drag: full snapshots (K)",
+    }
+    place: Drawn = {"x": edge - 0.5, "y": 0.5 * facts.chunks, "said": f"{full} full snapshots"}
+    found = [{"name": K, "step": 1, **across, **place}]
     if full < facts.window:
         at = oldest if shape.decay == "text" else edge - 1
         level = float(np.clip(shape.alpha, 1 / facts.chunks, 1.0)) * facts.chunks
-        found.append(
-            {
-                "name": ALPHA,
-                "along": "y",
-                "x": at + _ASIDE,
-                "y": level,
-                "low": 1,
-                "high": facts.chunks,
-                "origin": 0,
-                "title": "drag: alpha",
-                "step": 1,
-                "said": f"alpha {level / facts.chunks:.3g}",
-            }
-        )
+        up: Drawn = {"along": "y", "low": 1, "high": facts.chunks, "origin": 0, "title": "drag: alpha"}
+        place = {"x": at + _ASIDE, "y": level, "said": f"alpha {level / facts.chunks:.3g}"}
+        found.append({"name": ALPHA, "step": 1, **up, **place})
     return found
 
 
@@ -506,44 +414,39 @@ class BatchLog:
     """
 
     def __init__(self, kept: int = STEP_SUMS_KEPT) -> None:
-        self._kept = kept
         self._sums = StepSums((), ("rows", "edges", "shrink_s"), kept)
         self._seconds = StepSums((), ("time_s", *(f"{phase}_s" for phase in PHASES)), kept)
-        self._shapes: dict[int, tuple[int, Batch]] = {}  # step -> attempt, batch
+        self._shapes: PartLog[Batch] = PartLog(kept)
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``batches``."""
         self._sums.row(rank, row, attempt)
-        step = int(row["step"])
         counts = tuple(int(count) for count in row["chunks"] or () if count is not None)
-        shape = Batch(step, int(row["epoch"]), int(row["target"]), int(row["first"]), int(row["full"]), counts)
-        self._shapes[step] = (attempt, shape)
-        while len(self._shapes) > self._kept:
-            del self._shapes[min(self._shapes)]
+        step, epoch, target, first, full = (int(row[name]) for name in ("step", "epoch", "target", "first", "full"))
+        self._shapes.add(0, step, attempt, Batch(step, epoch, target, first, full, counts))
 
     def step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``steps``."""
-        step = int(row["step"])
         self._seconds.row(rank, row, attempt)
         for sums in (self._sums, self._seconds):
-            sums.step(rank, step)
+            sums.step(rank, int(row["step"]))
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on."""
-        for sums in (self._sums, self._seconds):
-            sums.truncate(step, attempt)
-        self._shapes = {known: found for known, found in self._shapes.items() if known < step or found[0] >= attempt}
+        for log in (self._sums, self._seconds, self._shapes):
+            log.truncate(step, attempt)
 
     def steps(self, ranks: int, *, first: int = 0) -> list[BatchStep]:
         """Every step from ``first`` on that all ranks have logged, in order."""
         seconds = dict(self._seconds.steps(ranks, first=first))
+        shapes = {batch.step: batch for batch in self._shapes.of(0, since=first)}
         found = []
         for step, sums in self._sums.steps(ranks, first=first):
-            if step not in self._shapes or step not in seconds:
+            if step not in shapes or step not in seconds:
                 continue
             rows, edges, shrink_s = sums[()]
             time_s, *phases = seconds[step][()]
-            batch = replace(self._shapes[step][1], rows=round(rows), edges=round(edges))
+            batch = replace(shapes[step], rows=round(rows), edges=round(edges))
             phase_s = {phase: value / ranks for phase, value in zip(PHASES, phases, strict=True)}
             found.append(BatchStep(batch, shrink_s / ranks, time_s / ranks, phase_s))
         return found
@@ -552,7 +455,6 @@ class BatchLog:
 # Windows over steps: where they were in time, how many rows they had, what cutting them out cost, and the phases.
 
 
-Panel = tuple[Figure, str]
 NO_BATCH = "no batch recorded yet"
 RECENT = 50  # steps that sentences are means of
 _ROWS = 40  # steps that the map of windows has
@@ -574,11 +476,40 @@ def batch_panels(
         since: from this step on it is so.
     """
     now = [each for each in steps if each.batch.step >= since]
+    batches = [each.batch for each in steps]
+    full = [facts.nodes * (each.target - each.first + 1) for each in batches]
+    shares = [round(100 * each.shrink_s / each.time_s, 3) if each.time_s else None for each in steps]
+    x, drawn = [each.step for each in batches], steps[-_BARS:]
+    whole = sum(each.time_s for each in drawn)
+    rows = [
+        line("in the batch", x, [each.rows for each in batches], DECAYED, "step %{x}: %{y:,}"),
+        line("the same snapshots, all full", x, full, hover="step %{x}: %{y:,}", dash="dot"),
+    ]
+    phases = [
+        bars(phase, x[-_BARS:], milliseconds, PHASE_COLOURS[phase], "step %{x}: %{y:.3~g} ms")
+        for phase in PHASES
+        if whole and sum(each.phase_s[phase] for each in drawn) >= _NAMED * whole
+        for milliseconds in [[round(1e3 * each.phase_s[phase], 4) for each in drawn]]
+    ]
+    cut = [line("share of the step", x, shares, series_colour(0), "step %{x}: %{y:.2~f} %", width=1.5)]
+    stacked: Drawn = {"barmode": "stack", "bargap": 0}
+
+    def over_steps(title: str, y_title: str, data: list[Drawn], of: list[int], **looks: Any) -> Figure:
+        looks |= {"empty": NO_BATCH, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(of)}
+        return chart(title, STEPS, y_title, data if steps else [], **looks)
+
+    of_phases = f"Phases of the last {len(drawn)} steps" if drawn else "Phases of steps"
     return {
         "windows": (_windows_figure(steps[-_ROWS:], facts), _windows_words(steps[-_ROWS:])),
-        "rows": (_rows_figure(steps, facts, marks), _rows_words(now, facts)),
-        "phases": (_phases_figure(steps[-_BARS:], marks), _phases_words(now)),
-        "shrinking": (_shrinking_figure(steps, marks), shrinking_words(now)),
+        "rows": (over_steps("Rows of a batch", "nodes x snapshots, all ranks", rows, x), _rows_words(now, facts)),
+        "phases": (
+            over_steps(of_phases, "mean of the ranks (ms)", phases, x[-_BARS:], **stacked),
+            _phases_words(now),
+        ),
+        "shrinking": (
+            over_steps("Cutting out decayed snapshots", "share of the step (%)", cut, x),
+            shrinking_words(now),
+        ),
     }
 
 
@@ -600,44 +531,32 @@ def shrinking_words(steps: Sequence[BatchStep]) -> str:
 
 def _windows_figure(steps: Sequence[BatchStep], facts: TrapezoidFacts) -> Figure:
     """Steps up, snapshots across: decayed ones pale, full ones dark, as a band that climbs to the right."""
-    layout = frame(f"Windows of the last {len(steps)} steps" if steps else "Windows of steps", SNAPSHOT, "step")
     if not steps:
-        return {"data": [], "layout": with_note(layout, NO_BATCH)}
+        return chart("Windows of steps", SNAPSHOT, "step", [], empty=NO_BATCH)
     batches = [each.batch for each in steps]
     low, high = min(each.first for each in batches), max(each.target for each in batches)
+    across = list(range(low, high + 1))
     z: list[list[float | None]] = []
     said: list[list[str]] = []
     for each in batches:
         kept = dict(enumerate(each.chunks(facts.chunks), each.first))
         level = {at: 1.0 if at > each.target - each.full else _TOP * kept[at] / facts.chunks for at in kept}
-        z.append([round(level[at], 4) if at in kept else None for at in range(low, high + 1)])
-        said.append([f"{kept[at]:,} of {facts.chunks:,} chunks" if at in kept else "" for at in range(low, high + 1)])
-    trace: dict[str, Any] = {
-        "type": "heatmap",
-        "name": "chunks",
-        "z": z,
-        "x": list(range(low, high + 1)),
-        "y": [each.step for each in batches],
-        "zmin": 0,
-        "zmax": 1,
-        "colorscale": _KEPT_SCALE,
-        "xgap": 0.5,
-        "ygap": 0.5,
-        "customdata": said,
-        "hovertemplate": "step %{y}, snapshot %{x}: %{customdata}<extra></extra>",
-        "hoverongaps": False,
-        "colorbar": {
-            "title": {"text": "share of chunks", "side": "right", "font": {"size": 10}},
-            "thickness": 9,
-            "outlinewidth": 0.5,
-            "tickfont": {"size": 10},
-            "tickvals": [0, _TOP / 2, (1 + _TOP) / 2],
-            "ticktext": ["none", "half", "full"],
-        },
-    }
-    layout["xaxis"] |= {"range": [low - 0.5, high + 0.5], "showgrid": False, "tickformat": "d"}
-    layout["yaxis"] |= {"range": [batches[0].step - 0.5, batches[-1].step + 0.5], "showgrid": False, "tickformat": "d"}
-    return {"data": [trace], "layout": layout}
+        z.append([round(level[at], 4) if at in kept else None for at in across])
+        said.append([f"{kept[at]:,} of {facts.chunks:,} chunks" if at in kept else "" for at in across])
+    ticks: Drawn = {"tickvals": [0, _TOP / 2, (1 + _TOP) / 2], "ticktext": ["none", "half", "full"]}
+    hover = "step %{y}, snapshot %{x}: %{customdata}<extra></extra>"
+    looks: Drawn = {"hover": hover, "hoverongaps": False, "xgap": 0.5, "ygap": 0.5, "customdata": said}
+    bar, up = colour_bar("share of chunks", **ticks), [each.step for each in batches]
+    trace = heat("chunks", z, across, up, _KEPT_SCALE, span=(0, 1), colorbar=bar, **looks)
+    axis = {"showgrid": False, "tickformat": "d"}
+    return chart(
+        f"Windows of the last {len(steps)} steps",
+        SNAPSHOT,
+        "step",
+        [trace],
+        xaxis={"range": [low - 0.5, high + 0.5], **axis},
+        yaxis={"range": [up[0] - 0.5, up[-1] + 0.5], **axis},
+    )
 
 
 def _windows_words(steps: Sequence[BatchStep]) -> str:
@@ -650,27 +569,6 @@ def _windows_words(steps: Sequence[BatchStep]) -> str:
     if starts:
         text += f" It jumped {starts} time{'s' * (starts > 1)}: to a segment that begins with state zero."
     return f"{text} Each epoch uses a new cut of the training split and trains the later segment first."
-
-
-def _rows_figure(steps: Sequence[BatchStep], facts: TrapezoidFacts, marks: Marks) -> Figure:
-    batches = [each.batch for each in steps]
-    layout = frame(
-        "Rows of a batch",
-        "step (model updates)",
-        "nodes x snapshots, all ranks",
-        yaxis={"rangemode": "tozero"},
-        **marks.over_steps([each.step for each in batches]),
-    )
-    full = [facts.nodes * (each.target - each.first + 1) for each in batches]
-    lines = (
-        ("in the batch", [each.rows for each in batches], DECAYED, "solid"),
-        ("the same snapshots, all full", full, BASELINE_COLOUR, "dot"),
-    )
-    data = [
-        _line(_numbers_batches(steps), list(y), name, {"color": colour, "width": 2, "dash": dash}, "%{y:,}")
-        for name, y, colour, dash in lines
-    ]
-    return {"data": data if steps else [], "layout": layout if steps else with_note(layout, NO_BATCH)}
 
 
 def _rows_words(steps: Sequence[BatchStep], facts: TrapezoidFacts) -> str:
@@ -686,32 +584,6 @@ def _rows_words(steps: Sequence[BatchStep], facts: TrapezoidFacts) -> str:
     )
 
 
-def _phases_figure(steps: Sequence[BatchStep], marks: Marks) -> Figure:
-    layout = frame(
-        f"Phases of the last {len(steps)} steps" if steps else "Phases of steps",
-        "step (model updates)",
-        "mean of the ranks (ms)",
-        barmode="stack",
-        bargap=0,
-        yaxis={"rangemode": "tozero"},
-        **marks.over_steps(_numbers_batches(steps)),
-    )
-    whole = sum(each.time_s for each in steps)
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": phase,
-            "x": _numbers_batches(steps),
-            "y": [round(1e3 * each.phase_s[phase], 4) for each in steps],
-            "marker": {"color": PHASE_COLOURS[phase], "line": {"width": 0}},
-            "hovertemplate": "step %{x}: %{y:.3~g} ms<extra>" + phase + "</extra>",
-        }
-        for phase in PHASES
-        if whole and sum(each.phase_s[phase] for each in steps) >= _NAMED * whole
-    ]
-    return {"data": data, "layout": layout if data else with_note(layout, NO_BATCH)}
-
-
 def _phases_words(steps: Sequence[BatchStep]) -> str:
     recent = steps[-RECENT:]
     whole = sum(each.time_s for each in recent)
@@ -722,37 +594,6 @@ def _phases_words(steps: Sequence[BatchStep]) -> str:
     described = [f"{phase} {percent(shares[phase])}" for phase in most]
     mean = format_seconds(whole / len(recent))
     return f"{_over(recent).capitalize()} a step took {mean}, the mean of the ranks: {join_words(described)}."
-
-
-def _shrinking_figure(steps: Sequence[BatchStep], marks: Marks) -> Figure:
-    layout = frame(
-        "Cutting out decayed snapshots",
-        "step (model updates)",
-        "share of the step (%)",
-        yaxis={"rangemode": "tozero"},
-        **marks.over_steps(_numbers_batches(steps)),
-    )
-    shares = [round(100 * each.shrink_s / each.time_s, 3) if each.time_s else None for each in steps]
-    line = {"color": series_colour(0), "width": 1.5}
-    data = [_line(_numbers_batches(steps), shares, "share of the step", line, "%{y:.2~f} %")]
-    return {"data": data if steps else [], "layout": layout if steps else with_note(layout, NO_BATCH)}
-
-
-def _line(x: list[int], y: list[Any], name: str, line: dict[str, Any], value: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines" if len(x) > 1 else "markers",
-        "name": name,
-        "x": x,
-        "y": y,
-        "line": line,
-        "marker": {"color": line["color"]},
-        "hovertemplate": "step %{x}: " + value + "<extra>" + name + "</extra>",
-    }
-
-
-def _numbers_batches(steps: Sequence[BatchStep]) -> list[int]:
-    return [each.batch.step for each in steps]
 
 
 def _over(steps: Sequence[BatchStep]) -> str:
@@ -768,7 +609,7 @@ def chunks_words(data: Mapping[str, Any]) -> str:
     Raises:
         DataError: something is missing.
     """
-    try:
+    with reading_event("the chunks"):
         chunks, parts, sizes = int(data["chunks"]), int(data["parts"]), list(data["sizes"])
         text = (
             f"{chunks:,} chunk{'s' * (chunks > 1)} in {'each of ' if parts > 1 else ''}{parts} "
@@ -776,10 +617,6 @@ def chunks_words(data: Mapping[str, Any]) -> str:
             f"each, made in {format_seconds(float(data['seconds']))}; {share(float(data['cut_share']))} of the edges "
             "within parts join two chunks."
         )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise DataError(
-            f"the event of the chunks cannot be read ({error!r}): were they recorded by another version?"
-        ) from error
     note = str(data.get("note") or "").rstrip(".")
     return f"{text} NOTE: {note}." if note else text
 
@@ -847,22 +684,27 @@ class DecayMap:
 
     def axes(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """What is across and up: what was asked for, measured, or gone through (K only)."""
-        across = {*self.full_snapshots, *(int(row["full_snapshots"]) for row in self.rows), *(k for k, _ in self.path)}
+        across = {
+            *self.full_snapshots,
+            *(int(row["full_snapshots"]) for row in self.rows),
+            *(k for k, _ in self.path),
+        }
         up = {*self.alphas, *(float(row["alpha"]) for row in self.rows)}
         return tuple(sorted(across)), tuple(sorted(up))
 
     def values(self, column: str) -> dict[Setting, list[float]]:
         """What was measured of each cell, by seed."""
-        found: dict[Setting, list[float]] = {}
+        found: dict[Setting, list[float]] = defaultdict(list)
         for row in self.rows:
             if row.get(column) is not None:
-                found.setdefault((int(row["full_snapshots"]), float(row["alpha"])), []).append(float(row[column]))
-        return found
+                found[int(row["full_snapshots"]), float(row["alpha"])].append(float(row[column]))
+        return dict(found)
 
 
 def decay_map_panels(shown: DecayMap) -> dict[str, Panel]:
     """The three maps by the names of their columns, each with a sentence; empty ones are drawn too."""
-    return {measure.column: (_figure(shown, measure), _words(shown, measure)) for measure in measures(shown.loss)}
+    maps = measures(shown.loss)
+    return {each.column: (_cells_figure(shown, each), _cells_words(shown, each)) for each in maps}
 
 
 def decay_map_figure(shown: DecayMap, *, title: str = "Full snapshots (K) and alpha") -> Figure:
@@ -874,99 +716,52 @@ def decay_map_figure(shown: DecayMap, *, title: str = "Full snapshots (K) and al
     return grid(list(decay_map_panels(shown).values()), title=title + progress, columns=3)
 
 
-def _figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
+def _cells_figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
     across, up = shown.axes()
-    layout = frame(measure.title, "full snapshots (K)", "alpha", margin={"l": 56, "r": 14, "t": 34, "b": 56})
+    titles = (measure.title, "full snapshots (K)", "alpha")
+    margin = {"l": 56, "r": 14, "t": 34, "b": 56}
     if not across or not up:
-        return {"data": [], "layout": with_note(layout, NOTHING_YET)}
-    layout["xaxis"] |= _axis([str(k) for k in across])
-    layout["yaxis"] |= _axis([f"{alpha:g}" for alpha in up])
-    layout["plot_bgcolor"] = GRID_COLOUR  # of cells that are not done
+        return chart(*titles, [], empty=NOTHING_YET, margin=margin)
     values = shown.values(measure.column)
-    data = [_map(shown, measure, values, across, up)]
-    if _has_numbers(across, up):
-        layout["annotations"] = _numbers_decay_map(shown, measure, values, data[0])
-    if shown.path:
-        data += _path(shown.path, across, up)
+    cells = {(k, alpha): (x, y) for y, alpha in enumerate(up) for x, k in enumerate(across)}
+    written = len(across) <= _COLUMNS and len(cells) <= _DECAY_MAP_WRITTEN
+    trace = _cells(shown, measure, values, written)
+    dark = trace["zmin"] + _DARK * (trace["zmax"] - trace["zmin"])
+    notes = [
+        label(_cell_text(shown, measure, values[cell]), x, y, "white" if trace["z"][y][x] > dark else TEXT_COLOUR)
+        for cell, (x, y) in cells.items()
+        if written and cell in values  # as notes: a path runs behind them
+    ]
+    shapes = []
     if measure.column == "mse" and values:
-        best = _best(values)
-        layout["shapes"] = [_outline_decay_map(across.index(best[0]), up.index(best[1]))]
-    return {"data": data, "layout": layout}
+        x, y = cells[_best(values)]
+        outline: Drawn = {"line": {"color": TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
+        shapes = [box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **outline)]
+    axes = {}
+    for axis, names in (("xaxis", [str(k) for k in across]), ("yaxis", [f"{alpha:g}" for alpha in up])):
+        ticks: Drawn = {"tickvals": list(range(len(names))), "ticktext": names, "ticks": ""}
+        axes[axis] = {**ticks, "range": [-0.5, len(names) - 0.5], "showgrid": False}
+    looks: Drawn = {"margin": margin, "plot_bgcolor": GRID_COLOUR, "annotations": notes, "shapes": shapes, **axes}
+    return chart(*titles, [trace, *(_path(shown.path, across, up) if shown.path else ())], **looks)
 
 
-def _has_numbers(across: Sequence[int], up: Sequence[float]) -> bool:
-    return len(across) <= _COLUMNS and len(across) * len(up) <= _DECAY_MAP_WRITTEN
-
-
-def _axis(names: list[str]) -> dict[str, Any]:
-    return {
-        "tickvals": list(range(len(names))),
-        "ticktext": names,
-        "range": [-0.5, len(names) - 0.5],
-        "showgrid": False,
-        "ticks": "",
-    }
-
-
-def _map(
-    shown: DecayMap,
-    measure: DecayMeasure,
-    values: dict[Setting, list[float]],
-    across: Sequence[int],
-    up: Sequence[float],
-) -> dict[str, Any]:
+def _cells(shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], written: bool) -> Drawn:
+    across, up = shown.axes()
     settings = [[(k, alpha) for k in across] for alpha in up]
-    means = [[fmean(values[each]) if each in values else None for each in row] for row in settings]
-    known = [each for row in means for each in row if each is not None]
+    known = [fmean(found) for found in values.values()]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     unit, factor = byte_unit(high) if measure.column == "peak_bytes" else (measure.unit, 1.0)
     low, span = low / factor, (high - low) / factor or abs(low / factor) or 1.0
-    written = _has_numbers(across, up)
-    trace: dict[str, Any] = {
-        "type": "heatmap",
-        "name": measure.title,
-        "x": list(range(len(across))),
-        "y": list(range(len(up))),
-        "z": [[None if each is None else round(each / factor, 6) for each in row] for row in means],
-        "zmin": low - _PALE * span,
-        "zmax": low + span,
-        "xgap": 2,
-        "ygap": 2,
-        "colorscale": [list(stop) for stop in HEAT_SCALES[measure.scale]],
-        "showscale": not written,
-        "customdata": [[_to_dict(shown, measure, values, each) for each in row] for row in settings],
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "hoverongaps": False,
-    }
-    return trace if written else trace | {"colorbar": colour_bar(unit) | {"tickformat": ".3~g"}}
+    z = [[round(fmean(values[each]) / factor, 6) if each in values else None for each in row] for row in settings]
+    said = [[_cell_words(shown, measure, each, values.get(each, [])) for each in row] for row in settings]
+    legend = {} if written else {"colorbar": colour_bar(unit, tickformat=".3~g")}
+    looks: Drawn = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False, "customdata": said, **legend}
+    ends, places = (low - _PALE * span, low + span), (list(range(len(across))), list(range(len(up))))
+    return heat(measure.title, z, *places, HEAT_SCALES[measure.scale], span=ends, **looks)
 
 
-def _numbers_decay_map(
-    shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], map_: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """The number of each cell, as notes: a path runs behind them."""
-    across, up = shown.axes()
-    span = map_["zmax"] - map_["zmin"]
-    return [
-        {
-            "text": _cell(shown, measure, values[k, alpha]),
-            "x": x,
-            "y": y,
-            "xref": "x",
-            "yref": "y",
-            "showarrow": False,
-            "font": {"size": 11, "color": "white" if map_["z"][y][x] - map_["zmin"] > _DARK * span else TEXT_COLOUR},
-        }
-        for y, alpha in enumerate(up)
-        for x, k in enumerate(across)
-        if (k, alpha) in values
-    ]
-
-
-def _cell(shown: DecayMap, measure: DecayMeasure, found: list[float]) -> str:
+def _cell_text(shown: DecayMap, measure: DecayMeasure, found: list[float]) -> str:
     """What is written into a cell: the mean, and the spread of the losses or how many seeds are done."""
-    if not found:
-        return ""
     text = measure.say(fmean(found))
     if len(found) < shown.seeds:
         return f"{text}<br>{len(found)} of {shown.seeds}"
@@ -974,52 +769,29 @@ def _cell(shown: DecayMap, measure: DecayMeasure, found: list[float]) -> str:
     return f"{text}<br>± {stdev(found):.2g}" if spread else text
 
 
-def _to_dict(shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], setting: Setting) -> str:
-    found = values.get(setting, [])
+def _cell_words(shown: DecayMap, measure: DecayMeasure, setting: Setting, found: list[float]) -> str:
     if not found:
         return ""
     each = join_words([measure.say(value) for value in found])
     return f"K = {setting[0]}, alpha {setting[1]:g}: {each} ({len(found)} of {shown.seeds} seeds)"
 
 
-def _path(path: Sequence[Setting], across: Sequence[int], up: Sequence[float]) -> list[dict[str, Any]]:
+def _path(path: Sequence[Setting], across: Sequence[int], up: Sequence[float]) -> list[Drawn]:
     """The way of a tuner, from a circle by arrows to a star; beside the numbers."""
     x = [across.index(k) + _BESIDE for k, _ in path]
     y = [place(alpha, up) - _UNDER for _, alpha in path]
     said = [f"K = {k}, alpha {alpha:g}" for k, alpha in path]
-    common = {
-        "type": "scatter",
-        "name": "path of the tuner",
-        "showlegend": False,
-        "opacity": 0.75,
-        "hovertemplate": "%{customdata}<extra>tuner</extra>",
-    }
-    line = {"color": MARK_COLOUR, "width": 2}
     ends = [0, -1] if len(path) > 1 else [-1]
-    return [
-        {
-            **common,
-            "mode": "lines+markers",
-            "x": x,
-            "y": y,
-            "customdata": said,
-            "line": line,
-            "marker": {"symbol": "arrow", "angleref": "previous", "size": 10, "color": MARK_COLOUR},
-        },
-        {
-            **common,
-            "mode": "markers",
-            "x": [x[at] for at in ends],
-            "y": [y[at] for at in ends],
-            "customdata": [said[at] for at in ends],
-            "marker": {
-                "symbol": ["circle", "star"][-len(ends) :],
-                "size": [9, 14][-len(ends) :],
-                "color": "white",
-                "line": line,
-            },
-        },
-    ]
+    arrow = {"symbol": "arrow", "angleref": "previous", "size": 10, "color": MARK_COLOUR}
+    symbols, sizes = ["circle", "star"][-len(ends) :], [9, 14][-len(ends) :]
+    marks = {"symbol": symbols, "size": sizes, "color": "white", "line": {"color": MARK_COLOUR, "width": 2}}
+    drawn = []
+    for mode, marker, at in (("lines+markers", arrow, range(len(path))), ("markers", marks, ends)):
+        looks: Drawn = {"mode": mode, "marker": marker, "customdata": [said[i] for i in at], "opacity": 0.75}
+        places = ([x[i] for i in at], [y[i] for i in at])
+        hover = "%{customdata}<extra>tuner</extra>"
+        drawn.append(line("path of the tuner", *places, MARK_COLOUR, hover, showlegend=False, **looks))
+    return drawn
 
 
 def place(alpha: float, up: Sequence[float]) -> float:
@@ -1037,28 +809,14 @@ def _best(values: Mapping[Setting, Sequence[float]]) -> Setting:
     return min(values, key=lambda setting: fmean(values[setting]))
 
 
-def _outline_decay_map(column: int, row: int) -> dict[str, Any]:
-    return {
-        "type": "rect",
-        "xref": "x",
-        "yref": "y",
-        "x0": column - 0.48,
-        "x1": column + 0.48,
-        "y0": row - 0.48,
-        "y1": row + 0.48,
-        "line": {"color": TEXT_COLOUR, "width": 2.5},
-        "fillcolor": "rgba(0,0,0,0)",
-    }
-
-
-def _words(shown: DecayMap, measure: DecayMeasure) -> str:
+def _cells_words(shown: DecayMap, measure: DecayMeasure) -> str:
     values = shown.values(measure.column)
     if not values:
         return f"{measure.title}: nothing measured yet."
-    return _loss_words(shown, values) if measure.column == "mse" else _cost_words(measure, values)
+    return _best_cell_words(shown, values) if measure.column == "mse" else _range_words(measure, values)
 
 
-def _loss_words(shown: DecayMap, values: Mapping[Setting, Sequence[float]]) -> str:
+def _best_cell_words(shown: DecayMap, values: Mapping[Setting, Sequence[float]]) -> str:
     """The best cell, the cells indistinguishable from it, and the baselines without a model."""
     best = _best(values)
     lowest = fmean(values[best])
@@ -1069,32 +827,29 @@ def _loss_words(shown: DecayMap, values: Mapping[Setting, Sequence[float]]) -> s
     else:
         near = sum(fmean(found) <= lowest + spread for found in values.values()) - 1
         text += f", ± {spread:.2g} over seeds; {near or 'no'} other cell{'s' if near > 1 else ''} within that."
-    described = [f"{name} {value:.4g}" for name, value in (shown.baselines or {}).items()]
-    return f"{text} Without a model: {join_words(described)}." if described else text
+    without = [f"{name} {value:.4g}" for name, value in (shown.baselines or {}).items()]
+    return f"{text} Without a model: {join_words(without)}." if without else text
 
 
-def _cost_words(measure: DecayMeasure, values: Mapping[Setting, Sequence[float]]) -> str:
+def _range_words(measure: DecayMeasure, values: Mapping[Setting, Sequence[float]]) -> str:
     """From least to most, and which of the two settings moves it more."""
-    means = {setting: fmean(found) for setting, found in values.items()}
-    least, most = (choose(means, key=lambda setting: means[setting]) for choose in (min, max))
-    text = f"{measure.say(means[least])} (K = {least[0]}, alpha {least[1]:g})"
-    if means[most] == means[least]:
+    import pandas as pd
+
+    means = pd.Series({setting: fmean(found) for setting, found in values.items()}).sort_index()
+    text = "{} (K = {}, alpha {:g})".format(measure.say(means.min()), *means.idxmin())
+    if means.max() == means.min():
         return f"{text} in every cell so far."
-    text += f" to {measure.say(means[most])} (K = {most[0]}, alpha {most[1]:g})."
-    by_k, by_alpha = _growth(means, 0), _growth(means, 1)
+    text += " to {} (K = {}, alpha {:g}).".format(measure.say(means.max()), *means.idxmax())
+    by_k, by_alpha = (_growth(table) for table in (means.unstack(0), means.unstack(1)))
     if by_k is None or by_alpha is None:
         return text
     return f"{text} From least to most K it grows to {by_k:.2f} times, from least to most alpha to {by_alpha:.2f}."
 
 
-def _growth(means: Mapping[Setting, float], along: int) -> float | None:
-    """Last over first along K (0) or alpha (1), the median over the lines that have both ends; None without any."""
-    lines: dict[float, dict[float, float]] = {}
-    for setting, value in means.items():
-        lines.setdefault(setting[1 - along], {})[setting[along]] = value
-    ends = (min(setting[along] for setting in means), max(setting[along] for setting in means))
-    found = [line[ends[1]] / line[ends[0]] for line in lines.values() if {*ends} <= line.keys() and line[ends[0]]]
-    return median(found) if found and ends[0] != ends[1] else None
+def _growth(table: Any) -> float | None:
+    """Last over first column, the median over the rows that have both; None without any."""
+    ratios = (table.iloc[:, -1] / table.iloc[:, 0].replace(0, np.nan)).dropna()
+    return float(ratios.median()) if table.shape[1] > 1 and len(ratios) else None
 
 
 # What a tuner of K and alpha saw and chose: losses of the neighbours at each look, and its path over K x alpha.
@@ -1134,23 +889,20 @@ class DecisionLog:
     """Rows of the table ``decisions`` whose policy is the tuner of K and alpha; other policies' are passed over."""
 
     def __init__(self) -> None:
-        self._looks: dict[int, tuple[int, Look]] = {}  # step -> attempt, look
+        self._looks: PartLog[Look] = PartLog(_KEPT)
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; that every rank tells the same changes nothing."""
-        if row["policy"] != POLICY:
-            return
-        self._looks[int(row["step"])] = (attempt, _look(row))
-        while len(self._looks) > _KEPT:
-            del self._looks[min(self._looks)]
+        if row["policy"] == POLICY:
+            self._looks.add(0, int(row["step"]), attempt, _look(row))
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt decided from ``step`` on."""
-        self._looks = {known: found for known, found in self._looks.items() if known < step or found[0] >= attempt}
+        self._looks.truncate(step, attempt)
 
     def looks(self) -> list[Look]:
         """The decisions in order."""
-        return [self._looks[step][1] for step in sorted(self._looks)]
+        return self._looks.of(0)
 
     def path(self) -> list[Setting]:
         """The settings that the tuner went through; empty before its first look."""
@@ -1201,50 +953,29 @@ def decision_words(looks: Sequence[Look]) -> str:
 
 def _losses_figure(looks: Sequence[Look]) -> Figure:
     """Neighbours as points, the chosen ones joined by a line."""
-    layout = frame("What the tuner saw", "epoch after which it looked", "validation loss", xaxis={"tickformat": "d"})
-    if not looks:
-        return {"data": [], "layout": with_note(layout, NO_LOOK)}
-    kinds = (
-        ("stay", BASELINE_COLOUR, "circle"),
-        ("K + 1", series_colour(0), "triangle-right"),
-        ("K - 1", series_colour(5), "triangle-left"),
-        ("alpha up", series_colour(1), "triangle-up"),
-        ("alpha down", series_colour(4), "triangle-down"),
-    )
-    data: list[dict[str, Any]] = []
-    for name, colour, symbol in kinds:
-        points = [
-            (look.epoch + 1, loss, _named(setting))
-            for look in looks
-            for setting, loss in look.losses.items()
-            if _kind(look.state, setting) == name
-        ]
-        if points:
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": name,
-                    "x": [at for at, _, _ in points],
-                    "y": [loss for _, loss, _ in points],
-                    "customdata": [words for *_, words in points],
-                    "marker": {"color": colour, "symbol": symbol, "size": 9},
-                    "hovertemplate": "epoch %{x}, %{customdata}: %{y:.4g}<extra>" + name + "</extra>",
-                }
-            )
-    chosen = [look for look in looks if look.action in look.losses]
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "chosen",
-            "x": [look.epoch + 1 for look in chosen],
-            "y": [look.losses[look.action] for look in chosen],
-            "line": {"color": MARK_COLOUR, "width": 2},
-            "hoverinfo": "skip",
-        }
-    )
-    return {"data": data, "layout": layout}
+    kinds = {
+        "stay": (BASELINE_COLOUR, "circle"),
+        "K + 1": (series_colour(0), "triangle-right"),
+        "K - 1": (series_colour(5), "triangle-left"),
+        "alpha up": (series_colour(1), "triangle-up"),
+        "alpha down": (series_colour(4), "triangle-down"),
+    }
+    seen: dict[str, list[tuple[int, float, str]]] = {name: [] for name in kinds}
+    for look in looks:
+        for setting, loss in look.losses.items():
+            seen[_kind(look.state, setting)].append((look.epoch + 1, loss, _named(setting)))
+    data = []
+    for name, (colour, symbol) in kinds.items():
+        if seen[name]:
+            x, y, said = zip(*seen[name], strict=True)
+            looks_: Drawn = {"size": 9, "marker": {"symbol": symbol}, "customdata": list(said)}
+            data.append(points(name, x, y, colour, "epoch %{x}, %{customdata}: %{y:.4g}", **looks_))
+    chosen = [(look.epoch + 1, look.losses[look.action]) for look in looks if look.action in look.losses]
+    if looks:
+        epochs, losses = ([each[place] for each in chosen] for place in (0, 1))
+        data.append(line("chosen", epochs, losses, MARK_COLOUR, mode="lines", hoverinfo="skip"))
+    titles = ("What the tuner saw", "epoch after which it looked", "validation loss")
+    return chart(*titles, data, empty=NO_LOOK, xaxis={"tickformat": "d"})
 
 
 def _path_panel(looks: Sequence[Look]) -> Panel:
@@ -1265,17 +996,16 @@ def _kind(state: Setting, setting: Setting) -> str:
 
 
 def _look(row: Mapping[str, Any]) -> Look:
-    values = list(row["values"])
-    losses = {_setting(each): float(each["loss"]) for each in values if each.get("loss") is not None}
+    asked = [(_setting(each), each.get("loss"), each.get("bytes")) for each in row["values"]]
     budget = row["state"].get("most_bytes")
     return Look(
         int(row["step"]),
         int(row["epoch"]),
         _setting(row["state"]),
         _setting(row["action"]),
-        {setting: loss for setting, loss in losses.items() if math.isfinite(loss)},
-        {_setting(each): float(each["bytes"]) for each in values if each.get("bytes") is not None},
-        tuple(_setting(each) for each in values if each.get("loss") is None),
+        {setting: float(loss) for setting, loss, _ in asked if loss is not None and math.isfinite(loss)},
+        {setting: float(size) for setting, _, size in asked if size is not None},
+        tuple(setting for setting, loss, _ in asked if loss is None),
         None if budget is None else float(budget),
     )
 

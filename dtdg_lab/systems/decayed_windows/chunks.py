@@ -9,7 +9,6 @@ import os
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,33 +39,19 @@ from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS
 # Chunk statistics: sizes, and the edges that they cut.
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkFacts:
-    """Sizes and edge cut of the chunks of a graph.
-
-    Attributes:
-        sizes: nodes of the smallest chunk, of the mean one, of the largest.
-        edges: number of edges within parts, over all snapshots, without self-loops.
-        cut_edges: number of these edges that join two chunks.
-    """
-
-    sizes: tuple[int, float, int]
-    edges: int
-    cut_edges: int
-
-    @property
-    def cut_share(self) -> float:
-        """The share of edges within parts that join two chunks; 0 if there are none."""
-        return self.cut_edges / self.edges if self.edges else 0.0
-
-
-def chunk_facts(graph: DynamicGraph, partition: Partition, chunking: Chunking) -> ChunkFacts:
-    """Measure the chunks of a partition's parts, over all snapshots; costs O(E) for E edges of them together.
+def chunking_event(chunker: str, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> dict[str, Any]:
+    """The event ``chunks``: how they were made, and their statistics; costs O(E) for E edges of all snapshots.
 
     Args:
+        chunker: the requested chunker.
         graph: N nodes in T snapshots.
         partition: of these nodes into P parts.
         chunking: chunks of these parts.
+
+    Returns:
+        Among others ``sizes``, nodes of the smallest chunk, of the mean one, of the largest; ``edges`` within parts,
+        over all snapshots, without self-loops; ``cut_edges``, those of them that join two chunks, and their
+        ``cut_share``, 0 if there are no edges.
 
     Raises:
         PartitionError: graph, partition and chunking differ in nodes or parts.
@@ -85,27 +70,16 @@ def chunk_facts(graph: DynamicGraph, partition: Partition, chunking: Chunking) -
         within = (partition.owner[targets] == partition.owner[sources]) & (targets != sources)
         edges += int(within.sum())
         cut += int((within & (number[targets] != number[sources])).sum())
-    return ChunkFacts((int(sizes.min()), float(sizes.mean()), int(sizes.max())), edges, cut)
-
-
-def told_chunks(chunker: str, chunking: Chunking, facts: ChunkFacts) -> dict[str, Any]:
-    """The fields of an event that describe the chunks of a run.
-
-    Args:
-        chunker: the requested chunker.
-        chunking: the chunks.
-        facts: their statistics.
-    """
     return {
         "chunker": chunker,
         "made_by": chunking.made_by,
         "chunks": chunking.chunks,
         "parts": chunking.parts,
         "nodes": len(chunking.chunk),
-        "sizes": list(facts.sizes),
-        "cut_edges": facts.cut_edges,
-        "cut_share": facts.cut_share,
-        "edges": facts.edges,
+        "sizes": [int(sizes.min()), float(sizes.mean()), int(sizes.max())],
+        "cut_edges": cut,
+        "cut_share": cut / edges if edges else 0.0,
+        "edges": edges,
         "seconds": chunking.seconds,
         "note": chunking.note,
     }
@@ -337,8 +311,3 @@ def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, 
 def fitting_chunks(partition: Partition) -> int:
     """Chunks of a part where their number is left open: 128, or fewer where a chunk would have under 4 nodes."""
     return max(1, min(MOST_CHUNKS, int(partition.counts.min()) // LEAST_VERTICES))
-
-
-def chunking_event(config: RunConfig, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> dict[str, Any]:
-    """What an event says of the chunks."""
-    return told_chunks(config["chunker"], chunking, chunk_facts(graph, partition, chunking))

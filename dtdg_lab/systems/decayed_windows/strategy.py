@@ -28,16 +28,17 @@ from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMa
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
 from dtdg_lab.models.base import DynamicModel, State
-from dtdg_lab.systems.decayed_windows import backprop as trapezoid_blocks
-from dtdg_lab.systems.decayed_windows import backprop as trapezoid_plain
 from dtdg_lab.systems.decayed_windows.backprop import (
     WIDER,
+    MakeLayer,
     OverlappedLayer,
     SurvivalRows,
     WindowLayer,
     WindowRedistribution,
     WindowVertices,
     WindowWork,
+    add_gradients_window,
+    add_gradients_window_blocks,
 )
 from dtdg_lab.systems.decayed_windows.chunks import chunking_event, shared_chunks
 from dtdg_lab.systems.decayed_windows.tuning import measure, tuned, window_event
@@ -356,20 +357,9 @@ class DecayedWindowStrategy(Strategy):
         for segment in segments(self._train, seed=self._cuts.seed, epoch=epoch):
             targets = [t for t in segment if self._task.labelled(t)]
             for target, after in zip(targets, [segment.start - 1, *targets], strict=False):
-                number, own = len(works), self._group.rank == 0
-                works.append(
-                    WindowWork(
-                        number,
-                        (number,) if own else (),
-                        1,
-                        min(target - segment.start + 1, self.shape.window),
-                        epoch,
-                        segment,
-                        target,
-                        after,
-                        target == targets[-1],
-                    )
-                )
+                number, groups = len(works), (len(works),) if self._group.rank == 0 else ()
+                length, ends = min(target - segment.start + 1, self.shape.window), target == targets[-1]
+                works.append(WindowWork(number, groups, 1, length, epoch, segment, target, after, ends))
         return works
 
     @property
@@ -517,17 +507,17 @@ class DecayedWindowStrategy(Strategy):
         self, run: SequenceSegment, batch: HybridBatch, spaces: list[SnapshotView], begin: State
     ) -> tuple[Tensor, State | None]:
         if self._model.memory != "per_vertex":
-            return trapezoid_plain.add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
+            return add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
         device, ranks = self._sequence.device, self._group.size
         heights, whole = [space.num_rows for space in spaces], self.shape
         of_whole = [*map(self._rows.kept, reversed(whole.counts)), *[heights[-1]] * whole.full]
         seam = WindowRedistribution(heights, batch.full, self._rows, device=device, whole=of_whole)
-        make: trapezoid_blocks.MakeLayer = WindowLayer
+        make: MakeLayer = WindowLayer
         if ranks > 1:
             self.pace.begin(self._sizes(batch, spaces))
             make = partial(OverlappedLayer, pace=self.pace)
         leaves = self._inherits or len(spaces) == self.shape.window
-        return trapezoid_blocks.add_gradients_window_blocks(
+        return add_gradients_window_blocks(
             run, spaces, seam, begin, widths=self._widths, make=make, leaves=leaves, late=self._inherits
         )
 
@@ -571,7 +561,7 @@ class DecayedWindowStrategy(Strategy):
         share = self.shape.full / max(len(of.train), 1)  # a snapshot is full in K of an epoch's steps
         return [
             ("partition", plain_partition_event(of, full_share=share)),
-            ("chunks", chunking_event(of.config, of.graph, of.partition, self.chunking)),
+            ("chunks", chunking_event(of.config["chunker"], of.graph, of.partition, self.chunking)),
             ("trapezoid", window_event(self.shape, of.partition, self.chunking, self.row_memory, of.group.size)),
         ]
 

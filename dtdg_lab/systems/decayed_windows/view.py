@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
     BatchLog,
     BatchStep,
     DecisionLog,
-    Panel,
     TrapezoidFacts,
     batch_panels,
     chunks_words,
@@ -23,13 +25,23 @@ from dtdg_lab.systems.decayed_windows.charts import (
     shape_words,
     shrinking_words,
     trapezoid_facts,
-    trapezoid_left,
     trapezoid_words,
 )
+from dtdg_lab.visualization.charts import (
+    NOTHING_SENT,
+    STEPS,
+    Drawn,
+    Panel,
+    chart,
+    exposed_bars,
+    line,
+    points,
+    with_gaps,
+)
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
+from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import PlanView
+from dtdg_lab.visualization.run_view import PlanView, plan_ended
 from dtdg_lab.visualization.style import Marks
 
 # Seconds in flight and exposed in a step, before and after each change of the setting ``overlap``.
@@ -39,8 +51,6 @@ Seconds = tuple[float, float]  # in flight and exposed
 OVERLAP_KEPT = 60  # steps of a stretch; the newest
 STRETCHES = 6  # between changes; the newest
 _LEAST = 0.01  # of what was exposed, from which a difference is one
-NOTHING_SENT = "no exchange yet"
-_HIDDEN = "#9FC3DC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +123,14 @@ class OverlapLog:
     def seconds(self, ranks: int) -> list[tuple[int, Seconds]]:
         """Step, and seconds in flight and exposed of a rank in the mean; of the steps that all ranks have recorded."""
         newest = min((self._newest.get(rank, -1) for rank in range(ranks)), default=-1)
-        sums: dict[int, list[float]] = {}
+        sums: dict[int, NDArray[np.float64]] = {}
         for steps in self._rows.values():
-            for step, described in steps.items():
+            for step, each in steps.items():
                 if step <= newest:
-                    sum_s = sums.setdefault(step, [0.0, 0.0])
-                    sum_s[0] += sum(each[0] for each in described.values())
-                    sum_s[1] += sum(each[1] for each in described.values())
-        return [(step, (flying / ranks, exposed / ranks)) for step, (flying, exposed) in sorted(sums.items())]
+                    sums[step] = sums.get(step, 0.0) + np.sum([*each.values()], axis=0)
+        return [
+            (step, (float(flying) / ranks, float(exposed) / ranks)) for step, (flying, exposed) in sorted(sums.items())
+        ]
 
     def stretches(self, ranks: int) -> list[Stretch]:
         """The newest stretches that have steps, in order."""
@@ -155,9 +165,26 @@ def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, Panel
         marks: of the run's changes.
     """
     steps, stretches = log.seconds(ranks), log.stretches(ranks)
+    at = [step for step, _ in steps]
+    data = []
+    for place, name, colour, dash in (
+        (0, "in flight", BASELINE_COLOUR, "dash"),
+        (1, "exposed", WARNING_COLOUR, "solid"),
+    ):
+        x, y = with_gaps(at, [round(1e3 * seconds[place], 4) for _, seconds in steps])
+        data.append(line(name, x, y, colour, "step %{x}: %{y:.4~g} ms", width=1.5, dash=dash))
+    titles = ("Exchanges of a step: in flight and exposed", STEPS, "mean of a rank (ms)")
+    looks: Drawn = {"empty": NOTHING_SENT, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(at)}
+    change = exposed_bars(
+        "Exposed and hidden, before and after",
+        "mean of a rank and step (ms)",
+        [each.name for each in stretches],
+        [1e3 * each.in_flight_s for each in stretches],
+        [1e3 * each.exposed_s for each in stretches],
+    )
     return {
-        "exposed": (_lines_figure(steps, marks), _lines_words(stretches)),
-        "change": (_bars_figure(stretches), change_words(stretches)),
+        "exposed": (chart(*titles, data if steps else [], **looks), _lines_words(stretches)),
+        "change": (change, change_words(stretches)),
     }
 
 
@@ -182,43 +209,6 @@ def change_words(stretches: Sequence[Stretch]) -> str:
     )
 
 
-def _lines_figure(steps: Sequence[tuple[int, Seconds]], marks: Marks) -> Figure:
-    layout = frame(
-        "Exchanges of a step: in flight and exposed",
-        "step (model updates)",
-        "mean of a rank (ms)",
-        yaxis={"rangemode": "tozero"},
-        **marks.over_steps([step for step, _ in steps]),
-    )
-    lines = (("in flight", 0, BASELINE_COLOUR, "dash"), ("exposed", 1, WARNING_COLOUR, "solid"))
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines" if len(steps) > 1 else "markers",
-            "name": name,
-            **_with_gaps([(step, round(1e3 * seconds[place], 4)) for step, seconds in steps]),
-            "line": {"color": colour, "width": 1.5, "dash": dash},
-            "marker": {"color": colour},
-            "hovertemplate": "step %{x}: %{y:.4~g} ms<extra>" + name + "</extra>",
-        }
-        for name, place, colour, dash in lines
-    ]
-    return {"data": data if steps else [], "layout": layout if steps else with_note(layout, NOTHING_SENT)}
-
-
-def _with_gaps(points: Sequence[tuple[int, float]]) -> dict[str, list[Any]]:
-    """Points of a line that ends where steps are no longer kept and restarts after them."""
-    x: list[Any] = []
-    y: list[Any] = []
-    for step, value in points:
-        if x and step > x[-1] + 1:
-            x.append(x[-1] + 1)
-            y.append(None)
-        x.append(step)
-        y.append(value)
-    return {"x": x, "y": y}
-
-
 def _lines_words(stretches: Sequence[Stretch]) -> str:
     if not stretches:
         return "Between the two lines lies what is hidden behind computing."
@@ -229,41 +219,6 @@ def _lines_words(stretches: Sequence[Stretch]) -> str:
         f"{way} are in flight {format_seconds(now.in_flight_s)} of a step; {percent(max(0.0, hidden))} of that is "
         "hidden: the gap between the two lines. Concurrent exchanges each count."
     )
-
-
-def _bars_figure(stretches: Sequence[Stretch]) -> Figure:
-    layout = frame(
-        "Exposed and hidden, before and after",
-        "mean of a rank and step (ms)",
-        "",
-        barmode="stack",
-        bargap=0.35,
-        xaxis={"rangemode": "tozero"},
-        yaxis={
-            "autorange": "reversed",
-            "type": "category",
-            "showgrid": False,
-            "ticksuffix": " ",
-            "tickfont": {"size": 10},
-        },
-    )
-    bars = (
-        ("exposed", WARNING_COLOUR, [each.exposed_s for each in stretches]),
-        ("hidden", _HIDDEN, [max(0.0, each.in_flight_s - each.exposed_s) for each in stretches]),
-    )
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "y": [each.name for each in stretches],
-            "x": [round(1e3 * each, 4) for each in widths],
-            "marker": {"color": colour},
-            "hovertemplate": "%{y}: %{x:.3f} ms<extra>" + name + "</extra>",
-        }
-        for name, colour, widths in bars
-    ]
-    return {"data": data if stretches else [], "layout": layout if stretches else with_note(layout, NOTHING_SENT)}
 
 
 # How well the times of stretches and exchanges are predicted, from the record table ``tasks``.
@@ -368,9 +323,30 @@ def task_panels(log: TaskLog, marks: Marks) -> dict[str, Panel]:
         marks: of the run's changes.
     """
     newest, errors = log.newest(), log.errors()
+    dots = []
+    drawn = newest[:: max(1, -(-len(newest) // _DRAWN))]
+    if drawn:
+        times = [_milliseconds(each) for *_, predicted, took in drawn for each in (predicted, took)]
+        ends = [min(times), max(times)]
+        dots.append(line("equal", ends, ends, width=1, dash="dot", hoverinfo="skip"))
+    hover = "step %{customdata[0]}, rank %{customdata[1]}: predicted %{x:.3~g} ms, took %{y:.3~g} ms"
+    for kind in _in_order({each[2] for each in drawn}):
+        own = [each for each in drawn if each[2] == kind]
+        x, y = [_milliseconds(each[3]) for each in own], [_milliseconds(each[4]) for each in own]
+        looks: Drawn = {"size": 5, "marker": {"opacity": 0.6}, "customdata": [list(each[:2]) for each in own]}
+        dots.append(points(NAMES.get(kind, kind), x, y, _colour(kind), hover, showlegend=True, **looks))
+    at, lines = [step for step, _ in errors], []
+    for kind in _in_order(_kinds([each for _, each in errors])):
+        shares = [round(100 * each[kind], 2) if kind in each else None for _, each in errors]
+        looks = {"width": 1.5, "showlegend": True}
+        lines.append(line(NAMES.get(kind, kind), at, shares, _colour(kind), "step %{x}: %{y:.0f} %", **looks))
+    scale = {"type": "log"} if dots else {}
+    titles = ("Task times: predicted against taken", "predicted (ms)", "taken (ms)")
+    over = ("Error of predicted task times", STEPS, "median error (% of the time taken)")
+    looks = {"empty": NO_TASKS, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(at)}
     return {
-        "predicted": (_dots_figure(newest), _dots_words(newest)),
-        "error": (_error_figure(errors, marks), error_words(errors)),
+        "predicted": (chart(*titles, dots, empty=NO_TASKS, xaxis=scale, yaxis=scale), _dots_words(newest)),
+        "error": (chart(*over, lines, **looks), error_words(errors)),
     }
 
 
@@ -401,47 +377,6 @@ def _colour(kind: str) -> str:
     return series_colour(list(NAMES).index(kind) if kind in NAMES else len(NAMES))
 
 
-def _dots_figure(newest: Sequence[tuple[int, int, str, float, float]]) -> Figure:
-    title = "Task times: predicted against taken"
-    plain = frame(title, "predicted (ms)", "taken (ms)")
-    if not newest:
-        nothing = {"type": "scatter", "x": [], "y": [], "showlegend": False}  # else a grid would not draw the axes
-        return {"data": [nothing], "layout": with_note(plain, NO_TASKS)}
-    drawn = newest[:: -(-len(newest) // _DRAWN)]
-    times = [_milliseconds(each) for *_, predicted, took in drawn for each in (predicted, took)]
-    ends = [min(times), max(times)]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "equal",
-            "x": ends,
-            "y": ends,
-            "hoverinfo": "skip",
-            "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
-        }
-    ]
-    for kind in _in_order({each[2] for each in drawn}):
-        own = [each for each in drawn if each[2] == kind]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": NAMES.get(kind, kind),
-                "showlegend": True,
-                "x": [_milliseconds(each[3]) for each in own],
-                "y": [_milliseconds(each[4]) for each in own],
-                "customdata": [list(each[:2]) for each in own],
-                "marker": {"color": _colour(kind), "size": 5, "opacity": 0.6},
-                "hovertemplate": (
-                    "step %{customdata[0]}, rank %{customdata[1]}: predicted %{x:.3~g} ms, took %{y:.3~g} ms"
-                ),
-            }
-        )
-    log = {"type": "log"}
-    return {"data": data, "layout": frame(title, "predicted (ms)", "taken (ms)", xaxis=log, yaxis=log)}
-
-
 def _milliseconds(seconds: float) -> float:
     return float(f"{1e3 * max(seconds, _LEAST_S):.4g}")
 
@@ -455,33 +390,6 @@ def _dots_words(newest: Sequence[tuple[int, int, str, float, float]]) -> str:
         f"Each dot is a stretch of computing or an exchange of the last {steps} steps; above the diagonal it took "
         f"longer than predicted. The longest took {format_seconds(longest[4])}, predicted {format_seconds(longest[3])}."
     )
-
-
-def _error_figure(errors: Sequence[tuple[int, Mapping[str, float]]], marks: Marks) -> Figure:
-    layout = frame(
-        "Error of predicted task times",
-        "step (model updates)",
-        "median error (% of the time taken)",
-        yaxis={"rangemode": "tozero"},
-        **marks.over_steps([step for step, _ in errors]),
-    )
-    data = []
-    for kind in _in_order(_kinds([each for _, each in errors])):
-        name = NAMES.get(kind, kind)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines" if len(errors) > 1 else "markers",
-                "name": name,
-                "showlegend": True,
-                "x": [step for step, _ in errors],
-                "y": [round(100 * each[kind], 2) if kind in each else None for _, each in errors],
-                "line": {"color": _colour(kind), "width": 1.5},
-                "marker": {"color": _colour(kind)},
-                "hovertemplate": "step %{x}: %{y:.0f} %<extra>" + name + "</extra>",
-            }
-        )
-    return {"data": data, "layout": layout if errors else with_note(layout, NO_TASKS)}
 
 
 # The view of trapezoid-shaped windows: the batch now, windows and phases of steps, exchanges, tasks, and the tuner.
@@ -498,6 +406,7 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
 
     name = "trapezoid"
     title = "Windows that decay"
+    subject = "windows of full and decayed snapshots"
 
     def __init__(self, ranks: int, marks: Marks, overlap: bool = True) -> None:
         super().__init__()
@@ -518,11 +427,11 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``trapezoid``."""
         if self._is_new(row, attempt):
-            self._take(None if trapezoid_left(row["data"]) else trapezoid_facts(row["data"]), row, attempt)
+            self._take_plan(None if plan_ended(row["data"]) else trapezoid_facts(row["data"]), row, attempt)
 
     def chunks(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``chunks``."""
-        words = "" if trapezoid_left(row["data"]) else chunks_words(row["data"])
+        words = "" if plan_ended(row["data"]) else chunks_words(row["data"])
         self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-self.plans_kept :]
 
     def setting_changed(self, row: Mapping[str, Any], attempt: int) -> None:
@@ -531,13 +440,7 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
         if "overlap" in changes:
             self.overlap.changed(int(row["step"]), bool(changes["overlap"]), attempt)
         if facts is not None and (attempt, int(row["step"])) >= self._known[-1][:2]:
-            self._take(facts.changed(changes), row, attempt)
-
-    def _take(self, facts: TrapezoidFacts | None, row: Mapping[str, Any], attempt: int) -> None:
-        before = self.facts
-        same = facts is before if facts is None or before is None else facts.same(before)
-        if not self._known or not same:  # an attempt that resumes logs it again
-            self._add_plan(facts, row, attempt)
+            self._take_plan(facts.changed(changes), row, attempt)
 
     def exchange(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of the table ``exchanges``; of runs with such windows alone."""
@@ -566,10 +469,6 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
     def _steps(self) -> list[BatchStep]:
         return self.batches.steps(self.ranks)
 
-    def panels(self) -> list[Panel]:
-        """The panels in order; none where the run has no windows."""
-        return list(self.named_panels().values())
-
     def named_panels(self) -> dict[str, Panel]:
         """The panels by names that stay theirs: ``shape``, and those of batches, exchanges, tasks and decisions."""
         facts = self.facts
@@ -587,10 +486,7 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
 
     def figure(self) -> Figure:
         """All panels as one figure."""
-        facts = self.facts
-        if facts is None:
-            raise LookupError("this run has no windows of full and decayed snapshots: ask for `facts` first")
-        panels = self.named_panels()
+        facts, panels = self._in_use(), self.named_panels()
         wide = [list(panels).index("shape")] if len(panels) % 2 else []
         return grid(list(panels.values()), title=f"Windows of {facts.window} snapshots: {facts.shape.words}", wide=wide)
 

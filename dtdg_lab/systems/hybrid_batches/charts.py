@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,15 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.hybrid_batches.batches import FEW, SHARES
-from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, share, with_note
+from dtdg_lab.visualization.charts import STEPS, Drawn, Panel, bars, box, chart, colour_bar, heat, label, line
+from dtdg_lab.visualization.layout import Figure, join_words, percent, share
 from dtdg_lab.visualization.palette import series_colour
-from dtdg_lab.visualization.series import RankSteps
+from dtdg_lab.visualization.run_view import reading_event
+from dtdg_lab.visualization.series import PartLog, RankSteps
 from dtdg_lab.visualization.style import Marks
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # What pictures of hybrid batches are made of: the facts of an event ``hybrid``, and what they are in words.
 
@@ -105,32 +110,27 @@ def hybrid_facts(data: Mapping[str, Any]) -> HybridFacts:
     Raises:
         DataError: something is missing or does not fit.
     """
-    try:
+    with reading_event("hybrid batches"):
         sizes = [
             SizeFacts(int(size[0]), int(size[1]), int(size[2]), (float(given[0]), float(given[1])))
             for size, given in zip(data["sizes"], data["shares"], strict=True)
         ]
-        described = data.get("cache_bytes")
         facts = HybridFacts(
             sizes=tuple(sizes),
             snapshots=int(data["snapshots"]),
             first=int(data["first"]),
             nodes=int(data["nodes"]),
-            candidates=_whole(data["candidates"]),
+            candidates=tuple(map(int, data["candidates"])),
             choice=int(data["choice"]),
             adjuster=str(data["adjuster"]),
             reservoir=bool(data["reservoir"]),
             exchange=str(data["exchange"]),
             average_every_s=float(data["average_every_s"] or 0.0),
-            capacities=tuple(_whole(parts) for parts in data.get("capacities") or ()),
+            capacities=tuple(tuple(map(int, parts)) for parts in data.get("capacities") or ()),
             load_groups=int(data["load_groups"]),
-            cache_bytes=None if described is None else float(described),
+            cache_bytes=None if data.get("cache_bytes") is None else float(data["cache_bytes"]),
             stands_in=bool(data.get("stands_in", False)),
         )
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the event of hybrid batches cannot be drawn ({error!r}): were they recorded by another version?"
-        ) from error
     _check(facts)
     return facts
 
@@ -145,11 +145,6 @@ def _check(facts: HybridFacts) -> None:
             f"snapshots and parts of {facts.candidates} candidates, which do not fit each other: was it recorded by "
             "another version?"
         )
-
-
-def hybrid_left(data: Mapping[str, Any]) -> bool:
-    """Whether an event ``hybrid`` says that the run went on with steps of another kind."""
-    return "layout" in data and data["layout"] is None
 
 
 def hybrid_words(facts: HybridFacts) -> str:
@@ -182,10 +177,6 @@ def numbers(least: int, most: int) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
-def _whole(values: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(int(value) for value in values)
-
-
 def given_words(value: float) -> str:
     """N_S or N_V as it was set: a share in percent, or a number."""
     if value > 1:
@@ -203,18 +194,18 @@ _SIZE_STYLE_WORDS = ("solid", "dashed", "dotted", "dash-dotted")
 
 
 def size_style(facts: HybridFacts, action: int) -> dict[str, Any]:
-    """Line and marker of a size: a colour for its snapshots, dashes for its nodes; the one in use is thicker."""
+    """How a size's line is drawn: a colour for its snapshots, dashes for its nodes; the one in use is thicker."""
     given = facts.sizes[action].given if 0 <= action < len(facts.sizes) else (0.0, 0.0)
-    snapshots, vertices = _given(facts)
+    snapshots, vertices = _given_sizes(facts)
     colour = series_colour(snapshots.index(given[0]) if given[0] in snapshots else action)
     dash = _DASHES[vertices.index(given[1]) % len(_DASHES)] if given[1] in vertices else "solid"
-    width = 3 if action == facts.choice else 1.5
-    return {"line": {"color": colour, "dash": dash, "width": width}, "marker": {"color": colour, "size": 6}}
+    marker = {"color": colour, "size": 6}
+    return {"colour": colour, "dash": dash, "width": 3 if action == facts.choice else 1.5, "marker": marker}
 
 
-def size_key(facts: HybridFacts) -> dict[str, Any]:
+def size_key(facts: HybridFacts) -> Drawn:
     """A line over the chart that says which colour and dashes are which; a legend of nine sizes would not fit."""
-    snapshots, vertices = _given(facts)
+    snapshots, vertices = _given_sizes(facts)
     colours = ", ".join(
         f"<span style='color:{series_colour(at)}'><b>{given_words(value)}</b></span>"
         for at, value in enumerate(snapshots)
@@ -222,31 +213,18 @@ def size_key(facts: HybridFacts) -> dict[str, Any]:
     dashes = ", ".join(
         f"{_SIZE_STYLE_WORDS[at % len(_SIZE_STYLE_WORDS)]} {given_words(value)}" for at, value in enumerate(vertices)
     )
-    return {
-        "text": f"{colours} of snapshots; {dashes} of nodes",
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0,
-        "y": 1,
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 10},
-    }
+    above: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "font": {"size": 10}}
+    return label(f"{colours} of snapshots; {dashes} of nodes", 0, 1, **above)
 
 
-def _given(facts: HybridFacts) -> tuple[list[float], list[float]]:
+def _given_sizes(facts: HybridFacts) -> list[list[float]]:
     """The values of N_S and N_V among the sizes, each once."""
-    return (
-        list(dict.fromkeys(size.given[0] for size in facts.sizes)),
-        list(dict.fromkeys(size.given[1] for size in facts.sizes)),
-    )
+    return [list(dict.fromkeys(size.given[place] for size in facts.sizes)) for place in (0, 1)]
 
 
 # The reservoir: how many batches of each size it holds, and what its generators have made.
 
 
-Panel = tuple[Figure, str]
 RESERVOIR_LEVELS_KEPT = 240  # times at which levels were logged
 NO_LEVEL = "no reservoir levels recorded yet"
 _SLOT_S = 0.5  # parts log their levels about so often, each at its own moment
@@ -259,7 +237,6 @@ class PartLevel:
     Attributes:
         seconds: of the run.
         step: updates of the rank's model by then.
-        attempt: of the run.
         held: batches.
         capacity: most of them.
         bytes: that they take.
@@ -270,7 +247,6 @@ class PartLevel:
 
     seconds: float
     step: int
-    attempt: int
     held: int
     capacity: int
     bytes: float
@@ -279,20 +255,22 @@ class PartLevel:
     distinct: int
 
 
-class ReservoirLog:
-    """Rows of the table ``reservoir``: of every part and size, the newest ``kept``."""
+class ReservoirLog(PartLog[PartLevel]):
+    """Rows of the table ``reservoir`` by part and size.
+
+    Args:
+        kept: rows of each.
+    """
 
     def __init__(self, kept: int = RESERVOIR_LEVELS_KEPT) -> None:
-        self._kept = kept
-        self._levels: dict[tuple[int, int], dict[int, PartLevel]] = {}  # part, action -> time_ns
+        super().__init__(kept)
 
     def row(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row; ``seconds`` of the run, when it was logged."""
-        levels = self._levels.setdefault((int(row["part"]), int(row["action"])), {})
-        levels[int(row["time_ns"])] = PartLevel(
+        step = int(row["step"] or 0)
+        level = PartLevel(
             seconds,
-            int(row["step"] or 0),
-            attempt,
+            step,
             int(row["held"]),
             int(row["capacity"]),
             float(row["bytes"] or 0),
@@ -300,43 +278,20 @@ class ReservoirLog:
             float(row["busy_s"] or 0.0),
             int(row.get("distinct", row["held"])),
         )
-        while len(levels) > self._kept:
-            del levels[min(levels)]
-
-    def truncate(self, step: int, attempt: int) -> None:
-        """Forget what an earlier attempt held from ``step`` on."""
-        for key, levels in self._levels.items():
-            kept = {at: each for at, each in levels.items() if each.step < step or each.attempt >= attempt}
-            self._levels[key] = kept
-
-    def levels(self, *, since: int = 0) -> dict[tuple[int, int], list[PartLevel]]:
-        """By part and action, rows logged from step ``since`` on, in order of time."""
-        found = {
-            key: [levels[at] for at in sorted(levels) if levels[at].step >= since]
-            for key, levels in sorted(self._levels.items())
-        }
-        return {key: described for key, described in found.items() if described}
+        self.add((int(row["part"]), int(row["action"])), step, attempt, level, int(row["time_ns"]))
 
 
 def reservoir_panels(log: ReservoirLog, facts: HybridFacts, *, since: int = 0) -> dict[str, Panel]:
     """``reservoir``: share of the capacity that is held, by size; ``made``: batches generated so far."""
-    levels = log.levels(since=since)
-    held = _by_size(levels, lambda level: float(level.held))
-    capacity = _by_size(levels, lambda level: float(level.capacity))
-    shares = {
-        action: [
-            (at, 100 * now / most) for (at, now), (_, most) in zip(described, capacity[action], strict=True) if most
-        ]
-        for action, described in held.items()
-    }
-    made = _by_size(levels, lambda level: float(level.made))
+    table = _levels_by_size(log, since)
+    table["share"] = 100 * table["held"] / table["capacity"].where(table["capacity"] > 0)
     return {
         "reservoir": (
-            _figure("Reservoir", "held of the most (%)", shares, facts, top=100.0),
+            _levels_figure("Reservoir", "held of the most (%)", table["share"], facts, {"range": [0, 103.0]}),
             reservoir_words(log, facts, since=since),
         ),
         "made": (
-            _figure("Batches generated", "batches, all parts", made, facts),
+            _levels_figure("Batches generated", "batches, all parts", table["made"], facts, {"rangemode": "tozero"}),
             "Sizes take turns by time: large batches take longer to make, and a line that is flat is full.",
         ),
     }
@@ -344,21 +299,23 @@ def reservoir_panels(log: ReservoirLog, facts: HybridFacts, *, since: int = 0) -
 
 def reservoir_words(log: ReservoirLog, facts: HybridFacts, *, since: int = 0) -> str:
     """What is held, the bytes it takes, and the processor time it cost, in words."""
-    levels = log.levels(since=since)
+    levels = log.all(since=since)
     look = "The fuller a size is, the more steps take their batch from here: half full, every second one."
     if not levels:
         return look
-    last = {key: described[-1] for key, described in levels.items()}
-    size = [level for (_, action), level in last.items() if action == facts.choice]
+    last = [each[-1] for each in levels.values()]
+    size = [each[-1] for (_, action), each in levels.items() if action == facts.choice]
     held, most = sum(level.held for level in size), sum(level.capacity for level in size)
     text = f"{look} Of {facts.label(facts.choice)}, in use, {held:,} of {most:,} are held"
     text += f" ({percent(held / most)})" if most else ""
     text += f", {sum(level.distinct for level in size):,} of them distinct" if held else ""
-    bytes_, made = sum(level.bytes for level in last.values()), sum(level.made for level in last.values())
+    bytes_, made, busy_s = (sum(getattr(level, name) for level in last) for name in ("bytes", "made", "busy_s"))
     text += f"; all sizes take {format_bytes(bytes_)}. {made:,} were made"
-    busy_s, recent = sum(level.busy_s for level in last.values()), _recent_share(levels)
     text += f" in {format_seconds(busy_s)} of processor time" if busy_s else ""
-    return f"{text}." if recent is None else f"{text}, now {share(recent)} of a processor."
+    # processors that the generators keep busy, over their last ten rows
+    ends = [(each[-10:][0], each[-1]) for each in levels.values() if each[-1].seconds > each[-10:][0].seconds]
+    recent = [max(0.0, new.busy_s - old.busy_s) / (new.seconds - old.seconds) for old, new in ends]
+    return f"{text}, now {share(sum(recent))} of a processor." if recent else f"{text}."
 
 
 def few_words(facts: HybridFacts) -> str:
@@ -375,67 +332,37 @@ def few_words(facts: HybridFacts) -> str:
     )
 
 
-def _recent_share(levels: Mapping[tuple[int, int], Sequence[PartLevel]]) -> float | None:
-    """Processors that the generators keep busy, over their last ten rows."""
-    total, seen = 0.0, False
-    for described in levels.values():
-        recent = described[-10:]
-        seconds = recent[-1].seconds - recent[0].seconds
-        if seconds > 0:
-            total += max(0.0, recent[-1].busy_s - recent[0].busy_s) / seconds
-            seen = True
-    return total if seen else None
+def _levels_by_size(log: ReservoirLog, since: int) -> pd.DataFrame:
+    """Held, capacity and made of the parts together, by size and second, where all parts had logged theirs."""
+    import pandas as pd
 
-
-def _by_size(
-    levels: Mapping[tuple[int, int], Sequence[PartLevel]], value: Callable[[PartLevel], float]
-) -> dict[int, list[tuple[float, float]]]:
-    """Sums over the parts by size, at the seconds at which all parts had logged theirs."""
-    slots: dict[int, dict[int, dict[int, float]]] = {}  # action -> slot of time -> part
-    parts: dict[int, set[int]] = {}
-    for (part, action), described in levels.items():
-        parts.setdefault(action, set()).add(part)
-        for level in described:
-            slots.setdefault(action, {}).setdefault(int(level.seconds / _SLOT_S), {})[part] = value(level)
-    found: dict[int, list[tuple[float, float]]] = {}
-    for action, by_slot in sorted(slots.items()):
-        newest: dict[int, float] = {}
-        found[action] = []
-        for slot in sorted(by_slot):
-            newest |= by_slot[slot]
-            if len(newest) == len(parts[action]):
-                found[action].append((_SLOT_S * slot, sum(newest.values())))
-    return found
-
-
-def _figure(
-    title: str,
-    y_title: str,
-    lines: Mapping[int, Sequence[tuple[float, float]]],
-    facts: HybridFacts,
-    *,
-    top: float | None = None,
-) -> Figure:
-    yaxis: dict[str, Any] = {"rangemode": "tozero"} if top is None else {"range": [0, 1.03 * top]}
-    layout = frame(title, "time since the start (s)", y_title, yaxis=yaxis, showlegend=False)
-    if not any(lines.values()):
-        return {"data": [], "layout": with_note(layout, NO_LEVEL)}
-    layout["annotations"] = [size_key(facts)]
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines" if len(points) > 1 else "markers",
-            "name": facts.label(action),
-            "showlegend": False,
-            "x": [round(at, 3) for at, _ in points],
-            "y": [round(value, 2) for _, value in points],
-            **size_style(facts, action),
-            "hovertemplate": "%{x:.1f} s: %{y:.4~g}<extra>%{fullData.name}</extra>",
-        }
-        for action, points in lines.items()
-        if points
+    columns = ["held", "capacity", "made"]
+    rows = [
+        (action, _SLOT_S * int(level.seconds / _SLOT_S), part, level.held, level.capacity, level.made)
+        for (part, action), levels in log.all(since=since).items()
+        for level in levels
     ]
-    return {"data": data, "layout": layout}
+    index = ["action", "seconds", "part"]
+    logged = pd.DataFrame(rows, columns=[*index, *columns]).astype(float).drop_duplicates(index, keep="last")
+    tables = [
+        of_size.pivot(index="seconds", columns="part", values=columns).ffill().dropna().T.groupby(level=0).sum().T
+        for _, of_size in logged.groupby("action")
+    ]
+    if not tables:
+        return logged.set_index(index[:2])[columns]
+    return pd.concat(tables, keys=sorted(logged["action"].unique()))
+
+
+def _levels_figure(title: str, y_title: str, lines: pd.Series, facts: HybridFacts, y_axis: Drawn) -> Figure:
+    data = []
+    for action, values in lines.dropna().groupby(level=0):
+        seconds = [round(at, 3) for _, at in values.index]
+        looks = size_style(facts, int(action)) | {"showlegend": False}
+        name = facts.label(int(action))
+        data.append(line(name, seconds, values.round(2).tolist(), hover="%{x:.1f} s: %{y:.4~g}", **looks))
+    key = {"annotations": [size_key(facts)]} if data else {}
+    looks = {"empty": NO_LEVEL, "yaxis": y_axis, "showlegend": False, **key}
+    return chart(title, "time since the start (s)", y_title, data, **looks)
 
 
 # Averaging of models: how many steps a rank had made since it gave the model that a mean is of, and how often.
@@ -457,7 +384,6 @@ class RankRound:
         applied: steps it had made when it took the mean.
         weight: of the rank in the mean.
         gathered: whether the rank waited for the others to finish.
-        attempt: of the run.
     """
 
     number: int
@@ -465,7 +391,6 @@ class RankRound:
     applied: int
     weight: float
     gathered: bool
-    attempt: int
 
     @property
     def staleness(self) -> int:
@@ -473,39 +398,27 @@ class RankRound:
         return self.applied - self.joined
 
 
-class RoundLog:
-    """Rows of the table ``rounds``: of every rank, the newest ``kept``."""
+class RoundLog(PartLog[RankRound]):
+    """Rows of the table ``rounds`` by rank.
+
+    Args:
+        kept: rounds of a rank.
+    """
 
     def __init__(self, kept: int = STALENESS_KEPT) -> None:
-        self._kept = kept
-        # rank -> attempt, step at which it was applied, number: numbers restart where a run is rebuilt
-        self._rounds: dict[int, dict[tuple[int, int, int], RankRound]] = {}
+        super().__init__(kept)
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one row."""
-        rounds = self._rounds.setdefault(rank, {})
+        """Add one row; numbers of rounds restart where a run is rebuilt."""
         number, weight = int(row["number"]), 1.0 if row["weight"] is None else float(row["weight"])
         gathered = bool(row.get("gathered", weight == 0))  # older records do not say: a rank had weight 0 then
         applied = int(row["applied_step"])
-        rounds[attempt, applied, number or _OF_ALL] = RankRound(
-            number, int(row["joined_step"]), applied, weight, gathered, attempt
-        )
-        while len(rounds) > self._kept:
-            del rounds[min(rounds)]
-
-    def truncate(self, step: int, attempt: int) -> None:
-        """Forget what an earlier attempt did from ``step`` on."""
-        for rank, rounds in self._rounds.items():
-            kept = {key: each for key, each in rounds.items() if each.applied < step or each.attempt >= attempt}
-            self._rounds[rank] = kept
+        known = RankRound(number, int(row["joined_step"]), applied, weight, gathered)
+        self.add(rank, applied, attempt, known, (attempt, applied, number or _OF_ALL))
 
     def rounds(self, *, since: int = 0) -> dict[int, list[RankRound]]:
         """By rank, the rounds applied from step ``since`` on, in order; ranks that have none are left out."""
-        found = {
-            rank: [rounds[key] for key in sorted(rounds) if rounds[key].applied >= since]
-            for rank, rounds in sorted(self._rounds.items())
-        }
-        return {rank: rounds for rank, rounds in found.items() if rounds}
+        return {rank: rounds for (rank, *_), rounds in self.all(since=since).items()}
 
 
 def rounds_per_s(log: RoundLog, steps: RankSteps, *, since: int = 0) -> dict[int, float]:
@@ -522,29 +435,16 @@ def staleness_panel(log: RoundLog, steps: RankSteps, marks: Marks, *, since: int
     """Staleness of every rank over its steps, and what it is in words."""
     rounds = log.rounds(since=since)
     applied = sorted({each.applied for found in rounds.values() for each in found})
-    layout = frame(
-        "Staleness of averaged models",
-        "step of the rank (model updates)",
-        "steps since it gave its model",
-        **{"yaxis": {"rangemode": "tozero"}, "showlegend": True, **marks.over_steps(applied)},
-    )
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": f"rank {rank}",
-            "x": [each.applied for each in found],
-            "y": [each.staleness for each in found],
-            "line": {"color": series_colour(rank), "width": 1.5},
-            "marker": {"color": series_colour(rank), "size": 4},
-            "customdata": [each.number for each in found],
-            "showlegend": len(rounds) <= _NAMED,
-            "hovertemplate": "round %{customdata}, step %{x}: %{y}<extra>%{fullData.name}</extra>",
-        }
-        for rank, found in rounds.items()
-    ]
-    figure = {"data": data, "layout": layout if data else with_note(layout, NO_ROUND)}
-    return figure, staleness_words(log, steps, since=since)
+    data = []
+    for rank, found in rounds.items():
+        x, y = [each.applied for each in found], [each.staleness for each in found]
+        marker = {"color": series_colour(rank), "size": 4}
+        looks: Drawn = {"width": 1.5, "mode": "lines+markers", "marker": marker, "showlegend": len(rounds) <= _NAMED}
+        told: Drawn = {"hover": "round %{customdata}, step %{x}: %{y}", "customdata": [each.number for each in found]}
+        data.append(line(f"rank {rank}", x, y, series_colour(rank), **looks, **told))
+    titles = ("Staleness of averaged models", "step of the rank (model updates)", "steps since it gave its model")
+    axes: Drawn = {"yaxis": {"rangemode": "tozero"}, "showlegend": True, **marks.over_steps(applied)}
+    return chart(*titles, data, empty=NO_ROUND, **axes), staleness_words(log, steps, since=since)
 
 
 def staleness_words(log: RoundLog, steps: RankSteps, *, since: int = 0) -> str:
@@ -627,50 +527,41 @@ class TargetLog:
 
     def __init__(self, kept: int = TARGET_LOG_KEPT) -> None:
         self._kept = kept
-        self._rows: dict[int, dict[int, tuple[int, PartBatch]]] = {}  # step -> part -> attempt, batch
+        self._rows: PartLog[PartBatch] = PartLog(kept)
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row."""
-        batch = _batch(row)
-        self._rows.setdefault(batch.step, {})[batch.part] = (attempt, batch)
-        while len(self._rows) > self._kept:
-            del self._rows[min(self._rows)]
+        first, drawn = int(row["first"]), row["map"]
+        step, part, action, index = (int(row[name]) for name in ("step", "part", "action", "index"))
+        batch = PartBatch(
+            step,
+            part,
+            action,
+            index,
+            str(row["source"]),
+            range(first, first + int(row["snapshots"])),
+            int(row["targets"]),
+            int(row["rows"]),
+            int(row["edges"]),
+            float(row["built_s"] or 0.0),
+            None if drawn is None else tuple(int(count) for count in drawn),
+        )
+        self._rows.add(part, step, attempt, batch)
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on."""
-        found = {
-            at: {part: kept for part, kept in parts.items() if at < step or kept[0] >= attempt}
-            for at, parts in self._rows.items()
-        }
-        self._rows = {at: parts for at, parts in found.items() if parts}
+        self._rows.truncate(step, attempt)
 
     def steps(self, *, since: int = 0) -> list[tuple[int, list[PartBatch]]]:
         """Steps from ``since`` on in order, with the batches of the parts that have logged them."""
-        return [(at, [batch for _, batch in self._rows[at].values()]) for at in sorted(self._rows) if at >= since]
+        return [*self._rows.steps(since=since).items()][-self._kept :]
 
     def newest(self, *, since: int = 0) -> dict[int, PartBatch]:
         """The newest batch of every part that has a map, by part: ranks need not be in the same step."""
-        found: dict[int, PartBatch] = {}
-        for _, batches in self.steps(since=since):
-            found |= {batch.part: batch for batch in batches if batch.map is not None}
-        return dict(sorted(found.items()))
-
-
-def _batch(row: Mapping[str, Any]) -> PartBatch:
-    first, drawn = int(row["first"]), row["map"]
-    return PartBatch(
-        int(row["step"]),
-        int(row["part"]),
-        int(row["action"]),
-        int(row["index"]),
-        str(row["source"]),
-        range(first, first + int(row["snapshots"])),
-        int(row["targets"]),
-        int(row["rows"]),
-        int(row["edges"]),
-        float(row["built_s"] or 0.0),
-        None if drawn is None else tuple(int(count) for count in drawn),
-    )
+        mapped = {
+            part: [b for b in batches if b.map is not None] for (part,), batches in self._rows.all(since=since).items()
+        }
+        return {part: batches[-1] for part, batches in mapped.items() if batches}
 
 
 # Nodes x snapshots: the batch now in training, beside the node batch and the snapshot batch it replaces.
@@ -721,30 +612,31 @@ def target_map_figure(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> F
     """Three fields side by side: snapshots across, candidates of each part by load down, heaviest first."""
     steps = sorted({batch.step for batch in batches.values()})
     title = f"Batch of step {numbers(steps[0], steps[-1])}" if steps else "Batch"
-    layout = frame(title, "", "nodes by load, heaviest on top", margin={"l": 56, "r": 14, "t": 34, "b": 58})
+    titles, margin = (title, "", "nodes by load, heaviest on top"), {"l": 56, "r": 14, "t": 34, "b": 58}
     if not batches:
-        return {"data": [], "layout": with_note(layout, NO_BATCH)}
-    counts, width = target_counts(facts, batches), facts.snapshots
+        return chart(*titles, [], empty=NO_BATCH, margin=margin)
+    width, last = facts.snapshots, facts.first + facts.snapshots - 1
     starts = [round(place * (1 + _GAP) * width) for place in range(len(KINDS))]
-    layout["xaxis"] |= _snapshot_axis(facts, starts, counts)
-    layout["yaxis"] |= _part_axis(list(batches))
-    data: list[dict[str, Any]] = []
-    for place, batch in enumerate(batches.values()):
-        top = place * (SHARES + _SPACE)
-        layout["shapes"] += [_field(start, width, top) for start in starts]
+    places: list[float] = []
+    words: list[str] = []
+    for start, kind, count in zip(starts, KINDS, target_counts(facts, batches), strict=True):
+        places += [start, start + (width - 1) / 2, start + width - 1]  # its first and last snapshot, and what it is
+        words += [str(facts.first), f"snapshot<br><b>{kind}</b><br>{count:,} targets", str(last)]
+    tops = [place * (SHARES + _SPACE) for place in range(len(batches))]
+    looks: Drawn = {"layer": "below", "line": {"color": "#B8BEC6", "width": 1}, "fillcolor": "#F6F8FA"}
+    data, fields = [], []
+    for top, batch in zip(tops, batches.values(), strict=True):
+        edges = (top - 0.5, top + SHARES - 0.5)
+        fields += [box((start - 0.5, start + width - 0.5), edges, **looks) for start in starts]
         data += _part_traces(facts, batch, top, starts)
-    data[0] |= {"showscale": True, "colorbar": _COLOURS}
-    return {"data": data, "layout": layout}
-
-
-_COLOURS = {
-    "title": {"text": "share that are targets", "side": "right", "font": {"size": 10}},
-    "thickness": 9,
-    "outlinewidth": 0.5,
-    "tickfont": {"size": 10},
-    "tickvals": [0.0, 0.1, 0.4, 1.0],
-    "ticktext": ["0", "10 %", "40 %", "all"],
-}
+    ticks = {"tickvals": [0.0, 0.1, 0.4, 1.0], "ticktext": ["0", "10 %", "40 %", "all"]}
+    data[0] |= {"showscale": True, "colorbar": colour_bar("share that are targets", **ticks)}
+    plain = {"showgrid": False, "showline": False}
+    across = {"tickvals": places, "ticktext": words, "tickangle": 0, **plain}
+    down = {"tickvals": [top + (SHARES - 1) / 2 for top in tops], "ticktext": [f"part {part}" for part in batches]}
+    across["range"] = [-0.5 - 0.02 * width, starts[-1] + width - 0.5 + 0.02 * width]
+    axes: Drawn = {"xaxis": across, "yaxis": {**down, **plain, "range": [tops[-1] + SHARES + 0.5, -1.5]}}
+    return chart(*titles, data, margin=margin, shapes=fields, **axes)
 
 
 def target_map_words(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> str:
@@ -767,86 +659,27 @@ def target_map_words(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> st
     )
 
 
-def _part_traces(facts: HybridFacts, batch: PartBatch, top: int, starts: list[int]) -> list[dict[str, Any]]:
+def _part_traces(facts: HybridFacts, batch: PartBatch, top: int, starts: list[int]) -> list[Drawn]:
     """The three fields of one part, each one column of colour over the snapshots it takes."""
     within = _sixtieth_sizes(facts.candidates[batch.part])
     taken = np.asarray(batch.map, np.float64)
     own = (batch.snapshots.start - facts.first, batch.snapshots.stop - facts.first)
-    whole = (0, facts.snapshots)
-    return [
-        {
-            **_column(start, span, top, counts, within),
-            "hovertemplate": f"part {batch.part}, snapshots {facts.first + span[0]} to {facts.first + span[1] - 1}: "
-            "%{customdata}<extra></extra>",
-        }
-        for start, span, counts in zip(starts, (own, whole, own), (taken, taken, within), strict=True)
-    ]
-
-
-def _column(start: int, span: tuple[int, int], top: int, counts: NDArray[Any], within: NDArray[Any]) -> dict[str, Any]:
-    runs = [(count, n) for count, n in zip(counts, within, strict=True) if n]  # a small part has fewer than sixty
-    z = [[round(float(min(count / n, 1.0)), 4)] for count, n in runs]
-    said = [[f"{int(count):,} of {int(n):,} nodes"] for count, n in runs]
-    edges = [round(top - 0.5 + row * SHARES / len(runs), 3) for row in range(len(runs) + 1)]
-    return {
-        "type": "heatmap",
-        "z": z,
-        "x": [start + span[0] - 0.5, start + span[1] - 0.5],
-        "y": edges,
-        "zmin": 0,
-        "zmax": 1,
-        "colorscale": _SCALE,
-        "showscale": False,
-        "customdata": said,
-    }
+    found = []
+    for start, span, counts in zip(starts, (own, (0, facts.snapshots), own), (taken, taken, within), strict=True):
+        runs = [(count, n) for count, n in zip(counts, within, strict=True) if n]  # a small part has fewer than sixty
+        z = [[round(float(min(count / n, 1.0)), 4)] for count, n in runs]
+        said = [[f"{int(count):,} of {int(n):,} nodes"] for count, n in runs]
+        x = [start + span[0] - 0.5, start + span[1] - 0.5]
+        y = [round(top - 0.5 + row * SHARES / len(runs), 3) for row in range(len(runs) + 1)]
+        where = f"part {batch.part}, snapshots {facts.first + span[0]} to {facts.first + span[1] - 1}"
+        told = {"customdata": said, "hover": where + ": %{customdata}<extra></extra>"}
+        found.append(heat("", z, x, y, _SCALE, span=(0, 1), showscale=False, **told))
+    return found
 
 
 def _sixtieth_sizes(candidates: int) -> NDArray[np.int64]:
     """How many candidates are in each run of the load order: ``LoadGroups.sixtieths`` counts targets in these."""
     return np.bincount(np.arange(candidates) * SHARES // candidates, minlength=SHARES)
-
-
-def _field(start: int, width: int, top: int) -> dict[str, Any]:
-    """All that a part has."""
-    return {
-        "type": "rect",
-        "xref": "x",
-        "yref": "y",
-        "layer": "below",
-        "x0": start - 0.5,
-        "x1": start + width - 0.5,
-        "y0": top - 0.5,
-        "y1": top + SHARES - 0.5,
-        "line": {"color": "#B8BEC6", "width": 1},
-        "fillcolor": "#F6F8FA",
-    }
-
-
-def _snapshot_axis(facts: HybridFacts, starts: list[int], counts: tuple[int, int, int]) -> dict[str, Any]:
-    """Under each field its first and last snapshot, and in the middle what it is."""
-    width, places, words = facts.snapshots, [], []
-    for start, kind, count in zip(starts, KINDS, counts, strict=True):
-        places += [start, start + (width - 1) / 2, start + width - 1]
-        words += [str(facts.first), f"snapshot<br><b>{kind}</b><br>{count:,} targets", str(facts.first + width - 1)]
-    return {
-        "tickvals": places,
-        "ticktext": words,
-        "tickangle": 0,
-        "showgrid": False,
-        "showline": False,
-        "range": [-0.5 - 0.02 * width, starts[-1] + width - 0.5 + 0.02 * width],
-    }
-
-
-def _part_axis(parts: list[int]) -> dict[str, Any]:
-    stride = SHARES + _SPACE
-    return {
-        "tickvals": [place * stride + (SHARES - 1) / 2 for place in range(len(parts))],
-        "ticktext": [f"part {part}" for part in parts],
-        "showgrid": False,
-        "showline": False,
-        "range": [len(parts) * stride - _SPACE + 0.5, -1.5],
-    }
 
 
 # Where batches came from, step by step, and what waiting for them took.
@@ -865,7 +698,7 @@ _BARS = 80
 
 
 def target_sources_panel(steps: Steps, marks: Marks, batch_share: float | None, *, reservoir: bool) -> Panel:
-    """Shares of the parts' batches by source, and what they mean.
+    """Shares of the parts' batches by source, in bars of as many steps each, and what they mean.
 
     Args:
         steps: from ``TargetLog.steps``.
@@ -873,7 +706,20 @@ def target_sources_panel(steps: Steps, marks: Marks, batch_share: float | None, 
         batch_share: of the ranks' time that went into batches; None where it is not known.
         reservoir: whether there is one.
     """
-    return _figure_target_sources(steps, marks), target_sources_words(steps, batch_share, reservoir=reservoir)
+    at = [step for step, _ in steps]
+    span = max(1, -(-(at[-1] - at[0] + 1) // _BARS)) if at else 1
+    groups: dict[int, list[str]] = {}
+    for step, batches in steps:
+        groups.setdefault((step - at[0]) // span, []).extend(batch.source for batch in batches)
+    x = [at[0] + group * span + (span - 1) / 2 for group in groups]
+    data = []
+    for name, (words, _, colour) in SOURCES.items():
+        y = [round(100 * found.count(name) / len(found), 2) for found in groups.values()]
+        if any(y):
+            data.append(bars(words, x, y, colour, "about step %{x:.0f}: %{y:.0f} %", width=span))
+    looks: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100]}, **marks.over_steps(at)}
+    figure = chart("Where batches came from", STEPS, "share of batches (%)", data, empty=NO_BATCH, **looks)
+    return figure, target_sources_words(steps, batch_share, reservoir=reservoir)
 
 
 def target_sources_words(steps: Steps, batch_share: float | None, *, reservoir: bool) -> str:
@@ -892,40 +738,3 @@ def target_sources_words(steps: Steps, batch_share: float | None, *, reservoir: 
         text += f". Lately ranks spent {share(batch_share)} of their time on batches"
         text += "; once the reservoir is warm, look for under 1 %" if reservoir else ""
     return f"{text}."
-
-
-def _figure_target_sources(steps: Steps, marks: Marks) -> Figure:
-    """Bars of as many steps each, so that there are not more than fit."""
-    at = [step for step, _ in steps]
-    layout = frame(
-        "Where batches came from",
-        "step (model updates)",
-        "share of batches (%)",
-        barmode="stack",
-        bargap=0,
-        yaxis={"range": [0, 100]},
-        **marks.over_steps(at),
-    )
-    if not at:
-        return {"data": [], "layout": with_note(layout, NO_BATCH)}
-    span = max(1, -(-(at[-1] - at[0] + 1) // _BARS))
-    bars: dict[int, list[PartBatch]] = {}
-    for step, batches in steps:
-        bars.setdefault((step - at[0]) // span, []).extend(batches)
-    x = [at[0] + bar * span + (span - 1) / 2 for bar in bars]
-    data: list[dict[str, Any]] = []
-    for name, (words, _, colour) in SOURCES.items():
-        y = [round(100 * sum(b.source == name for b in batches) / len(batches), 2) for batches in bars.values()]
-        if any(y):
-            data.append(
-                {
-                    "type": "bar",
-                    "name": words,
-                    "x": x,
-                    "y": y,
-                    "width": span,
-                    "marker": {"color": colour, "line": {"width": 0}},
-                    "hovertemplate": "about step %{x:.0f}: %{y:.0f} %<extra>" + words + "</extra>",
-                }
-            )
-    return {"data": data, "layout": layout}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
@@ -122,13 +121,10 @@ class ProgressLaw:
         means = self._seconds[seen] / self._counts[seen]
         found = np.full(self.choices, means.mean())
         if seen.sum() >= self._times.shape[1]:
-            best = np.inf
-            for some in (c for count in (1, 2, 3) for c in combinations(range(self._times.shape[1]), count)):
-                columns = self._times[seen][:, some] / means[:, np.newaxis]  # relative errors
-                fit = np.linalg.lstsq(columns, np.ones(len(means)), rcond=None)[0]
-                error = float(((columns @ fit - 1) ** 2).sum())
-                if (fit >= 0).all() and error < best * (1 - 1e-9):
-                    best, found = error, self._times[:, some] @ fit
+            from scipy.optimize import nnls
+
+            columns = self._times[seen] / means[:, np.newaxis]  # relative errors
+            found = self._times @ nnls(columns, np.ones(len(means)))[0]
         found = found.clip(min=means.min() * 1e-3)
         found[seen] = means
         return found
@@ -484,21 +480,17 @@ def make_adjuster(
     if name not in POLICIES:
         raise UnknownNameError("adjuster", name, POLICIES)
     checked_choices(choices, least=1 if name == "none" else 2)
-    agent: Agent
-    if name == "none":
-        agent = Fixed(choices, initial)
-    elif name == "random":
-        agent = UniformAgent(choices, seed=seed)
-    elif name == "bandit":
-        agent = Bandit(choices)
-    elif name == "law":
-        if sizes is None:
-            raise ConfigError("adjuster='law' fits progress against size: give sizes, (N_S, N_V) of each choice.")
-        agent = ProgressLaw(sizes)
-    else:
-        agent = DQN(
-            choices, seed=seed, discount=discount, epsilon_decay=epsilon_decay, epsilon_min=epsilon_min, rate=rate
-        )
+    if name == "law" and sizes is None:
+        raise ConfigError("adjuster='law' fits progress against size: give sizes, (N_S, N_V) of each choice.")
+    exploring: dict[str, Any] = {"epsilon_decay": epsilon_decay, "epsilon_min": epsilon_min}
+    agents: dict[str, Callable[[], Agent]] = {
+        "none": lambda: Fixed(choices, initial),
+        "random": lambda: UniformAgent(choices, seed=seed),
+        "bandit": lambda: Bandit(choices),
+        "dqn": lambda: DQN(choices, seed=seed, discount=discount, rate=rate, **exploring),
+        "law": lambda: ProgressLaw(sizes or ()),
+    }
+    agent = agents[name]()
     return BatchAdjuster(agent, name, choices, initial, reward)
 
 
@@ -636,7 +628,7 @@ class BatchSimulator:
         """
         if adjuster.choices != len(self.sizes):
             raise ConfigError(f"a controller of {adjuster.choices} choices for {len(self.sizes)} sizes.")
-        whole = self._distance(target)
+        whole = self.distance(target)
         noise = rng.generator(self.seed, "control/simulator").standard_normal((most_steps, 3))
         left, seconds = whole, 0.0
         choices: list[int] = []
@@ -667,13 +659,7 @@ class BatchSimulator:
         Raises:
             ConfigError: the target is not between floor and start.
         """
-        whole = self._distance(target)
-        left, seconds = whole, 0.0
-        while left > 0:
-            gain = self.gain(action, 1 - left / whole)
-            seconds += min(left / gain, 1.0) * self.step_s(action)
-            left -= gain
-        return seconds
+        return planned_s(self, (action,), target)
 
     def best_fixed(self, target: float) -> tuple[int, float]:
         """The best fixed size in hindsight: its action and its seconds to the target; ties go to the lower action."""
@@ -688,7 +674,7 @@ class BatchSimulator:
         """
         return None if run.seconds is None else run.seconds - self.best_fixed(target)[1]
 
-    def _distance(self, target: float) -> float:
+    def distance(self, target: float) -> float:
         """Total decrease of ln(loss - floor) to the target."""
         if not self.floor < target < self.start:
             raise ConfigError(f"target={target}: it must lie between floor={self.floor} and start={self.start}.")
@@ -806,14 +792,11 @@ def planned_s(simulator: BatchSimulator, plan: Sequence[int], target: float) -> 
         ConfigError: the plan is empty, or the target is not between floor and start.
         PlanError: an action does not exist.
     """
-    if not plan or not simulator.floor < target < simulator.start:
-        raise ConfigError(
-            f"a plan of {len(plan)} stages to a loss of {target}: give at least one stage, and a target between "
-            f"floor={simulator.floor} and start={simulator.start}."
-        )
+    whole = simulator.distance(target)
+    if not plan:
+        raise ConfigError(f"a plan of no stages to a loss of {target}: give at least one stage.")
     for action in plan:
         checked_action(action, len(simulator.sizes))
-    whole = math.log((simulator.start - simulator.floor) / (target - simulator.floor))
     left, seconds = whole, 0.0
     while left > 0:
         done = 1 - left / whole

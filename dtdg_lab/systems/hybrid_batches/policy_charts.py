@@ -6,16 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from statistics import fmean, median, stdev
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, size_key, size_style
-from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
+from dtdg_lab.visualization.charts import Drawn, Panel, chart, level_bars, line, points, right_axis, rule
+from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.loss import near_best, seconds_to
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, STEP_COLOUR, series_colour
+from dtdg_lab.visualization.series import PartLog
 from dtdg_lab.visualization.style import Marks
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
@@ -63,7 +67,7 @@ class Rewarded:
     reward: float
 
 
-class AdjusterLog:
+class AdjusterLog(PartLog[LoggedChoice]):
     """Rows of the table ``decisions`` that are about sizes of batches; others are passed over.
 
     Args:
@@ -71,8 +75,7 @@ class AdjusterLog:
     """
 
     def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
-        self._choices: dict[int, tuple[int, LoggedChoice]] = {}  # step -> attempt, choice
+        super().__init__(kept)
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; that several ranks tell the same changes nothing."""
@@ -80,30 +83,26 @@ class AdjusterLog:
         if not isinstance(state, Mapping) or "loss_reduction" not in state:
             return
         greedy = state.get("greedy")
-        self._choices[int(row["step"])] = (
-            attempt,
-            LoggedChoice(
-                int(row["step"]),
-                str(row["policy"]),
-                tuple(_number(value) for value in row["values"]),
-                int(row["action"]),
-                _number(row["reward"]),
-                _number(state.get("epsilon")),
-                None if greedy is None else bool(greedy),
-                _number(state["loss_reduction"]),
-                _number(state.get("step_s")),
-            ),
+        choice = LoggedChoice(
+            int(row["step"]),
+            str(row["policy"]),
+            tuple(_number(value) for value in row["values"]),
+            int(row["action"]),
+            _number(row["reward"]),
+            _number(state.get("epsilon")),
+            None if greedy is None else bool(greedy),
+            _number(state["loss_reduction"]),
+            _number(state.get("step_s")),
         )
-        while len(self._choices) > self._kept:
-            del self._choices[min(self._choices)]
+        self.add(0, choice.step, attempt, choice)
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt decided after ``step``; what it decided at it was made of the steps before."""
-        self._choices = {at: kept for at, kept in self._choices.items() if at <= step or kept[0] >= attempt}
+        super().truncate(step + 1, attempt)
 
     def choices(self, *, since: int = 0) -> list[LoggedChoice]:
         """The decisions from step ``since`` on, in order."""
-        return [self._choices[at][1] for at in sorted(self._choices) if at >= since]
+        return self.of(0, since=since)
 
 
 def rewarded(choices: Sequence[LoggedChoice]) -> list[Rewarded]:
@@ -238,17 +237,12 @@ def _arm(rewards: Sequence[float]) -> ArmFacts | None:
     count = len(rewards)
     if not count:
         return None
-    mean = sum(rewards) / count
-    if count == 1:
-        return ArmFacts(1, mean, None)
-    variance = sum((reward - mean) ** 2 for reward in rewards) / (count - 1)
-    return ArmFacts(count, mean, math.sqrt(variance / count))
+    return ArmFacts(count, fmean(rewards), stdev(rewards) / math.sqrt(count) if count > 1 else None)
 
 
 # The adjuster of batches in pictures: values of the sizes, choices and epsilon, rewards, and regret.
 
 
-Panel = tuple[Figure, str]
 NO_DECISION = "nothing was decided yet"
 _STEP = "step (model updates of rank 0)"
 _POINTS = 300  # of a line, so that pictures stay small
@@ -283,156 +277,74 @@ def _values_words(choices: Sequence[LoggedChoice], hybrid: HybridFacts) -> str:
     )
 
 
-def _thinned(choices: Sequence[LoggedChoice]) -> Sequence[LoggedChoice]:
-    """At most so many decisions, the newest among them."""
-    stride = -(-len(choices) // _POINTS)
-    return choices[(len(choices) - 1) % stride :: stride] if stride > 1 else choices
-
-
-def _layout(title: str, y_title: str, steps: Sequence[int], marks: Marks, **more: Any) -> dict[str, Any]:
-    return frame(title, _STEP, y_title, **{**more, **marks.over_steps(steps)})
+def _thinned(items: Sequence[T]) -> Sequence[T]:
+    """At most so many, the newest among them."""
+    stride = -(-len(items) // _POINTS)
+    return items[(len(items) - 1) % stride :: stride] if stride > 1 else items
 
 
 def _values_figure(choices: Sequence[LoggedChoice], hybrid: HybridFacts, marks: Marks) -> Figure:
     shown = _thinned(choices)
-    layout = _layout("What each size is thought to be worth", "value", [c.step for c in shown], marks, showlegend=False)
-    data: list[dict[str, Any]] = []
+    x, data = [choice.step for choice in shown], []
     for action in range(len(hybrid.sizes)):
-        y = [choice.values[action] if action < len(choice.values) else None for choice in shown]
+        y = [_short(choice.values[action]) if action < len(choice.values) else None for choice in shown]
         if any(value is not None for value in y):
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines" if len(shown) > 1 else "markers",
-                    "name": hybrid.label(action),
-                    "x": [choice.step for choice in shown],
-                    "y": [_short(value) for value in y],
-                    "showlegend": False,
-                    **size_style(hybrid, action),
-                    "hovertemplate": "step %{x}: %{y:.4~g}<extra>%{fullData.name}</extra>",
-                }
-            )
-    if data:
-        layout["annotations"] = [*layout["annotations"], size_key(hybrid)]
+            looks = size_style(hybrid, action) | {"showlegend": False}
+            data.append(line(hybrid.label(action), x, y, hover="step %{x}: %{y:.4~g}", **looks))
     note = "this policy keeps no values" if choices else NO_DECISION
-    return {"data": data, "layout": layout if data else with_note(layout, note)}
+    looks = {"showlegend": False, **marks.over_steps(x)}
+    figure = chart("What each size is thought to be worth", _STEP, "value", data, empty=note, **looks)
+    figure["layout"]["annotations"] += [size_key(hybrid)] if data else []
+    return figure
 
 
 def _choices_figure(choices: Sequence[LoggedChoice], hybrid: HybridFacts, marks: Marks) -> Figure:
     """Points at the sizes that were chosen; epsilon as a line against the right axis."""
     shown = choices[-_POINTS:]
     sizes = list(range(len(hybrid.sizes)))
-    layout = _layout(
-        "Choices",
-        "snapshots x nodes",
-        [choice.step for choice in shown],
-        marks,
-        showlegend=True,
-        yaxis={
-            "tickvals": sizes,
-            "ticktext": [hybrid.label(action) for action in sizes],
-            "range": [-0.5, len(sizes) - 0.5],
-        },
-    )
-    if not choices:
-        return {"data": [], "layout": with_note(layout, NO_DECISION)}
-    kinds = (
-        ("best value", series_colour(0), "circle", [c for c in shown if c.greedy is not False]),
-        ("drawn", series_colour(4), "x", [c for c in shown if c.greedy is False]),
-    )
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": name,
-            "x": [c.step for c in found],
-            "y": [c.action for c in found],
-            "marker": {"color": colour, "symbol": symbol, "size": 7},
-            "customdata": [hybrid.label(c.action) for c in found],
-            "hovertemplate": "step %{x}: %{customdata}<extra>" + name + "</extra>",
-        }
-        for name, colour, symbol, found in kinds
-        if found
-    ]
+    data = []
+    for name, colour, symbol in (("best value", series_colour(0), "circle"), ("drawn", series_colour(4), "x")):
+        found = [choice for choice in shown if (choice.greedy is False) == (name == "drawn")]
+        x, y = [choice.step for choice in found], [choice.action for choice in found]
+        looks: Drawn = {"marker": {"symbol": symbol}, "customdata": [hybrid.label(action) for action in y]}
+        if found:
+            data.append(points(name, x, y, colour, "step %{x}: %{customdata}", **looks))
     drawn = [choice for choice in shown if choice.epsilon is not None]
     if drawn:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "epsilon (right)",
-                "x": [c.step for c in drawn],
-                "y": [_short(c.epsilon) for c in drawn],
-                "yaxis": "y2",
-                "line": {"color": BASELINE_COLOUR, "width": 1.5},
-                "hovertemplate": "step %{x}: %{y:.3~g}<extra>epsilon</extra>",
-            }
-        )
-        layout["yaxis2"] = {
-            "overlaying": "y",
-            "side": "right",
-            "showgrid": False,
-            "zeroline": False,
-            "range": [0, 1.03],
-            "title": {"text": "epsilon", "standoff": 4, "font": {"size": 11}},
-        }
-        layout["margin"] = {**layout["margin"], "r": 44}
-    return {"data": data, "layout": layout}
+        x, shares = [choice.step for choice in drawn], [_short(choice.epsilon) for choice in drawn]
+        looks = {"hover": "step %{x}: %{y:.3~g}<extra>epsilon</extra>", "width": 1.5, "mode": "lines", "yaxis": "y2"}
+        data.append(line("epsilon (right)", x, shares, **looks))
+    axis = {"tickvals": sizes, "ticktext": [hybrid.label(a) for a in sizes], "range": [-0.5, len(sizes) - 0.5]}
+    looks = {"showlegend": True, "yaxis": axis, **marks.over_steps([choice.step for choice in shown])}
+    figure = chart("Choices", _STEP, "snapshots x nodes", data, empty=NO_DECISION, **looks)
+    if drawn:
+        right_axis(figure["layout"], "epsilon", 44, range=[0, 1.03])
+    return figure
 
 
 def _rewards_figure(facts: AdjusterFacts | None, marks: Marks) -> Figure:
     rewards = () if facts is None else facts.rewards[-_POINTS:]
-    layout = _layout("Rewards", "reward of the size before", [each.step for each in rewards], marks, showlegend=True)
-    if not rewards:
-        return {"data": [], "layout": with_note(layout, "nothing was rewarded yet")}
     x, y = [each.step for each in rewards], [each.reward for each in rewards]
-    means = [sum(y[max(0, at - _SMOOTHED + 1) : at + 1]) / min(at + 1, _SMOOTHED) for at in range(len(y))]
-    hover = "step %{x}: %{y:.3~g}<extra>%{fullData.name}</extra>"
+    means = [_short(fmean(y[max(0, at - _SMOOTHED + 1) : at + 1])) for at in range(len(y))]
+    hover = "step %{x}: %{y:.3~g}"
     data = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "each",
-            "x": x,
-            "y": [_short(each) for each in y],
-            "marker": {"color": STEP_COLOUR, "size": 5},
-            "hovertemplate": hover,
-        },
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"mean of {_SMOOTHED}",
-            "x": x,
-            "y": [_short(m) for m in means],
-            "line": {"color": series_colour(0), "width": 2},
-            "hovertemplate": hover,
-        },
+        points("each", x, [_short(each) for each in y], STEP_COLOUR, hover, size=5),
+        line(f"mean of {_SMOOTHED}", x, means, series_colour(0), hover, mode="lines"),
     ]
-    return {"data": data, "layout": layout}
+    looks: Drawn = {"empty": "nothing was rewarded yet", "showlegend": True, **marks.over_steps(x)}
+    return chart("Rewards", _STEP, "reward of the size before", data if rewards else [], **looks)
 
 
 def _regret_figure(facts: AdjusterFacts | None, hybrid: HybridFacts, marks: Marks) -> Figure:
     regret = facts.regret() if facts else []
     rewards = facts.rewards if facts else ()
-    stride = max(1, -(-len(regret) // _POINTS))
-    shown = list(range((len(regret) - 1) % stride, len(regret), stride)) if regret else []
-    layout = _layout(
-        "Regret, estimated", "sum of reward missed", [rewards[at].step for at in shown], marks, showlegend=True
-    )
-    if not shown or facts is None or facts.best is None:
-        return {"data": [], "layout": with_note(layout, "no size was rewarded often enough")}
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"against always {hybrid.label(facts.best)}",
-            "x": [rewards[at].step for at in shown],
-            "y": [_short(regret[at]) for at in shown],
-            "line": {"color": MARK_COLOUR, "width": 2},
-            "hovertemplate": "step %{x}: %{y:.3~g}<extra></extra>",
-        }
-    ]
-    return {"data": data, "layout": layout}
+    steps = [each.step for each, _ in _thinned([*zip(rewards, regret, strict=False)])]
+    sums, data = [_short(each) for each in _thinned(regret)], []
+    if facts is not None and facts.best is not None and steps:
+        name = f"against always {hybrid.label(facts.best)}"
+        data = [line(name, steps, sums, MARK_COLOUR, "step %{x}: %{y:.3~g}<extra></extra>", mode="lines")]
+    looks: Drawn = {"empty": "no size was rewarded often enough", "showlegend": True, **marks.over_steps(steps)}
+    return chart("Regret, estimated", _STEP, "sum of reward missed", data, **looks)
 
 
 def _regret_words(facts: AdjusterFacts | None, hybrid: HybridFacts) -> str:
@@ -482,18 +394,14 @@ def _verdict(windows: Sequence[RunWindow]) -> str:
     loss = near_best(windows)
     if loss is None:
         return ""
-    adjusted: dict[str, list[float]] = {}
-    fixed: dict[str, list[float]] = {}
+    taken: dict[bool, dict[str, list[float]]] = {True: {}, False: {}}
     for window in windows:
         seconds, facts = seconds_to(window, loss), window.view("hybrid").facts
         if facts is not None:
-            into, name = (adjusted, facts.adjuster) if facts.adjusted else (fixed, facts.size.label)
-            into.setdefault(name, []).append(math.inf if seconds is None else seconds)
-    return verdict_words(_medians(adjusted), _medians(fixed), loss)
-
-
-def _medians(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    return {name: median(each) for name, each in seconds.items()}
+            name = facts.adjuster if facts.adjusted else facts.size.label
+            taken[facts.adjusted].setdefault(name, []).append(math.inf if seconds is None else seconds)
+    adjusted, fixed = ({name: median(each) for name, each in taken[of].items()} for of in (True, False))
+    return verdict_words(adjusted, fixed, loss)
 
 
 def verdict_words(adjusted: Mapping[str, float], fixed: Mapping[str, float], loss: float) -> str:
@@ -506,26 +414,20 @@ def verdict_words(adjusted: Mapping[str, float], fixed: Mapping[str, float], los
     """
     if not adjusted or not fixed:
         return ""
-    if min(fixed.values()) == math.inf:
+    sizes = f"{len(fixed)} fixed size{'s' * (len(fixed) > 1)}"
+    best = min(fixed, key=lambda name: fixed[name])
+    if fixed[best] == math.inf:
         there = [name for name in adjusted if adjusted[name] < math.inf]
         got = f"{join_words(sorted(there))} got" if there else "nothing of these got"
-        return f"None of {len(fixed)} fixed size{'s' * (len(fixed) > 1)} got to loss {loss:.4g}; {got} there."
-    best = min(fixed, key=lambda name: fixed[name])
-    text = (
-        f"The best of {len(fixed)} fixed size{'s' * (len(fixed) > 1)}, in hindsight, is {best}: "
-        f"{format_seconds(fixed[best])} to loss {loss:.4g}."
-    )
-    ahead = [name for name in adjusted if adjusted[name] < fixed[best]]
-    behind = [name for name in adjusted if name not in ahead]
-    for names, one, several in ((ahead, "beats", "beat"), (behind, "does not beat", "do not beat")):
+        return f"None of {sizes} got to loss {loss:.4g}; {got} there."
+    text = f"The best of {sizes}, in hindsight, is {best}: {format_seconds(fixed[best])} to loss {loss:.4g}."
+    for ahead, one, several in ((True, "beats", "beat"), (False, "does not beat", "do not beat")):
+        names = sorted(name for name, seconds in adjusted.items() if (seconds < fixed[best]) == ahead)
+        taken = {name: format_seconds(adjusted[name]) if adjusted[name] < math.inf else "not there" for name in names}
         if names:
-            described = join_words([f"{name} ({_taken(adjusted[name])})" for name in sorted(names)])
-            text += f" {described} {one if len(names) == 1 else several} it here."
+            said = join_words([f"{name} ({seconds})" for name, seconds in taken.items()])
+            text += f" {said} {one if len(names) == 1 else several} it here."
     return text
-
-
-def _taken(seconds: float) -> str:
-    return format_seconds(seconds) if seconds < math.inf else "not there"
 
 
 def _settings(window: RunWindow) -> tuple[tuple[str, str], ...]:
@@ -539,7 +441,6 @@ def _settings(window: RunWindow) -> tuple[tuple[str, str], ...]:
 
 
 BY_HAND = "manual"
-_ROW_PX, _AROUND_PX = 24, 96
 
 
 def sizes_by_hand_figure(hand_s: float, adjusters: Mapping[str, Sequence[float]], fixed: Mapping[str, float]) -> Figure:
@@ -552,57 +453,34 @@ def sizes_by_hand_figure(hand_s: float, adjusters: Mapping[str, Sequence[float]]
 
     Those that never arrive, in infinitely many seconds, are left out.
     """
-    medians = {policy: median(seconds) for policy, seconds in adjusters.items()}
-    rows = [(hand_s, BY_HAND, 1)] + [(seconds, policy, 0) for policy, seconds in medians.items()]
-    rows += [(seconds, size, 7) for size, seconds in fixed.items()]
-    rows = sorted(row for row in rows if math.isfinite(row[0]))
-    least = min(fixed.values(), default=0.0)
-    bars: dict[str, Any] = {
-        "type": "bar",
-        "orientation": "h",
-        "y": [name for _, name, _ in rows],
-        "x": [round(seconds, 6) for seconds, _, _ in rows],
-        "marker": {"color": [series_colour(colour) for _, _, colour in rows]},
-        "text": [f"{seconds:.3g} s" for seconds, _, _ in rows],
-        "textposition": "inside",
-        "insidetextanchor": "start",
-        "showlegend": False,
-        "hovertemplate": "%{y}: %{x:.3f} s<extra></extra>",
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "thickness": 1.2,
-            "color": BASELINE_COLOUR,
-            "array": [_spread(adjusters.get(name, ()), seconds)[1] for seconds, name, _ in rows],
-            "arrayminus": [_spread(adjusters.get(name, ()), seconds)[0] for seconds, name, _ in rows],
-        },
+    rows = [(hand_s, BY_HAND, 1), *((median(seconds), policy, 0) for policy, seconds in adjusters.items())]
+    rows = sorted(row for row in [*rows, *((seconds, size, 7) for size, seconds in fixed.items())] if row[0] < math.inf)
+    # where a seed never arrives, whiskers reach up to the most that does
+    arrived = [[each for each in adjusters.get(name, ()) if each < math.inf] or [seconds] for seconds, name, _ in rows]
+    whiskers = {
+        "array": [max(each) - seconds for each, (seconds, *_) in zip(arrived, rows, strict=True)],
+        "arrayminus": [seconds - min(each) for each, (seconds, *_) in zip(arrived, rows, strict=True)],
     }
-    layout = frame(
+    looks: Drawn = {"type": "data", "symmetric": False, "thickness": 1.2, "color": BASELINE_COLOUR, **whiskers}
+    bars = level_bars(
+        "",
+        [name for _, name, _ in rows],
+        [round(seconds, 6) for seconds, _, _ in rows],
+        [series_colour(colour) for _, _, colour in rows],
+        "%{y}: %{x:.3f} s<extra></extra>",
+        text=[f"{seconds:.3g} s" for seconds, _, _ in rows],
+        error_x=looks,
+        **{"textposition": "inside", "insidetextanchor": "start", "showlegend": False},
+    )
+    return chart(
         "Seconds to the target",
         "seconds",
         "",
+        [bars],
         xaxis={"rangemode": "tozero"},
-        showlegend=False,
         yaxis={"autorange": "reversed", "showgrid": False},
-        height=_AROUND_PX + _ROW_PX * len(rows),
+        showlegend=False,
+        height=96 + 24 * len(rows),
         margin={"l": 96, "r": 14, "t": 34, "b": 40},
+        shapes=[rule(x=min(fixed.values(), default=0.0))],
     )
-    layout["shapes"] += [
-        {
-            "type": "line",
-            "xref": "x",
-            "yref": "paper",
-            "x0": least,
-            "x1": least,
-            "y0": 0,
-            "y1": 1,
-            "line": {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dot"},
-        }
-    ]
-    return {"data": [bars], "layout": layout}
-
-
-def _spread(seconds: Sequence[float], middle: float) -> tuple[float, float]:
-    """How far the least and the most are from the middle; where one never arrives, up to the most that does."""
-    arrived = [each for each in seconds if math.isfinite(each)]
-    return (middle - min(arrived), max(arrived) - middle) if arrived else (0.0, 0.0)

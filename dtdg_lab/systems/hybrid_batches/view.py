@@ -13,7 +13,6 @@ from dtdg_lab.systems.hybrid_batches.charts import (
     TargetLog,
     few_words,
     hybrid_facts,
-    hybrid_left,
     hybrid_words,
     reservoir_panels,
     staleness_panel,
@@ -29,12 +28,11 @@ from dtdg_lab.systems.hybrid_batches.policy_charts import (
     adjuster_panels,
     adjuster_words,
 )
+from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.run_view import PlanView, SharedViews
+from dtdg_lab.visualization.run_view import PlanView, SharedViews, plan_ended
 from dtdg_lab.visualization.series import RankSteps
-
-Panel = tuple[Figure, str]
 
 
 class HybridView(PlanView[HybridFacts]):
@@ -42,6 +40,7 @@ class HybridView(PlanView[HybridFacts]):
 
     name = "hybrid"
     title = "Hybrid batches"
+    subject = "hybrid batches"
     wide = True  # its map
 
     def __init__(self, shared: SharedViews) -> None:
@@ -60,7 +59,7 @@ class HybridView(PlanView[HybridFacts]):
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``hybrid``; a resumed attempt and every choice of a size log it again."""
-        facts = None if hybrid_left(row["data"]) else hybrid_facts(row["data"])
+        facts = None if plan_ended(row["data"]) else hybrid_facts(row["data"])
         if self._known and _plan(facts) == _plan(self.facts):
             self._known[-1] = self._known[-1]._replace(facts=facts)
         else:
@@ -105,10 +104,6 @@ class HybridView(PlanView[HybridFacts]):
         """The batch now in training; None where the run has none."""
         return None if self.facts is None else target_map_panel(self.facts, self.now())
 
-    def panels(self) -> list[Panel]:
-        """The panels in order; none where the run has no hybrid batches."""
-        return list(self.named_panels().values())
-
     def named_panels(self) -> dict[str, Panel]:
         """The panels by names that stay theirs: ``map``, ``sources``, and those of what the run uses."""
         facts, since = self.facts, self.since
@@ -131,9 +126,7 @@ class HybridView(PlanView[HybridFacts]):
 
     def figure(self) -> Figure:
         """All panels as one figure."""
-        facts = self.facts
-        if facts is None:
-            raise LookupError("this run has no hybrid batches: ask for `facts` first")
+        self._in_use()
         panels = self.named_panels()
         last = len(panels) - 1
         return grid(list(panels.values()), title="Hybrid batches", wide=[0] if last % 2 == 0 else [0, last])

@@ -68,9 +68,10 @@ class SnapshotBlocksFamily(SystemFamily):
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Captions of its events."""
         from dtdg_lab.systems.snapshot_blocks import charts
+        from dtdg_lab.visualization.run_view import plan_ended
 
         def blocks(data: dict[str, Any]) -> str:
-            if charts.blocks_left(data):
+            if plan_ended(data):
                 return "no blocks of time from here on"
             return charts.blocks_words(charts.block_facts(data))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
@@ -13,11 +13,33 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.visualization.charts import (
+    NOTHING_SENT,
+    STEPS,
+    SYMBOLS,
+    Drawn,
+    Panel,
+    bars,
+    byte_unit,
+    chart,
+    colour_bar,
+    counts_axis,
+    exposed_bars,
+    flag,
+    heat,
+    label,
+    line,
+    points,
+    right_axis,
+    rule,
+    time_unit,
+    with_gaps,
+)
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
+from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.partition import SNAPSHOT, LinkLog, Sent, byte_unit, link_panels, sent_words
-from dtdg_lab.visualization.run_view import PlanView
+from dtdg_lab.visualization.partition import SNAPSHOT, LinkLog, Sent, link_panels, sent_words
+from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
 from dtdg_lab.visualization.series import StepSums, Sums
 from dtdg_lab.visualization.style import ALWAYS, WAY_COLOURS, WAYS, Marks, Matrix
 
@@ -88,16 +110,6 @@ class BlockFacts:
         """Whether ranks send each other rows, or anything else but gradients of the model."""
         return any(each.any() for each in self.predicted.values())
 
-    def same(self, other: BlockFacts) -> bool:
-        """Whether it is the same plan."""
-        mine, theirs = (
-            (f.layout, f.ranks, f.row_ranks, f.nodes, f.asked, f.bounds.tolist(), f.own, f.legs, f.predicted.keys())
-            for f in (self, other)
-        )
-        return mine == theirs and all(
-            np.array_equal(each, other.predicted[way]) for way, each in self.predicted.items()
-        )
-
 
 def block_facts(data: Mapping[str, Any]) -> BlockFacts:
     """The facts in the data of an event ``blocks``.
@@ -105,8 +117,13 @@ def block_facts(data: Mapping[str, Any]) -> BlockFacts:
     Raises:
         DataError: something is missing or does not fit.
     """
-    try:
+
+    def spans(pairs: Sequence[Sequence[Any]] | None) -> tuple[Span, ...]:
+        return tuple((int(start), int(stop)) for start, stop in pairs or ())
+
+    with reading_event("time blocks"):
         predicted = {way: np.asarray((data.get("predicted") or {}).get(way, ()), np.float64) for way in WAYS}
+        legs = data.get("legs") or ()
         facts = BlockFacts(
             layout=str(data["layout"]),
             ranks=int(data["ranks"]),
@@ -115,19 +132,13 @@ def block_facts(data: Mapping[str, Any]) -> BlockFacts:
             blocks=int(data["blocks"]),
             asked=int(data["asked"]),
             bounds=np.asarray(data["bounds"], np.int64),
-            own=tuple(_spans(block) for block in data.get("own") or ()),
-            rows=_spans(data.get("rows") or ()),
-            chunks=_spans(data.get("chunks") or ()),
+            own=tuple(spans(block) for block in data.get("own") or ()),
+            rows=spans(data.get("rows")),
+            chunks=spans(data.get("chunks")),
             predicted={way: each for way, each in predicted.items() if each.size and (way in ALWAYS or each.any())},
-            legs=tuple(
-                (int(layer), str(way), str(leg), int(width)) for layer, way, leg, width in data.get("legs") or ()
-            ),
+            legs=tuple((int(layer), str(way), str(leg), int(width)) for layer, way, leg, width in legs),
             note=str(data.get("note") or ""),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the event of time blocks cannot be drawn ({error!r}): were they recorded by another version?"
-        ) from error
     _check(facts)
     return facts
 
@@ -144,11 +155,6 @@ def _check(facts: BlockFacts) -> None:
         )
 
 
-def blocks_left(data: Mapping[str, Any]) -> bool:
-    """Whether an event ``blocks`` says that the run went on in a layout without blocks of time."""
-    return "layout" in data and data["layout"] is None
-
-
 def blocks_words(facts: BlockFacts) -> str:
     """Blocks and what is sent between them in a sentence or two, as a row of a table of events."""
     how = "as set" if facts.asked else "the fewest that fit the memory"
@@ -160,10 +166,6 @@ def blocks_words(facts: BlockFacts) -> str:
     return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
 
 
-def _spans(pairs: Sequence[Sequence[Any]]) -> tuple[Span, ...]:
-    return tuple((int(start), int(stop)) for start, stop in pairs)
-
-
 def _s(count: int) -> str:
     return "" if count == 1 else "s"
 
@@ -171,7 +173,6 @@ def _s(count: int) -> str:
 # Memory in use over one step, with the boundaries of its blocks of time.
 
 
-NO_TRACE = "no step has been probed"
 _LABELS = 24  # blocks of a step up to which each beginning is labelled
 _OTHER = "outside blocks"
 _ROOM = 1.6  # of the highest value: labels stand above it
@@ -207,13 +208,9 @@ def memory_facts(data: Mapping[str, Any]) -> MemoryFacts:
     Raises:
         DataError: something is missing or does not fit.
     """
-    try:
+    with reading_event("memory over time"):
         seconds, live = np.asarray(data["seconds"], np.float64), np.asarray(data["bytes"], np.float64)
         blocks = tuple((float(second), int(number), str(way)) for second, number, way in data["blocks"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the event of memory over time cannot be drawn ({error!r}): was it recorded by another version?"
-        ) from error
     if seconds.shape != live.shape or seconds.ndim != 1:
         raise DataError(f"{len(seconds)} times of {len(live)} samples of memory: was it recorded by another version?")
     return MemoryFacts(seconds, live, blocks)
@@ -229,36 +226,34 @@ def memory_figure(facts: MemoryFacts | None, *, budget_bytes: float | None = Non
     """
     title = "Memory over a step" + (f" · {note}" if note else "")
     if facts is None or not len(facts.seconds):
-        return {"data": [], "layout": with_note(frame(title, "time", "in use"), NO_TRACE)}
+        return chart(title, "time", "in use", [], empty="no step has been probed")
     top = max(float(facts.bytes.max()), budget_bytes or 0.0)
     unit, factor = byte_unit(top)
-    milliseconds = 1e3 * facts.seconds
-    layout = frame(
+    milliseconds, live = 1e3 * facts.seconds, facts.bytes / factor
+    data = _memory_lines(facts, milliseconds, live, unit)
+    if budget_bytes is not None:
+        ends, level = [0.0, float(milliseconds[-1])], budget_bytes / factor
+        name = f"allowed: {format_bytes(budget_bytes)}"
+        data.append(line(name, ends, [level, level], WARNING_COLOUR, width=1.5, dash="dash"))
+    begun = [(1e3 * second, f"{way} {number}", _way_colour(way)) for second, number, way in facts.blocks]
+    named = begun if len(begun) <= _LABELS else ()
+    peak = int(facts.bytes.argmax())
+    late = milliseconds[peak] > 0.5 * milliseconds[-1]
+    at_peak: Drawn = {"xanchor": "right" if late else "left", "yanchor": "bottom", "bgcolor": "rgba(255,255,255,0.8)"}
+    said = f"peak {format_bytes(float(facts.bytes[peak]))}"
+    return chart(
         title,
         "time within the probed step (ms)",
         f"tensors in use ({unit})",
+        data,
         xaxis={"range": [0, float(milliseconds[-1]) or 1.0]},
         yaxis={"range": [0, _ROOM * top / factor or 1.0]},
+        shapes=[rule(x=at, colour=colour, width=1) for at, _, colour in begun],
+        annotations=[
+            *(flag(name, at, colour, 9) for at, name, colour in named),
+            label(said, float(milliseconds[peak]), float(live[peak]), size=10, **at_peak),
+        ],
     )
-    data = _lines(facts, milliseconds, facts.bytes / factor, unit)
-    if budget_bytes is not None:
-        ends, level = [0.0, float(milliseconds[-1])], budget_bytes / factor
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"allowed: {format_bytes(budget_bytes)}",
-                "x": ends,
-                "y": [level, level],
-                "line": {"color": WARNING_COLOUR, "width": 1.5, "dash": "dash"},
-                "hoverinfo": "name",
-            }
-        )
-    layout["shapes"] = [_line(1e3 * second, way) for second, _, way in facts.blocks]
-    named = facts.blocks if len(facts.blocks) <= _LABELS else ()
-    labels = [_label(1e3 * second, number, way) for second, number, way in named]
-    layout["annotations"] = [*labels, _peak(facts, milliseconds, factor)]
-    return {"data": data, "layout": layout}
 
 
 def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = False) -> str:
@@ -299,79 +294,30 @@ def kept_bytes(facts: MemoryFacts) -> float:
     return float(facts.bytes[max(place, 0)])
 
 
-def _lines(
+def _memory_lines(
     facts: MemoryFacts, milliseconds: NDArray[np.float64], live: NDArray[np.float64], unit: str
-) -> list[dict[str, Any]]:
+) -> list[Drawn]:
     """One filled line for each way, at 0 while it is another's turn: a fill would bridge gaps."""
-    begun = np.asarray([second for second, _, _ in facts.blocks])
-    spans = np.searchsorted(begun, facts.seconds, side="right") - 1
+    spans = [facts.span_of(place) for place in range(len(facts.seconds))]
     ways = [facts.blocks[span][2] if span >= 0 else _OTHER for span in spans]
     data = []
     for way in (_OTHER, *WAYS):
-        places = [place for place, each in enumerate(ways) if each == way]
-        if not places:
-            continue
-        x: list[float] = []
-        y: list[float] = []
-        for place in places:
-            x.append(round(float(milliseconds[place]), 4))
-            y.append(round(float(live[place]), 4))
+        drawn = []
+        for place in (place for place, each in enumerate(ways) if each == way):
+            drawn.append((round(float(milliseconds[place]), 4), round(float(live[place]), 4)))
             if place + 1 < len(ways) and ways[place + 1] != way:
-                x.append(round(float(milliseconds[place + 1]), 4))
-                y.append(0.0)
-        colour = WAY_COLOURS.get(way, BASELINE_COLOUR)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": way,
-                "x": x,
-                "y": y,
-                "fill": "tozeroy",
-                "line": {"color": colour, "width": 1.2, "shape": "hv"},
-                "hovertemplate": "%{x:.2f} ms: %{y:.3~g} " + unit + "<extra>" + way + "</extra>",
-            }
-        )
+                drawn.append((round(float(milliseconds[place + 1]), 4), 0.0))
+        if drawn:
+            x, y = zip(*drawn, strict=True)
+            colour = _way_colour(way)
+            stroke = {"color": colour, "width": 1.2, "shape": "hv"}
+            hover = "%{x:.2f} ms: %{y:.3~g} " + unit
+            data.append(line(way, x, y, colour, hover, line=stroke, mode="lines", fill="tozeroy"))
     return data
 
 
-def _line(milliseconds: float, way: str) -> dict[str, Any]:
-    line = {"color": WAY_COLOURS.get(way, BASELINE_COLOUR), "width": 1, "dash": "dot"}
-    at = milliseconds
-    return {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
-
-
-def _label(milliseconds: float, number: int, way: str) -> dict[str, Any]:
-    return {
-        "text": f"{way} {number}",
-        "x": milliseconds,
-        "xref": "x",
-        "y": 1,
-        "yref": "paper",
-        "xanchor": "left",
-        "yanchor": "top",
-        "textangle": -90,
-        "showarrow": False,
-        "font": {"size": 9, "color": WAY_COLOURS.get(way, BASELINE_COLOUR)},
-        "bgcolor": "rgba(255,255,255,0.6)",
-    }
-
-
-def _peak(facts: MemoryFacts, milliseconds: NDArray[np.float64], factor: float) -> dict[str, Any]:
-    place = int(facts.bytes.argmax())
-    late = milliseconds[place] > 0.5 * milliseconds[-1]
-    return {
-        "text": f"peak {format_bytes(float(facts.bytes[place]))}",
-        "x": float(milliseconds[place]),
-        "y": float(facts.bytes[place]) / factor,
-        "xref": "x",
-        "yref": "y",
-        "xanchor": "right" if late else "left",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 10, "color": TEXT_COLOUR},
-        "bgcolor": "rgba(255,255,255,0.8)",
-    }
+def _way_colour(way: str) -> str:
+    return WAY_COLOURS.get(way, BASELINE_COLOUR)
 
 
 # Peak memory and time of a step against the number of blocks.
@@ -390,57 +336,26 @@ def block_peaks_figure(rows: Sequence[Mapping[str, Any]], *, title: str = "Peak 
     tops = [max(row["peak_bytes"], row.get("predicted_bytes") or 0) for row in rows]
     unit, factor = byte_unit(float(max(tops, default=0)))
     names = [str(row["blocks"]) for row in rows]
-    layout = frame(
-        title,
-        "blocks of time (nb)",
-        f"peak of a step ({unit})",
-        bargap=0.45,
-        xaxis={"type": "category", "showgrid": False},
-        yaxis={"rangemode": "tozero"},
+    peaks, times = (
+        [round(row["peak_bytes"] / factor, 4) for row in rows],
+        [round(1e3 * row["step_s"], 4) for row in rows],
     )
-    layout["yaxis2"] = {
-        **layout["yaxis"],
-        "title": {**layout["yaxis"]["title"], "text": "time of a step (ms)"},
-        "side": "right",
-        "overlaying": "y",
-        "showgrid": False,
-    }
-    layout["margin"] = {**layout["margin"], "r": 56}
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": "peak, measured",
-            "x": names,
-            "marker": {"color": _PEAK},
-            "y": [round(row["peak_bytes"] / factor, 4) for row in rows],
-            "customdata": [format_bytes(row["peak_bytes"]) for row in rows],
-            "hovertemplate": "%{x} blocks: %{customdata}<extra>peak</extra>",
-        },
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": "time",
-            "x": names,
-            "yaxis": "y2",
-            "y": [round(1e3 * row["step_s"], 4) for row in rows],
-            "line": {"color": _TIME, "width": 2},
-            "hovertemplate": "%{x} blocks: %{y:.3~g} ms<extra>time</extra>",
-        },
+    said = [format_bytes(row["peak_bytes"]) for row in rows]
+    over: Drawn = {"yaxis": "y2", "mode": "lines+markers"}
+    data = [
+        bars("peak, measured", names, peaks, _PEAK, "%{x} blocks: %{customdata}<extra>peak</extra>", customdata=said),
+        line("time", names, times, _TIME, "%{x} blocks: %{y:.3~g} ms", **over),
     ]
-    known = [row for row in rows if row.get("predicted_bytes") is not None]
+    known = {str(row["blocks"]): row["predicted_bytes"] for row in rows if row.get("predicted_bytes") is not None}
     if known:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "peak, predicted",
-                "x": [str(row["blocks"]) for row in known],
-                "y": [round(row["predicted_bytes"] / factor, 4) for row in known],
-                "marker": {"symbol": "x", "size": 11, "color": "white", "line": {"color": TEXT_COLOUR, "width": 1.5}},
-                "hovertemplate": "%{x} blocks: %{y:.3~g} " + unit + "<extra>predicted</extra>",
-            }
-        )
-    return {"data": data, "layout": layout}
+        cross = {"symbol": "x", "line": {"color": TEXT_COLOUR, "width": 1.5}}
+        predicted = [round(each / factor, 4) for each in known.values()]
+        hover = "%{x} blocks: %{y:.3~g} " + unit + "<extra>predicted</extra>"
+        data.append(points("peak, predicted", list(known), predicted, "white", hover, size=11, marker=cross))
+    axes: Drawn = {"xaxis": {"type": "category", "showgrid": False}, "yaxis": {"rangemode": "tozero"}}
+    figure = chart(title, "blocks of time (nb)", f"peak of a step ({unit})", data, bargap=0.45, **axes)
+    right_axis(figure["layout"], "time of a step (ms)", 56, rangemode="tozero")
+    return figure
 
 
 def block_peaks_words(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -467,10 +382,7 @@ def _blocks(row: Mapping[str, Any]) -> str:
 # How much of the time that rows are in flight is hidden behind computing, from the record table ``exchanges``.
 
 
-Panel = tuple[Figure, str]
 RECENT = 50  # steps that bars and sentences are means of
-NOTHING_SENT = "no exchange yet"
-_HIDDEN = "#9FC3DC"
 
 
 def exchange_log() -> StepSums:
@@ -493,10 +405,11 @@ def exchange_panels(steps: Sequence[tuple[int, Sums]], ranks: int, *, marks: Mar
         since: steps before it had other blocks: they are in the first picture only.
     """
     now = [each for each in steps if each[0] >= since]
-    return {
-        "hidden": (_share_figure(steps, marks), share_words(now)),
-        "flight": (_bars_figure(now, ranks), _bars_words(now, ranks)),
-    }
+    means = _means(now, ranks)
+    flying, exposed = ([each[place] for each in means.values()] for place in (0, 1))
+    x_title = f"mean of a rank's last {RECENT} steps (ms)"
+    flight = exposed_bars("Time in flight: exposed and hidden", x_title, list(means), flying, exposed)
+    return {"hidden": (_share_figure(steps, marks), share_words(now)), "flight": (flight, _flight_words(means))}
 
 
 def share_words(steps: Sequence[tuple[int, Sums]]) -> str:
@@ -512,33 +425,16 @@ def share_words(steps: Sequence[tuple[int, Sums]]) -> str:
 
 
 def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
-    layout = frame(
-        "Share of the exchanges that is hidden",
-        "step (model updates)",
-        "hidden (% of time in flight)",
-        yaxis={"range": [-2, 102]},
-        **marks.over_steps([step for step, _ in steps]),
-    )
+    x = [step for step, _ in steps]
     legs = list(dict.fromkeys(leg for _, sums in steps for _, _, leg in sums))
-    data = [_share_line(steps, leg, {"color": series_colour(at), "width": 1.2}) for at, leg in enumerate(legs)]
-    if len(legs) > 1:
-        data.append(_share_line(steps, None, {"color": TEXT_COLOUR, "width": 2}))
-    return {"data": data, "layout": layout if data else with_note(layout, NOTHING_SENT)}
-
-
-def _share_line(steps: Sequence[tuple[int, Sums]], leg: str | None, line: dict[str, Any]) -> dict[str, Any]:
-    shares = [hidden_share(*_total([each], leg)) for each in steps]
-    name = "all" if leg is None else _direction(leg)
-    return {
-        "type": "scatter",
-        "mode": "lines" if len(steps) > 1 else "markers",
-        "name": name,
-        "line": line,
-        "marker": {"color": line["color"]},
-        "x": [step for step, _ in steps],
-        "y": [None if each is None else round(100 * each, 2) for each in shares],
-        "hovertemplate": "step %{x}: %{y:.0f} %<extra>" + name + "</extra>",
-    }
+    lines = [(_direction(leg), leg, series_colour(at), 1.2) for at, leg in enumerate(legs)]
+    data = []
+    for name, leg, colour, width in [*lines, ("all", None, TEXT_COLOUR, 2)] if len(legs) > 1 else lines:
+        shares = [hidden_share(*_total([each], leg)) for each in steps]
+        y = [None if each is None else round(100 * each, 2) for each in shares]
+        data.append(line(name, x, y, colour, "step %{x}: %{y:.0f} %", width=width))
+    looks: Drawn = {"empty": NOTHING_SENT, "yaxis": {"range": [-2, 102]}, **marks.over_steps(x)}
+    return chart("Share of the exchanges that is hidden", STEPS, "hidden (% of time in flight)", data, **looks)
 
 
 def _total(steps: Sequence[tuple[int, Sums]], leg: str | None = None) -> tuple[float, float]:
@@ -547,60 +443,24 @@ def _total(steps: Sequence[tuple[int, Sums]], leg: str | None = None) -> tuple[f
     return sum(values[1] for values in found), sum(values[2] for values in found)
 
 
-def _means(steps: Sequence[tuple[int, Sums]], ranks: int) -> dict[tuple[str, str], tuple[float, float]]:
+def _means(steps: Sequence[tuple[int, Sums]], ranks: int) -> dict[str, tuple[float, float]]:
     """Way and leg -> milliseconds of a step and rank in flight and exposed, of all layers together."""
     recent = steps[-RECENT:]
     keys = sorted({key for _, sums in recent for key in sums}, key=lambda key: (WAYS.index(key[1]), key[2], key[0]))
-    found: dict[tuple[str, str], tuple[float, float]] = {}
+    found: dict[str, tuple[float, float]] = {}
+    scale = 1e3 / max(ranks, 1) / len(recent) if recent else 0.0
     for key in keys:
         values = [sums[key] for _, sums in recent if key in sums]
-        scale = 1e3 / max(ranks, 1) / len(recent)
-        flying, exposed = found.get(key[1:], (0.0, 0.0))
-        found[key[1:]] = (
-            flying + scale * sum(value[1] for value in values),
-            exposed + scale * sum(value[2] for value in values),
+        name = f"{key[1]} {_direction(key[2])}"
+        before = found.get(name, (0.0, 0.0))
+        found[name] = (
+            before[0] + scale * sum(value[1] for value in values),
+            before[1] + scale * sum(value[2] for value in values),
         )
     return found
 
 
-def _bars_figure(steps: Sequence[tuple[int, Sums]], ranks: int) -> Figure:
-    means = _means(steps, ranks)
-    layout = frame(
-        "Time in flight: exposed and hidden",
-        f"mean of a rank's last {RECENT} steps (ms)",
-        "",
-        barmode="stack",
-        bargap=0.35,
-        xaxis={"rangemode": "tozero"},
-        yaxis={
-            "autorange": "reversed",
-            "type": "category",
-            "showgrid": False,
-            "ticksuffix": " ",
-            "tickfont": {"size": 10},
-        },
-    )
-    bars = (
-        ("exposed", WARNING_COLOUR, [exposed for _, exposed in means.values()]),
-        ("hidden", _HIDDEN, [max(0.0, flying - exposed) for flying, exposed in means.values()]),
-    )
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "y": [_name(*key) for key in means],
-            "x": [round(each, 4) for each in widths],
-            "marker": {"color": colour},
-            "hovertemplate": "%{y}: %{x:.3f} ms<extra>" + name + "</extra>",
-        }
-        for name, colour, widths in bars
-    ]
-    return {"data": data if means else [], "layout": layout if means else with_note(layout, NOTHING_SENT)}
-
-
-def _bars_words(steps: Sequence[tuple[int, Sums]], ranks: int) -> str:
-    means = _means(steps, ranks)
+def _flight_words(means: Mapping[str, tuple[float, float]]) -> str:
     flying, exposed = (sum(each[place] for each in means.values()) for place in (0, 1))
     if not flying:
         return "Exposed is what a rank stood still for; the rest of the time in flight it computed."
@@ -608,12 +468,8 @@ def _bars_words(steps: Sequence[tuple[int, Sums]], ranks: int) -> str:
     text = f"Exchanges are in flight {format_seconds(flying / 1e3)} of a rank's step; the rank is idle for {still}"
     if not exposed:
         return f"{text}: all is hidden."
-    worst = max(means, key=lambda key: means[key][1])
-    return f"{text}, most in {_name(*worst)}: where exposed is long, more computing between start and wait would help."
-
-
-def _name(way: str, leg: str) -> str:
-    return f"{way} {_direction(leg)}"
+    worst = max(means, key=lambda name: means[name][1])
+    return f"{text}, most in {worst}: where exposed is long, more computing between start and wait would help."
 
 
 def _direction(leg: str) -> str:
@@ -645,10 +501,10 @@ def ownership_panels(facts: BlockFacts) -> dict[str, Panel]:
     cut = "" if shown == facts.blocks else f" Shown are the first {shown:,} of {facts.blocks:,} blocks."
     stays = _stays(facts)
     if stays:
-        return {"alone": (_map(facts, ALONE, before, columns, rows), f"{_before_words(facts)} {stays}{cut}")}
+        return {"alone": (_ownership_map(facts, ALONE, before, columns, rows), f"{_before_words(facts)} {stays}{cut}")}
     return {
-        "before": (_map(facts, BEFORE, before, columns, rows), _before_words(facts) + cut),
-        "after": (_map(facts, AFTER, after, columns, rows), _after_words(facts)),
+        "before": (_ownership_map(facts, BEFORE, before, columns, rows), _before_words(facts) + cut),
+        "after": (_ownership_map(facts, AFTER, after, columns, rows), _after_words(facts)),
     }
 
 
@@ -658,11 +514,16 @@ def owners(facts: BlockFacts, blocks: int | None = None) -> tuple[Owners, Owners
     columns, rows = _edges(facts, shown)
     before = np.full((len(rows) - 1, len(columns) - 1), -1)
     after = before.copy()
+
+    def within(edges: NDArray[np.int64], span: Sequence[int]) -> slice:
+        """The spans between edges that lie in one from edge to edge."""
+        return slice(*np.searchsorted(edges, span).tolist())
+
     for block in range(shown):
-        whole = _places(columns, (int(facts.bounds[block]), int(facts.bounds[block + 1])))
+        whole = within(columns, facts.bounds[block : block + 2].tolist())
         for rank in range(facts.ranks):
-            before[_places(rows, facts.rows[rank]), _places(columns, facts.own[block][rank])] = rank
-            after[_places(rows, facts.chunks[rank]), whole] = rank
+            before[within(rows, facts.rows[rank]), within(columns, facts.own[block][rank])] = rank
+            after[within(rows, facts.chunks[rank]), whole] = rank
     return before, after
 
 
@@ -690,24 +551,15 @@ def _shown(facts: BlockFacts) -> int:
 
 def _edges(facts: BlockFacts, blocks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where owners may change: snapshots, and nodes."""
-    spans = [span for block in facts.own[:blocks] for span in block]
-    first, end = int(facts.bounds[0]), int(facts.bounds[blocks])
-    columns = _distinct([*spans, *((int(at), int(at)) for at in facts.bounds[: blocks + 1])])
-    rows = _distinct([*facts.rows, *facts.chunks, (0, facts.nodes)])
-    return columns[(columns >= first) & (columns <= end)], rows
+    spans = [edge for block in facts.own[:blocks] for span in block for edge in span]
+    columns = np.unique([*spans, *facts.bounds[: blocks + 1]])
+    rows = np.unique([*facts.rows, *facts.chunks, (0, facts.nodes)])
+    return columns[(columns >= facts.bounds[0]) & (columns <= facts.bounds[blocks])], rows
 
 
-def _distinct(spans: Sequence[Span]) -> NDArray[np.int64]:
-    return np.unique(np.asarray(spans, np.int64))
-
-
-def _places(edges: NDArray[np.int64], span: Span) -> slice:
-    """The spans between edges that lie in one from edge to edge."""
-    start, stop = np.searchsorted(edges, span)
-    return slice(int(start), int(stop))
-
-
-def _map(facts: BlockFacts, title: str, owning: Owners, columns: NDArray[np.int64], rows: NDArray[np.int64]) -> Figure:
+def _ownership_map(
+    facts: BlockFacts, title: str, owning: Owners, columns: NDArray[np.int64], rows: NDArray[np.int64]
+) -> Figure:
     ranks = facts.ranks
     owning, columns, rows = _joined(owning, columns, rows, facts.bounds)
     down, right = ([(int(a), int(b)) for a, b in pairwise(each)] for each in (rows, columns))
@@ -715,41 +567,26 @@ def _map(facts: BlockFacts, title: str, owning: Owners, columns: NDArray[np.int6
         [f"rank {rank}: {_span('node', *down[y])}, {_span('snapshot', *right[x])}" for x, rank in enumerate(across)]
         for y, across in enumerate(owning.tolist())
     ]
-    trace: dict[str, Any] = {
-        "type": "heatmap",
-        "z": owning.tolist(),
-        "x": (columns - 0.5).tolist(),
-        "y": (rows - 0.5).tolist(),
-        "zmin": -0.5,
-        "zmax": ranks - 0.5,
-        "colorscale": _scale(ranks),
-        "name": title,
-        "customdata": said,
-        "colorbar": {
-            "title": {"text": "rank", "side": "right", "font": {"size": 10}},
-            "thickness": 9,
-            "outlinewidth": 0.5,
-            "tickfont": {"size": 10},
-            "tickvals": list(range(0, ranks, -(-ranks // 8))),
-        },
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "xgap": 0.5,
-        "ygap": 0.5,
-    }
-    if owning.size and max(owning.shape) <= _WRITTEN:
-        trace |= {"texttemplate": "%{z}", "textfont": {"size": 11}}
-    layout = frame(
+    # one colour for each rank, without shades between them
+    scale = [[edge / ranks, series_colour(rank)] for rank in range(ranks) for edge in (rank, rank + 1)]
+    written = owning.size and max(owning.shape) <= _WRITTEN
+    looks: Drawn = {"texttemplate": "%{z}", "textfont": {"size": 11}} if written else {}
+    looks |= {"colorbar": colour_bar("rank", tickvals=list(range(0, ranks, -(-ranks // 8)))), "xgap": 0.5, "ygap": 0.5}
+    x, y = (columns - 0.5).tolist(), (rows - 0.5).tolist()
+    trace = heat(title, owning.tolist(), x, y, scale, span=(-0.5, ranks - 0.5), customdata=said, **looks)
+    bounds = [int(at) for at in facts.bounds if at <= columns[-1]]
+    low: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "bottom", "bgcolor": GRID_COLOUR, "opacity": 0.85}
+    named = enumerate(bounds[:-1] if 1 < len(bounds) - 1 <= _NAMED else [])
+    return chart(
         title,
         SNAPSHOT,
         "node (number)",
-        xaxis={"showgrid": False, "range": [columns[0] - 0.5, columns[-1] - 0.5]},
-        yaxis={"showgrid": False, "range": [rows[-1] - 0.5, rows[0] - 0.5]},
+        [trace],
+        xaxis={"showgrid": False, "range": [x[0], x[-1]]},
+        yaxis={"showgrid": False, "range": [y[-1], y[0]]},
+        shapes=[rule(x=at - 0.5, colour=TEXT_COLOUR, width=1.5, dash="dash") for at in bounds[1:-1]],
+        annotations=[label(f"block {number}", at - 0.5, 0, size=9, **low) for number, at in named],
     )
-    bounds = [int(at) for at in facts.bounds if at <= columns[-1]]
-    layout["shapes"] = [_line_ownership(at) for at in bounds[1:-1]]
-    if 1 < len(bounds) - 1 <= _NAMED:
-        layout["annotations"] = [_name_ownership(number, at) for number, at in enumerate(bounds[:-1])]
-    return {"data": [trace], "layout": layout}
 
 
 def _joined(
@@ -759,33 +596,6 @@ def _joined(
     across = np.append(True, (owning[:, 1:] != owning[:, :-1]).any(axis=0) | np.isin(columns[1:-1], bounds))
     down = np.append(True, (owning[1:] != owning[:-1]).any(axis=1))
     return owning[down][:, across], columns[np.append(across, True)], rows[np.append(down, True)]
-
-
-def _scale(ranks: int) -> list[list[Any]]:
-    """One colour for each rank, without shades between them."""
-    return [[edge / ranks, series_colour(rank)] for rank in range(ranks) for edge in (rank, rank + 1)]
-
-
-def _line_ownership(snapshot: int) -> dict[str, Any]:
-    at = snapshot - 0.5
-    line = {"color": TEXT_COLOUR, "width": 1.5, "dash": "dash"}
-    return {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
-
-
-def _name_ownership(number: int, snapshot: int) -> dict[str, Any]:
-    return {
-        "text": f"block {number}",
-        "x": snapshot - 0.5,
-        "xref": "x",
-        "y": 0,
-        "yref": "paper",
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 9, "color": TEXT_COLOUR},
-        "bgcolor": GRID_COLOUR,
-        "opacity": 0.85,
-    }
 
 
 def _before_words(facts: BlockFacts) -> str:
@@ -836,43 +646,19 @@ def transfers_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
         steps: from :meth:`StepSums.steps`.
         marks: of the run's changes.
     """
-    described = _to_dict(steps)
-    top = max((max(brought, whole) for _, _, brought, whole in described), default=0.0)
-    unit, factor = byte_unit(top)
-    layout = frame(
-        "Graphs brought to the ranks",
-        "step (model updates)",
-        f"bytes of a step, all ranks ({unit})",
-        yaxis={"rangemode": "tozero"},
-        **marks.over_steps([each[0] for each in described]),
-    )
-    lines = (("brought", 2, series_colour(0), "solid"), ("each whole", 3, BASELINE_COLOUR, "dash"))
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines" if len(described) > 1 else "markers",
-            "name": name,
-            **_with_gaps([each[0] for each in described], [round(each[place] / factor, 4) for each in described]),
-            "line": {"color": colour, "width": 2, "dash": dash},
-            "marker": {"color": colour},
-            "hovertemplate": "step %{x}: %{y:.4~g} " + unit + "<extra>" + name + "</extra>",
-        }
-        for name, place, colour, dash in lines
-    ]
-    return {"data": data if described else [], "layout": layout if described else with_note(layout, NOTHING_BROUGHT)}
-
-
-def _with_gaps(steps: list[int], values: list[float]) -> dict[str, list[Any]]:
-    """Points of a line that ends at steps without a value and restarts after them."""
-    x: list[Any] = []
-    y: list[Any] = []
-    for step, value in zip(steps, values, strict=True):
-        if x and step > x[-1] + 1:
-            x.append(x[-1] + 1)
-            y.append(None)
-        x.append(step)
-        y.append(value)
-    return {"x": x, "y": y}
+    brought = _to_dict(steps)
+    at = [int(each[0]) for each in brought]
+    unit, factor = byte_unit(max((max(each[2:]) for each in brought), default=0.0))
+    data = []
+    for name, place, colour, dash in (
+        ("brought", 2, series_colour(0), "solid"),
+        ("each whole", 3, BASELINE_COLOUR, "dash"),
+    ):
+        x, y = with_gaps(at, [round(each[place] / factor, 4) for each in brought])
+        data.append(line(name, x, y, colour, "step %{x}: %{y:.4~g} " + unit, dash=dash))
+    looks: Drawn = {"empty": NOTHING_BROUGHT, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(at)}
+    y_title = f"bytes of a step, all ranks ({unit})"
+    return chart("Graphs brought to the ranks", STEPS, y_title, data if brought else [], **looks)
 
 
 def transfers_words(steps: Sequence[tuple[int, Sums]], *, since: int = 0) -> str:
@@ -900,14 +686,10 @@ def transfers_words(steps: Sequence[tuple[int, Sums]], *, since: int = 0) -> str
     )
 
 
-def _to_dict(steps: Sequence[tuple[int, Sums]]) -> list[tuple[int, float, float, float]]:
+def _to_dict(steps: Sequence[tuple[int, Sums]]) -> list[tuple[float, ...]]:
     """Step, snapshots, bytes and whole bytes of every step that brought any."""
-    found = []
-    for step, sums in steps:
-        snapshots, brought, whole = sums.get((), (0.0, 0.0, 0.0))
-        if snapshots:
-            found.append((step, snapshots, brought, whole))
-    return found
+    found = [(step, *sums.get((), (0.0, 0.0, 0.0))) for step, sums in steps]
+    return [each for each in found if each[1]]
 
 
 # The view of blocks of time: who owns what, what ranks send, what is hidden, what is held, what is brought.
@@ -927,6 +709,7 @@ class BlocksView(PlanView[BlockFacts]):
 
     name = "blocks"
     title = "Blocks of time"
+    subject = "blocks of time"
 
     def __init__(self, links: LinkLog, marks: Marks, memory_gib: float | None = None) -> None:
         super().__init__()
@@ -940,9 +723,7 @@ class BlocksView(PlanView[BlockFacts]):
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``blocks``."""
         if self._is_new(row, attempt):
-            facts = None if blocks_left(row["data"]) else block_facts(row["data"])
-            if not self._known or not _same(facts, self.facts):  # an attempt that resumes logs it again
-                self._add_plan(facts, row, attempt)
+            self._take_plan(None if plan_ended(row["data"]) else block_facts(row["data"]), row, attempt)
 
     def memory(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``memory_trace``."""
@@ -984,10 +765,6 @@ class BlocksView(PlanView[BlockFacts]):
         layers = max(len(each) for each in facts.predicted.values())
         return self._links.last(facts.ranks, layers=layers, first=self.since)
 
-    def panels(self) -> list[Panel]:
-        """Ownership, memory, hidden share, bytes from rank to rank, transfers; none where the run has no blocks."""
-        return list(self.named_panels().values())
-
     def named_panels(self) -> dict[str, Panel]:
         """The panels by names that stay theirs where others come and go."""
         facts = self.facts
@@ -1015,10 +792,7 @@ class BlocksView(PlanView[BlockFacts]):
 
     def figure(self) -> Figure:
         """All panels as one figure."""
-        facts = self.facts
-        if facts is None:
-            raise LookupError("this run has no blocks of time: ask for `facts` first")
-        return grid(self.panels(), title=f"Blocks: {facts.label}")
+        return grid(self.panels(), title=f"Blocks: {self._in_use().label}")
 
     def caption(self) -> str:
         """The blocks, what a step sends and hides, and its peak, in words."""
@@ -1038,18 +812,12 @@ class BlocksView(PlanView[BlockFacts]):
         return text
 
 
-def _same(facts: BlockFacts | None, other: BlockFacts | None) -> bool:
-    return facts is other if facts is None or other is None else facts.same(other)
-
-
 # What the graphs of a block cost to bring: bytes and times, whole and as differences, and how many can benefit.
 
 
 Row = Mapping[str, Any]
 SAID = {"csr32": "CSR int32", "coo64": "pairs int64"}
-_SHORT = {"csr32": "CSR", "coo64": "pairs"}
 _COLOURS = {"csr32": ("#9FC3DC", "#0072B2"), "coo64": ("#F2C09A", "#D55E00")}  # whole, difference
-_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x", "star")
 
 
 def difference_figure(rows: Sequence[Row], shares: Sequence[Row], *, title: str) -> Figure:
@@ -1060,35 +828,32 @@ def difference_figure(rows: Sequence[Row], shares: Sequence[Row], *, title: str)
         shares: one for each model, format, number of blocks and of ranks: ``share`` and ``ratio``.
         title: of the whole.
     """
-    return grid([_bytes(rows), _times(rows), _ratios(rows), _shares(shares)], title=title)
+    return grid([_byte_ratios(rows), _times(rows), _ratios(rows), _shares(shares)], title=title)
 
 
-def _bytes(rows: Sequence[Row]) -> Panel:
+def _byte_ratios(rows: Sequence[Row]) -> Panel:
     largest = max((row["whole_bytes"] for row in rows), default=1)
-    unit, size = next(
-        (each for each in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)) if largest >= each[1]), ("B", 1)
-    )
-    data = _bars(rows, ("whole_bytes", "difference_bytes"), 1 / size, format_bytes)
-    layout = _by_model(rows, "Bytes of all snapshots", f"bytes ({unit})")
+    unit, size = byte_unit(min(largest, 2**39))
+    data = _pairs(rows, ("whole_bytes", "difference_bytes"), 1 / size, format_bytes)
+    figure = _by_model(rows, "Bytes of all snapshots", f"bytes ({unit})", data)
     if not rows:
-        return {"data": data, "layout": with_note(layout, "nothing was compared")}, ""
+        return figure, ""
     best = max(rows, key=lambda row: float(row["ratio"]))
     words = (
         f"Compare the strong bar of a pair with the faint one: at most {best['ratio']:.2f} times fewer bytes "
         f"({best['model']}, {SAID[best['form']]}), where {percent(best['overlap'])} of a snapshot's edges were in the "
         "one before."
     )
-    return {"data": data, "layout": layout}, words
+    return figure, words
 
 
 def _times(rows: Sequence[Row]) -> Panel:
     timed = [row for row in rows if row.get("time_ratio") is not None]
-    longest = max((max(row["whole_s"], row["difference_s"]) for row in timed), default=1.0)
-    unit, factor = ("ms", 1e3) if longest < 1 else ("s", 1.0)
-    data = _bars(timed, ("whole_s", "difference_s"), factor, format_seconds)
-    layout = _by_model(timed, "Time until all are usable", f"time ({unit})")
+    unit, factor = time_unit(max((max(row["whole_s"], row["difference_s"]) for row in timed), default=1.0))
+    data = _pairs(timed, ("whole_s", "difference_s"), factor, format_seconds)
+    figure = _by_model(timed, "Time until all are usable", f"time ({unit})", data, "no times were taken")
     if not timed:
-        return {"data": data, "layout": with_note(layout, "no times were taken")}, ""
+        return figure, ""
     faster = [row for row in timed if row["time_ratio"] > 1]
     unpacking = sum(row["difference_unpack_s"] for row in timed) / sum(row["difference_s"] for row in timed)
     which = join_words([f"{row['model']} ({SAID[row['form']]}, {row['time_ratio']:.2f} times)" for row in faster])
@@ -1096,120 +861,72 @@ def _times(rows: Sequence[Row]) -> Panel:
     words += f"Of their time {percent(unpacking)} is unpacking, which the light bars hardly have"
     limits = [row["worth_below"] / 1e9 for row in timed if row.get("worth_below")]
     if limits:
-        words += f": it pays over links slower than {_span_difference(min(limits), max(limits))} GB/s"
-    return {"data": data, "layout": layout}, f"{words}."
-
-
-def _span_difference(least: float, most: float) -> str:
-    low, high = f"{least:.2g}", f"{most:.2g}"
-    return low if low == high else f"{low} to {high}"
+        low, high = f"{min(limits):.2g}", f"{max(limits):.2g}"
+        words += f": it pays over links slower than {low if low == high else f'{low} to {high}'} GB/s"
+    return figure, f"{words}."
 
 
 def _ratios(rows: Sequence[Row]) -> Panel:
-    data: list[dict[str, Any]] = []
+    data = []
     for form in _forms(rows):
         mine = [row for row in rows if row["form"] == form]
-        names = [row["model"] for row in mine]
-        data.append(
-            {
-                "type": "bar",
-                "name": SAID[form],
-                "x": names,
-                "y": [round(row["ratio"], 4) for row in mine],
-                "text": [f"{row['ratio']:.2f}" for row in mine],
-                "textposition": "outside",
-                "cliponaxis": False,
-                "marker": {"color": _COLOURS[form][1]},
-                "offsetgroup": form,
-                "hovertemplate": "%{x}: %{y:.3f} times fewer bytes",
-            }
-        )
-        data.append(
-            {
-                "type": "bar",
-                "name": f"{SAID[form]}: what the overlap allows",
-                "x": names,
-                "offsetgroup": form,
-                "y": [round(row["bound"], 4) for row in mine],
-                "showlegend": form == _forms(rows)[0],
-                "marker": {"color": "rgba(0,0,0,0)", "line": {"color": WARNING_COLOUR, "width": 1.6}},
-                "hovertemplate": "%{x}: at most %{y:.3f}",
-            }
-        )
-    if data:
-        data[1]["name"] = "what the overlap allows"
-    layout = _by_model(rows, "How many times fewer bytes", "whole / difference (1)")
-    layout["shapes"] = [_at_one()]
+        names, ratios = [row["model"] for row in mine], [round(row["ratio"], 4) for row in mine]
+        said: Drawn = {"text": [f"{row['ratio']:.2f}" for row in mine], "textposition": "outside", "cliponaxis": False}
+        hover = "%{x}: %{y:.3f} times fewer bytes"
+        data.append(bars(SAID[form], names, ratios, _COLOURS[form][1], hover, offsetgroup=form, **said))
+        frame_ = {"color": "rgba(0,0,0,0)", "line": {"color": WARNING_COLOUR, "width": 1.6}}
+        name = "what the overlap allows" if form == _forms(rows)[0] else f"{SAID[form]}: what the overlap allows"
+        looks: Drawn = {"marker": frame_, "offsetgroup": form, "showlegend": form == _forms(rows)[0]}
+        bounds = [round(row["bound"], 4) for row in mine]
+        data.append(bars(name, names, bounds, "", "%{x}: at most %{y:.3f}", **looks))
+    figure = _by_model(rows, "How many times fewer bytes", "whole / difference (1)", data)
+    figure["layout"]["shapes"] = [rule(y=1)]
     least = min((row["reached"] for row in rows), default=1.0)
     words = (
         f"Red frames: no more is possible with these overlaps; at least {100 * least:.1f} % of it is reached. If "
         "nothing changes, 5 bounds pairs, 2 bounds CSR with values and long rows, nothing bounds CSR without values."
     )
-    return {"data": data, "layout": layout if rows else with_note(layout, "nothing was compared")}, words
+    return figure, words
 
 
 def _shares(shares: Sequence[Row]) -> Panel:
     found: dict[int, dict[int, float]] = {}
     for row in shares:
         found.setdefault(int(row["blocks"]), {})[int(row["ranks"])] = 100 * row["share"]
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": f"{blocks} block{'s' * (blocks > 1)}",
-            "x": sorted(line),
-            "y": [round(line[ranks], 3) for ranks in sorted(line)],
-            "line": {"color": series_colour(index), "width": 2},
-            "marker": {"symbol": _SYMBOLS[index % len(_SYMBOLS)], "size": 7},
-            "hovertemplate": "%{x} ranks: %{y:.1f} %",
-        }
-        for index, (blocks, line) in enumerate(sorted(found.items()))
-    ]
-    counts = sorted({ranks for line in found.values() for ranks in line})
-    axis = {"type": "log", "tickvals": counts, "ticktext": [str(count) for count in counts]}
-    y_axis = {"range": [0, 104], "ticksuffix": " %"}
-    layout = frame(
-        "Snapshots that a difference can bring",
-        "ranks",
-        "share of all snapshots",
-        xaxis=axis,
-        yaxis=y_axis,
-        showlegend=True,
-    )
-    if not data:
-        return {"data": [{"type": "scatter", "x": [], "y": []}], "layout": with_note(layout, "no plans were given")}, ""
+    data = []
+    for index, (blocks, by_ranks) in enumerate(sorted(found.items())):
+        marker = {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": series_colour(index)}
+        x, y = sorted(by_ranks), [round(by_ranks[ranks], 3) for ranks in sorted(by_ranks)]
+        looks: Drawn = {"mode": "lines+markers", "marker": marker}
+        name = f"{blocks} block{'s' * (blocks > 1)}"
+        data.append(line(name, x, y, series_colour(index), "%{x} ranks: %{y:.1f} %", **looks))
+    axes: Drawn = {
+        "xaxis": counts_axis([ranks for by_ranks in found.values() for ranks in by_ranks]),
+        "yaxis": {"range": [0, 104], "ticksuffix": " %"},
+    }
+    title, y_title = "Snapshots that a difference can bring", "share of all snapshots"
+    figure = chart(title, "ranks", y_title, data, empty="no plans were given", showlegend=True, **axes)
     words = (
         "The first snapshot of a block on a rank is always whole: of blocks of b snapshots on R ranks (b - R) / b "
         "benefit. Lines fall with more blocks and more ranks."
     )
-    return {"data": data, "layout": layout}, words
+    return figure, words if data else ""
 
 
-def _bars(rows: Sequence[Row], keys: tuple[str, str], factor: float, said: Any) -> list[dict[str, Any]]:
+def _pairs(rows: Sequence[Row], keys: tuple[str, str], factor: float, said: Callable[[float], str]) -> list[Drawn]:
     """A pair of bars for each model and format; over the second stands what it is of the first."""
-    data: list[dict[str, Any]] = []
+    data = []
+    above: Drawn = {"textposition": "outside", "textangle": 0, "textfont": {"size": 10}, "constraintext": "none"}
     for form in _forms(rows):
         mine = [row for row in rows if row["form"] == form]
+        names, ratios = [row["model"] for row in mine], [row[keys[0]] / row[keys[1]] for row in mine]
         for key, way, colour in zip(keys, ("whole", "difference"), _COLOURS[form], strict=True):
-            data.append(
-                {
-                    "type": "bar",
-                    "name": f"{_SHORT[form]}, {way}",
-                    "x": [row["model"] for row in mine],
-                    "y": [round(row[key] * factor, 6) for row in mine],
-                    "marker": {"color": colour},
-                    "text": [_less(row[keys[0]] / row[key]) for row in mine] if key == keys[1] else "",
-                    "textposition": "outside",
-                    "textangle": 0,
-                    "textfont": {"size": 10},
-                    "constraintext": "none",
-                    "cliponaxis": False,
-                    "offsetgroup": f"{form}/{way}",
-                    "customdata": [said(row[key]) for row in mine],
-                    "hovertemplate": "%{x}, " + f"{SAID[form]}, {way}: " + "%{customdata}<extra></extra>",
-                }
-            )
-    return data or [{"type": "bar", "x": [], "y": []}]
+            text = [_less(ratio) for ratio in ratios] if way == "difference" else ""
+            looks: Drawn = {"offsetgroup": f"{form}/{way}", "text": text, "cliponaxis": False, **above}
+            hover = "%{x}, " + f"{SAID[form]}, {way}: " + "%{customdata}<extra></extra>"
+            y, told = [round(row[key] * factor, 6) for row in mine], [said(row[key]) for row in mine]
+            data.append(bars(f"{SAID[form].split()[0]}, {way}", names, y, colour, hover, customdata=told, **looks))
+    return data
 
 
 def _less(ratio: float) -> str:
@@ -1220,15 +937,13 @@ def _forms(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(str(row["form"]) for row in rows))
 
 
-def _by_model(rows: Sequence[Row], title: str, y_title: str) -> dict[str, Any]:
+def _by_model(
+    rows: Sequence[Row], title: str, y_title: str, data: list[Drawn], empty: str = "nothing was compared"
+) -> Figure:
     labels = {row["model"]: f"{row['model']}<br>({row['smoothing']})" for row in rows}
     axis = {"type": "category", "showgrid": False, "tickvals": list(labels), "ticktext": list(labels.values())}
-    return frame(title, "", y_title, barmode="group", xaxis=axis, yaxis={"rangemode": "tozero"}, showlegend=True)
-
-
-def _at_one() -> dict[str, Any]:
-    line = {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dot"}
-    return {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1, "y1": 1, "line": line}
+    looks: Drawn = {"barmode": "group", "xaxis": axis, "yaxis": {"rangemode": "tozero"}, "showlegend": True}
+    return chart(title, "", y_title, data, empty=empty, **looks)
 
 
 # Numbers sent in a step over the number of ranks: snapshot partition beside hypergraph node partition.
@@ -1236,14 +951,9 @@ def _at_one() -> dict[str, Any]:
 
 _UNITS = ((1e9, "billion numbers"), (1e6, "million numbers"), (1e3, "thousand numbers"), (1.0, "numbers"))
 _LINES = (
-    ("snapshot", "snapshot", {"color": series_colour(0), "width": 2}, "circle"),
-    ("hypergraph", "hypergraph", {"color": series_colour(1), "width": 2}, "diamond"),
-    (
-        "snapshot_as_paper",
-        "snapshot, paper's rule",
-        {"color": BASELINE_COLOUR, "width": 1.5, "dash": "dash"},
-        "circle-open",
-    ),
+    ("snapshot", "snapshot", series_colour(0), 2, "solid", "circle"),
+    ("hypergraph", "hypergraph", series_colour(1), 2, "solid", "diamond"),
+    ("snapshot_as_paper", "snapshot, paper's rule", BASELINE_COLOUR, 1.5, "dash", "circle-open"),
 )
 
 
@@ -1257,10 +967,8 @@ def volume_figure(rows: Sequence[Row], *, title: str = "") -> Figure:
     """
     models = list(dict.fromkeys(str(row["model"]) for row in rows))
     panels = [_panel(name, sorted((row for row in rows if row["model"] == name), key=_ranks)) for name in models]
-    if not rows:
-        layout = with_note(frame("Volume", "ranks", "numbers sent in a step"), "nothing counted")
-        panels = [({"data": [{"type": "scatter", "x": [], "y": []}], "layout": layout}, "")]
-    return grid(panels, title=title or "Numbers sent in one step, by how the work is divided")
+    nothing = chart("Volume", "ranks", "numbers sent in a step", [], empty="nothing counted")
+    return grid(panels or [(nothing, "")], title=title or "Numbers sent in one step, by how the work is divided")
 
 
 def crossing(rows: Sequence[Row]) -> str:
@@ -1295,36 +1003,21 @@ def _share(row: Row) -> str:
     return f"{row['hypergraph'] / row['snapshot']:.3g}" if row["snapshot"] else "without bound"
 
 
-def _panel(name: str, rows: list[Row]) -> tuple[Figure, str]:
+def _panel(name: str, rows: list[Row]) -> Panel:
     top = max(max(int(row[key]) for row in rows) for key, *_ in _LINES)
     factor, unit = next((each for each in _UNITS if top >= each[0]), _UNITS[-1])
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": said,
-            "x": [_ranks(row) for row in rows],
-            "y": [round(row[key] / factor, 6) for row in rows],
-            "line": line,
-            "showlegend": True,
-            "marker": {"symbol": symbol, "size": 7},
-            "hovertemplate": f"%{{x}} ranks: %{{y:.4g}} {unit}",
-        }
-        for key, said, line, symbol in _LINES
-    ]
-    counts = sorted({_ranks(row) for row in rows})
-    layout = frame(
-        name,
-        "ranks",
-        f"{unit} sent in a step",
-        showlegend=True,
-        yaxis={"rangemode": "tozero"},
-        xaxis={"type": "log", "tickvals": counts, "ticktext": [str(count) for count in counts]},
-    )
+    ranks = [_ranks(row) for row in rows]
+    data = []
+    for key, said, colour, width, dash, symbol in _LINES:
+        y = [round(row[key] / factor, 6) for row in rows]
+        looks: Drawn = {"mode": "lines+markers", "marker": {"symbol": symbol, "size": 7, "color": colour}}
+        hover = f"%{{x}} ranks: %{{y:.4g}} {unit}"
+        data.append(line(said, ranks, y, colour, hover, width=width, dash=dash, showlegend=True, **looks))
+    axes: Drawn = {"yaxis": {"rangemode": "tozero"}, "xaxis": counts_axis(ranks)}
     said = crossing(rows)
     look = "Look at the gap between the full lines, and how it changes with the ranks."
     if not any(row["snapshot"] for row in rows):
         look = "Look at the orange line: all of it is what snapshot partition saves."
     elif "the lines meet" in said:
         look = "Look at where the full lines meet: to the right of it the flatter one wins."
-    return {"data": data, "layout": layout}, f"{said} {look}"
+    return chart(name, "ranks", f"{unit} sent in a step", data, showlegend=True, **axes), f"{said} {look}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -414,7 +414,7 @@ class VolumeStudy(StudyResult):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """Plain values, one row for each model and number of ranks."""
-        return [{field.name: getattr(each, field.name) for field in fields(VolumeRow)} for each in self.outcomes]
+        return [asdict(each) for each in self.outcomes]
 
     @property
     def figure(self) -> Figure:

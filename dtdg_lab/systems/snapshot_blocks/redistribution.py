@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,18 +17,12 @@ from torch import Tensor
 from dtdg_lab.core.plans import SnapshotBlocks, share
 from dtdg_lab.distributed.all_to_all import PendingRows
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.backprop.time_blocks import Here
 from dtdg_lab.engine.graph_view import stack_ranges
 from dtdg_lab.engine.halo_exchange import ExchangeLog
 from dtdg_lab.engine.strategy import (
     AllToAllPhase,
-    BlockRedistribution,
-    SequenceSegment,
     SnapshotSequence,
     StackedView,
-    StepMarks,
-    TimeBlock,
-    Unmarked,
     in_turn,
 )
 from dtdg_lab.graphs.delta import Payload, TransferFormat, decode, decode_pairs, encode
@@ -238,91 +232,6 @@ class RankRedistribution:
 
     def _pass_of(self, phase: AllToAllPhase) -> str:
         return "backward" if phase.backward else self._pass
-
-
-# The time blocks of a rank: own snapshots are transferred to the device, and rows are redistributed per block.
-
-
-class Snapshots(Protocol):
-    """What :class:`BlockTimeline` needs of a sequence."""
-
-    def stack(self, snapshots: range) -> StackedView:
-        """Some consecutive snapshots as one view."""
-        ...
-
-    def stacks(self, snapshots: range, layer: int) -> Sequence[StackedView]:
-        """Consecutive snapshots for one layer; small ones are stacked."""
-        ...
-
-
-class BlockTimeline:
-    """The own snapshots of one block after another (see :class:`dtdg_lab.engine.strategy.Timeline`).
-
-    Args:
-        plan: the assignment of snapshots and nodes to ranks.
-        rank: this rank.
-        snapshots: its rows of them.
-        run: the segment of the nodes that it runs through time.
-        bring: transfers the graphs of own snapshots to the device.
-        moves: how rows move between ranks; None if all snapshots are on this rank.
-        one_by_one: whether snapshots are never stacked, as for models that process each by itself.
-
-    Attributes:
-        marks: called after transfers and at the start of blocks; replaced for every step.
-        turned: called with the same arguments as ``marks.block``.
-    """
-
-    def __init__(
-        self,
-        plan: SnapshotBlocks,
-        rank: int,
-        snapshots: Snapshots,
-        run: SequenceSegment,
-        *,
-        bring: Callable[[range], None],
-        moves: Redistribution | None,
-        one_by_one: bool,
-    ) -> None:
-        self.marks: StepMarks = Unmarked()
-        self.turned: Callable[[int, str], None] = lambda number, pass_name: None
-        self._plan, self._rank, self._snapshots, self._run = plan, rank, snapshots, run
-        self._bring, self._moves, self._one_by_one = bring, moves, one_by_one
-
-    def __len__(self) -> int:
-        return self._plan.blocks
-
-    def open(self, number: int, pass_name: str) -> TimeBlock:
-        """Transfer the own snapshots of a block to the device."""
-        self.marks("compute")
-        own = self._plan.own(number, self._rank)
-        self._bring(own)
-        spaces = self._spaces(number, own)
-        self.marks("transfer")
-        self._begin(number, pass_name)
-        layers = range(self._run.model.layers)
-        stacks = [[space.layer(layer) for space in spaces] for layer in layers]
-        redistribution: BlockRedistribution = Here(
-            spaces, device=self._run.sequence.device, alone=self._run.sequence.collective
-        )
-        if self._moves is not None:
-            redistribution = self._moves.of_block(number, pass_name)
-        return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], redistribution)
-
-    def turn(self, number: int) -> None:
-        """Start the backward pass of a block."""
-        self.marks("compute")
-        self._begin(number, "backward")
-
-    def _begin(self, number: int, pass_name: str) -> None:
-        self.marks.block(number, pass_name)
-        self.turned(number, pass_name)
-
-    def _spaces(self, number: int, own: range) -> list[StackedView]:
-        if self._one_by_one:
-            return [self._snapshots.stack(range(t, t + 1)) for t in own]
-        if self._moves is None:
-            return list(self._snapshots.stacks(own, 0))
-        return [self._snapshots.stack(slot) for slot in self._moves.slots(number, self._rank) if slot]
 
 
 # A rank's nodes that run through time, beside its snapshots: the loss of snapshot parallelism is taken over them.

@@ -59,10 +59,11 @@ class SnapshotGroupsFamily(SystemFamily):
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Captions of its events."""
-        from dtdg_lab.systems.snapshot_groups.charts import is_end, schedule_facts, schedule_words
+        from dtdg_lab.systems.snapshot_groups.charts import schedule_facts, schedule_words
+        from dtdg_lab.visualization.run_view import plan_ended
 
         def schedule(data: dict[str, Any]) -> str:
-            return "no schedule from here on" if is_end(data) else schedule_words(schedule_facts(data))
+            return "no schedule from here on" if plan_ended(data) else schedule_words(schedule_facts(data))
 
         return {"schedule": schedule}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,13 +13,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
+from dtdg_lab.visualization.charts import (
+    NAMES,
+    SYMBOLS,
+    Drawn,
+    Panel,
+    bars,
+    chart,
+    counts_axis,
+    flag,
+    level_bars,
+    line,
+    points,
+    rule,
+    time_unit,
+)
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
+from dtdg_lab.visualization.layout import Figure, share
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     PHASE_COLOURS,
@@ -28,7 +43,7 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.phases import BALANCED, OWN
-from dtdg_lab.visualization.run_view import PlanView
+from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
 from dtdg_lab.visualization.series import Series
 
 # What the pictures of a schedule are made of: the facts of an event ``schedule``.
@@ -128,7 +143,7 @@ def schedule_facts(data: Mapping[str, Any]) -> ScheduleFacts:
     Raises:
         DataError: something is missing or does not fit.
     """
-    try:
+    with reading_event("a schedule"):
         fit, gap, round_robin = data.get("fit"), data.get("gap"), data.get("psg_makespan_s")
         targets = data.get("targets")
         return ScheduleFacts(
@@ -137,26 +152,17 @@ def schedule_facts(data: Mapping[str, Any]) -> ScheduleFacts:
             parts=int(data["parts"]),
             per_rank=int(data["per_rank"]),
             source=str(data["source"]),
-            times_s=np.asarray(data["times_s"], np.float64),
-            assignment=tuple(tuple(tuple(map(int, part)) for part in row) for row in data["assignment"]),
             makespan_s=float(data["makespan_s"]),
             bound_s=float(data["bound_s"]),
+            solve_s=float(data["solve_s"]),
+            times_s=np.asarray(data["times_s"], np.float64),
+            assignment=tuple(tuple(tuple(map(int, part)) for part in row) for row in data["assignment"]),
             gap=None if gap is None else float(gap),
             notes=str(data.get("notes") or ""),
-            solve_s=float(data["solve_s"]),
             fit=None if fit is None else {name: float(value) for name, value in fit.items() if value is not None},
             round_robin_s=None if round_robin is None else float(round_robin),
             targets=None if targets is None else int(targets),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the event of a schedule cannot be drawn ({error!r}): was it recorded by another version?"
-        ) from error
-
-
-def is_end(data: Mapping[str, Any]) -> bool:
-    """Whether an event ``schedule`` says that the run went on without one: in a layout without snapshot groups."""
-    return "layout" in data and data["layout"] is None
 
 
 def schedule_words(facts: ScheduleFacts) -> str:
@@ -168,29 +174,15 @@ def schedule_words(facts: ScheduleFacts) -> str:
     if facts.in_seconds:
         text += f"{format_seconds(facts.makespan_s)} an epoch, "
     excess = facts.excess
-    text += "no bound known" if excess is None else f"{format_share(max(0.0, excess))} above what no schedule beats"
+    text += "no bound known" if excess is None else f"{share(max(0.0, excess))} above what no schedule beats"
     if facts.round_robin_s and (facts.scheduler, facts.per_rank) != ("round_robin", 1):
         saved = 1 - facts.makespan_s / facts.round_robin_s
-        less = (
-            f"{format_share(abs(saved))} {'less' if saved > 0 else 'more'} than"
-            if abs(saved) >= _EQUAL
-            else "as long as"
-        )
+        less = f"{share(abs(saved))} {'less' if saved > 0 else 'more'} than" if abs(saved) >= _EQUAL else "as long as"
         text += f", {less} round robin"
     if facts.targets is not None:
         tried = "all" if facts.targets >= facts.groups else f"{facts.targets:,} of up to {facts.groups:,}"
         text += f"; DyGNeX-G tried {tried} targets in each iteration"
     return f"{text}. {facts.notes}".strip().rstrip(".") + "."
-
-
-def format_share(value: float) -> str:
-    """A share in percent, with a decimal where it is small."""
-    return f"{100 * value:.1f} %" if 0 < value < 0.1 else percent(value)
-
-
-def unit_of(largest_s: float) -> tuple[str, float]:
-    """The unit an axis of seconds is best read in, and how many of it a second has."""
-    return ("ms", 1e3) if largest_s < 1 else ("s", 1.0)
 
 
 # The Gantt chart of a schedule: which rank computed which group when, who set the pace, and who waited.
@@ -218,6 +210,11 @@ class Block:
     end_ns: int
     group: int = -1
 
+    @property
+    def long_ns(self) -> int:
+        """How long it took."""
+        return self.end_ns - self.start_ns
+
 
 @dataclass(slots=True)
 class Epoch:
@@ -241,17 +238,12 @@ class Epoch:
             del known[next(iter(known))]
             self.cut = True
 
-    def of(self, kind: str) -> list[Block]:
-        """Blocks of a kind."""
-        return list(self.blocks.get(kind, {}).values())
-
     def paces(self) -> dict[int, int]:
         """Step -> the rank whose groups took longest in it."""
-        loads: dict[int, dict[int, int]] = {}
+        loads: dict[int, Counter[int]] = {}
         for block in self.of("group"):
-            ranks = loads.setdefault(block.step, {})
-            ranks[block.rank] = ranks.get(block.rank, 0) + block.end_ns - block.start_ns
-        return {step: max(ranks, key=lambda rank: ranks[rank]) for step, ranks in loads.items()}
+            loads.setdefault(block.step, Counter())[block.rank] += block.long_ns
+        return {step: ranks.most_common(1)[0][0] for step, ranks in loads.items()}
 
     @property
     def start_ns(self) -> int:
@@ -263,6 +255,10 @@ class Epoch:
         """From its first block to the end of the last."""
         ends = [block.end_ns for known in self.blocks.values() for block in known.values()]
         return (max(ends) - self.start_ns) / 1e9 if ends else 0.0
+
+    def of(self, kind: str) -> list[Block]:
+        """Blocks of a kind."""
+        return list(self.blocks.get(kind, {}).values())
 
 
 class GanttLog:
@@ -315,58 +311,45 @@ def gantt_figure(
     """
     title = "Gantt chart" + ("" if epoch is None else f" of epoch {epoch.number + 1}") + (label and f" · {label}")
     if epoch is None:
-        nothing = {"type": "bar", "x": [], "y": [], "showlegend": False}  # else a grid would not draw the axes
-        layout = frame(title, "time since the epoch began (s)", "")
-        return {"data": [nothing], "layout": with_note(layout, "no group yet")}
+        return chart(title, "time since the epoch began (s)", "", [], empty="no group yet")
     shown, first = _fitting(epoch, ranks)
     whole = first is None and not epoch.cut
     origin_ns = epoch.start_ns if whole else min(b.start_ns for blocks in shown.values() for b in blocks)
     ends = [block.end_ns for blocks in shown.values() for block in blocks]
-    lines = {"no schedule of these groups ends before": bound_s, "predicted end": predicted_s} if whole else {}
-    end_s = max([(max(ends) - origin_ns) / 1e9, *(value for value in lines.values() if value is not None)])
-    unit, factor = unit_of(end_s)
+    bounds = [("no schedule of these groups ends before", bound_s, WARNING_COLOUR, "dash")]
+    bounds = [*bounds, ("predicted end", predicted_s, BASELINE_COLOUR, "dot")] if whole else []
+    end_s = max([(max(ends) - origin_ns) / 1e9, *(value for _, value, *_ in bounds if value is not None)])
+    unit, factor = time_unit(end_s)
     if not whole:
         title += f" · last {len({block.step for block in shown['group']}):,} iterations"
     first_step = min(block.step for block in shown["group"])
     drawing = _Drawing(origin_ns, factor / 1e9, unit, 1e9 * end_s, first_step, ranks <= _LABELLED)
     data = [*drawing.groups(shown["group"], epoch.paces()), *drawing.pauses(shown)]
-    data += [
-        _line(f"{name} {format_seconds(value)}", value * factor, ranks, dash)
-        for (name, value), dash in zip(lines.items(), ("dash", "dot"), strict=False)
-        if value is not None
-    ]
+    for name, value, colour, dash in bounds:
+        if value is not None:
+            at, said = value * factor, f"{name} {format_seconds(value)}"
+            data.append(line(said, [at, at], [-0.55, ranks - 0.45], colour, dash=dash))
+    axis: dict[str, Any] = {"range": [ranks - 0.4, -0.6], "showgrid": False}
+    if ranks <= 32:
+        names = [f"rank {rank}" for rank in range(ranks)]
+        axis |= {"tickvals": [*range(ranks)], "ticksuffix": " ", "ticktext": names}
+    else:
+        axis |= {"title": {"text": "rank"}}
     x_title = f"time since the epoch began ({unit})" if whole else f"time ({unit})"
-    layout = frame(
-        title,
-        x_title,
-        "",
-        barmode="overlay",
-        bargap=0.25,
-        xaxis={"range": [0, 1.02 * end_s * factor], "showgrid": False},
-        yaxis={
-            "range": [ranks - 0.4, -0.6],
-            "tickvals": [*range(ranks)],
-            "showgrid": False,
-            "ticksuffix": " ",
-            "ticktext": [f"rank {rank}" for rank in range(ranks)],
-        }
-        if ranks <= 32
-        else {"range": [ranks - 0.4, -0.6], "showgrid": False, "title": {"text": "rank"}},
-    )
-    return {"data": data, "layout": layout}
+    x_axis = {"range": [0, 1.02 * end_s * factor], "showgrid": False}
+    return chart(title, x_title, "", data, barmode="overlay", bargap=0.25, xaxis=x_axis, yaxis=axis)
 
 
 def gantt_words(epoch: Epoch | None) -> str:
     """What to look for, and how much of the drawn time ranks waited."""
     if epoch is None:
         return "No group yet."
-    spent = sum(block.end_ns - block.start_ns for block in epoch.of("group"))
-    waited = sum(block.end_ns - block.start_ns for block in epoch.of("wait"))
+    spent, waited = (sum(block.long_ns for block in epoch.of(kind)) for kind in ("group", "wait"))
     if len({block.rank for block in epoch.of("group")}) < 2:
         return "Blocks are groups, one tone an iteration; with one rank, nothing waits."
     return (
         f"Blocks are groups, one tone an iteration. Orange ones set the pace: the other ranks wait for them (hatched), "
-        f"{format_seconds(waited / 1e9)} of rank time, {format_share(waited / (spent + waited))}. "
+        f"{format_seconds(waited / 1e9)} of rank time, {share(waited / (spent + waited))}. "
         "A good schedule has little hatching."
     )
 
@@ -394,79 +377,49 @@ class _Drawing:
     first_step: int
     labelled: bool
 
-    def groups(self, blocks: list[Block], paces: Mapping[int, int]) -> Iterable[dict[str, Any]]:
+    def groups(self, blocks: list[Block], paces: Mapping[int, int]) -> Iterable[Drawn]:
         """Two traces: groups, and those of the rank that sets the pace of its iteration."""
-        kinds = {"group": _TONES, "group that sets the pace": _PACE}
         several = len({block.rank for block in blocks}) > 1
-        for name, tones in kinds.items():
+        for name, tones in {"group": _TONES, "group that sets the pace": _PACE}.items():
             paced = tones is _PACE
             found = [block for block in blocks if (several and paces[block.step] == block.rank) == paced]
+            colours = [tones[(b.step - self.first_step) % 2] for b in found]
+            writing = ["white" if colour == _TONES[1] else TEXT_COLOUR for colour in colours]  # on the dark blue
             if found:
-                yield self._bars(name, found) | {
-                    "marker": {
-                        "color": [tones[(b.step - self.first_step) % 2] for b in found],
-                        "line": {"width": 1, "color": "white"},
-                    },
-                    "text": [self._label(block) for block in found],
-                    "textposition": "inside",
-                    "textangle": 0,
-                    "insidetextanchor": "middle",
-                    "insidetextfont": {"size": 10, "color": [self._writing(tones, block) for block in found]},
-                    "customdata": [[b.group, b.step - self.first_step + 1, b.step, b.rank] for b in found],
-                    "hovertemplate": "rank %{customdata[3]}: group %{customdata[0]}, iteration %{customdata[1]} "
+                yield self._rows(
+                    name,
+                    found,
+                    "rank %{customdata[3]}: group %{customdata[0]}, iteration %{customdata[1]} "
                     f"(step %{{customdata[2]}}), %{{x:.4g}} {self.unit}<extra></extra>",
-                }
+                    {"color": colours, "line": {"width": 1, "color": "white"}},
+                    customdata=[[b.group, b.step - self.first_step + 1, b.step, b.rank] for b in found],
+                    text=[self._label(block) for block in found],
+                    **{"textposition": "inside", "textangle": 0, "insidetextanchor": "middle"},
+                    insidetextfont={"size": 10, "color": writing},
+                )
 
-    def pauses(self, shown: Mapping[str, list[Block]]) -> Iterable[dict[str, Any]]:
+    def pauses(self, shown: Mapping[str, list[Block]]) -> Iterable[Drawn]:
         """Waiting, hatched, and the exchange of gradients."""
-        looks = {
-            "wait": {
-                "color": "#FFFFFF",
-                "line": {"width": 0},
-                "pattern": {"shape": "/", "fgcolor": PURGE_COLOUR, "size": 5, "solidity": 0.25},
-            },
-            "communicate": {"color": PHASE_COLOURS["communicate"], "line": {"width": 0}},
+        hatched = {"shape": "/", "fgcolor": PURGE_COLOUR, "size": 5, "solidity": 0.25}
+        looks: Drawn = {
+            "wait": {"color": "#FFFFFF", "pattern": hatched},
+            "communicate": {"color": PHASE_COLOURS["communicate"]},
         }
         for kind, name in EXCHANGES.items():
-            found = [block for block in shown[kind] if block.end_ns - block.start_ns > _NOTHING * self.span_ns]
+            found = [block for block in shown[kind] if block.long_ns > _NOTHING * self.span_ns]
             if found:
-                yield self._bars(name, found) | {
-                    "marker": looks[kind],
-                    "hovertemplate": f"rank %{{y}}: {name} %{{x:.4g}} {self.unit}<extra></extra>",
-                }
+                hover = f"rank %{{y}}: {name} %{{x:.4g}} {self.unit}<extra></extra>"
+                yield self._rows(name, found, hover, {"line": {"width": 0}, **looks[kind]})
 
-    def _bars(self, name: str, blocks: list[Block]) -> dict[str, Any]:
-        return {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "y": [block.rank for block in blocks],
-            "width": 0.78,
-            "base": [round((block.start_ns - self.origin_ns) * self.factor, 6) for block in blocks],
-            "x": [round((block.end_ns - block.start_ns) * self.factor, 6) for block in blocks],
-        }
-
-    def _writing(self, tones: tuple[str, str], block: Block) -> str:
-        """White on the dark tone of blue."""
-        return "white" if tones is _TONES and (block.step - self.first_step) % 2 else TEXT_COLOUR
+    def _rows(self, name: str, blocks: list[Block], hover: str, marker: Drawn, **more: Any) -> Drawn:
+        widths = [round(block.long_ns * self.factor, 6) for block in blocks]
+        starts = [round((block.start_ns - self.origin_ns) * self.factor, 6) for block in blocks]
+        ranks = [block.rank for block in blocks]
+        return level_bars(name, ranks, widths, None, hover, base=starts, width=0.78, marker=marker, **more)
 
     def _label(self, block: Block) -> str:
         text = str(block.group)
-        room = (block.end_ns - block.start_ns) / self.span_ns
-        return text if self.labelled and room >= _DIGIT * (len(text) + 1) else ""
-
-
-def _line(name: str, at: float, ranks: int, dash: str) -> dict[str, Any]:
-    colour = WARNING_COLOUR if dash == "dash" else BASELINE_COLOUR
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": [at, at],
-        "y": [-0.55, ranks - 0.45],
-        "line": {"color": colour, "width": 2, "dash": dash},
-        "hoverinfo": "name",
-    }
+        return text if self.labelled and block.long_ns / self.span_ns >= _DIGIT * (len(text) + 1) else ""
 
 
 # Times of snapshot groups: the scheduler's inputs against the ranks' measurements.
@@ -544,43 +497,25 @@ def times_figure(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: N
     scale = facts.scale(measured_s)
     known = np.flatnonzero(np.isfinite(measured_s) & (measured_s > 0) & (facts.times_s > 0))
     if scale is None or not len(known):
-        layout = frame(title, "predicted (s)", "measured (s)")
-        nothing = {"type": "scatter", "x": [], "y": [], "showlegend": False}  # else a grid would not draw the axes
-        return {"data": [nothing], "layout": with_note(layout, "no group measured yet")}
+        return chart(title, "predicted (s)", "measured (s)", [], empty="no group measured yet")
     if len(known) > _DRAWN:  # evenly over the sizes
         known = known[np.argsort(facts.times_s[known], kind="stable")][:: -(-len(known) // _DRAWN)]
         title += f" · {len(known):,} of {facts.groups:,}"
     predicted, measured = scale * facts.times_s[known], measured_s[known]
     low, high = min(predicted.min(), measured.min()), max(predicted.max(), measured.max())
-    unit, factor = unit_of(float(high))
-    equal: dict[str, Any] = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "equal",
-        "x": [low * factor, high * factor],
-        "y": [low * factor, high * factor],
-        "hoverinfo": "skip",
-        "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
-    }
-    data = [equal]
+    unit, factor = time_unit(float(high))
+    ends = [low * factor, high * factor]
+    data = [line("equal", ends, ends, width=1, dash="dot", hoverinfo="skip")]
+    hover = f"group %{{customdata}}: predicted %{{x:.4g}} {unit}, measured %{{y:.4g}} {unit}"
     there = sorted({int(rank) for rank in ranks[known]})
     for rank in there if len(there) <= _COLOURED else [-1]:
         mine = (ranks[known] == rank) if rank >= 0 else np.ones(len(known), bool)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": f"rank {rank}" if rank >= 0 else "group",
-                "showlegend": True,
-                "x": np.round(predicted[mine] * factor, 5).tolist(),
-                "y": np.round(measured[mine] * factor, 5).tolist(),
-                "customdata": known[mine].tolist(),
-                "marker": {"color": series_colour(max(rank, 0)), "size": 6, "opacity": 0.75},
-                "hovertemplate": f"group %{{customdata}}: predicted %{{x:.4g}} {unit}, measured %{{y:.4g}} {unit}",
-            }
-        )
+        x, y = (np.round(each[mine] * factor, 5).tolist() for each in (predicted, measured))
+        name, colour = f"rank {rank}" if rank >= 0 else "group", series_colour(max(rank, 0))
+        looks: Drawn = {"size": 6, "marker": {"opacity": 0.75}, "customdata": known[mine].tolist(), "showlegend": True}
+        data.append(points(name, x, y, colour, hover, **looks))
     kind = {"type": "log"} if high > _LOG * low else {"rangemode": "tozero"}
-    return {"data": data, "layout": frame(title, _said(facts, unit), f"measured ({unit})", xaxis=kind, yaxis=kind)}
+    return chart(title, _said(facts, unit), f"measured ({unit})", data, xaxis=kind, yaxis=kind)
 
 
 def _said(facts: ScheduleFacts, unit: str) -> str:
@@ -605,15 +540,15 @@ def times_words(
     errors = errors_of(facts, measured_s)
     if errors is None:
         return "No group measured yet."
-    words = [f"Predicted times are off by {format_share(errors[0])} on average, {format_share(errors[1])} at most."]
+    words = [f"Predicted times are off by {share(errors[0])} on average, {share(errors[1])} at most."]
     if facts.fit and "mean_error" in facts.fit:
-        words.append(f"On groups held out of the fit it was {format_share(facts.fit['mean_error'])}.")
+        words.append(f"On groups held out of the fit it was {share(facts.fit['mean_error'])}.")
     ratios = _by_rank(facts, measured_s, ranks)
     slow = max(ratios, key=lambda rank: ratios[rank])
     if len(ratios) > 1 and ratios[slow] >= _SLOW:
         words.append(f"Rank {slow}'s dots are high: it needs {ratios[slow]:.2f} times as long as all do for the same.")
     if processor is not None and processor < _SHARED:
-        words.append(f"Processors worked {format_share(processor)} of it: shared by ranks, or waiting for a GPU.")
+        words.append(f"Processors worked {share(processor)} of it: shared by ranks, or waiting for a GPU.")
     if len(words) == 1:
         words.append(f"A schedule is as good as these times; the longest group takes {_longest(measured_s)}.")
     return " ".join(words)
@@ -626,12 +561,12 @@ def _longest(measured_s: NDArray[np.float64]) -> str:
 def _by_rank(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: NDArray[np.int64]) -> dict[int, float]:
     """Rank -> measured over predicted of its groups, over the same of all."""
     known = np.isfinite(measured_s) & (facts.times_s > 0)
-    whole = measured_s[known].sum() / facts.times_s[known].sum()
-    found = {}
-    for rank in {int(rank) for rank in ranks[known]}:
+    ratios = {}
+    for rank in np.unique(ranks[known]).tolist():
         mine = known & (ranks == rank)
-        found[rank] = float(measured_s[mine].sum() / facts.times_s[mine].sum() / whole)
-    return found
+        ratios[rank] = float(measured_s[mine].sum() / facts.times_s[mine].sum())
+    whole = measured_s[known].sum() / facts.times_s[known].sum()
+    return {rank: float(ratio / whole) for rank, ratio in ratios.items()}
 
 
 # How evenly a schedule loads the ranks, epoch by epoch: imbalance, waste, and who is on the critical path.
@@ -746,12 +681,10 @@ class BalanceLog:
 
     def _balance(self, epoch: int) -> EpochBalance | None:
         """Of the iterations that all ranks have logged; None before there is one."""
-        described = [ranks for ranks in self._open[epoch].values() if len(ranks) == self._ranks]
-        if not described:
+        logged = [ranks for ranks in self._open[epoch].values() if len(ranks) == self._ranks]
+        if not logged:
             return None
-        own, whole = (
-            np.array([[ranks[rank][which] for rank in range(self._ranks)] for ranks in described]) for which in (0, 1)
-        )
+        own, whole, _ = np.array([[ranks[rank] for rank in range(self._ranks)] for ranks in logged]).transpose(2, 0, 1)
         return balance_of(epoch, own, whole)
 
     def truncate(self, step: int, attempt: int) -> None:
@@ -760,13 +693,9 @@ class BalanceLog:
         for series in self._series.values():
             series.truncate(step, attempt)
         for epoch, steps in list(self._open.items()):
-            kept = {
-                known: {
-                    rank: described for rank, described in ranks.items() if known < step or described.attempt >= attempt
-                }
-                for known, ranks in steps.items()
-            }
-            self._open[epoch] = {known: ranks for known, ranks in kept.items() if ranks}
+            for known in [at for at in steps if at >= step]:
+                steps[known] = {rank: each for rank, each in steps[known].items() if each.attempt >= attempt}
+            self._open[epoch] = {known: ranks for known, ranks in steps.items() if ranks}
             if not self._open[epoch]:
                 del self._open[epoch]
 
@@ -804,80 +733,65 @@ def imbalance_figure(log: BalanceLog, marks: Mapping[int, str] | None = None) ->
         log: of the run.
         marks: epoch (from 1) -> the schedule that begins with it.
     """
-    data: list[dict[str, Any]] = []
-    for index, (name, key) in enumerate(_RATIOS.items()):
+    data, known = [], []
+    looks = (("#0072B2", "solid"), ("#D55E00", "dash"))
+    for (name, key), (colour, dash) in zip(_RATIOS.items(), looks, strict=True):
         epochs, values = log.to_dict(key)
-        line = {"color": ("#0072B2", "#D55E00")[index], "width": 2, "dash": ("solid", "dash")[index]}
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers" if len(epochs) <= 60 else "lines",
-                "name": name,
-                "x": epochs,
-                "y": [None if value is None else round(value, 5) for value in values],
-                "line": line,
-                "marker": {"size": 5},
-                "hovertemplate": "epoch %{x}: %{y:.3f}",
-            }
-        )
-    known = [value for trace in data for value in trace["y"] if value is not None]
+        mode = "lines+markers" if len(epochs) <= 60 else "lines"
+        y = [None if value is None else round(value, 5) for value in values]
+        marker = {"size": 5, "color": colour}
+        data.append(line(name, epochs, y, colour, "epoch %{x}: %{y:.3f}", dash=dash, mode=mode, marker=marker))
+        known += [value for value in y if value is not None]
     top = max(known, default=1.1) - 1 or 0.1
-    even = {
-        "type": "line",
-        "xref": "paper",
-        "yref": "y",
-        "x0": 0,
-        "x1": 1,
-        "y0": 1,
-        "y1": 1,
-        "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
-    }
-    layout = frame(
-        "Imbalance of own time",
-        "epoch",
-        "ratio (1 is even)",
-        xaxis=_epochs(data[0]["x"]),
-        showlegend=True,
-        yaxis={"range": [1 - 0.06 * top, 1 + 1.1 * top]},
-        shapes=[even] if known else [],
-    )
-    layout = _marked(layout, marks or {})
-    return {"data": data, "layout": layout if known else with_note(layout, "no whole iteration yet")}
+    axis = {"range": [1 - 0.06 * top, 1 + 1.1 * top]}
+    found: Drawn = {"marks": marks, "y_axis": axis, "lines": [rule(y=1, width=1)] if known else []}
+    return _over_epochs("Imbalance of own time", "ratio (1 is even)", epochs, data if known else [], **found)
 
 
 def shares_figure(log: BalanceLog, marks: Mapping[int, str] | None = None) -> Figure:
     """Where the ranks' time goes, over epochs: own work, waste, and the rest; own work and waste are critical path."""
     epochs, own = log.to_dict("own")
     _, waste = log.to_dict("waste")
-    kinds: dict[str, tuple[Sequence[float | None], str]] = {
-        "own work": (own, PHASE_COLOURS["compute"]),
-        "waste: idle behind the slowest": (waste, PURGE_COLOUR),
-        "exchange and rest": ([1 - (a or 0) - (b or 0) for a, b in zip(own, waste, strict=True)], "#E9D5E1"),
-    }
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines" if len(epochs) > 1 else "lines+markers",
-            "name": name,
-            "x": epochs,
-            "y": [round(100 * (value or 0), 3) for value in values],
-            "stackgroup": "time",
-            "fillcolor": colour,
-            "line": {"width": 0.5, "color": colour},
-            "hovertemplate": "epoch %{x}: %{y:.1f} %",
-        }
-        for name, (values, colour) in kinds.items()
-    ]
-    layout = frame(
-        "Where the ranks' time goes",
-        "epoch",
-        "share of all ranks' time (%)",
-        xaxis=_epochs(epochs),
-        showlegend=True,
-        yaxis={"range": [0, 100]},
+    rest = [1 - (a or 0) - (b or 0) for a, b in zip(own, waste, strict=True)]
+    kinds: tuple[tuple[str, Sequence[float | None], str], ...] = (
+        ("own work", own, PHASE_COLOURS["compute"]),
+        ("waste: idle behind the slowest", waste, PURGE_COLOUR),
+        ("exchange and rest", rest, "#E9D5E1"),
     )
-    layout = _marked(layout, marks or {})
-    return {"data": data, "layout": layout if epochs else with_note(layout, "no whole iteration yet")}
+    mode = "lines" if len(epochs) > 1 else "lines+markers"
+    data = []
+    for name, values, colour in kinds:
+        y = [round(100 * (value or 0), 3) for value in values]
+        stacked: Drawn = {"width": 0.5, "mode": mode, "stackgroup": "time", "fillcolor": colour}
+        data.append(line(name, epochs, y, colour, "epoch %{x}: %{y:.1f} %", **stacked))
+    found: Drawn = {"marks": marks, "y_axis": {"range": [0, 100]}}
+    return _over_epochs(
+        "Where the ranks' time goes", "share of all ranks' time (%)", epochs, data if epochs else [], **found
+    )
+
+
+def _over_epochs(
+    title: str,
+    y_title: str,
+    epochs: list[int],
+    data: list[Drawn],
+    *,
+    marks: Mapping[int, str] | None,
+    y_axis: Drawn,
+    lines: Sequence[Drawn] = (),
+) -> Figure:
+    """A chart over whole epochs, with a line and a name where a schedule begins."""
+    x_axis: Drawn = {}
+    if epochs:
+        span = epochs[-1] - epochs[0]
+        room = 0.02 * (span or 25)
+        x_axis = {"dtick": max(1, -(-span // 10)), "range": [epochs[0] - room, epochs[-1] + room]}
+    marked = {
+        "shapes": [*lines, *(rule(x=epoch) for epoch in marks or {})],
+        "annotations": [flag(name, epoch, BASELINE_COLOUR) for epoch, name in (marks or {}).items()],
+    }
+    axes: Drawn = {"xaxis": x_axis, "yaxis": y_axis}
+    return chart(title, "epoch", y_title, data, empty="no whole iteration yet", showlegend=True, **axes, **marked)
 
 
 def imbalance_words(found: EpochBalance | None) -> str:
@@ -898,8 +812,8 @@ def shares_words(found: EpochBalance | None) -> str:
         return "No whole iteration yet."
     return (
         f"Epoch {found.epoch + 1}: own work and waste make the critical path, "
-        f"{format_share(found.critical)} of its time; "
-        f"{format_share(found.waste)} is waste. {pace_words(found)}"
+        f"{share(found.critical)} of its time; "
+        f"{share(found.waste)} is waste. {pace_words(found)}"
     )
 
 
@@ -911,9 +825,9 @@ def pace_words(found: EpochBalance) -> str:
     rank = found.slowest
     part = float(found.paced_s[rank]) / found.critical_s
     text = (
-        f"Rank {rank} is slowest: it is {format_share(part)} of the critical path of "
+        f"Rank {rank} is slowest: it is {share(part)} of the critical path of "
         f"{format_seconds(found.critical_s)} "
-        f"(even: {format_share(1 / ranks)})"
+        f"(even: {share(1 / ranks)})"
     )
     over = float(found.own_s[rank] / found.own_s.mean())
     if over >= BALANCED:
@@ -921,55 +835,9 @@ def pace_words(found: EpochBalance) -> str:
     return f"{text}."
 
 
-def _epochs(epochs: list[int]) -> dict[str, Any]:
-    """An axis of whole numbers."""
-    if not epochs:
-        return {}
-    span = epochs[-1] - epochs[0]
-    room = 0.02 * (span or 25)
-    return {"dtick": max(1, -(-span // 10)), "range": [epochs[0] - room, epochs[-1] + room]}
-
-
-def _marked(layout: dict[str, Any], marks: Mapping[int, str]) -> dict[str, Any]:
-    """A line and a name where a schedule begins."""
-    colour = BASELINE_COLOUR
-    for epoch, name in marks.items():
-        layout["shapes"] = [
-            *layout["shapes"],
-            {
-                "type": "line",
-                "xref": "x",
-                "yref": "paper",
-                "x0": epoch,
-                "x1": epoch,
-                "y0": 0,
-                "y1": 1,
-                "line": {"color": colour, "width": 1.2, "dash": "dot"},
-            },
-        ]
-        layout["annotations"] = [
-            *layout["annotations"],
-            {
-                "text": name,
-                "x": epoch,
-                "xref": "x",
-                "y": 1,
-                "yref": "paper",
-                "xanchor": "left",
-                "yanchor": "top",
-                "textangle": -90,
-                "showarrow": False,
-                "font": {"size": 10, "color": colour},
-                "bgcolor": "rgba(255,255,255,0.7)",
-            },
-        ]
-    return layout
-
-
 # The Gantt chart of a schedule before execution: its groups take the times it is given.
 
 
-_SECOND = 1e9  # nanoseconds
 _SHORT = {"group that sets the pace": "sets the pace", "no schedule of these groups ends before": "bound"}
 
 
@@ -983,17 +851,20 @@ def planned_epoch(schedule: Schedule, times_s: ArrayLike, *, allreduce_s: float 
     """
     times = np.asarray(times_s, np.float64)
     epoch, begun = Epoch(0, 0), 0.0
+
     for step, row in enumerate(schedule.assignment):
         ends = begun + max(sum(float(times[group]) for group in groups) for groups in row)
         for rank, groups in enumerate(row):
-            now = begun
+            spans, now = [], begun
             for group in groups:
-                epoch.add("group", _block(rank, step, now, now + float(times[group]), group))
+                spans.append(("group", now, now + float(times[group]), group))
                 now += float(times[group])
             if ends > now:
-                epoch.add("wait", _block(rank, step, now, ends))
+                spans.append(("wait", now, ends, -1))
             if allreduce_s > 0:
-                epoch.add("communicate", _block(rank, step, ends, ends + allreduce_s))
+                spans.append(("communicate", ends, ends + allreduce_s, -1))
+            for kind, start_s, end_s, group in spans:
+                epoch.add(kind, Block(rank, step, round(start_s * 1e9), round(end_s * 1e9), group))
         begun = ends + allreduce_s
     return epoch
 
@@ -1034,10 +905,6 @@ def planned_figure(
     return figure
 
 
-def _block(rank: int, step: int, start_s: float, end_s: float, group: int = -1) -> Block:
-    return Block(rank, step, round(start_s * _SECOND), round(end_s * _SECOND), group)
-
-
 # What other schedulers would have made of the same group times: bars of makespan over the bound.
 
 
@@ -1048,14 +915,8 @@ _USED, _OTHER = "#F2B089", "#8CC7E8"
 
 def rows_told(facts: ScheduleFacts) -> list[dict[str, Any]]:
     """What is known without solving anything: the schedule in use, and round robin's makespan (PSG)."""
-    rows = [
-        {
-            "scheduler": name_of(facts),
-            "makespan_s": facts.makespan_s,
-            "solve_s": facts.solve_s,
-            "targets": facts.targets,
-        }
-    ]
+    used = {"makespan_s": facts.makespan_s, "solve_s": facts.solve_s, "targets": facts.targets}
+    rows = [{"scheduler": name_of(facts), **used}]
     if facts.round_robin_s is not None and name_of(facts) != PSG:
         rows.insert(0, {"scheduler": PSG, "makespan_s": facts.round_robin_s})
     return rows
@@ -1070,62 +931,40 @@ def what_if_figure(rows: Sequence[Row], *, bound_s: float, used: str = "", scale
     """A bar for each scheduler, with how far it is above the bound and how long it took to solve.
 
     Args:
-        rows: of ``scheduling.replay``: ``scheduler``, ``makespan_s``, and where known ``solve_s`` and ``imbalance``.
+        rows: of ``scheduling.replay``: ``scheduler``, ``makespan_s``, and where known ``solve_s`` and
+            ``imbalance``.
         bound_s: no schedule is shorter.
         used: the scheduler in use, in another colour.
         scale: seconds of a unit of the times; None where that is unknown, and 1.0 is the bound.
     """
-    title, factor, unit = "What would the others have done", 1 / bound_s if bound_s > 0 else 1.0, "bound = 1"
+    factor, unit = 1 / bound_s if bound_s > 0 else 1.0, "bound = 1"
     if scale is not None:
-        unit, factor = unit_of(scale * max((row["makespan_s"] for row in rows), default=1.0))
+        unit, factor = time_unit(scale * max((row["makespan_s"] for row in rows), default=1.0))
         factor *= scale
-    names = [_name(row, used) for row in rows]
-    bars = {
-        "type": "bar",
-        "orientation": "h",
-        "y": names,
-        "x": [round(row["makespan_s"] * factor, 5) for row in rows],
-        "name": "predicted epoch",
-        "showlegend": False,
-        "text": [_said_what_if(row, bound_s) for row in rows],
-        "textposition": "inside",
-        "insidetextanchor": "start",
-        "textfont": {"size": 11},
-        "width": 0.7,
-        "marker": {"color": [_USED if row["scheduler"] == used else _OTHER for row in rows]},
-        "customdata": [_hover(row) for row in rows],
-        "hovertemplate": "%{y}: %{x:.4g} " + unit + "%{customdata}<extra></extra>",
-    }
-    bound = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "no schedule is shorter",
-        "x": [bound_s * factor] * 2,
-        "y": names[:1] * 2,
-        "showlegend": True,
-        "hoverinfo": "name",
-        "line": {"color": WARNING_COLOUR, "width": 2, "dash": "dash"},
-    }
-    edge = {
-        "type": "line",
-        "xref": "x",
-        "yref": "paper",
-        "x0": bound_s * factor,
-        "x1": bound_s * factor,
-        "y0": 0,
-        "y1": 1,
-        "line": bound["line"],
-    }
-    layout = frame(
-        title,
+    names, at = [_name(row, used) for row in rows], bound_s * factor
+    bound = line("no schedule is shorter", [at] * 2, names[:1] * 2, WARNING_COLOUR, dash="dash", showlegend=True)
+    bars = level_bars(
+        "predicted epoch",
+        names,
+        [round(row["makespan_s"] * factor, 5) for row in rows],
+        [_USED if row["scheduler"] == used else _OTHER for row in rows],
+        "%{y}: %{x:.4g} " + unit + "%{customdata}<extra></extra>",
+        customdata=[_hover(row) for row in rows],
+        text=[_said_what_if(row, bound_s) for row in rows],
+        **{"textposition": "inside", "insidetextanchor": "start", "textfont": {"size": 11}},
+        **{"showlegend": False, "width": 0.7},
+    )
+    return chart(
+        "What would the others have done",
         f"time of an epoch's groups and exchanges ({unit})",
         "",
+        [bars, bound] if rows else [],
+        empty="no schedule yet",
         xaxis={"rangemode": "tozero"},
-        yaxis={"type": "category", "autorange": "reversed", "showgrid": False, "ticksuffix": " "},
+        yaxis=NAMES,
         bargap=0.3,
-        shapes=[edge] if bound_s > 0 and rows else [],
+        shapes=[rule(x=at, colour=WARNING_COLOUR, width=2, dash="dash")] if bound_s > 0 and rows else [],
     )
-    return {"data": [bars, bound], "layout": layout if rows else with_note(layout, "no schedule yet")}
 
 
 def what_if_words(rows: Sequence[Row], *, bound_s: float, used: str = "") -> str:
@@ -1137,16 +976,16 @@ def what_if_words(rows: Sequence[Row], *, bound_s: float, used: str = "") -> str
     even = next((row for row in rows if row["scheduler"] in (PSG, "round_robin")), None)
     words = []
     if mine is not None and best["makespan_s"] < mine["makespan_s"] * (1 - 1e-9):
-        saved = format_share(1 - best["makespan_s"] / mine["makespan_s"])
+        saved = share(1 - best["makespan_s"] / mine["makespan_s"])
         words.append(f"For the same times {best['scheduler']} would need {saved} less than {used}.")
     elif mine is not None and len(rows) > 1:
         words.append(f"None of the others would be shorter than {used} for the same times.")
     if even is not None and best is not even and best["makespan_s"] < even["makespan_s"]:
-        saved = format_share(1 - best["makespan_s"] / even["makespan_s"])
+        saved = share(1 - best["makespan_s"] / even["makespan_s"])
         words.append(f"{best['scheduler']} needs {saved} less than round robin ({even['scheduler']}).")
     if bound_s > 0:
         left = best["makespan_s"] / bound_s - 1
-        words.append(f"No schedule could save more than {format_share(max(0.0, left / (1 + left)))} of what it needs.")
+        words.append(f"No schedule could save more than {share(max(0.0, left / (1 + left)))} of what it needs.")
     return " ".join(words)
 
 
@@ -1155,7 +994,7 @@ def _name(row: Row, used: str) -> str:
 
 
 def _said_what_if(row: Row, bound_s: float) -> str:
-    text = f"{format_share(max(0.0, row['makespan_s'] / bound_s - 1))} above the bound" if bound_s > 0 else ""
+    text = f"{share(max(0.0, row['makespan_s'] / bound_s - 1))} above the bound" if bound_s > 0 else ""
     text += f" · {row['targets']:,} targets" if row.get("targets") is not None else ""
     return text + (f" · solved in {format_seconds(row['solve_s'])}" if row.get("solve_s") is not None else "")
 
@@ -1165,7 +1004,6 @@ def _hover(row: Row) -> str:
     return text + (f"<br>{row['notes']}" if row.get("notes") else "")
 
 
-Panel = tuple[Figure, str]
 MOST_GROUPS = 2_000  # above it the schedulers would take longer than a report may
 _TIME_LIMIT_S = 0.5  # for each scheduler that searches
 
@@ -1175,6 +1013,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
 
     name = "schedule"
     title = "Who computes what when"
+    subject = "schedule"
     wide = True
 
     def __init__(self, ranks: int) -> None:
@@ -1191,7 +1030,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         """Add one event ``schedule``."""
         if not self._is_new(row, attempt):
             return
-        before, facts = self.facts, None if is_end(row["data"]) else schedule_facts(row["data"])
+        before, facts = self.facts, None if plan_ended(row["data"]) else schedule_facts(row["data"])
         if before is not None and (facts is None or before.groups != facts.groups):
             self.times.clear()
         self._add_plan(facts, row, attempt)
@@ -1209,7 +1048,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
 
     def times_s(self) -> NDArray[np.float64]:
         """(K,) measured seconds of each group, the predicted where none was measured: for replays."""
-        facts = self._facts()
+        facts = self._in_use()
         measured = self.times.seconds(facts.groups)
         return np.where(np.isfinite(measured), measured, (facts.scale(measured) or 1.0) * facts.times_s)
 
@@ -1255,7 +1094,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
 
     def gantt_panel(self) -> Panel:
         """The Gantt chart alone: what changes quickly."""
-        facts = self._facts()
+        facts = self._in_use()
         epoch, scale = self.gantt.shown(facts.groups), facts.scale(self.times.seconds(facts.groups))
         bound = None if epoch is None else self._bound_of(epoch, facts)
         predicted = None if scale is None else scale * facts.makespan_s
@@ -1284,7 +1123,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
 
     def figure(self) -> Figure:
         """All panels as one figure; the Gantt chart over its whole width."""
-        return grid(self.panels(), title=f"Schedule: {self._facts().label}", wide={0})
+        return grid(self.panels(), title=f"Schedule: {self._in_use().label}", wide={0})
 
     def caption(self) -> str:
         """The schedule, the rank that sets the pace, and the waste, in words."""
@@ -1294,12 +1133,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         last = self.balance.last(facts.iterations)
         if last is None or facts.ranks == 1:
             return schedule_words(facts)
-        return f"{schedule_words(facts)} {pace_words(last)} {format_share(last.waste)} of the ranks' time is waste."
-
-    def _facts(self) -> ScheduleFacts:
-        if self.facts is None:
-            raise LookupError("this run has no schedule: ask for `facts` first")
-        return self.facts
+        return f"{schedule_words(facts)} {pace_words(last)} {share(last.waste)} of the ranks' time is waste."
 
     def _marks(self) -> dict[int, str]:
         """Epoch (from 1) -> scheduler, of schedules made in the middle of the run."""
@@ -1311,7 +1145,6 @@ class ScheduleView(PlanView[ScheduleFacts]):
 # What schedulers come to on many ranks: throughput and imbalance over the number of ranks, as the paper's Figure 5.
 
 
-_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x", "star")
 _GOOD = 0.85  # throughput the paper reaches at its largest cluster
 _UNEVEN = 10.0  # largest ratio up to which the axis is plain
 
@@ -1320,8 +1153,8 @@ def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None 
     """Throughput, imbalance, distance to the bound and solve time over ranks, a line a scheduler.
 
     Args:
-        rows: one for each number of ranks and scheduler, as ``scheduling.outcome.Outcome.row`` gives them; rows with
-            different ``curve`` get panels of their own.
+        rows: one for each number of ranks and scheduler, as ``scheduling.outcome.Outcome.row`` gives them; rows
+            with different ``curve`` get panels of their own.
         paper: ranks -> throughput of DyGNeX-G, drawn beside; what the paper says (section 5.4) when not given.
         title: of the whole.
     """
@@ -1335,10 +1168,8 @@ def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None 
         for curve in curves:
             mine = [row for row in rows if str(row.get("curve") or "") == curve]
             panels.append(draw(mine, names, f" · {curve}" if curve else "", reached))
-    if not rows:
-        layout = with_note(frame("Throughput", "ranks", "share of one rank's"), "nothing simulated")
-        panels = [({"data": [{"type": "scatter", "x": [], "y": []}], "layout": layout}, "")]
-    return grid(panels, title=title or "Simulation of schedules on many ranks")
+    nothing = chart("Throughput", "ranks", "share of one rank's", [], empty="nothing simulated")
+    return grid(panels or [(nothing, "")], title=title or "Simulation of schedules on many ranks")
 
 
 def epoch_times_figure(rows: Sequence[Row], *, title: str = "Epoch time on other numbers of ranks") -> Panel:
@@ -1348,86 +1179,53 @@ def epoch_times_figure(rows: Sequence[Row], *, title: str = "Epoch time on other
         rows: as ``scheduling.epoch_times.EpochTime.row`` gives them.
         title: of the chart.
     """
-    unit, factor = unit_of(max((row["predicted_s"] for row in rows), default=1.0))
+    unit, factor = time_unit(max((row["predicted_s"] for row in rows), default=1.0))
     ranks = [str(row["ranks"]) for row in rows]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": ranks,
-            "marker": {"color": colour},
-            "showlegend": True,
-            "y": [None if row.get(key) is None else round(row[key] * factor, 5) for row in rows],
-            "text": [format_seconds(row[key]) if row.get(key) is not None else "" for row in rows],
-            "textposition": "outside",
-            "textangle": 0,
-            "cliponaxis": False,
-            "hovertemplate": f"%{{x}} ranks: %{{y:.4g}} {unit}",
-        }
-        for name, key, colour in (("predicted", "predicted_s", "#8CC7E8"), ("measured", "measured_s", "#D55E00"))
-    ]
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "no schedule is shorter",
-            "x": ranks,
-            "hoverinfo": "skip",
-            "y": [round(row["bound_s"] * factor, 5) for row in rows],
-            "marker": {"symbol": "line-ew", "size": 26, "line": {"color": WARNING_COLOUR, "width": 2.5}},
-        }
-    )
-    layout = frame(
-        title,
-        "ranks",
-        f"time of an epoch ({unit})",
-        barmode="group",
-        bargap=0.35,
-        xaxis={"type": "category", "showgrid": False},
-        yaxis={"rangemode": "tozero"},
-    )
+    above = {"textposition": "outside", "textangle": 0, "cliponaxis": False, "showlegend": True}
+    data = []
+    for name, colour in (("predicted", "#8CC7E8"), ("measured", "#D55E00")):
+        seconds = [row.get(f"{name}_s") for row in rows]
+        y = [None if each is None else round(each * factor, 5) for each in seconds]
+        said = ["" if each is None else format_seconds(each) for each in seconds]
+        data.append(bars(name, ranks, y, colour, f"%{{x}} ranks: %{{y:.4g}} {unit}", text=said, **above))
+    least = [round(row["bound_s"] * factor, 5) for row in rows]
+    dashes = {"symbol": "line-ew", "line": {"color": WARNING_COLOUR, "width": 2.5}}
+    looks: Drawn = {"size": 26, "marker": dashes, "hoverinfo": "skip"}
+    data.append(points("no schedule is shorter", ranks, least, WARNING_COLOUR, **looks))
+    axes: Drawn = {"xaxis": {"type": "category", "showgrid": False}, "yaxis": {"rangemode": "tozero"}}
+    grouped: Drawn = {"barmode": "group", "bargap": 0.35, "empty": "nothing predicted", **axes}
     errors = {row["ranks"]: row["error"] for row in rows if row.get("error") is not None}
-    said = ", ".join(
-        f"{format_share(abs(error))} too {'long' if error >= 0 else 'short'} on {r}" for r, error in errors.items()
+    off = ", ".join(
+        f"{share(abs(error))} too {'long' if error >= 0 else 'short'} on {r}" for r, error in errors.items()
     )
-    words = f"Predicted epochs are {said} ranks." if said else "No measured epoch to compare with."
-    return {"data": data, "layout": layout if rows else with_note(layout, "nothing predicted")}, words
+    words = f"Predicted epochs are {off} ranks." if off else "No measured epoch to compare with."
+    return chart(title, "ranks", f"time of an epoch ({unit})", data if rows else [], **grouped), words
 
 
 def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[int, float]) -> Panel:
     data = _lines(rows, names, "throughput")
     bound = {int(row["ranks"]): row["bound_throughput"] for row in rows if row.get("bound_throughput") is not None}
+    hidden: Drawn = {"showlegend": False}
     if bound:
-        data.append(
-            _line_simulation("bound: none can be better", sorted(bound), [bound[r] for r in sorted(bound)], "dash")
-        )
+        known, name = sorted(bound), "bound: none can be better"
+        hover = "%{x} ranks: %{y:.4f}"
+        data.append(line(name, known, [bound[r] for r in known], hover=hover, width=1.5, dash="dash", **hidden))
     if paper:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "the paper's DyGNeX-G",
-                "showlegend": False,
-                "x": list(paper),
-                "y": list(paper.values()),
-                "hovertemplate": "%{x} ranks: %{y:.3f}",
-                "marker": {"symbol": "star-open", "size": 12, "color": "black"},
-            }
-        )
+        star: Drawn = {"size": 12, "marker": {"symbol": "star-open"}, **hidden}
+        name, hover = "the paper's DyGNeX-G", "%{x} ranks: %{y:.3f}"
+        data.append(points(name, list(paper), list(paper.values()), "black", hover, **star))
     least = min((value for trace in data for value in trace["y"] if value is not None), default=0.0)
-    layout = _over_ranks(
-        rows, f"Throughput per rank{curve}", "share of one rank's", {"range": [min(0.9 * least, 0.8), 1.02]}
-    )
+    axis = {"range": [min(0.9 * least, 0.8), 1.02]}
+    figure = _over_ranks(rows, f"Throughput per rank{curve}", "share of one rank's", data, axis)
     largest = max(int(row["ranks"]) for row in rows)
     last = {str(row["scheduler"]): row["throughput"] for row in rows if row["ranks"] == largest}
     best = max(last, key=lambda name: last[name])
-    words = f"On {largest:,} ranks {best} keeps {format_share(last[best])} of one rank's throughput"
-    words += f"; the bound is {format_share(bound[largest])}" if largest in bound else ""
+    words = f"On {largest:,} ranks {best} keeps {share(last[best])} of one rank's throughput"
+    words += f"; the bound is {share(bound[largest])}" if largest in bound else ""
     if "psg" in last and best != "psg":
-        words += f" and psg keeps {format_share(last['psg'])}"
-    drop = _drop(rows, best)
+        words += f" and psg keeps {share(last['psg'])}"
     marks = "Dashed: a bound of all schedules. " * bool(bound) + "Stars: the paper's DyGNeX-G. " * bool(paper)
-    return {"data": data, "layout": layout}, f"{words}.{drop} {marks}".strip()
+    return figure, f"{words}.{_drop(rows, best)} {marks}".strip()
 
 
 def _drop(rows: list[Row], name: str) -> str:
@@ -1435,76 +1233,58 @@ def _drop(rows: list[Row], name: str) -> str:
     mine = sorted((int(row["ranks"]), float(row["throughput"])) for row in rows if row["scheduler"] == name)
     for (ranks, before), (more, after) in pairwise(mine):
         if before >= _GOOD > after:
-            return f" It falls below {format_share(_GOOD)} between {ranks:,} and {more:,} ranks."
+            return f" It falls below {share(_GOOD)} between {ranks:,} and {more:,} ranks."
     return ""
 
 
 def _imbalance(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
     data = _lines(rows, names, "imbalance")
-    known = [value for trace in data for value in trace["y"] if value is not None]
-    top = max(known, default=1.1)
+    top = max((value for trace in data for value in trace["y"] if value is not None), default=1.1)
     kind = {"type": "log"} if top > _UNEVEN else {"range": [1 - 0.05 * (top - 1 or 0.1), 1 + 1.08 * (top - 1 or 0.1)]}
-    layout = _over_ranks(rows, f"Imbalance of an epoch{curve}", "most over least loaded rank (1)", kind)
+    figure = _over_ranks(rows, f"Imbalance of an epoch{curve}", "most over least loaded rank (1)", data, kind)
     idle = any(row["imbalance"] is None for row in rows)
-    words = "As the paper counts it, over whole epochs; 1 is even." + (
+    return figure, "As the paper counts it, over whole epochs; 1 is even." + (
         " Gaps: a rank has nothing to do at all, so the ratio is infinite." if idle else ""
     )
-    return {"data": data, "layout": layout}, words
 
 
 def _idle(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
     data = _lines(rows, names, "idle_share", 100.0)
-    layout = _over_ranks(rows, f"Waiting{curve}", "share of the ranks' time (%)", {"rangemode": "tozero"})
     words = (
         "Time a rank waits in an iteration for the slowest one: this is what the throughput loses. With few groups a "
         "rank there is nothing left to balance."
     )
-    return {"data": data, "layout": layout}, words
+    axis = {"rangemode": "tozero"}
+    return _over_ranks(rows, f"Waiting{curve}", "share of the ranks' time (%)", data, axis), words
 
 
 def _solving(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
     data = _lines(rows, names, "solve_s")
-    layout = _over_ranks(rows, f"Time to make the schedule{curve}", "time", _decades([row["solve_s"] for row in rows]))
+    axis = _decades([row["solve_s"] for row in rows])
     longest = max(rows, key=lambda row: float(row["solve_s"]))
     words = (
         f"Paid once. Longest: {longest['scheduler']} on {longest['ranks']:,} ranks, "
         f"{format_seconds(longest['solve_s'])} for {longest['groups']:,} groups."
     )
-    return {"data": data, "layout": layout}, words
+    return _over_ranks(rows, f"Time to make the schedule{curve}", "time", data, axis), words
 
 
-def _lines(rows: list[Row], names: list[str], key: str, factor: float = 1.0) -> list[dict[str, Any]]:
+def _lines(rows: list[Row], names: list[str], key: str, factor: float = 1.0) -> list[Drawn]:
     found = []
     for index, name in enumerate(names):
         mine = sorted((row for row in rows if row["scheduler"] == name), key=lambda row: int(row["ranks"]))
+        y = [None if row.get(key) is None else round(row[key] * factor, 6) for row in mine]
+        colour = series_colour(index)
+        marker = {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": colour}
+        looks: Drawn = {"hover": "%{x} ranks: %{y:.4g}", "mode": "lines+markers", "marker": marker}
         if mine:
-            found.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines+markers",
-                    "name": name,
-                    "x": [int(row["ranks"]) for row in mine],
-                    "y": [None if row.get(key) is None else round(row[key] * factor, 6) for row in mine],
-                    "line": {"color": series_colour(index), "width": 2},
-                    "hovertemplate": "%{x} ranks: %{y:.4g}",
-                    "marker": {"symbol": _SYMBOLS[index % len(_SYMBOLS)], "size": 7},
-                }
-            )
+            found.append(line(name, [int(row["ranks"]) for row in mine], y, colour, **looks))
     return found
 
 
-def _line_simulation(name: str, xs: list[int], ys: list[float], dash: str) -> dict[str, Any]:
-    line = {"color": BASELINE_COLOUR, "width": 1.5, "dash": dash}
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": xs,
-        "y": ys,
-        "line": line,
-        "showlegend": False,
-        "hovertemplate": "%{x} ranks: %{y:.4f}",
-    }
+def _over_ranks(rows: list[Row], title: str, y_title: str, data: list[Drawn], y_axis: Drawn) -> Figure:
+    x_axis = counts_axis([int(row["ranks"]) for row in rows])
+    return chart(title, "ranks", y_title, data, xaxis=x_axis, yaxis=y_axis, showlegend=True)
 
 
 def _decades(values: Sequence[float]) -> dict[str, Any]:
@@ -1514,9 +1294,3 @@ def _decades(values: Sequence[float]) -> dict[str, Any]:
     ticks = [10.0**power for power in range(low, max(high, low + 1) + 1)]
     said = [format_seconds(tick) for tick in ticks]
     return {"type": "log", "range": [low, max(high, low + 1)], "tickvals": ticks, "ticktext": said}
-
-
-def _over_ranks(rows: list[Row], title: str, unit: str, y_axis: dict[str, Any]) -> dict[str, Any]:
-    counts = sorted({int(row["ranks"]) for row in rows})
-    axis = {"type": "log", "tickvals": counts, "ticktext": [str(count) for count in counts]}
-    return frame(title, "ranks", unit, xaxis=axis, yaxis=y_axis, showlegend=True)

@@ -20,11 +20,11 @@ from dtdg_lab.systems.snapshot_groups.charts import (
     ScheduleFacts,
     ScheduleView,
     epoch_times_figure,
-    format_share,
     name_of,
 )
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
+from dtdg_lab.visualization.layout import share
 from dtdg_lab.widgets.run_page import PROBLEM, STRETCH, TEXT, PageContext, Panel, RunPage, text_line
 from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker, describe
 
@@ -390,7 +390,7 @@ def basis_words(known: ScheduleCalibration) -> str:
     if facts.ranks == 1:
         text += " One rank has no all-reduce to measure: none is added."
     if known.processor is not None and known.processor < _SHARED:
-        text += f" But these ranks had {format_share(known.processor)} of a core: each with its own core is faster."
+        text += f" But these ranks had {share(known.processor)} of a core: each with its own core is faster."
     return text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -12,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.core.rng import generator
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, named, solve, times_of
 
@@ -245,18 +243,6 @@ def fit(nodes: ArrayLike, edges: ArrayLike, times_s: ArrayLike, snapshots: Array
     return LinearTimes(float(a1), float(a2), float(a3), float(errors.mean()), float(errors.max()), len(times))
 
 
-def group_sums(groups: SnapshotGroups, values: ArrayLike) -> Vector:
-    """Sums over each group, (K,), of a number per snapshot, (T,).
-
-    Raises:
-        PlanError: a group reaches beyond the last snapshot.
-    """
-    running = np.concatenate([[0.0], np.cumsum(np.asarray(values, dtype=np.float64))])
-    if int(groups.stop.max()) >= len(running):
-        raise PlanError(f"a group ends at snapshot {groups.stop.max() - 1}; there are {len(running) - 1} snapshots.")
-    return running[groups.stop] - running[groups.start]
-
-
 def _sizes(nodes: ArrayLike, edges: ArrayLike, snapshots: ArrayLike) -> Vector:
     """(K, 3): nodes, edges and snapshots of each group."""
     columns = [np.atleast_1d(np.asarray(given, dtype=np.float64)) for given in (nodes, edges, snapshots)]
@@ -305,18 +291,12 @@ def _robust(sizes: Vector, times: Vector) -> Vector:
 
 
 def _non_negative(rows: Vector, target: Vector, weights: Vector) -> Vector:
-    """Weighted least squares of ``rows @ x = target`` with x >= 0: the best of the few possible supports."""
+    """Weighted least squares of ``rows @ x = target`` with x >= 0."""
+    from scipy.optimize import nnls
+
     root = np.sqrt(weights)
-    left, right = rows * root[:, None], target * root
-    best, least = np.zeros(rows.shape[1]), np.inf
-    for count in range(1, rows.shape[1] + 1):
-        for support in itertools.combinations(range(rows.shape[1]), count):
-            part = np.linalg.lstsq(left[:, support], right, rcond=None)[0]
-            rest = float(np.square(left[:, support] @ part - right).sum())
-            if (part >= 0).all() and rest < least * (1 - 1e-12):
-                best, least = np.zeros(rows.shape[1]), rest
-                best[list(support)] = part
-    return best
+    found: Vector = nnls(rows * root[:, None], target * root)[0]
+    return found
 
 
 # Times of the snapshots of a growing graph, and of groups of them: input of simulated schedules.

@@ -12,13 +12,13 @@ from dtdg_lab.core.message_passing import ways
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.reference import HOW, bring
 from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
+from dtdg_lab.engine.block_timeline import BlockTimeline
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.halo_exchange import Exchanger
 from dtdg_lab.engine.replicated import CachedSequence, cached_sequences
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy, Unmarked
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.systems.snapshot_blocks.redistribution import BlockTimeline
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
 from dtdg_lab.training.partition import blocks_event, plain_partition_event

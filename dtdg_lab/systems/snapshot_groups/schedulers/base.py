@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import update_wrapper
 from math import isfinite
 from numbers import Integral, Real
 from types import MappingProxyType
@@ -35,6 +36,7 @@ class Problem:
         time_limit_s: seconds a search may take.
         seed: of the random numbers.
         targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
+        since: ``time.perf_counter()`` when scheduling began.
     """
 
     times_s: NDArray[np.float64]
@@ -45,6 +47,18 @@ class Problem:
     time_limit_s: float = 10.0
     seed: int = 0
     targets: int = 0
+    since: float = field(default_factory=time.perf_counter, init=False)
+
+    @property
+    def until(self) -> float:
+        """Value of ``time.perf_counter()`` at which the time limit is over."""
+        return self.since + self.time_limit_s
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All but times and ranks, as schedulers take them."""
+        names = ("per_rank", "allreduce_s", "gap", "time_limit_s", "seed", "targets")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def groups(self) -> int:
@@ -152,6 +166,36 @@ def _time_limit(given: float) -> float:
     if _seconds("time_limit_s", given) == 0:
         raise ConfigError("time_limit_s is 0: a search needs some time. Set it above 0, or choose scheduler 'fold'.")
     return float(given)
+
+
+def scheduler(rule: Callable[[Problem], Schedule]) -> Callable[..., Schedule]:
+    """Make a scheduler of a rule that solves a validated problem; its docstring says what it makes of the options.
+
+    Every scheduler takes ``times_s``, (K,) predicted or measured seconds per group, and ``ranks``, R, and as keywords
+    the other attributes of :class:`Problem`. Options that its docstring does not list are not used.
+
+    Raises:
+        PlanError: a time is negative or not finite, or ``times_s`` is empty.
+        ConfigError: an option has an invalid value.
+    """
+
+    def schedule(
+        times_s: ArrayLike,
+        ranks: int,
+        *,
+        per_rank: int = 2,
+        allreduce_s: float = 0.0,
+        gap: float = 0.02,
+        time_limit_s: float = 10.0,
+        seed: int = 0,
+        targets: int = 0,
+    ) -> Schedule:
+        more = {"gap": gap, "time_limit_s": time_limit_s, "seed": seed, "targets": targets}
+        return rule(checked(times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, **more))  # type: ignore[arg-type]
+
+    update_wrapper(schedule, rule)
+    del schedule.__wrapped__  # type: ignore[attr-defined] # what it takes is its own
+    return schedule
 
 
 # A lower bound of the makespan, which can certify a schedule without a search.
@@ -380,16 +424,10 @@ def from_rows(rows: list[list[tuple[int, ...]]], problem: Problem) -> Slots:
     return slots
 
 
-def from_schedule(schedule: Schedule, problem: Problem) -> Slots:
-    """The slots of a finished schedule."""
-    return from_rows([list(row) for row in schedule.assignment], problem)
-
-
 def finished(
     slots: Slots,
     problem: Problem,
     *,
-    since: float,
     notes: str = "",
     bound_s: float | None = None,
     targets: int | None = None,
@@ -399,7 +437,6 @@ def finished(
     Args:
         slots: (iterations, R, L).
         problem: the problem that they solve.
-        since: ``time.perf_counter()`` when scheduling began.
         notes: remarks for the reader.
         bound_s: a tighter bound than :func:`problem_bound_s`, if a search has found one.
         targets: that DyGNeX-G tried per iteration; None if it did not run.
@@ -411,7 +448,7 @@ def finished(
     )
     bound_s = problem_bound_s(problem) if bound_s is None else bound_s
     gap = relative_gap(makespan_s(slots, problem), bound_s)
-    return Schedule(rows, groups, notes, gap, time.perf_counter() - since, targets)
+    return Schedule(rows, groups, notes, gap, time.perf_counter() - problem.since, targets)
 
 
 # Run a scheduler by name on group times: shared by simulation, replay and prediction.
@@ -480,51 +517,21 @@ def times_of(times_s: ArrayLike) -> NDArray[np.float64]:
 # Longest groups first: each iteration takes the longest groups left, so that its ranks finish at similar times.
 
 
-def schedule_longest_first(
-    times_s: ArrayLike,
-    ranks: int,
-    *,
-    per_rank: int = 2,
-    allreduce_s: float = 0.0,
-    gap: float = 0.02,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    targets: int = 0,
-) -> Schedule:
+@scheduler
+def schedule_longest_first(problem: Problem) -> Schedule:
     """Sort groups by time, cut into iterations of R L, and give each to the least loaded rank.
 
-    Args:
-        times_s: (K,) predicted or measured seconds per group.
-        ranks: R.
+    Options:
         per_rank: L, the maximum number of groups per rank and iteration.
         allreduce_s: seconds of an all-reduce; ``per_rank`` fixes the number of iterations, so only the gap
             uses it.
-        gap: not used.
-        time_limit_s: not used.
-        seed: not used: the rule is deterministic.
-        targets: not used.
 
     Returns:
         ceil(K / (R L)) iterations. Ties are broken by the lower group and the lower rank.
 
-    Raises:
-        PlanError: a time is negative or not finite, or ``times_s`` is empty.
-        ConfigError: an option has an invalid value.
-
     References: Graham 1969 (longest processing time first), applied to each iteration, since an iteration synchronises.
     """
-    since = time.perf_counter()
-    problem = checked(
-        times_s,
-        ranks,
-        per_rank=per_rank,
-        allreduce_s=allreduce_s,
-        gap=gap,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        targets=targets,
-    )
-    return finished(longest_first_slots(problem), problem, since=since)
+    return finished(longest_first_slots(problem), problem)
 
 
 def longest_first_slots(problem: Problem) -> Slots:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import functools
 import heapq
 import importlib.util
-import time
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.systems.snapshot_groups.schedulers.base import (
     Problem,
     Slots,
-    checked,
     finished,
     from_rows,
     longest_first_slots,
+    scheduler,
 )
 
 # Algorithm 2's choice of an iteration, exactly: each pick is a closest pair of the remaining groups, found with a heap.
@@ -258,28 +257,14 @@ def compiled() -> Any:
 # DyGNeX-G: in each iteration, the target and the pairs close to it that waste least.
 
 
-def schedule(
-    times_s: ArrayLike,
-    ranks: int,
-    *,
-    per_rank: int = 2,
-    allreduce_s: float = 0.0,
-    gap: float = 0.02,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    targets: int = 0,
-) -> Schedule:
+@scheduler
+def schedule(problem: Problem) -> Schedule:
     """Algorithm 2: combine the longest group with each other one, find R - 1 pairs close to that sum, waste least.
 
-    Args:
-        times_s: (K,) predicted or measured seconds per group.
-        ranks: R.
+    Options:
         per_rank: L, the maximum number of groups per rank and iteration. The algorithm makes pairs: with 1 it equals
             ``longest_first``, above 2 it still makes pairs and says so in the notes.
         allreduce_s: seconds of an all-reduce; the algorithm ignores it, only the gap uses it.
-        gap: not used.
-        time_limit_s: not used; K and R bound the work.
-        seed: not used: the rule is deterministic.
         targets: maximum number of targets that an iteration tries; K or more for all. 0 tries all if that takes about
             a second (K = 1,000 on 4 ranks), otherwise as many as do. Fewer targets are at equal distances.
 
@@ -288,8 +273,6 @@ def schedule(
         group. ``targets`` of the schedule is the number tried. The same input always gives the same schedule.
 
     Raises:
-        PlanError: a time is negative or not finite, or ``times_s`` is empty.
-        ConfigError: an option has an invalid value.
         NotAvailableError: more than 100 groups were given and numba is not installed.
 
     References: DyGNeX section 4.3, algorithm 2.
@@ -299,24 +282,14 @@ def schedule(
     least waste starts at infinity in each iteration, ties are broken by the lower index, and the last R groups take
     one rank each. If all targets would take longer than about a second, only some of them are tried.
     """
-    since = time.perf_counter()
-    problem = checked(
-        times_s,
-        ranks,
-        per_rank=per_rank,
-        allreduce_s=allreduce_s,
-        gap=gap,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        targets=targets,
-    )
-    if per_rank == 1:
+    if problem.per_rank == 1:
         notes = "Algorithm 2 makes pairs; with one group per rank it reduces to longest first."
-        return finished(longest_first_slots(problem), problem, since=since, notes=notes)
+        return finished(longest_first_slots(problem), problem, notes=notes)
     tried = targets_of(problem)
-    described = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
-    described += [f"Algorithm 2 makes pairs: at most 2 of {per_rank} groups per rank are used."] if per_rank > 2 else []
-    return finished(greedy(problem), problem, since=since, notes=" ".join(described), targets=tried)
+    said = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
+    if problem.per_rank > 2:
+        said.append(f"Algorithm 2 makes pairs: at most 2 of {problem.per_rank} groups per rank are used.")
+    return finished(greedy(problem), problem, notes=" ".join(said), targets=tried)
 
 
 def targets_of(problem: Problem) -> int:

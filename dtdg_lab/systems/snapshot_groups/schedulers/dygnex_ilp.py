@@ -9,43 +9,32 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.systems.snapshot_groups.schedulers.base import (
     Problem,
     Slots,
-    checked,
     finished,
     loads_s,
     makespan_s,
     problem_bound_s,
     relative_gap,
+    scheduler,
 )
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import schedule as schedule_greedy
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import best_slots
 
 
-def schedule(
-    times_s: ArrayLike,
-    ranks: int,
-    *,
-    per_rank: int = 2,
-    allreduce_s: float = 0.0,
-    gap: float = 0.02,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    targets: int = 0,
-) -> Schedule:
+@scheduler
+def schedule(problem: Problem) -> Schedule:
     """Minimise the epoch time over all assignments; stop at a proven gap, or at the time limit with the best found.
 
     The search starts from the best heuristic (``best_of``), so it is never worse. It is skipped if the lower bound
     already certifies that schedule.
 
-    Args:
-        times_s: (K,) predicted or measured seconds per group.
-        ranks: R.
+    Options:
         per_rank: L, the maximum number of groups per rank and iteration.
         allreduce_s: seconds of the gradient all-reduce that ends an iteration: alpha.
         gap: relative distance from the better of both bounds at which the search stops; 0 asks for the optimum.
@@ -60,8 +49,6 @@ def schedule(
         strategies take turns on one thread. If the time limit ends it, the result depends on the machine.
 
     Raises:
-        PlanError: a time is negative or not finite, or ``times_s`` is empty.
-        ConfigError: an option has an invalid value.
         NotAvailableError: OR-tools is not installed.
 
     References: DyGNeX section 4.2 and appendix C.
@@ -71,33 +58,22 @@ def schedule(
     and iterations by duration. Iterations may be empty and then cost nothing; their number is what an optimal schedule
     may need (``Problem.most``, at most the paper's ceil(n/G) where L >= 2).
     """
-    since = time.perf_counter()
-    problem = checked(
-        times_s,
-        ranks,
-        per_rank=per_rank,
-        allreduce_s=allreduce_s,
-        gap=gap,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        targets=targets,
-    )
     if importlib.util.find_spec("ortools") is None:
         raise NotAvailableError(
             "scheduler 'dygnex_ilp' needs OR-tools, which is not installed. Install it (pip install 'ortools>=9.10'), "
             "or choose 'best_of' or 'dygnex_greedy'."
         )
-    until = since + time_limit_s
+    until = problem.until
     bound_s = problem_bound_s(problem)
     slots, notes, tried = best_slots(problem, bound_s, until=until)
     start_gap = relative_gap(makespan_s(slots, problem), bound_s)
-    if start_gap <= gap:
+    if start_gap <= problem.gap:
         notes = f"{notes} Certified by the bound: no search."
     elif time.perf_counter() >= until:
         notes = f"{notes} {_late(problem, start_gap)}"
     else:
         slots, bound_s, notes = _improved(problem, slots, bound_s, notes, until)
-    return finished(slots, problem, since=since, notes=notes, bound_s=bound_s, targets=tried)
+    return finished(slots, problem, notes=notes, bound_s=bound_s, targets=tried)
 
 
 def _improved(problem: Problem, slots: Slots, bound_s: float, notes: str, until: float) -> tuple[Slots, float, str]:
@@ -267,22 +243,11 @@ def _read(solver: Any, takes: NDArray[Any], problem: Problem) -> Slots:
 ILP_BELOW = 100  # groups
 
 
-def schedule_auto(
-    times_s: ArrayLike,
-    ranks: int,
-    *,
-    per_rank: int = 2,
-    allreduce_s: float = 0.0,
-    gap: float = 0.02,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    targets: int = 0,
-) -> Schedule:
+@scheduler
+def schedule_auto(problem: Problem) -> Schedule:
     """DyGNeX-L below 100 groups, DyGNeX-G from 100; the notes say which.
 
-    Args:
-        times_s: (K,) predicted or measured seconds per group.
-        ranks: R.
+    Options:
         per_rank: L, the maximum number of groups per rank and iteration.
         allreduce_s: seconds of the gradient all-reduce that ends an iteration; DyGNeX-L takes it into account.
         gap: relative gap at which DyGNeX-L stops.
@@ -291,23 +256,11 @@ def schedule_auto(
         targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
 
     Raises:
-        PlanError: a time is negative or not finite, or ``times_s`` is empty.
-        ConfigError: an option has an invalid value.
         NotAvailableError: OR-tools is missing for fewer than 100 groups, or numba for more.
 
     References: DyGNeX appendix G.
     """
-    few = np.size(times_s) < ILP_BELOW
-    chosen = schedule if few else schedule_greedy
-    plan = chosen(
-        times_s,
-        ranks,
-        per_rank=per_rank,
-        allreduce_s=allreduce_s,
-        gap=gap,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        targets=targets,
-    )
+    few = problem.groups < ILP_BELOW
+    plan = (schedule if few else schedule_greedy)(problem.times_s, problem.ranks, **problem.options)
     why = f"DyGNeX-L, below {ILP_BELOW} groups." if few else f"DyGNeX-G, from {ILP_BELOW} groups."
     return replace(plan, notes=f"{why} {plan.notes}".strip())

@@ -6,75 +6,45 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.systems.snapshot_groups.schedulers.base import (
     Problem,
     Slots,
-    checked,
     finished,
     longest_first_slots,
     makespan_s,
     problem_bound_s,
     relative_gap,
+    scheduler,
 )
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import greedy, targets_of
 
 # Fold: pair the largest with the smallest, and place similar sums side by side.
 
 
-def schedule_fold(
-    times_s: ArrayLike,
-    ranks: int,
-    *,
-    per_rank: int = 2,
-    allreduce_s: float = 0.0,
-    gap: float = 0.02,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    targets: int = 0,
-) -> Schedule:
+@scheduler
+def schedule_fold(problem: Problem) -> Schedule:
     """Sort groups, pair the largest with the smallest, sort the pairs by their sums, and assign them in runs of R.
 
     On a growing graph the sums are nearly equal, so ranks hardly wait. It takes O(K log K): milliseconds for 10,000
     groups.
 
-    Args:
-        times_s: (K,) predicted or measured seconds per group.
-        ranks: R.
+    Options:
         per_rank: L, the maximum number of groups per rank and iteration. With 1 it equals ``longest_first``. With 3
             and more each further run of groups, the largest first, goes to the bundles with the smallest sums.
         allreduce_s: seconds of an all-reduce; ``per_rank`` fixes the number of iterations, so only the gap
             uses it.
-        gap: not used.
-        time_limit_s: not used.
-        seed: not used: the rule is deterministic.
-        targets: not used.
 
     Returns:
         ceil(K / (R L)) iterations. If K does not fill them, the largest groups are not paired. Ties are broken by the
         lower group. It is optimal where K <= 2 R and L = 2.
 
-    Raises:
-        PlanError: a time is negative or not finite, or ``times_s`` is empty.
-        ConfigError: an option has an invalid value.
-
     References: ours.
     """
-    since = time.perf_counter()
-    problem = checked(
-        times_s,
-        ranks,
-        per_rank=per_rank,
-        allreduce_s=allreduce_s,
-        gap=gap,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        targets=targets,
-    )
-    return finished(folded(problem, problem.fewest * problem.ranks), problem, since=since)
+    return finished(folded(problem, problem.fewest * problem.ranks), problem)
 
 
 def folded(problem: Problem, bundles: int) -> Slots:
@@ -188,53 +158,25 @@ FOLDS = 12  # numbers of bundles tried
 NEAR = 1e-3  # relative distance from the bound below which only DyGNeX-G is still tried
 
 
-def schedule_best_of(
-    times_s: ArrayLike,
-    ranks: int,
-    *,
-    per_rank: int = 2,
-    allreduce_s: float = 0.0,
-    gap: float = 0.02,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    targets: int = 0,
-) -> Schedule:
+@scheduler
+def schedule_best_of(problem: Problem) -> Schedule:
     """The best of fold with several numbers of iterations, longest first and DyGNeX-G, improved by swaps.
 
-    Args:
-        times_s: (K,) predicted or measured seconds per group.
-        ranks: R.
+    Options:
         per_rank: L, the maximum number of groups per rank and iteration.
         allreduce_s: seconds of the gradient all-reduce that ends an iteration; more iterations must be worth it.
-        gap: not used: the rule is so cheap that it stops at 0.1 % only.
         time_limit_s: after these seconds no further heuristic is tried, and the notes say so.
-        seed: not used: the rule is deterministic.
         targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
 
     Returns:
         Never worse than fold and DyGNeX-G, and worse than the others by at most 0.1 %, unless the notes list one as
         untried: time ran out, or a package is missing. The same input gives the same schedule, unless time ran out.
 
-    Raises:
-        PlanError: a time is negative or not finite, or ``times_s`` is empty.
-        ConfigError: an option has an invalid value.
-
     References: ours; see each heuristic for its own.
     """
-    since = time.perf_counter()
-    problem = checked(
-        times_s,
-        ranks,
-        per_rank=per_rank,
-        allreduce_s=allreduce_s,
-        gap=gap,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        targets=targets,
-    )
     bound_s = problem_bound_s(problem)
-    slots, notes, tried = best_slots(problem, bound_s, until=since + time_limit_s)
-    return finished(slots, problem, since=since, notes=notes, bound_s=bound_s, targets=tried)
+    slots, notes, tried = best_slots(problem, bound_s, until=problem.until)
+    return finished(slots, problem, notes=notes, bound_s=bound_s, targets=tried)
 
 
 def best_slots(problem: Problem, bound_s: float, *, until: float) -> tuple[Slots, str, int | None]:
@@ -294,99 +236,39 @@ def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
 # Consecutive groups to one rank: what BLAD pipelines.
 
 
-def schedule_consecutive(
-    times_s: ArrayLike,
-    ranks: int,
-    *,
-    per_rank: int = 2,
-    allreduce_s: float = 0.0,
-    gap: float = 0.02,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    targets: int = 0,
-) -> Schedule:
+@scheduler
+def schedule_consecutive(problem: Problem) -> Schedule:
     """Assign groups 0, 1, 2, ... to ranks, ``per_rank`` consecutive ones to each rank in turn.
 
-    Args:
-        times_s: (K,) seconds of each group; the rule only uses their number.
-        ranks: R.
+    Options:
         per_rank: L, the maximum number of groups per rank and iteration; BLAD's two processes per GPU have 2.
         allreduce_s: seconds of an all-reduce; only the gap uses it.
-        gap: not used.
-        time_limit_s: not used.
-        seed: not used: the rule is deterministic.
-        targets: not used.
 
     Returns:
         ceil(K / (R L)) iterations; in the last one some ranks may be idle.
 
-    Raises:
-        PlanError: a time is negative or not finite, or ``times_s`` is empty.
-        ConfigError: an option has an invalid value.
-
     References: DyGNeX section 5.1 (BLAD trains two consecutive snapshot groups on a GPU).
     """
-    since = time.perf_counter()
-    problem = checked(
-        times_s,
-        ranks,
-        per_rank=per_rank,
-        allreduce_s=allreduce_s,
-        gap=gap,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        targets=targets,
-    )
     in_turn = np.minimum(np.arange(problem.fewest * problem.share), problem.groups)
-    return finished(in_turn.reshape(problem.fewest, problem.ranks, problem.per_rank), problem, since=since)
+    return finished(in_turn.reshape(problem.fewest, problem.ranks, problem.per_rank), problem)
 
 
 # Groups in time order, assigned to ranks in turn: the baseline PSG.
 
 
-def schedule_round_robin(
-    times_s: ArrayLike,
-    ranks: int,
-    *,
-    per_rank: int = 2,
-    allreduce_s: float = 0.0,
-    gap: float = 0.02,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    targets: int = 0,
-) -> Schedule:
+@scheduler
+def schedule_round_robin(problem: Problem) -> Schedule:
     """Assign groups 0, 1, 2, ... to ranks in turn, ``per_rank`` rounds per iteration.
 
-    Args:
-        times_s: (K,) seconds of each group; the rule only uses their number.
-        ranks: R.
+    Options:
         per_rank: L, the maximum number of groups per rank and iteration; the paper's PSG has 1.
         allreduce_s: seconds of an all-reduce; only the gap uses it.
-        gap: not used.
-        time_limit_s: not used.
-        seed: not used: the rule is deterministic.
-        targets: not used.
 
     Returns:
         ceil(K / (R L)) iterations; in the last one some ranks may be idle.
 
-    Raises:
-        PlanError: a time is negative or not finite, or ``times_s`` is empty.
-        ConfigError: an option has an invalid value.
-
     References: DyGNeX section 2.3 (PSG, one group a GPU).
     """
-    since = time.perf_counter()
-    problem = checked(
-        times_s,
-        ranks,
-        per_rank=per_rank,
-        allreduce_s=allreduce_s,
-        gap=gap,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        targets=targets,
-    )
     in_turn = np.minimum(np.arange(problem.fewest * problem.share), problem.groups)
     slots = in_turn.reshape(problem.fewest, problem.per_rank, problem.ranks).transpose(0, 2, 1)
-    return finished(slots, problem, since=since)
+    return finished(slots, problem)

@@ -221,6 +221,12 @@ def _over_time(name: str, values: NDArray[Any], style: dict[str, Any], *, start:
     return {**trace, "hovertemplate": "snapshot %{x}: %{y:,.4~g}"}
 
 
+def right_axis(title: str, **more: Any) -> dict[str, Any]:
+    """A second axis of values, at the right."""
+    named = {"text": title, "standoff": 4, "font": {"size": 11}}
+    return {"side": "right", "showgrid": False, "zeroline": False, "title": named, **more}
+
+
 def _axis(count: int) -> dict[str, Any]:
     return {"range": [-0.5, max(count - 0.5, 0.5)]}
 
@@ -234,20 +240,12 @@ def _size(found: GraphStatistics, spans: list[Span]) -> Figure:
     marks = span_marks(spans)
     if found.empty:
         data.append(_empty_marks(found))
-    right = {
-        "overlaying": "y",
-        "side": "right",
-        "showgrid": False,
-        "zeroline": False,
-        "rangemode": "tozero",
-        "title": {"text": "nodes", "standoff": 4, "font": {"size": 11}},
-    }
     layout = frame(
         "Edges and nodes over time",
         SNAPSHOT,
         "distinct edges",
         xaxis=_axis(len(found.edges)),
-        yaxis2=right,
+        yaxis2=right_axis("nodes", overlaying="y", rangemode="tozero"),
         yaxis={"rangemode": "tozero"},
         margin={"l": 56, "r": 48, "t": 34, "b": 78},
         showlegend=True,
@@ -379,15 +377,8 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
         return [None if math.isnan(row[column]) else row[column] for row in rows.values()]
 
     def bars(name: str, column: str, colour: str) -> dict[str, Any]:
-        hover = "%{x}: %{y:.4~g}"
-        return {
-            "type": "bar",
-            "name": name,
-            "x": names,
-            "y": values(column),
-            "marker": {"color": colour},
-            "hovertemplate": hover,
-        }
+        drawn = {"type": "bar", "name": name, "x": names, "y": values(column), "marker": {"color": colour}}
+        return {**drawn, "hovertemplate": "%{x}: %{y:.4~g}"}
 
     data = [
         bars("persistence", "persistence", EDGE_COLOUR),
@@ -403,20 +394,11 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
             "hovertemplate": "%{x}: %{y:.0%}",
         },
     ]
-    right = {
-        "overlaying": "y",
-        "side": "right",
-        "showgrid": False,
-        "zeroline": False,
-        "range": [0, 1.02],
-        "tickformat": ".0%",
-        "title": {"text": "share of edges kept", "standoff": 4, "font": {"size": 11}},
-    }
     layout = frame(
         "What learns nothing scores, by graph",
         "graph",
         "mean squared error of the label",
-        yaxis2=right,
+        yaxis2=right_axis("share of edges kept", overlaying="y", range=[0, 1.02], tickformat=".0%"),
         xaxis={"type": "category"},
         yaxis={"rangemode": "tozero"},
         barmode="group",

@@ -21,7 +21,7 @@ from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import discard, dumps, store_error
 from dtdg_lab.runs.exports import CONFIG_MARK, MADE_BY, PACKED, PACKED_MARK, PackedRun, pack, zip_of
-from dtdg_lab.runs.html import render
+from dtdg_lab.runs.html import render, templates
 from dtdg_lab.runs.report import report_page
 from dtdg_lab.runs.report_parts import changed_settings, event_rows
 from dtdg_lab.runs.run import StoredRun
@@ -367,30 +367,6 @@ def tables_section(words: str, packed: PackedRun, name: str, **reader: str) -> s
 # A Python script that repeats a run.
 
 
-_HERE = """    return lab.train(CONFIG, runs_dir=runs_dir)
-"""
-_ON_ENGINES = """    with lab.Session(ranks=CONFIG.ranks, runs_dir=runs_dir) as session:
-        run = session.train(CONFIG)
-        lab.progress(run)
-        run.wait()
-    return lab.open_run(run.path)
-"""
-_REPLAYED_HERE = """    return lab.replay({recorded}, runs_dir=runs_dir)
-"""
-_REPLAYED_ON_ENGINES = """    with lab.Session(ranks=CONFIG.ranks, runs_dir=runs_dir) as session:
-        return lab.replay({recorded}, session=session)
-"""
-_END = """
-if __name__ == "__main__":
-    run = repeat(*sys.argv[1:2])
-    print(f"{run.path}: {run.status}")
-    for name, recorded in RECORDED.items():
-        print(f"{name}: {run.summary[name]!r}, recorded {recorded!r}")
-    if "repeats" in run.environment:
-        print(run.environment["repeats"]["words"])
-"""
-
-
 def script(run: StoredRun) -> bytes:
     """The text of a script: settings, training or replay, and the losses of the original run.
 
@@ -399,42 +375,27 @@ def script(run: StoredRun) -> bytes:
         RunStoreError: the run's files cannot be read.
     """
     of = again(run)
-    held = json.dumps({"run": of.run, "config": of.config.model_dump()})
-    path = "from pathlib import Path\n" if of.forked else ""
-    packed = f"{PACKED_MARK}{of.packed}\n" if of.packed else ""
-    return (
-        f"{_head(of)}\nimport sys\n{path}\nimport dtdg_lab as lab\n\nCONFIG = lab.RunConfig(\n"
-        f"{settings_code(of.config)})\n"
-        f"{_changes(of)}RECORDED = {of.scores!r}\n\n\n"
-        f'def repeat(runs_dir="runs"):\n    """Do the run again in a folder of runs."""\n{_body(of)}'
-        f"\n{_END}\n\n{CONFIG_MARK}{held}\n{packed}"
-    ).encode()
-
-
-def _head(of: Again) -> str:
     note = f"\n{of.note}" if of.note else ""
-    return docstring(
+    head = (
         f"Repeats a run of DTDG Lab: {of.title}.\n\nMade from run {of.run}. Start it with: python FILE [FOLDER FOR "
         f"RUNS]\n{of.why}{note}\n"
     )
+    recorded = f"Path(runs_dir) / {of.run!r}" if of.forked else ""
+    held = json.dumps({"run": of.run, "config": of.config.model_dump()})
+    template = templates().overlay(autoescape=False).get_template("export/templates/script.py.jinja")
+    return template.render(
+        of=of,
+        head=docstring(head),
+        settings=settings_code(of.config),
+        recorded="lab.open_run(__file__)" if of.packed else recorded,
+        marks=f"{CONFIG_MARK}{held}" + (f"\n{PACKED_MARK}{of.packed}" if of.packed else ""),
+    ).encode()
 
 
 def docstring(text: str) -> str:
     """A text as a docstring in triple quotes, with any characters."""
     safe = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     return f'"""{safe}"""\n'
-
-
-def _changes(of: Again) -> str:
-    lines = "".join(f"#   {change}\n" for change in of.changes)
-    return f"# live changes:\n{lines}" if lines else ""
-
-
-def _body(of: Again) -> str:
-    if of.packed or of.forked:
-        recorded = "lab.open_run(__file__)" if of.packed else f"Path(runs_dir) / {of.run!r}"
-        return (_REPLAYED_ON_ENGINES if of.config.ranks > 1 else _REPLAYED_HERE).format(recorded=recorded)
-    return _ON_ENGINES if of.config.ranks > 1 else _HERE
 
 
 # A run's tables as Parquet, with its settings, environment and summary: a zip file or a folder.

@@ -249,7 +249,7 @@ def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> It
                 continue
             number += 1
             name = f"exchange: {row['leg']}, layer {row['layer']}" if category == "exchange" else "rebuild of a cache"
-            same = {"cat": category, "id": f"{process}.{number}"}
+            same: dict[str, Any] = {"cat": category, "id": f"{process}.{number}"}
             place = "only its duration was recorded: it is drawn from the start of its step"
             yield _event("b", name, start_ns, process, **same, args={**_to_dict(row), "place": place})
             yield _event("e", name, start_ns + round(row[column] * 1e9), process, **same)

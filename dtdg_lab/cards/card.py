@@ -49,7 +49,7 @@ class CardText(NamedTuple):
     """
 
     system: str
-    paper: Mapping[str, str]
+    paper: Mapping[str, Any]
     sections: Mapping[str, str]
     code: tuple[str, ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
@@ -66,11 +66,13 @@ def _read(file: Path) -> CardText:
     )
 
 
-PAPERS: Mapping[str, Mapping[str, str]] = tomllib.loads((_HERE / "papers.toml").read_text(encoding="utf-8"))
+PAPERS: Mapping[str, Mapping[str, Any]] = tomllib.loads((_HERE / "papers.toml").read_text(encoding="utf-8"))
 _TEXTS = {file.stem: _read(file) for file in (_HERE / "texts").glob("*.md")}
 TEXTS: Mapping[str, CardText] = {name: _TEXTS[name] for name in catalogue.names("systems") if name in _TEXTS}
 # names of papers, and the main system of each
-MAIN: Mapping[str, str] = {paper["name"].lower(): paper["main"] for paper in PAPERS.values()} | {"flare": "flaredtdg"}
+MAIN: Mapping[str, str] = {
+    name: paper["main"] for paper in PAPERS.values() for name in (paper["name"].lower(), *paper.get("aliases", ()))
+}
 
 
 # How to run a system: a cell as text, and its settings.

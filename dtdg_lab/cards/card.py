@@ -3,39 +3,77 @@
 from __future__ import annotations
 
 import ast
-import html
 import re
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
+from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtdg_lab.cards.pictures import drawn_pictures, picture_note, run_pictures
-from dtdg_lab.cards.text import CardText
-from dtdg_lab.cards.texts import (
-    DYGNEX_CARDS,
-    DYNAHB_CARDS,
-    ESDG_CARDS,
-    FLAREDTDG_CARDS,
-    GREENDYGNN_CARDS,
-    PAPERS,
-    REFERENCE_CARDS,
-)
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import System, option_owners
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, RunStoreError, UnknownNameError, shortened
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.runs.directory import write_text
-from dtdg_lab.runs.html import document
-from dtdg_lab.runs.html import text as escaped
+from dtdg_lab.runs.html import plotly_js, render, templates
+from dtdg_lab.runs.plot import plot
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.visualization.cards import Panel
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.svg import figure_svg
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+# The texts of all cards: a Markdown file for each system, after TOML with its paper, code and settings.
+
+
+_HERE = Path(__file__).resolve().parent
+_FILE = re.compile(r"\+\+\+\n(.*?)\+\+\+\n(.*)", re.S)
+
+
+class CardText(NamedTuple):
+    """The text of one system's card.
+
+    Attributes:
+        system: its name in the catalogue.
+        paper: name, reference, protocol and main system of the paper that describes it, or uses it as a baseline.
+        sections: Markdown by heading; formulas stand between double dollar signs.
+        code: further code locations, beside the catalogue's, as ``module:name``.
+        settings: of the cell that runs it.
+    """
+
+    system: str
+    paper: Mapping[str, Any]
+    sections: Mapping[str, str]
+    code: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = MappingProxyType({})
+
+
+def _read(file: Path) -> CardText:
+    found = _FILE.fullmatch(file.read_text(encoding="utf-8"))
+    assert found is not None, f"{file} does not begin with TOML between lines of +++"
+    facts = tomllib.loads(found[1])
+    _, *parts = re.split(r"^## (.+)\n", found[2], flags=re.M)
+    sections = {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
+    return CardText(
+        file.stem, PAPERS[facts["paper"]], sections, tuple(facts.get("code", ())), facts.get("settings", {})
+    )
+
+
+PAPERS: Mapping[str, Mapping[str, Any]] = tomllib.loads((_HERE / "papers.toml").read_text(encoding="utf-8"))
+_TEXTS = {file.stem: _read(file) for file in (_HERE / "texts").glob("*.md")}
+TEXTS: Mapping[str, CardText] = {name: _TEXTS[name] for name in catalogue.names("systems") if name in _TEXTS}
+# names of papers, and the main system of each
+MAIN: Mapping[str, str] = {
+    name: paper["main"] for paper in PAPERS.values() for name in (paper["name"].lower(), *paper.get("aliases", ()))
+}
+
 
 # How to run a system: a cell as text, and its settings.
 
@@ -80,7 +118,7 @@ def _settings(text: CardText) -> dict[str, Any]:
 # Location of a system in our code: file and line of the catalogue's targets, found without importing them.
 
 
-_ROOT = Path(__file__).resolve().parents[2]  # the package's parent folder
+_ROOT = _HERE.parents[1]  # the package's parent folder
 _END = r"(?:\n\s*\n|\n\s*(?:Args|Raises|Returns|Attributes):|$)"
 _DIFFERS = re.compile(r"Differs from the papers?[:,] ?(.*?)" + _END, re.S)
 _BEGINS = (("it ", "The paper "), ("its ", "The paper's "), ("they ", "The papers "))
@@ -183,351 +221,52 @@ def _as_sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-# Formulas of cards: written in a subset of TeX notation, shown as MathML or as a line of text.
+# The card as Markdown, which notebooks show with MathJax, and as HTML made of it.
 
 
-SYMBOLS: Mapping[str, str] = MappingProxyType(
-    {
-        "alpha": "α",
-        "beta": "β",
-        "gamma": "γ",
-        "delta": "δ",
-        "epsilon": "ε",
-        "theta": "θ",
-        "lambda": "λ",
-        "mu": "μ",
-        "pi": "π",
-        "rho": "ρ",
-        "sigma": "σ",
-        "tau": "τ",
-        "xi": "ξ",
-        "phi": "φ",
-        "Delta": "Δ",
-        "Gamma": "Γ",
-        "ell": "ℓ",
-        "cdot": "·",
-        "times": "×",
-        "le": "≤",
-        "ge": "≥",
-        "ne": "≠",
-        "approx": "≈",
-        "in": "∈",
-        "notin": "∉",
-        "cup": "∪",
-        "subseteq": "⊆",
-        "to": "→",
-        "gets": "←",
-        "infty": "∞",
-        "forall": "∀",
-        "lfloor": "⌊",
-        "rfloor": "⌋",
-        "lceil": "⌈",
-        "rceil": "⌉",
-        "langle": "⟨",
-        "rangle": "⟩",
-        "circ": "∘",
-        "ldots": "…",
-        "nabla": "∇",
-        "pm": "±",
-        "|": "‖",
-        "{": "{",
-        "}": "}",
-    }
-)
-LARGE = MappingProxyType({"sum": "∑", "max": "max", "min": "min", "bigcup": "⋃", "argmax": "arg max"})
-# the sign above in MathML, and the mark that follows a letter in text
-_ACCENTS = MappingProxyType({"hat": ("^", "\u0302"), "tilde": ("~", "\u0303"), "bar": ("¯", "\u0304")})
-_TOKEN = re.compile(r"\\([A-Za-z]+|[|{},])|([A-Za-z])|(\d+(?:\.\d+)?)|(\s+)|(.)")
-_LETTERS = frozenset("αβγδεθλμπρσταξφℓΔΓ∞")
+_SPECIAL = re.compile(r"[\\`*\[\]<|$]|(?<![^\W_])_|_(?![^\W_])")
 
 
-class Piece(NamedTuple):
-    """A part of a formula, as MathML and as text; ``large`` if limits stand below and above it."""
-
-    mathml: str
-    text: str
-    large: bool = False
-
-
-def mathml(formula: str) -> str:
-    """A ``<math>`` element of its own line.
-
-    Args:
-        formula: such as ``T = sum_{i=1}^{m} T_i``, with a backslash before each command.
-
-    Raises:
-        ConfigError: a brace is not closed, or a command is unknown.
-    """
-    piece = _Reader(formula).all()
-    return (
-        '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block" '
-        f'aria-label="{html.escape(piece.text, quote=True)}">{piece.mathml}</math>'
-    )
-
-
-def plain(formula: str) -> str:
-    """The formula as a line of text.
-
-    Raises:
-        ConfigError: as of :func:`mathml`.
-    """
-    return _Reader(formula).all().text
-
-
-class _Reader:
-    """Reads one formula from left to right."""
-
-    def __init__(self, formula: str) -> None:
-        self._formula = formula
-        self._tokens = [match for match in _TOKEN.finditer(formula) if not match[4]]
-        self._at = 0
-
-    def all(self) -> Piece:
-        found = self._row(until="")
-        if self._at < len(self._tokens):
-            raise self._error("there is a closing brace without an opening one")
-        return found
-
-    def _error(self, what: str) -> ConfigError:
-        return ConfigError(f"formula {self._formula!r}: {what}. Known commands: {', '.join([*SYMBOLS, *LARGE])}.")
-
-    def _next(self) -> str:
-        return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
-
-    def _row(self, until: str) -> Piece:
-        pieces: list[Piece] = []
-        while (token := self._next()) not in ("", "}", until):
-            pieces.append(self._scripted(self._piece()) if token not in "_^" else self._scripted(Piece("<mrow/>", "")))
-        return Piece(f"<mrow>{''.join(each.mathml for each in pieces)}</mrow>", "".join(each.text for each in pieces))
-
-    def _scripted(self, base: Piece) -> Piece:
-        """The piece with its subscript and superscript."""
-        scripts: dict[str, Piece] = {}
-        while (mark := self._next()) in ("_", "^") and mark:
-            if mark in scripts:
-                raise self._error(f"one piece has two {mark}")
-            self._at += 1
-            scripts[mark] = self._piece()
-        if not scripts:
-            return base
-        text = base.text.rstrip() + "".join(mark + _bracketed(piece.text) for mark, piece in scripts.items())
-        text += " " if base.large else ""
-        kind = {"_": "under", "^": "over"} if base.large else {"_": "sub", "^": "sup"}
-        name = "m" + "".join(kind[mark] for mark in "_^" if mark in scripts)
-        inner = base.mathml + "".join(scripts[mark].mathml for mark in "_^" if mark in scripts)
-        return Piece(f"<{name}>{inner}</{name}>", text)
-
-    def _group(self) -> Piece:
-        if self._next() != "{":
-            raise self._error("a group in braces is missing")
-        self._at += 1
-        found = self._row(until="}")
-        if self._next() != "}":
-            raise self._error("a brace is not closed")
-        self._at += 1
-        return found
-
-    def _piece(self) -> Piece:
-        token = self._next()
-        if token == "{":
-            return self._group()
-        if not token or token == "}":
-            raise self._error("it is incomplete")
-        match = self._tokens[self._at]
-        self._at += 1
-        if match[1]:
-            return self._command(match[1])
-        if match[2]:
-            return Piece(f"<mi>{match[2]}</mi>", match[2])
-        if match[3]:
-            return Piece(f"<mn>{match[3]}</mn>", match[3])
-        return _operator(match[5])
-
-    def _command(self, name: str) -> Piece:
-        if name == "text":
-            return self._words()
-        if name == "frac":
-            over, under = self._group(), self._group()
-            text = f"{_bracketed(over.text, '()')}/{_bracketed(under.text, '()')}"
-            return Piece(f"<mfrac>{over.mathml}{under.mathml}</mfrac>", text)
-        if name in _ACCENTS:
-            inner, (sign, mark) = self._group(), _ACCENTS[name]
-            accent = f'<mover accent="true">{inner.mathml}<mo>{sign}</mo></mover>'
-            return Piece(accent, inner.text + mark)
-        if name in LARGE:
-            return Piece(f"<mo>{LARGE[name]}</mo>", f"{LARGE[name]} ", large=True)
-        if name in ("quad", ","):
-            return Piece(f'<mspace width="{1 if name == "quad" else 0.3}em"/>', "   " if name == "quad" else " ")
-        if name not in SYMBOLS:
-            raise self._error(f"the command {name!r} is not known")
-        return _operator(SYMBOLS[name])
-
-    def _words(self) -> Piece:
-        """The content of braces, literally."""
-        start = self._tokens[self._at].end() if self._next() == "{" else -1
-        stop = self._formula.find("}", start)
-        if start < 0 or stop < 0:
-            raise self._error("\\text needs a group in braces")
-        while self._tokens[self._at].start() < stop:
-            self._at += 1
-        self._at += 1
-        words = self._formula[start:stop]
-        return Piece(f"<mtext>{html.escape(words).replace(' ', '&#160;')}</mtext>", words)
-
-
-def _operator(sign: str) -> Piece:
-    """A sign; relations and sums get spaces in text."""
-    if sign in _LETTERS:
-        return Piece(f"<mi>{sign}</mi>", sign)
-    roomy = sign in "=+−≤≥≠≈∈∉∪⊆→←<>·×"
-    sign = "−" if sign == "-" else sign
-    roomy = roomy or sign == "−"
-    still = ' stretchy="false"' if sign in "()[]{}|⌊⌋⌈⌉" else ""
-    return Piece(f"<mo{still}>{html.escape(sign)}</mo>", f" {sign} " if roomy else f"{sign} " if sign == "," else sign)
-
-
-def _bracketed(text: str, brackets: str = "{}") -> str:
-    return text if len(text) == 1 else f"{brackets[0]}{text}{brackets[1]}"
-
-
-# The page of a card: HTML without scripts or external content, and plain text.
-
-
-STYLE = """
-.dtdg-card { font: 14px/1.5 Helvetica, Arial, sans-serif; max-width: 1120px; color: inherit; }
-.dtdg-card h2 { font-size: 21px; margin: 0; }
-.dtdg-card h3 { font-size: 15px; margin: 22px 0 6px; padding-bottom: 3px;
-  border-bottom: 1px solid rgba(128,128,128,.35); }
-.dtdg-card p { margin: 0 0 6px; }
-.dtdg-card .quiet { opacity: .78; font-size: 13px; }
-.dtdg-card ol, .dtdg-card ul { margin: 4px 0 4px 22px; padding: 0; }
-.dtdg-card li { margin: 2px 0; }
-.dtdg-card .formulas { display: grid; grid-template-columns: minmax(300px, 1.1fr) 1fr; gap: 8px 22px;
-  align-items: center; }
-.dtdg-card math { font-size: 17px; text-align: left; }
-.dtdg-card .pictures { display: flex; flex-wrap: wrap; gap: 12px 16px; }
-.dtdg-card figure { margin: 0; width: 512px; max-width: 100%; }
-.dtdg-card figure svg { border-radius: 4px; }
-.dtdg-card figcaption { font-size: 13px; margin-top: 2px; }
-.dtdg-card table { border-collapse: collapse; font-size: 13px; margin: 2px 0 6px; }
-.dtdg-card th, .dtdg-card td { text-align: left !important; padding: 3px 18px 3px 0; vertical-align: top;
-  border-bottom: 1px solid rgba(128,128,128,.25); background: none; white-space: normal; max-width: 640px; }
-.dtdg-card td.figure { white-space: nowrap; font-variant-numeric: tabular-nums; font-weight: bold; }
-.dtdg-card td.place { white-space: nowrap; }
-.dtdg-card code, .dtdg-card pre { font: 12.5px ui-monospace, Menlo, Consolas, monospace; }
-.dtdg-card pre { padding: 10px 12px; border: 1px solid rgba(128,128,128,.35); border-radius: 4px; overflow-x: auto; }
-.dtdg-card a { color: inherit; }
-@media (max-width: 760px) { .dtdg-card .formulas { grid-template-columns: 1fr; } }
-"""
-_WIDTH = 512
-_NO_NUMBER = "The README has no results for this system yet."
-
-
-def card_html(
-    system: System, text: CardText, pictures: Sequence[Panel], *, note: str = "", root: str | None = ""
-) -> str:
-    """The whole card as one element with its style; pictures are static.
+def card_markdown(system: System, text: CardText, *, root: str | None = "", options: bool = True) -> str:
+    """The whole card but its pictures.
 
     Args:
         system: of the catalogue.
         text: of the card.
-        pictures: charts with their captions; without any, the section shows only ``note``.
-        note: text before the pictures, such as the run that they show.
         root: prefix of links into the code, such as ``../``: they are relative to the repository; None for no
             links, on a page without files beside it.
+        options: whether to list the options that the system reads.
     """
+    from markupsafe import Markup
+
+    def link(place: CodePlace | Difference) -> str:
+        named = f"{place.file}:{place.line}"
+        return named if root is None else Markup(f"[{_escaped(named)}]({root}{place.file}#L{place.line})")
+
     places = code_places(system, text.code)
-    drawn = "".join(
-        f"<figure>{figure_svg(figure, width=_WIDTH, height=270)}<figcaption>{escaped(words)}</figcaption></figure>"
-        for figure, words in pictures
-    )
-    sections = [
-        _head(system, text),
-        _section("The idea in five sentences", f"<ol>{_items(text.idea)}</ol>"),
-        _section("In formulas", _formulas(text)),
-        _section("Pictures", f"<p class='quiet'>{escaped(note)}</p><div class='pictures'>{drawn}</div>")
-        if drawn or note
-        else "",
-        _section("Code", _code(system, text, places, root)),
-        _section("Results in the paper", _reported(text)),
-        _section("Our measurements", _measured(text)),
-        _section("Differences from the paper", _differs(text, _docstring_differences(system, places), root)),
-        _section("How to run it", f"<pre>{escaped(run_cell(text))}</pre>"),
-    ]
-    return f"<div class='dtdg-card'><style>{STYLE}</style>{''.join(sections)}</div>"
-
-
-def card_plain(system: System, text: CardText) -> str:
-    """The card without pictures and lists of options, as lines of text."""
-    places = code_places(system, text.code)
-    lines = [f"{system.name}: {system.summary}", f"Source: {system.source}. {text.paper.reference}.", ""]
-    lines += [f"{number}. {caption}" for number, caption in enumerate(text.idea, start=1)]
-    lines += ["", *(f"{plain(each.formula)}    ({each.meaning})" for each in text.formulas)]
-    lines += ["", "Code:", *(f"  {place.file}:{place.line}  {place.name}" for place in places)]
-    lines += ["", f"Reported ({text.paper.protocol}):" if text.reported else "The paper reports no results for it."]
-    lines += [f"  {each.what}: {each.value} ({each.where})" for each in text.reported]
-    lines += ["", "Measured here:" if text.measured else _NO_NUMBER]
-    lines += [f"  {each.what}: {each.value} ({each.command})" for each in text.measured]
-    described = [*text.differs, *(each.text for each in _docstring_differences(system, places))]
-    lines += ["", "Differences from the paper:" if described else "", *(f"  {each}" for each in described)]
-    return "\n".join([*(textwrap.fill(line, 118, subsequent_indent="    ") for line in lines), "", run_cell(text)])
-
-
-def _docstring_differences(system: System, places: Sequence[CodePlace]) -> list[Difference]:
-    """The differences stated in docstrings; those of congestion patterns only if these are part of the idea."""
+    # those of congestion patterns only if these are part of the idea
     remote = system.parts["parallel"] == "remote_feature"
-    return differences([place for place in places if remote or place.role != "congestion"])
-
-
-def _section(title: str, body: str) -> str:
-    return f"<section><h3>{escaped(title)}</h3>{body}</section>"
-
-
-def _items(captions: Sequence[str]) -> str:
-    return "".join(f"<li>{escaped(caption)}</li>" for caption in captions)
-
-
-def _head(system: System, text: CardText) -> str:
-    return (
-        f"<h2>{escaped(system.name)}</h2><p>{escaped(system.summary)}</p>"
-        f"<p class='quiet'>{escaped(system.source)}. {escaped(text.paper.reference)}.</p>"
+    template = _markdown_templates().get_template("cards/templates/card.md.jinja")
+    return template.render(
+        system=system,
+        paper=text.paper,
+        sections=text.sections,
+        places=places,
+        link=link,
+        options=_options(system, text) if options else [],
+        differences=differences([place for place in places if remote or place.role != "congestion"]),
+        cell=run_cell(text),
     )
 
 
-def _formulas(text: CardText) -> str:
-    cells = (
-        f"<div>{mathml(each.formula)}</div><div class='quiet'>{escaped(each.meaning)}</div>" for each in text.formulas
-    )
-    return f"<div class='formulas'>{''.join(cells)}</div>"
+@cache
+def _markdown_templates() -> Any:
+    """Templates of Markdown, in which everything but trusted Markdown is escaped."""
+    return templates().overlay(autoescape=False, finalize=_escaped)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], classes: Sequence[str]) -> str:
-    """A table whose cells are HTML."""
-    names = "".join(f"<th>{escaped(name)}</th>" for name in head)
-    lines = (
-        "<tr>" + "".join(f"<td class='{kind}'>{cell}</td>" for kind, cell in zip(classes, row, strict=True)) + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{names}</tr>{''.join(lines)}</table>"
-
-
-def _code(system: System, text: CardText, places: Sequence[CodePlace], root: str | None) -> str:
-    rows = [
-        (
-            escaped(place.role),
-            f"<code>{escaped(place.name)}</code>",
-            _link(root, place.file, place.line),
-            escaped(place.summary),
-        )
-        for place in places
-    ]
-    made = _table(("section", "name", "file and line", "description"), rows, ("place", "place", "place", ""))
-    options = _options(system, text)
-    if not options:
-        return made
-    names = ("option", "default here", "changes", "meaning")
-    listed = _table(names, options, ("place", "", "place", ""))
-    return f"{made}<details><summary>{len(options)} options that it reads</summary>{listed}</details>"
+def _escaped(value: Any) -> str:
+    return value if hasattr(value, "__html__") else _SPECIAL.sub(r"\\\g<0>", str(value))
 
 
 def _options(system: System, text: CardText) -> list[tuple[str, str, str, str]]:
@@ -538,59 +277,33 @@ def _options(system: System, text: CardText) -> list[tuple[str, str, str, str]]:
         option = OPTIONS[name]
         usual = default(name, system=system.name, dataset=config.dataset, protocol=config.protocol)
         when = {"step": "at the next step", "epoch": "at the next epoch", "no": "in a new run"}[option.live]
-        unit = f" {option.unit}" if option.unit else ""
-        rows.append((f"<code>{escaped(name)}</code>", escaped(f"{usual}{unit}"), when, escaped(option.meaning)))
+        rows.append((name, f"{usual} {option.unit}".rstrip(), when, option.meaning))
     return rows
 
 
-def _link(root: str | None, file: str, line: int) -> str:
-    named = f"{escaped(file)}:{line}"
-    return named if root is None else f"<a href='{escaped(f'{root}{file}#L{line}')}'>{named}</a>"
+def card_html(markdown: str) -> str:
+    """A card's Markdown as one element with its style; formulas stay TeX, for MathJax or KaTeX in the page."""
+    style = (_HERE / "templates" / "card.css").read_text(encoding="utf-8")
+    return f"<div class='dtdg-card'><style>{style}</style>{_parser().render(markdown)}</div>"
 
 
-def _reported(text: CardText) -> str:
-    protocol = f"<p class='quiet'>Setup: {escaped(text.paper.protocol)}.</p>"
-    if not text.reported:
-        return "<p>The paper reports no results for this system.</p>"
-    rows = [(escaped(each.what), escaped(each.value), escaped(each.where)) for each in text.reported]
-    return protocol + _table(("what", "reported", "where"), rows, ("", "figure", ""))
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+    from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+    return (
+        MarkdownIt().enable("table").use(dollarmath_plugin, renderer=lambda tex, _: f"$${escape(tex, quote=False)}$$")
+    )
 
 
-def _measured(text: CardText) -> str:
-    if not text.measured:
-        return f"<p>{_NO_NUMBER}</p>"
-    rows = [
-        (escaped(each.what), escaped(each.value), f"<code>{escaped(each.command)}</code>") for each in text.measured
-    ]
-    said = "<p class='quiet'>Measured on two cores without a GPU, see the README; results depend on the machine.</p>"
-    return said + _table(("what", "measured", "command"), rows, ("", "figure", ""))
-
-
-def _differs(text: CardText, described: Sequence[Difference], root: str | None) -> str:
-    own = [escaped(each) for each in text.differs]
-    places = [_link(root, each.file, each.line) for each in described]
-    read = [
-        f"{escaped(each.text)} <span class='quiet'>{place}</span>"
-        for each, place in zip(described, places, strict=True)
-    ]
-    if not own and not read:
-        return "<p>None known.</p>"
-    return f"<ul>{''.join(f'<li>{each}</li>' for each in (*own, *read))}</ul>"
-
-
-# The texts of all cards, by system.
-
-
-TEXTS: Mapping[str, CardText] = MappingProxyType(
-    {
-        text.system: text
-        for text in (*REFERENCE_CARDS, *DYGNEX_CARDS, *ESDG_CARDS, *DYNAHB_CARDS, *FLAREDTDG_CARDS, *GREENDYGNN_CARDS)
-    }
-)
-
-# names of papers, and the main system of each
-_NAMES = {paper.name.lower(): paper.main for paper in PAPERS}
-MAIN: Mapping[str, str] = MappingProxyType({**_NAMES, "flare": "flaredtdg"})
+@cache
+def katex_js() -> str | None:
+    """The source of KaTeX, which Panel brings along; None where Panel is not installed."""
+    found = find_spec("panel")
+    folder = Path(str(found.origin)).parent / "dist" / "bundled" / "katex" if found else _HERE
+    file = next(folder.glob("katex@*/dist/katex.min.js"), None)
+    return None if file is None else file.read_text(encoding="utf-8")
 
 
 def card(name: str, *, run: Any = None) -> Card:
@@ -635,7 +348,7 @@ class Card:
             self.pictures = self._of_run(run)
 
     def __repr__(self) -> str:
-        return card_plain(self.system, self.text)
+        return card_markdown(self.system, self.text, root=None, options=False)
 
     @cached_property
     def pictures(self) -> list[Panel]:
@@ -676,17 +389,16 @@ class Card:
         """A cell that runs it."""
         return run_cell(self.text)
 
-    def html(self, root: str = "") -> str:
-        """The card as an HTML element without scripts.
+    def html(self, root: str | None = "") -> str:
+        """The card without pictures as an HTML element, whose formulas are TeX.
 
         Args:
-            root: prefix of links into the code; they are relative to the repository.
+            root: prefix of links into the code; they are relative to the repository; None for no links.
         """
-        pictures = self.pictures  # first: the note depends on it
-        return card_html(self.system, self.text, pictures, note=self.note, root=root)
+        return card_html(card_markdown(self.system, self.text, root=root))
 
     def save(self, path: str | Path, *, again: bool = False) -> Path:
-        """Write the card as a self-contained page.
+        """Write the card with its pictures as a self-contained page.
 
         Args:
             path: of the file.
@@ -698,7 +410,20 @@ class Card:
         file = Path(path)
         if file.exists() and not again:
             raise RunStoreError(f"{file} exists already: give another name, or again=True to overwrite it.")
-        return write_text(file, document(f"{self.system.name} · DTDG Lab", self.html()))
+        pictures = {f"{self.system.name}-{number}": panel for number, panel in enumerate(self.pictures)}
+        return write_text(
+            file,
+            render(
+                "cards/templates/card.html",
+                title=f"{self.system.name} · DTDG Lab",
+                card=self.html(),
+                note=self.note,
+                library=plotly_js(),
+                figures={name: figure for name, (figure, _) in pictures.items()},
+                captions={name: caption for name, (_, caption) in pictures.items()},
+                katex=katex_js(),
+            ),
+        )
 
     def _of_run(self, run: Any) -> list[Panel]:
         lock = getattr(run, "lock", None)
@@ -707,16 +432,25 @@ class Card:
         with lock:
             return run_pictures(self.system, run)
 
-    def _repr_html_(self) -> str:
-        return self.html(_way_to_repository())
+    def _repr_markdown_(self) -> str:
+        return card_markdown(self.system, self.text, root=_way_to_repository())
+
+    def _ipython_display_(self) -> None:
+        """The text, whose formulas a notebook shows with MathJax, and the pictures below it."""
+        from IPython.display import display
+
+        pictures, note = self.pictures, _escaped(self.note)  # the first decides on the second
+        text = f"{self._repr_markdown_()}\n## Pictures\n\n{note}\n"
+        display({"text/markdown": text, "text/plain": repr(self)}, raw=True)
+        if pictures:
+            display(plot(self.figure))
 
 
 def _way_to_repository() -> str:
     """Path from the notebook's folder to the repository, if the package is in one nearby: ``../`` in a lesson."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / "pyproject.toml").is_file():
+    if not (_ROOT / "pyproject.toml").is_file():
         return ""
     for up, folder in enumerate((Path.cwd(), *Path.cwd().parents)):
-        if folder == root:
+        if folder == _ROOT:
             return "../" * up
     return ""

@@ -46,14 +46,14 @@ _KEY = "dtdg_lab.dashboard.page"
 def load_resources() -> None:
     """Send a notebook page what charts need, once per page; a served page gets it from its server.
 
-    In a notebook everything is sent inline (16 MB), so that nothing is asked of the internet. A page that was
+    In a notebook everything is sent inline (18 MB), so that nothing is asked of the internet. A page that was
     reloaded has lost it; it is known by the new session of its front end, and gets it again.
     """
     page = _notebook_page() if pn.state.curdoc is None else None
     if page is None:
-        pn.extension("plotly")
+        pn.extension("plotly", "mathjax")
     elif pn.state.cache.get(_KEY) != page or "plotly" not in pn.extension._loaded_extensions:
-        pn.extension("plotly", inline=True)
+        pn.extension("plotly", "mathjax", inline=True)
         pn.state.cache[_KEY] = page
 
 
@@ -452,7 +452,7 @@ def serve(
         show: open a browser.
         threaded: return at once, with a thread whose ``stop()`` ends the server; else return when it ends.
     """
-    pn.extension("plotly")
+    pn.extension("plotly", "mathjax")
     port = port or _free_port(address)
 
     def page() -> pn.viewable.Viewable:

@@ -19,9 +19,9 @@ from typing import Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.units import as_path, format_bytes
-from dtdg_lab.runs import html as page
 from dtdg_lab.runs.directory import discard, dumps, store_error
 from dtdg_lab.runs.exports import CONFIG_MARK, MADE_BY, PACKED, PACKED_MARK, PackedRun, pack, zip_of
+from dtdg_lab.runs.html import render, templates
 from dtdg_lab.runs.report import report_page
 from dtdg_lab.runs.report_parts import changed_settings, event_rows
 from dtdg_lab.runs.run import StoredRun
@@ -319,18 +319,7 @@ def _taken(where: Path) -> RunStoreError:
 MOST_BYTES = 10_000_000  # maximum size of a page
 POINTS = (1500, 300)  # of a series drawn; fewer where the page would grow too large otherwise
 _SPARE = 8_000  # for text beside the tables
-_PLACE = "<!-- tables -->"
-_SAVE = """
-document.getElementById('save-tables').addEventListener('click', () => {
-  const packed = atob(document.getElementById('PACKED').textContent.trim());
-  const bytes = Uint8Array.from(packed, letter => letter.charCodeAt(0));
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([bytes], {type: 'application/zip'}));
-  link.download = document.getElementById('save-tables').dataset.name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-});
-""".replace("PACKED", PACKED)
+PLACE = "<!-- tables -->"
 
 
 def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
@@ -346,7 +335,7 @@ def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
     """
     for points in POINTS:
         shown = StoredRun(run.directory, points=points)
-        made = report_page(shown, more=_PLACE)
+        made = report_page(shown, more=PLACE)
         bare = len(made.encode())
         room = (most_bytes - bare - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
         if room > 0:
@@ -357,54 +346,25 @@ def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
             "are allowed. Export kind='parquet', which has no limit."
         )
     packed = pack(run, most_bytes=room)
-    return made.replace(_PLACE, tables_section(packed, run.id)).encode()
+    tables = tables_section("The run's record tables", packed, run.id, reader="open_run", what="run")
+    return made.replace(PLACE, tables).encode()
 
 
-def tables_section(packed: PackedRun, name: str) -> str:
-    """The section of the embedded tables, with a button that saves them."""
-    thinned = f"They do not all fit into this page: {packed.thinned}." if packed.thinned else "They are complete."
-    words = (
-        f"The run's record tables are embedded in this page, packed to {format_bytes(packed.size)}. {thinned} "
-        "dtdg_lab.open_run(page) reads the run back from this file."
-    )
-    return page.section("Tables in this page", saved(words, packed.zipped(), name))
+def tables_section(words: str, packed: PackedRun, name: str, **reader: str) -> str:
+    """The section of the tables embedded in a page, with a button that saves them.
 
-
-def saved(words: str, content: bytes, name: str) -> str:
-    """A sentence, a button that saves a zip, and the zip."""
-    held = base64.b64encode(content).decode()
-    return (
-        f"<p>{page.text(words)}</p><p><button type='button' id='save-tables' data-name='{page.text(name)}.zip'>"
-        f"Save the tables (zip of Parquet)</button></p>"
-        f"<script type='application/octet-stream' id='{PACKED}'>{held}</script><script>{_SAVE}</script>"
-    )
+    Args:
+        words: what they are, at the beginning of a sentence.
+        packed: the tables.
+        name: of the zip that is saved.
+        reader: ``reader``, the function that reads the page back, and ``what`` it gives.
+    """
+    size, held = format_bytes(packed.size), base64.b64encode(packed.zipped()).decode()
+    given = {"words": words, "size": size, "thinned": packed.thinned, "held": held, "id": PACKED, "name": name}
+    return render("export/templates/tables.html", **given, **reader)
 
 
 # A Python script that repeats a run.
-
-
-_HERE = """    return lab.train(CONFIG, runs_dir=runs_dir)
-"""
-_ON_ENGINES = """    with lab.Session(ranks=CONFIG.ranks, runs_dir=runs_dir) as session:
-        run = session.train(CONFIG)
-        lab.progress(run)
-        run.wait()
-    return lab.open_run(run.path)
-"""
-_REPLAYED_HERE = """    return lab.replay({recorded}, runs_dir=runs_dir)
-"""
-_REPLAYED_ON_ENGINES = """    with lab.Session(ranks=CONFIG.ranks, runs_dir=runs_dir) as session:
-        return lab.replay({recorded}, session=session)
-"""
-_END = """
-if __name__ == "__main__":
-    run = repeat(*sys.argv[1:2])
-    print(f"{run.path}: {run.status}")
-    for name, recorded in RECORDED.items():
-        print(f"{name}: {run.summary[name]!r}, recorded {recorded!r}")
-    if "repeats" in run.environment:
-        print(run.environment["repeats"]["words"])
-"""
 
 
 def script(run: StoredRun) -> bytes:
@@ -415,42 +375,27 @@ def script(run: StoredRun) -> bytes:
         RunStoreError: the run's files cannot be read.
     """
     of = again(run)
-    held = json.dumps({"run": of.run, "config": of.config.model_dump()})
-    path = "from pathlib import Path\n" if of.forked else ""
-    packed = f"{PACKED_MARK}{of.packed}\n" if of.packed else ""
-    return (
-        f"{_head(of)}\nimport sys\n{path}\nimport dtdg_lab as lab\n\nCONFIG = lab.RunConfig(\n"
-        f"{settings_code(of.config)})\n"
-        f"{_changes(of)}RECORDED = {of.scores!r}\n\n\n"
-        f'def repeat(runs_dir="runs"):\n    """Do the run again in a folder of runs."""\n{_body(of)}'
-        f"\n{_END}\n\n{CONFIG_MARK}{held}\n{packed}"
-    ).encode()
-
-
-def _head(of: Again) -> str:
     note = f"\n{of.note}" if of.note else ""
-    return docstring(
+    head = (
         f"Repeats a run of DTDG Lab: {of.title}.\n\nMade from run {of.run}. Start it with: python FILE [FOLDER FOR "
         f"RUNS]\n{of.why}{note}\n"
     )
+    recorded = f"Path(runs_dir) / {of.run!r}" if of.forked else ""
+    held = json.dumps({"run": of.run, "config": of.config.model_dump()})
+    template = templates().overlay(autoescape=False).get_template("export/templates/script.py.jinja")
+    return template.render(
+        of=of,
+        head=docstring(head),
+        settings=settings_code(of.config),
+        recorded="lab.open_run(__file__)" if of.packed else recorded,
+        marks=f"{CONFIG_MARK}{held}" + (f"\n{PACKED_MARK}{of.packed}" if of.packed else ""),
+    ).encode()
 
 
 def docstring(text: str) -> str:
     """A text as a docstring in triple quotes, with any characters."""
     safe = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     return f'"""{safe}"""\n'
-
-
-def _changes(of: Again) -> str:
-    lines = "".join(f"#   {change}\n" for change in of.changes)
-    return f"# live changes:\n{lines}" if lines else ""
-
-
-def _body(of: Again) -> str:
-    if of.packed or of.forked:
-        recorded = "lab.open_run(__file__)" if of.packed else f"Path(runs_dir) / {of.run!r}"
-        return (_REPLAYED_ON_ENGINES if of.config.ranks > 1 else _REPLAYED_HERE).format(recorded=recorded)
-    return _ON_ENGINES if of.config.ranks > 1 else _HERE
 
 
 # A run's tables as Parquet, with its settings, environment and summary: a zip file or a folder.

@@ -37,12 +37,12 @@ def counters(
     for row in frames["memory"].to_dict("records"):
         if _known(row["rss_bytes"]):
             at, pid = int(row["time_ns"]) - origin_ns, process.get(int(row["rank"]), everyone)
-            yield _counter("memory (RSS)", at, pid, {"bytes": row["rss_bytes"]})
+            yield _event("C", "memory (RSS)", at, pid, args={"bytes": row["rss_bytes"]})
     ends = frames["steps"].groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max"))
     so_far = run.window.joules_until(ends["attempt"].tolist(), ends["time_ns"].tolist())
     if so_far is not None:  # of all nodes and devices, each once
         for time_ns, joules in zip(ends["time_ns"].tolist(), so_far.tolist(), strict=True):
-            yield _counter("joules so far", int(time_ns) - origin_ns, everyone, {"joules": joules})
+            yield _event("C", "joules so far", int(time_ns) - origin_ns, everyone, args={"joules": joules})
     yield from _losses(run.table("steps"), frames["evaluations"], everyone, origin_ns)
 
 
@@ -53,23 +53,25 @@ def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[dict
         start_ns = end_ns - nanoseconds(row["time_s"])
         sent, received = row["bytes_sent"], row["bytes_received"]
         if _known(sent) and _known(received):
-            yield _counter("bytes moved by the step", start_ns, process, {"sent": sent, "received": received})
-            yield _counter("bytes moved by the step", end_ns, process, {"sent": 0, "received": 0})
+            moved = {"sent": sent, "received": received}
+            for at, args in ((start_ns, moved), (end_ns, dict.fromkeys(moved, 0))):
+                yield _event("C", "bytes moved by the step", at, process, args=args)
 
 
 def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origin_ns: int) -> Iterator[dict[str, Any]]:
     first = steps.sort_values("time_ns", kind="stable").drop_duplicates("step", keep="last")
     for time_ns, loss in zip(first["time_ns"], first["global_loss"], strict=True):
         if _known(loss):
-            yield _counter("training loss", int(time_ns) - origin_ns, everyone, {"loss": float(loss)})
+            yield _event("C", "training loss", int(time_ns) - origin_ns, everyone, args={"loss": float(loss)})
     for row in evaluations.to_dict("records"):
         if _known(row["loss"]):
             at = int(row["time_ns"]) - origin_ns
-            yield _counter(f"{row['split']} loss, evaluated", at, everyone, {"loss": row["loss"]})
+            yield _event("C", f"{row['split']} loss, evaluated", at, everyone, args={"loss": row["loss"]})
 
 
-def _counter(name: str, time_ns: int, process: int, values: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "ph": "C", "ts": time_ns / 1000, "pid": process, "tid": 1, "args": values}
+def _event(kind: str, name: str, time_ns: int, process: int, *, thread: int = 1, **more: Any) -> dict[str, Any]:
+    """An event of the format, in microseconds."""
+    return {"name": name, "ph": kind, "ts": time_ns / 1000, "pid": process, "tid": thread, **more}
 
 
 def nanoseconds(seconds: float | None) -> int:
@@ -136,7 +138,19 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
         names += [
             _named("thread_name", process[rank], _lane_name(lane), thread=lane) for lane in sorted(set(lanes.values()))
         ]
-        timed += [_complete(of, process[rank], lanes[place], rank) for place, of in enumerate(slices)]
+        timed += [
+            _event(
+                "X",
+                of.name,
+                of.start_ns,
+                process[rank],
+                thread=lanes[place],
+                cat=of.category,
+                dur=(of.end_ns - of.start_ns) / 1000,
+                args={"rank": rank, **of.described},
+            )
+            for place, of in enumerate(slices)
+        ]
         timed += _beside(own, origin_ns, process[rank])
     timed += counters(run, frames, process, everyone, origin_ns)
     timed += _instants(frames, process, everyone, origin_ns)
@@ -219,19 +233,6 @@ def _lane_name(lane: int) -> str:
     return TRACKS[track] + (f" ({number + 1})" if number else "")
 
 
-def _complete(of: Slice, process: int, thread: int, rank: int) -> Event:
-    return {
-        "name": of.name,
-        "cat": of.category,
-        "ph": "X",
-        "ts": _us(of.start_ns),
-        "dur": _us(of.end_ns - of.start_ns),
-        "pid": process,
-        "tid": thread,
-        "args": {"rank": rank, **of.described},
-    }
-
-
 def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> Iterator[Event]:
     """Exchanges and rebuilt caches, with known duration only: asynchronous slices from the start of their step."""
     rows = own["steps"].to_dict("records")
@@ -248,13 +249,10 @@ def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> It
                 continue
             number += 1
             name = f"exchange: {row['leg']}, layer {row['layer']}" if category == "exchange" else "rebuild of a cache"
-            head = {"name": name, "cat": category, "id": f"{process}.{number}", "pid": process, "tid": 1}
-            described = {
-                **_to_dict(row),
-                "place": "only its duration was recorded: it is drawn from the start of its step",
-            }
-            yield {**head, "ph": "b", "ts": _us(start_ns), "args": described}
-            yield {**head, "ph": "e", "ts": _us(start_ns + round(row[column] * 1e9))}
+            same: dict[str, Any] = {"cat": category, "id": f"{process}.{number}"}
+            place = "only its duration was recorded: it is drawn from the start of its step"
+            yield _event("b", name, start_ns, process, **same, args={**_to_dict(row), "place": place})
+            yield _event("e", name, start_ns + round(row[column] * 1e9), process, **same)
 
 
 def _instants(
@@ -267,27 +265,11 @@ def _instants(
         said = dumps(row["data"])
         described = {"step": row["step"], "epoch": row["epoch"], "rank": row["rank"], "attempt": row["attempt"]}
         described["data"] = row["data"] if len(said) <= _MOST_LETTERS else f"{said[:_MOST_LETTERS]}..."
-        yield {
-            "name": row["kind"],
-            "cat": "event",
-            "ph": "i",
-            "s": "g" if row["kind"] == "knob" else "p",
-            "ts": _us(int(row["time_ns"]) - origin_ns),
-            "pid": process[int(row["rank"])],
-            "tid": 1,
-            "args": finite(described),
-        }
+        at, scope = int(row["time_ns"]) - origin_ns, "g" if row["kind"] == "knob" else "p"
+        yield _event("i", row["kind"], at, process[int(row["rank"])], cat="event", s=scope, args=finite(described))
     for row in frames["evaluations"].to_dict("records"):
-        yield {
-            "name": f"{row['split']} loss {row['loss']:.4g}",
-            "cat": "evaluation",
-            "ph": "i",
-            "s": "p",
-            "ts": _us(int(row["time_ns"]) - origin_ns),
-            "pid": everyone,
-            "tid": 1,
-            "args": _to_dict(row),
-        }
+        name, at = f"{row['split']} loss {row['loss']:.4g}", int(row["time_ns"]) - origin_ns
+        yield _event("i", name, at, everyone, cat="evaluation", s="p", args=_to_dict(row))
 
 
 def _named(what: str, process: int, name: str, *, thread: int = 1) -> Event:
@@ -297,8 +279,3 @@ def _named(what: str, process: int, name: str, *, thread: int = 1) -> Event:
 def _to_dict(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
     """A row's values as JSON holds them."""
     return {str(name): finite(value) for name, value in row.items() if name not in without}
-
-
-def _us(time_ns: int) -> float:
-    """Microseconds, the format's unit."""
-    return time_ns / 1000

@@ -47,7 +47,7 @@ class ExportKind:
 
 
 def export(run: Any, path: str | Path | None = None, kind: str = "html", *, again: bool = False) -> Path:
-    """Write a run or a race as one file, or folder; ``lab.open_run`` reads it back.
+    """Write a run or a race as one file, or folder; ``lab.open_run`` reads all kinds but ``tensorboard`` and ``trace``.
 
     ``html`` is the report as one offline page of less than 10 MB with embedded tables (thinned
     if they do not fit, which it reports); ``parquet`` is all tables with settings, environment and summary, a zip

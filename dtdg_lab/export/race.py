@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError
 from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.units import as_path, format_bytes
-from dtdg_lab.export.artifacts import MOST_BYTES, docstring, notebook_of, saved, settings_code
+from dtdg_lab.export.artifacts import MOST_BYTES, PLACE, docstring, notebook_of, settings_code, tables_section
 from dtdg_lab.export.chrome_trace import chrome_trace, written
 from dtdg_lab.export.tensorboard import write_events
-from dtdg_lab.runs import html as page
 from dtdg_lab.runs.directory import RunDirectory, dumps, reading, store_error
 from dtdg_lab.runs.exports import (
     ABOUT,
@@ -28,7 +26,7 @@ from dtdg_lab.runs.exports import (
     temporary_folder,
     unpack,
 )
-from dtdg_lab.runs.report import DRAW, plotly_js
+from dtdg_lab.runs.html import plotly_js, render
 from dtdg_lab.runs.report_parts import changed_settings
 from dtdg_lab.runs.run import provenance
 from dtdg_lab.studies import race_result
@@ -190,11 +188,6 @@ def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
 # A race as a page, tables, events, a timeline, a script or a notebook.
 
 
-_PLACE = "<!-- tables -->"
-# the table of a race has many columns
-_STYLE = """<style>body { max-width: 1500px; } table.dtdg-race { width: auto; font-size: 11.5px !important; }
-table.dtdg-race td, table.dtdg-race th { overflow-wrap: normal; padding-right: 8px; }</style>"""
-_RUNS = ("contestant", "seed", "state", "run", "protocol", "purge", "data", "why")
 _SPARE = 8_000  # for text beside the tables
 _LONGEST = 60  # letters of a label in a file's name, at four bytes each
 
@@ -210,43 +203,27 @@ def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
         DataError: a record line is damaged.
         RunStoreError: a run cannot be read, or the page cannot be made small enough.
     """
-    library = plotly_js()
-    body = "".join(
-        (
-            f"<h1>Race {page.text(race.name)}</h1><p class='soft'>{page.text(', '.join(race.configs))} · seeds "
-            f"{page.text(', '.join(map(str, race.seeds)))}</p>",
-            page.section("Result", _STYLE + race.html()),
-            page.section("What happened", _charts(race, drawn=library is not None)),
-            page.section("Runs", page.table(_RUNS, _runs(race))),
-            page.section("Settings", "".join(_settings(label, config) for label, config in race.configs.items())),
-            _PLACE,
-        )
+    panels = race.panels()
+    made = render(
+        "export/templates/race.html",
+        title=f"Race {race.name}",
+        race=race,
+        library=plotly_js(),
+        figures={name: figure for name, (figure, _) in panels.items()},
+        captions={name: words for name, (_, words) in panels.items()},
+        runs=_runs(race),
+        settings={label: changed_settings(config) for label, config in race.configs.items()},
+        more=PLACE,
     )
-    made = page.document(f"Race {race.name}", body, scripts=() if library is None else (library, DRAW))
     room = (most_bytes - len(made.encode()) - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
     if room <= 0:
         raise RunStoreError(
             f"the page of race {race.name} does not fit into {format_bytes(most_bytes)}. Export kind='parquet'."
         )
     packed = pack_race(race, most_bytes=room)
-    thinned = f"They do not all fit into this page: {packed.thinned}." if packed.thinned else "They are complete."
-    words = (
-        f"The record tables of {len(present(race))} runs are embedded in this page, packed to "
-        f"{format_bytes(packed.size)}. {thinned} dtdg_lab.open_race(page) reads the race back from this file."
-    )
-    tables = page.section("Tables in this page", saved(words, packed.zipped(), f"race-{race.name}"))
-    return made.replace(_PLACE, tables).encode()
-
-
-def _charts(race: Race, *, drawn: bool) -> str:
-    panels = race.panels()
-    boxes = "".join(
-        f"<div class='chart'><div class='plot' id='plot-{page.text(name)}'></div><p>{page.text(words)}</p></div>"
-        for name, (_, words) in panels.items()
-    )
-    data = dumps({name: figure for name, (figure, _) in panels.items()}).replace("<", "\\u003c")
-    note = "" if drawn else "<p>Charts need plotly: pip install 'dtdg-lab[lab]'.</p>"
-    return f"{note}<div class='charts'>{boxes}</div><script type='application/json' id='figures'>{data}</script>"
+    words = f"The record tables of {len(present(race))} runs"
+    tables = tables_section(words, packed, f"race-{race.name}", reader="open_race", what="race")
+    return made.replace(PLACE, tables).encode()
 
 
 def _runs(race: Race) -> list[tuple[Any, ...]]:
@@ -258,11 +235,6 @@ def _runs(race: Race) -> list[tuple[Any, ...]]:
         described = (ground.get(each, "") for each in ("protocol", "purge", "data"))
         rows.append((run.label, run.seed, run.state, name, *described, run.why))
     return rows
-
-
-def _settings(label: str, config: RunConfig) -> str:
-    chosen = "".join(f"    {name}={value!r},\n" for name, value in changed_settings(config).items())
-    return f"<p><b>{page.text(label)}</b></p><pre>{page.text(f'lab.RunConfig({chr(10)}{chosen})')}</pre>"
 
 
 def race_tables(race: Race) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.runs.directory import dumps
-from dtdg_lab.runs.exports import ABOUT, ABOUT_TAG, CONFIG_TAG, SCHEMA, TRAIN_STEP
+from dtdg_lab.runs.exports import ABOUT, SCHEMA
 from dtdg_lab.runs.report_parts import changed_settings
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.visualization.phases import OWN
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Point = tuple[int, float, str, float]  # step, seconds since 1970, tag, value
 ALL_RANKS = "all"
+CONFIG_TAG, ABOUT_TAG = "run/config", "run/about"
+TRAIN_STEP = "step"  # the loss of each step; the other losses are of evaluated splits
 
 
 def write_events(run: StoredRun, folder: Path) -> None:

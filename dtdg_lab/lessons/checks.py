@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from statistics import median
 from typing import Any
 
@@ -89,7 +88,7 @@ def may_say(first: Sequence[float], second: Sequence[float]) -> bool:
 
 def check_may_say(function: Any) -> Feedback:
     """Check ``may_say(first, second)``."""
-    wrong = _differs(function, may_say, SAY_CASES, _same_truth)
+    wrong = agrees(function, may_say, SAY_CASES, same=_same_truth)
     if wrong:
         hint = "compare the worst seed of one with the best of the other; a single seed has no spread"
         return Feedback(False, f"1: {wrong}; {hint}")
@@ -103,7 +102,7 @@ def first_near(seconds: Sequence[float], losses: Sequence[float], least: float) 
 
 def check_first_near(function: Any) -> Feedback:
     """Check ``first_near(seconds, losses, least)``."""
-    wrong = _differs(function, first_near, NEAR_CASES, _same_moment)
+    wrong = agrees(function, first_near, NEAR_CASES, same=_same_moment)
     if wrong:
         hint = (
             "return seconds, not an index, of the first point within 5 % of the best of all, or None if there is none"
@@ -188,34 +187,11 @@ def reported(validation: Sequence[float], test: Sequence[float]) -> float:
 
 def check_reported(function: Any) -> Feedback:
     """Check ``reported(validation, test)``."""
-    wrong = _differs(function, reported, REPORT_CASES, close)
+    wrong = agrees(function, reported, REPORT_CASES)
     if wrong:
         hint = "the validation split chooses one system; then only that system's test loss is read"
         return Feedback(False, f"5: {wrong}; {hint}")
     return Feedback(True, "5: chosen on one split, measured on another")
-
-
-def _differs(
-    function: Any,
-    rule: Callable[..., Any],
-    cases: Iterable[tuple[Any, ...]],
-    same: Callable[[Any, Any], bool],
-) -> str:
-    """The difference between a learner's function and a rule, as text; empty where they agree.
-
-    Exceptions become text, and changes to its arguments are discarded.
-    """
-    if not callable(function):
-        return f"give a function, not {type(function).__name__}"
-    for case in cases:
-        given = [list(value) if isinstance(value, list) else value for value in case]
-        try:
-            answer = function(*given)
-        except Exception as error:  # the learner's code may raise anything
-            return f"for {case} it raises {type(error).__name__}: {error}"
-        if not same(answer, rule(*case)):
-            return f"for {case} it returns {answer!r}"
-    return ""
 
 
 def _same_truth(answer: Any, truth: bool) -> bool:
@@ -401,7 +377,7 @@ _TIES: tuple[Losses, ...] = (
 
 def check_ties(function: Any) -> Feedback:
     """Check ``ties(cells)``."""
-    wrong = _differs_on_tables(function, ties, _TIES, _same_names)
+    wrong = agrees(function, ties, zip(_TIES), same=_same_names, shown=_briefly)
     if wrong:
         return Feedback(
             False,
@@ -497,7 +473,7 @@ _TABLES = tuple(
 
 def check_choose(function: Any) -> Feedback:
     """Check ``choose(rows)``."""
-    wrong = _differs_on_tables(function, choose, _TABLES, _same_choice)
+    wrong = agrees(function, choose, zip(_TABLES), same=_same_choice, shown=_briefly)
     if wrong:
         return Feedback(
             False,
@@ -507,27 +483,12 @@ def check_choose(function: Any) -> Feedback:
     return Feedback(True, "6: choose on the validation split; evaluate the chosen cell once on the test split")
 
 
-def _differs_on_tables(
-    function: Any, rule: Callable[[Any], Any], cases: Sequence[Any], same: Callable[[Any, Any], bool]
-) -> str:
-    """As ``agrees``, for functions that return no number."""
-    if not callable(function):
-        return f"give a function, not {type(function).__name__}"
-    for case in cases:
-        try:
-            answer = function(copy.deepcopy(case))
-            if not same(answer, rule(case)):
-                return f"for {_briefly(case)} it returns {answer!r}"
-        except Exception as error:  # the learner's code may raise anything
-            return f"for {_briefly(case)} it raises {type(error).__name__}: {error}"
-    return ""
-
-
-def _briefly(case: Any) -> str:
-    """A case in a form that a learner can read: rows of a table by cells."""
-    if isinstance(case, Mapping):
-        return str(case)
-    return "; ".join(f"{row['cell']} {row['validation_loss']}/{row['test_loss']}" for row in case)
+def _briefly(case: tuple[Any, ...]) -> str:
+    """A table in a form that a learner can read: rows by cells."""
+    (table,) = case
+    if isinstance(table, Mapping):
+        return str(table)
+    return "; ".join(f"{row['cell']} {row['validation_loss']}/{row['test_loss']}" for row in table)
 
 
 def _same_names(answer: Any, right: set[str]) -> bool:

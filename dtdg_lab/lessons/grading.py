@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -17,7 +18,27 @@ from dtdg_lab.core.errors import ConfigError, UnknownNameError
 _WIDE = {"width": "auto"}
 
 
-class Estimate:
+class _Question:
+    """A question above the widget of its answer; what is revealed stands below."""
+
+    def __init__(self, question: str, given: Any) -> None:
+        import ipywidgets  # type: ignore[import-untyped]
+
+        self.question, self._given = question, given
+        self._asked, self._described = ipywidgets.HTML(f"<b>{html.escape(question)}</b>"), ipywidgets.HTML()
+        self._box = ipywidgets.VBox([self._asked, given, self._described])
+
+    def _revealed(self, words: str) -> str:
+        """Disable the widget, and show and return the words."""
+        self._given.disabled = True
+        self._described.value = html.escape(words)
+        return f"{self.question} {words}"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+
+
+class Estimate(_Question):
     """A field for a number in a notebook; ``reveal`` shows the answer beside it and disables the field.
 
     Args:
@@ -30,12 +51,11 @@ class Estimate:
     """
 
     def __init__(self, question: str, unit: str = "", *, factor: float = 1.5) -> None:
-        import ipywidgets  # type: ignore[import-untyped]
+        import ipywidgets
 
         if not factor > 1:
             raise ConfigError(f"factor={factor}: the allowed ratio of estimate and answer must be above 1.")
-        self.question, self.unit, self.factor = question, unit, factor
-        self._asked = ipywidgets.HTML(f"<b>{html.escape(question)}</b>")
+        self.unit, self.factor = unit, factor
         self._field = ipywidgets.Text(
             value="",
             placeholder="a number",
@@ -45,8 +65,7 @@ class Estimate:
             style={"description_width": "initial"},
             tooltip=question,
         )
-        self._described = ipywidgets.HTML()
-        self._box = ipywidgets.VBox([self._asked, self._field, self._described])
+        super().__init__(question, self._field)
 
     def __repr__(self) -> str:
         said = "none yet" if self.value is None else f"{self.value:g} {self.unit}".strip()
@@ -83,12 +102,7 @@ class Estimate:
         else:
             way = "too large" if self.value > answer else "too small"
             words = f"{found}; you estimated {self.value:g}, which is {way}."
-        self._field.disabled = True
-        self._described.value = html.escape(words)
-        return f"{self.question} {words}"
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+        return self._revealed(words)
 
 
 TOLERANCE = 1e-6  # relative, of computed answers
@@ -124,21 +138,34 @@ def close(answer: Any, to: float, *, within: float = TOLERANCE) -> bool:
 
 
 def agrees(
-    function: Any, rule: Callable[..., float], cases: list[tuple[Any, ...]], *, within: float = TOLERANCE
+    function: Any,
+    rule: Callable[..., Any],
+    cases: Iterable[tuple[Any, ...]],
+    *,
+    same: Callable[[Any, Any], bool] = close,
+    shown: Callable[[tuple[Any, ...]], str] = str,
 ) -> str:
     """The difference between a learner's function and a rule in any of the cases, as text; empty where they agree.
 
-    Exceptions become text and are not raised: a wrong answer is not a failure of the notebook.
+    Exceptions become text and are not raised: a wrong answer is not a failure of the notebook. Changes of arguments
+    are discarded.
+
+    Args:
+        function: of the learner.
+        rule: the right one.
+        cases: arguments of both.
+        same: whether an answer is the right one.
+        shown: a case as text.
     """
     if not callable(function):
         return f"give a function, not {type(function).__name__}"
     for case in cases:
         try:
-            answer = function(*case)
+            answer = function(*copy.deepcopy(case))
+            if not same(answer, rule(*case)):
+                return f"for {shown(case)} it returns {answer!r}"
         except Exception as error:  # the learner's code may raise anything
-            return f"for {case} it raises {type(error).__name__}: {error}"
-        if not close(answer, rule(*case), within=within):
-            return f"for {case} it returns {answer!r}"
+            return f"for {shown(case)} it raises {type(error).__name__}: {error}"
     return ""
 
 
@@ -156,7 +183,7 @@ def points(feedback: Feedback, most: float = 1.0) -> float:
 # A question of a lesson, to be answered before its numbers are revealed.
 
 
-class Prediction:
+class Prediction(_Question):
     """Choices to click in a notebook; ``reveal`` shows the answer beside them and disables them.
 
     Args:
@@ -172,11 +199,9 @@ class Prediction:
 
         if len(choices) < 2 or len(set(choices)) < len(choices):
             raise ConfigError(f"a prediction needs at least two different choices, but got {list(choices)}.")
-        self.question, self.choices = question, tuple(choices)
-        self._asked = ipywidgets.HTML(f"<b>{html.escape(question)}</b>")
+        self.choices = tuple(choices)
         self._buttons = ipywidgets.RadioButtons(options=self.choices, value=None, layout=_WIDE)
-        self._described = ipywidgets.HTML()
-        self._box = ipywidgets.VBox([self._asked, self._buttons, self._described])
+        super().__init__(question, self._buttons)
 
     def __repr__(self) -> str:
         return f"<Prediction {self.question!r}: {self.value or 'none yet'}>"
@@ -214,9 +239,4 @@ class Prediction:
             words = f"It is {answer}, as you predicted."
         else:
             words = f"It is {answer}; you predicted {self.value}."
-        self._buttons.disabled = True
-        self._described.value = html.escape(words)
-        return f"{self.question} {words}"
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+        return self._revealed(words)

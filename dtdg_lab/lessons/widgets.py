@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from statistics import median
@@ -29,17 +29,56 @@ from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_adjust
 from dtdg_lab.systems.hybrid_batches.policy_charts import sizes_by_hand_figure
 from dtdg_lab.systems.snapshot_groups.charts import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
-from dtdg_lab.visualization.layout import join_words, share
+from dtdg_lab.visualization.layout import Figure, join_words, share
+
+
+class _Bench:
+    """Widgets that the learner moves, above a sentence and a chart of what follows from them."""
+
+    def __init__(self, head: str, *widgets: Any) -> None:
+        import ipywidgets  # type: ignore[import-untyped]
+
+        self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
+        self._box = ipywidgets.VBox([ipywidgets.HTML(head), *widgets, self._described, self._picture])
+        self._held = False
+        self._draw()
+
+    def _set(self, values: Iterable[tuple[Any, Any]]) -> None:
+        """Give widgets their values, and draw once."""
+        self._held = True
+        for widget, value in values:
+            widget.value = value
+        self._held = False
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._held:
+            return
+        figure, words = self._figure(), self.words
+        self._described.value = html.escape(words)
+        data = {"application/vnd.plotly.v1+json": json.loads(json.dumps(figure)), "text/plain": words}
+        self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+
+    def _figure(self) -> Figure:
+        raise NotImplementedError
+
+    @property
+    def words(self) -> str:
+        """The sentence."""
+        raise NotImplementedError
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+
 
 # Compares a manual batch-size plan for a simulated training with batch-size controllers.
 
 
 MOST_STAGES = 8  # menus that fit beside each other
 _POLICIES = ("dqn", "bandit", "random")
-_PICTURE = "application/vnd.plotly.v1+json"
 
 
-class BatchBench:
+class BatchBench(_Bench):
     """Menus for the batch size in each stage of a simulated training, and the total time to the target.
 
     Every choice reruns the simulation and redraws; ``set`` does the same from code. The plan starts with the middle
@@ -68,7 +107,7 @@ class BatchBench:
         seeds: Sequence[int] = (0, 1, 2),
         decide_every: int = 5,
     ) -> None:
-        import ipywidgets  # type: ignore[import-untyped]
+        import ipywidgets
 
         if not 1 <= stages <= MOST_STAGES or not seeds:
             raise ConfigError(
@@ -87,14 +126,10 @@ class BatchBench:
             )
             for stage in range(stages)
         ]
-        self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
-        head = ipywidgets.HTML("<b>Snapshots x nodes per batch</b>, by progress towards the target")
-        menus = ipywidgets.HBox(self._menus, layout={"flex_flow": "row wrap"})
-        self._box = ipywidgets.VBox([head, menus, self._described, self._picture])
-        self._held = False
         for menu in self._menus:
             menu.observe(lambda _: self._draw(), names="value")
-        self._draw()
+        menus = ipywidgets.HBox(self._menus, layout={"flex_flow": "row wrap"})
+        super().__init__("<b>Snapshots x nodes per batch</b>, by progress towards the target", menus)
 
     def __repr__(self) -> str:
         return f"<BatchBench of {len(self._menus)} stages: {self.words}>"
@@ -115,11 +150,7 @@ class BatchBench:
             raise ConfigError(f"{len(plan)} sizes for {len(self._menus)} stages: give one for each.")
         for action in plan:
             checked_action(action, len(self.labels))
-        self._held = True
-        for menu, action in zip(self._menus, plan, strict=True):
-            menu.value = int(action)
-        self._held = False
-        self._draw()
+        self._set(zip(self._menus, map(int, plan), strict=True))
 
     @property
     def seconds(self) -> float:
@@ -157,18 +188,8 @@ class BatchBench:
         run = replace(self.simulator, seed=seed).run(adjuster, target=self.target, decide_every=self._decide_every)
         return math.inf if run.seconds is None else run.seconds
 
-    def _draw(self) -> None:
-        if self._held:
-            return
-        fixed = dict(zip(self.labels, self.fixed_s, strict=True))
-        figure = sizes_by_hand_figure(self.seconds, self.by_seed_s, fixed)
-        words = self.words
-        self._described.value = html.escape(words)
-        data = {_PICTURE: json.loads(json.dumps(figure)), "text/plain": words}
-        self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+    def _figure(self) -> Figure:
+        return sizes_by_hand_figure(self.seconds, self.by_seed_s, dict(zip(self.labels, self.fixed_s, strict=True)))
 
 
 def _to_dict(seconds: float) -> str:
@@ -183,7 +204,7 @@ _EVEN = "none"
 _LATE_MS = 1.0  # above which a reply counts as late
 
 
-class CacheBench:
+class CacheBench(_Bench):
     """Buttons for the window and the prioritised owner at each rebuild of one simulated run, and the resulting costs.
 
     The player decides where policies do and sees the same observations: estimated lateness of each owner's replies,
@@ -222,11 +243,8 @@ class CacheBench:
             self._button("One back", self.back),
             self._button("Begin again", self.restart),
         ]
-        self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
-        head = ipywidgets.HTML("<b>The next cache</b>: its lifetime in steps, and the partition that gets most of it")
-        acts = ipywidgets.HBox(self._buttons)
-        self._box = ipywidgets.VBox([head, self._window, self._preferred, acts, self._described, self._picture])
-        self._draw()
+        head = "<b>The next cache</b>: its lifetime in steps, and the partition that gets most of it"
+        super().__init__(head, self._window, self._preferred, ipywidgets.HBox(self._buttons))
 
     def __repr__(self) -> str:
         return f"<CacheBench of {self.episode.steps} steps: {self.words}>"
@@ -403,21 +421,15 @@ class CacheBench:
         act = self.keep if to_the_end else self.choose
         act(int(self._window.value), int(self._preferred.value) or None)
 
-    def _draw(self) -> None:
+    def _figure(self) -> Figure:
         now = self.episode.steps if self.done else (self.windows[-1][0] if self.windows else 0)
         played = {BY_HAND: self.windows, **self.played} if self.windows else {}
-        figure = windows_by_hand_figure(
-            self.episode, self._moves, played, late_ms=tuple(self.late_ms.values()), now=now
-        )
-        words = self.words
-        self._described.value = html.escape(words)
-        data = {_PICTURE: json.loads(json.dumps(figure)), "text/plain": words}
-        self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+        return windows_by_hand_figure(self.episode, self._moves, played, late_ms=tuple(self.late_ms.values()), now=now)
+
+    def _draw(self) -> None:
+        super()._draw()
         for button in self._buttons[:2]:
             button.disabled = self.done
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self._box._repr_mimebundle_(include=include, exclude=exclude)
 
 
 # Group times to drag in a lesson, and the resulting schedule of each scheduler.
@@ -428,7 +440,7 @@ _SCHEDULERS = (PSG, "consecutive", "longest_first", "fold", "dygnex_greedy", "be
 _LIMIT_S = 0.2  # for schedulers that search: a drag needs an immediate response
 
 
-class ScheduleBench:
+class ScheduleBench(_Bench):
     """Sliders for the times of a few groups, a choice of schedulers, and the Gantt chart of the resulting schedule.
 
     Every slider move reschedules and redraws; ``set`` does the same from code. Times are rounded to the sliders'
@@ -485,15 +497,10 @@ class ScheduleBench:
         self._choice = ipywidgets.ToggleButtons(options=self.schedulers, value=chosen or self.schedulers[0])
         self._choice.style.button_width = "auto"
         self._choice.layout.margin = "10px 2px 4px"
-        self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
-        head = ipywidgets.HTML("<b>Seconds of each group</b>: drag or type, and choose a scheduler")
-        self._box = ipywidgets.VBox(
-            [head, ipywidgets.HBox(self._sliders), self._choice, self._described, self._picture]
-        )
-        self._held = False
         for widget in (*self._sliders, self._choice):
             widget.observe(lambda _: self._draw(), names="value")
-        self._draw()
+        head = "<b>Seconds of each group</b>: drag or type, and choose a scheduler"
+        super().__init__(head, ipywidgets.HBox(self._sliders), self._choice)
 
     def __repr__(self) -> str:
         return f"<ScheduleBench of {len(self._sliders)} groups on {self.ranks} ranks: {self.words}>"
@@ -523,12 +530,8 @@ class ScheduleBench:
                 f"times {times} for {len(self._sliders)} sliders: give each one a time above 0 and up to "
                 f"{self._longest_s:g} s."
             )
-        self._held = True
-        for slider, time in zip(self._sliders, times, strict=True):
-            slider.value = self._on_step(time)
-        self._choice.value = scheduler or self.scheduler
-        self._held = False
-        self._draw()
+        moved = zip(self._sliders, map(self._on_step, times), strict=True)
+        self._set([*moved, (self._choice, scheduler or self.scheduler)])
 
     def schedule(self, scheduler: str = "") -> Schedule:
         """The schedule for these times; by the chosen scheduler if none is named."""
@@ -553,17 +556,12 @@ class ScheduleBench:
         above = f"{share(max(0.0, mine / bound - 1))} above the bound of {format_seconds(bound)}"
         return f"{self.scheduler} ends after {format_seconds(mine)}, {above}." + (f" Others: {others}." * bool(others))
 
-    def _draw(self) -> None:
-        if self._held:
-            return
+    def _figure(self) -> Figure:
         figure = planned_figure(
             self.schedule(), self.times_s, per_rank=self.per_rank, label=self.scheduler, until_s=self._until_s
         )
         figure["layout"] |= {"height": 110 + 60 * self.ranks}
-        words = self.words
-        self._described.value = html.escape(words)
-        data = {_PICTURE: json.loads(json.dumps(figure)), "text/plain": words}
-        self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+        return figure
 
     def _on_step(self, time_s: float) -> float:
         """The nearest slider position: the page would round the value without notifying the kernel."""
@@ -573,9 +571,6 @@ class ScheduleBench:
     def _until_s(self) -> float:
         """The longest epoch of the offered schedulers, for a common axis."""
         return max(self.makespan_s(name) for name in self.schedulers)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self._box._repr_mimebundle_(include=include, exclude=exclude)
 
 
 def _round_step(most: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import io
 import json
 import re
@@ -18,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError, RunStoreError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
-from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import RunDirectory, dumps, read_object, reading, store_error
 from dtdg_lab.runs.records import LINE, collect
@@ -39,6 +37,7 @@ SCHEMA = 1
 ABOUT = "export.json"  # the metadata of a packed run or race
 PACKED_TABLES = "tables/"
 WHOLE = "config.json", "environment.json", "status.json", "summary.json"  # files that are copied unchanged
+MADE_BY = "dtdg_lab"  # entry of a timeline's otherData
 PARQUET_KEY = b"dtdg_lab"  # of a table's metadata: config, environment and summary of its run
 KEPT_WHOLE = ("evaluations", "events", "decisions", "rounds", "memory")
 _STRIDES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -355,7 +354,7 @@ class PartialRun:
 
     Attributes:
         id: of the run.
-        kind: of the file: ``tensorboard``, ``trace``, ``script``, ``notebook`` or ``table``.
+        kind: of the file: ``script``, ``notebook`` or ``table``.
         source: the file or folder it was read from.
         config: the settings at the start of the run.
         tables: record tables, or parts of their columns, by name.
@@ -392,143 +391,6 @@ class PartialRun:
         return self.tables[name]
 
 
-# Reading TensorBoard events to which a run was exported.
-
-
-CONFIG_TAG = "run/config"
-ABOUT_TAG = "run/about"
-TRAIN_STEP = "step"  # the loss of each step; the other losses are of evaluated splits
-_SPLITS = ("train", "validation", "test")
-_PLACES = ("*.tfevents.*", "*/*.tfevents.*")
-
-
-def is_events(where: Path) -> bool:
-    """Whether a folder holds TensorBoard events, or its folders do."""
-    return bool(_files(where))
-
-
-def _files(where: Path) -> list[Path]:
-    return sorted(file for place in _PLACES for file in where.glob(place))
-
-
-def read_events(where: Path) -> PartialRun:
-    """The content of a run's TensorBoard events: settings, the loss of each step and the losses of evaluations.
-
-    Losses are float32, as TensorBoard stores them.
-
-    Args:
-        where: the folder that was exported, or a file of events.
-
-    Raises:
-        ConfigError: the settings are invalid.
-        NotAvailableError: tensorboard is not installed.
-        RunStoreError: the events were not exported by this program.
-    """
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import STORE_EVERYTHING_SIZE_GUIDANCE as ALL
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    except ImportError as error:
-        raise NotAvailableError("reading TensorBoard events needs tensorboard: pip install 'dtdg-lab[lab]'.") from error
-    files = _files(where) if where.is_dir() else [where]
-    config, about = None, {}
-    losses: dict[str, list[Any]] = {}
-    for file in files:
-        events = EventAccumulator(str(file), ALL)
-        events.Reload()
-        tags = events.Tags()
-        if CONFIG_TAG not in tags["tensors"]:
-            continue
-        config = _text(events, CONFIG_TAG)
-        about = json.loads(_text(events, ABOUT_TAG))
-        for name in (TRAIN_STEP, *_SPLITS):
-            if f"loss/{name}" in tags["scalars"]:
-                losses[name] = events.Scalars(f"loss/{name}")
-    if config is None:
-        raise RunStoreError("its events were not exported by lab.export: they hold no settings of a run.")
-    tables = _tables(losses)
-    holds = "its settings and losses (" + (", ".join(losses) or "none") + ")"
-    return PartialRun(str(about["run"]), "tensorboard", where, RunConfig.from_json(config), tables, holds=holds)
-
-
-def _text(events: Any, tag: str) -> str:
-    from tensorboard.util.tensor_util import make_ndarray
-
-    value = make_ndarray(events.Tensors(tag)[0].tensor_proto).reshape(-1)[0]
-    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
-
-
-def _tables(losses: dict[str, list[Any]]) -> dict[str, pd.DataFrame]:
-    import pandas as pd
-
-    steps = [(int(of.step), round(of.wall_time * 1e9), float(of.value)) for of in losses.get(TRAIN_STEP, ())]
-    scored = [
-        (int(of.step), round(of.wall_time * 1e9), split, float(of.value))
-        for split in _SPLITS
-        for of in losses.get(split, ())
-    ]
-    scored.sort(key=lambda row: row[0])
-    return {
-        "steps": pd.DataFrame(steps, columns=["step", "time_ns", "global_loss"]),
-        "evaluations": pd.DataFrame(scored, columns=["step", "time_ns", "split", "loss"]),
-    }
-
-
-# Reading a timeline (Chrome trace) to which a run was exported.
-
-
-MADE_BY = "dtdg_lab"  # entry of otherData with config, run and the origin of timestamps
-KEPT = {"phase": "phases", "step": "steps", "evaluation": "evaluations", "group": "groups"}  # category -> table
-
-
-def read_trace(where: Path, read: Mapping[str, Any]) -> PartialRun:
-    """The content of a run's timeline: settings, steps, phases, groups and evaluations.
-
-    Args:
-        where: the file.
-        read: its content, from JSON.
-
-    Raises:
-        ConfigError: its settings are invalid.
-        RunStoreError: the trace comes from another program, or is damaged.
-    """
-    other = read.get("otherData")
-    noted = other.get(MADE_BY) if isinstance(other, dict) else None
-    if not isinstance(noted, dict) or "config" not in noted:
-        raise RunStoreError("this trace was not exported by lab.export from a single run: open it in Perfetto.")
-    config = RunConfig.from_json(json.dumps(noted["config"]))
-    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in KEPT.values()}
-    try:
-        for event in read["traceEvents"]:
-            table = KEPT.get(event.get("cat", ""))
-            if table is not None:
-                rows[table].append(_row(table, event, int(noted["origin_ns"])))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunStoreError(f"the trace is damaged ({error!r}). Export the run again.") from error
-    tables = {table: _frame(table, of) for table, of in rows.items() if of}
-    holds = "its settings and " + (", ".join(tables) or "no steps")
-    return PartialRun(str(noted.get("run")), "trace", where, config, tables, noted.get("summary") or {}, {}, holds)
-
-
-def _row(table: str, event: Mapping[str, Any], origin_ns: int) -> dict[str, Any]:
-    """The row of a record table from which an event was made."""
-    row = dict(event["args"])
-    if table in ("phases", "groups"):
-        row["start_ns"] = origin_ns + round(event["ts"] * 1000)
-        row["end_ns"] = row["start_ns"] + round(event["dur"] * 1000)
-    if table == "phases":
-        row["phase"] = event["name"]
-    return row
-
-
-def _frame(table: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
-    import pandas as pd
-
-    frame = pd.DataFrame(rows)
-    order = [name for name in ("rank", "attempt", *TABLES[table]) if name in frame]
-    frame = frame[[*order, *(name for name in frame if name not in order)]]
-    return frame.sort_values(["rank", "attempt"], kind="stable", ignore_index=True)
-
-
 # ``lab.open_run``: a run from its folder, or from any of its exports.
 
 
@@ -540,17 +402,15 @@ EXPORT_AGAIN = "Export the run again."
 # packed content expands ten- to twentyfold: files that would exhaust the memory were crafted to do so
 _MOST_UNPACKED, _MOST_TIMES = 2**28, 100
 _ELEMENT = re.compile(rf"<script[^>]*\bid=['\"]{PACKED}['\"][^>]*>([A-Za-z0-9+/=\s]*)</script>")
-_ALLOWED = (
-    "a run's folder, or a file that lab.export made of one (html, parquet, tensorboard, trace, script or notebook)"
-)
+_ALLOWED = "a run's folder, or a file that lab.export made of one (html, parquet, script or notebook)"
 
 
 def open_run(path: str | Path) -> StoredRun | PartialRun:
     """Open a run: its folder, or a file that ``lab.export`` made from it.
 
     A page (html) and exported tables (parquet: a zip or a folder) give the complete run, with the exported tables.
-    TensorBoard events, a trace, a script, a notebook or a single table give the part that they hold; a script
-    or notebook of a run with live changes gives the whole run, as far as it was recorded there.
+    A script, a notebook or a single table gives the part that it holds; a script or notebook of a run with live
+    changes gives the whole run, as far as it was recorded there.
 
     Raises:
         RunStoreError: there is nothing at that path, it was not made by this program, is damaged, or is a race.
@@ -558,11 +418,11 @@ def open_run(path: str | Path) -> StoredRun | PartialRun:
     where = as_path(path, "path")
     if not where.exists():
         raise RunStoreError(f"{where} is not a run: there is nothing at that path. Give {_ALLOWED}.")
-    if where.is_dir() and not (where / ABOUT).is_file() and ((where / CONFIG).is_file() or not is_events(where)):
+    if where.is_dir() and not (where / ABOUT).is_file():
         return open_run_folder(where)
     try:
         with reading(where, EXPORT_AGAIN):
-            found = _open_folder(where) if where.is_dir() else _opened(where, _content_open_any(where))
+            found = _opened(where)
     except ConfigError as error:
         raise RunStoreError(f"{where} holds settings that cannot be read: {error}") from error
     except DataError as error:
@@ -591,65 +451,22 @@ def pieces(path: str | Path) -> dict[str, bytes] | None:
         raise store_error("read", where, error) from error
 
 
-def _open_folder(where: Path) -> StoredRun | PartialRun | None:
-    if is_events(where):
-        return read_events(where)
-    found = pieces(where)
-    return ExportedRun(found, where) if found is not None else None
-
-
-def _content_open_any(where: Path) -> bytes:
-    try:
-        return where.read_bytes()
-    except OSError as error:
-        raise store_error("read", where, error) from error
-
-
-def _opened(where: Path, content: bytes) -> StoredRun | PartialRun | None:
-    if content[:2] == b"\x1f\x8b":
-        content = _decompressed(content)
-    packed = _pieces_in(content)
+def _opened(where: Path) -> StoredRun | PartialRun | None:
+    packed = pieces(where)
     if packed is not None:
         return ExportedRun(packed, where)
+    content = b"" if where.is_dir() else _content(where) or b""
     if content[:4] == b"PAR1":
         return _one_table(where, content)
-    if ".tfevents." in where.name:
-        return read_events(where)
     text = _as_text(content)
     if text is None:
         return None
     start = text.lstrip()
-    if start[:1] == "{":
-        return _of_json(where, start)
     if start[:15].lower() == "<!doctype html>":
         raise RunStoreError(
             "this page holds no tables: it is the report of a run. Open the run's folder, or export(run, kind='html')."
         )
-    return _of_script(where, text)
-
-
-def _decompressed(content: bytes) -> bytes:
-    most = _most(len(content))
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            unpacked = file.read(most + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise RunStoreError(f"it is compressed, and damaged ({error}). Export the run again.") from error
-    _check_unpacked(len(unpacked), most)
-    return unpacked
-
-
-def _most(size: int) -> int:
-    """Maximum unpacked size of ``size`` bytes."""
-    return max(_MOST_UNPACKED, _MOST_TIMES * size)
-
-
-def _check_unpacked(size: int, most: int) -> None:
-    if size > most:
-        raise RunStoreError(
-            f"it would take more than {format_bytes(most)} of memory unpacked, which no exported run does: it "
-            "was not made by lab.export. Check its origin."
-        )
+    return _of_notebook(where, start) if start[:1] == "{" else _of_script(where, text)
 
 
 def _as_text(content: bytes) -> str | None:
@@ -692,7 +509,12 @@ def _unzipped(content: bytes) -> dict[str, bytes] | None:
             names = archive.namelist()
             if ABOUT not in names:
                 return None
-            _check_unpacked(sum(each.file_size for each in archive.infolist()), _most(len(content)))
+            most = max(_MOST_UNPACKED, _MOST_TIMES * len(content))
+            if sum(each.file_size for each in archive.infolist()) > most:
+                raise RunStoreError(
+                    f"it would take more than {format_bytes(most)} of memory unpacked, which no exported run does: it "
+                    "was not made by lab.export. Check its origin."
+                )
             return {name: archive.read(name) for name in names}
     except RunStoreError:
         raise
@@ -715,10 +537,8 @@ def _metadata(notebook: Mapping[str, Any]) -> dict[str, Any]:
     return noted if isinstance(noted, dict) else {}
 
 
-def _of_json(where: Path, text: str) -> PartialRun | None:
+def _of_notebook(where: Path, text: str) -> PartialRun | None:
     read = _json(text)
-    if "traceEvents" in read:
-        return read_trace(where, read)
     noted = _metadata(read)
     if "cells" not in read or "config" not in noted:
         return None

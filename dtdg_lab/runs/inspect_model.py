@@ -202,19 +202,13 @@ def _with_change(graph: DynamicGraph, vertex: int, snapshot: int, amount: float)
 
 def _distances(snapshot: Snapshot, vertex: int) -> NDArray[np.int64]:
     """Edges from a node to every other, whatever their direction; -1 where there is no path."""
-    distance = np.full(snapshot.num_nodes, -1)
-    distance[vertex] = 0
-    rows, sources = snapshot.rows(), snapshot.indices
-    for steps in range(1, snapshot.num_nodes):
-        edge = distance == steps - 1
-        near = np.zeros(snapshot.num_nodes, dtype=bool)
-        near[rows[edge[sources]]] = True
-        near[sources[edge[rows]]] = True
-        fresh = near & (distance < 0)
-        if not fresh.any():
-            break
-        distance[fresh] = steps
-    return distance
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import shortest_path
+
+    nodes = snapshot.num_nodes
+    edges = csr_array((np.ones(len(snapshot.indices)), snapshot.indices, snapshot.indptr), shape=(nodes, nodes))
+    steps = shortest_path(edges, directed=False, unweighted=True, indices=vertex)
+    return np.where(np.isfinite(steps), steps, -1).astype(np.int64)
 
 
 # ``lab.compare_graphs``: several graphs side by side, such as one set of edges cut into different snapshots.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
-from dtdg_lab.runs import html as page
-from dtdg_lab.runs.directory import RunDirectory, dumps, write_text
+from dtdg_lab.runs.directory import RunDirectory, write_text
+from dtdg_lab.runs.html import plotly_js, render
 from dtdg_lab.runs.report_parts import (
     changed_settings,
     empty_parts,
@@ -20,33 +20,10 @@ from dtdg_lab.runs.report_parts import (
 )
 from dtdg_lab.runs.run import StoredRun, ground
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.run_view import RunView
 from dtdg_lab.visualization.run_window import CHARTS
-from dtdg_lab.visualization.style import BASELINE, theme_script, words
+from dtdg_lab.visualization.style import BASELINE, words
 
 _MOST_EVENTS = 400
-# in the system's theme, on paper in the light one
-DRAW = (
-    theme_script()
-    + """
-const figures = JSON.parse(document.getElementById('figures').textContent);
-function draw(dark) {
-  for (const [name, figure] of Object.entries(figures)) {
-    const shown = dlFigure(figure, dark);
-    Plotly.react('plot-' + name, shown.data, shown.layout,
-      {responsive: true, displaylogo: false, displayModeBar: false});
-  }
-}
-draw(dlOsDark.matches);
-dlOsDark.addEventListener('change', () => draw(dlOsDark.matches));
-window.addEventListener('beforeprint', () => {
-  draw(false);
-  Object.keys(figures).forEach(name => Plotly.Plots.resize('plot-' + name));
-});
-window.addEventListener('afterprint', () => draw(dlOsDark.matches));
-"""
-)
 
 
 def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] | None = None) -> Path:
@@ -80,62 +57,33 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         RunStoreError: the run's files cannot be read.
     """
     run.window.complete(run.summary or {})
-    library = plotly_js()
-    figures = run.figures()
-    sections = [view for view in run.window.shown() if view.title]
-    body = "".join(
-        (
-            _head(run, status or run.directory.status()),
-            page.section("What happened", _charts(run, figures, drawn=library is not None)),
-            *(_section(view, figures[view.name], drawn=library is not None) for view in sections),
-            page.section("Numbers", _numbers_table(run.summary)) if run.summary else "",
-            page.section("Events", _events(run)),
-            page.section("Settings", _settings(run)),
-            page.section("Environment", page.table(("what", "value"), _environment(run), value=1)),
-            page.section("Do it again", _repeat(run)),
-            more,
-        )
-    )
-    scripts = () if library is None else (library, DRAW)
-    return page.document(f"Run {run.id}", body, scripts=scripts)
-
-
-def plotly_js() -> str | None:
-    """The source of plotly.js; None where plotly is not installed."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        return None
-    return get_plotlyjs()
-
-
-def _head(run: StoredRun, status: dict[str, Any]) -> str:
-    config = run.config
-    said = (
-        f"{config.system} · {config.model} on {config.dataset} · {config.ranks} rank{'s' if config.ranks > 1 else ''}"
-    )
-    reason = f": {status['reason']}" if status["reason"] else ""
-    state = f"<span class='state {page.text(status['state'])}'>{page.text(status['state'])}</span>{page.text(reason)}"
-    cards = "".join(
-        f"<div class='number'><b>{page.text(value)}</b><span>{page.text(name)}</span></div>"
-        for name, value in _headline(run.summary, run)
-    )
-    return (
-        f"<h1>Run {page.text(run.id)}</h1><p class='soft'>{page.text(said)} · {page.text(config['task'])} · "
-        f"{page.text(ground((run,)).removesuffix('.'))}</p>"
-        f"<p>{state}</p><div class='numbers'>{cards}</div>{_parts(run)}"
-    )
-
-
-def _parts(run: StoredRun) -> str:
-    """Which snapshots the numbers are of, and which of these have no edges."""
-    described: dict[str, Any] | None = next((event["data"] for event in run.events if event["kind"] == "parts"), None)
-    if not described:
-        return ""
+    captions, events = run.captions(), run.events
+    parts: dict[str, Any] = next((event["data"] or {} for event in events if event["kind"] == "parts"), {})
     few = run.summary.get("link_warning")
-    said = [*empty_parts(described), *([few] if few else [])]
-    notes = "".join(f"<p><b>{page.text(caption)}</b></p>" for caption in said)
-    return f"<p class='soft'>{page.text(parts_line(described))}</p>{notes}"
+    return render(
+        "runs/templates/report.html",
+        title=f"Run {run.id}",
+        run=run,
+        config=run.config,
+        status=status or run.directory.status(),
+        provenance=ground((run,)).removesuffix("."),
+        headline=_headline(run.summary, run),
+        parts=parts_line(parts),
+        warnings=[*empty_parts(parts), *([few] if parts and few else [])],
+        library=plotly_js(),
+        figures=run.figures(),
+        captions={name: captions[name] for name in CHARTS},
+        sections=[view for view in run.window.shown() if view.title],
+        numbers=_numbers(run.summary),
+        events=event_rows(events),
+        most_events=_MOST_EVENTS,
+        settings=explained(run.config),
+        changed=changed_settings(run.config),
+        environment=_environment(run),
+        cell=python_cell(run.config),
+        command=shell_command(),
+        more=more,
+    )
 
 
 def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
@@ -215,38 +163,9 @@ def _share(value: float | None) -> str:
     return "unknown" if value is None else f"{100 * value:.1f} %"
 
 
-def _charts(run: StoredRun, figures: Mapping[str, Figure], *, drawn: bool) -> str:
-    captions = run.captions()
-    boxes = "".join(
-        f"<div class='chart'>{_plot(name, drawn=drawn)}<p>{page.text(captions[name])}</p></div>" for name in CHARTS
-    )
-    note = (
-        ""
-        if drawn
-        else "<p>Charts need plotly: pip install 'dtdg-lab[lab]', then dtdg_lab.open_run(path).report().</p>"
-    )
-    data = dumps(figures).replace("<", "\\u003c")
-    return f"{note}<div class='charts'>{boxes}</div><script type='application/json' id='figures'>{data}</script>"
-
-
-def _section(view: RunView, figure: Figure, *, drawn: bool) -> str:
-    """The section of one chart, drawn over the whole width; a figure of many panels is as high as these are."""
-    height = figure["layout"].get("height")
-    chart = _plot(view.name, drawn=drawn, style="" if height is None else f" style='height: {int(height)}px'")
-    return page.section(view.title, f"<p>{page.text(view.caption())}</p>{chart}")
-
-
-def _plot(name: str, *, drawn: bool, style: str = "") -> str:
-    described = f"role='img' aria-label='{page.text(name)}: the sentence beside it says what it shows'"
-    box = f"<div class='plot'{style} id='plot-{page.text(name)}' {described}></div>"
-    return box if drawn else f"<b>{page.text(name)}</b>"
-
-
-def _numbers_table(summary: dict[str, Any]) -> str:
-    rows = [
-        (name, _shown(name, summary[name]), meaning) for name, meaning in SUMMARY_MEANINGS.items() if name in summary
-    ]
-    return page.table(("number", "value", "meaning"), rows, value=1)
+def _numbers(summary: dict[str, Any]) -> list[tuple[str, str | None, str]]:
+    known = ((name, meaning) for name, meaning in SUMMARY_MEANINGS.items() if name in summary)
+    return [(name, _shown(name, summary[name]), meaning) for name, meaning in known]
 
 
 def _shown(name: str, value: Any) -> str | None:
@@ -262,20 +181,6 @@ def _shown(name: str, value: Any) -> str | None:
     if name.endswith("_j") or name.startswith("epoch_j"):
         return format_joules(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _events(run: StoredRun) -> str:
-    rows = event_rows(run.events)
-    left_out = len(rows) - _MOST_EVENTS
-    note = f"<p class='soft'>The first {_MOST_EVENTS} of {len(rows)}; all are in records/.</p>" if left_out > 0 else ""
-    return note + page.table(("time", "step", "rank", "event", "what"), rows[:_MOST_EVENTS]) if rows else "<p>None.</p>"
-
-
-def _settings(run: StoredRun) -> str:
-    settings = explained(run.config)
-    changed = frozenset(number for number, row in enumerate(settings) if row[0] in changed_settings(run.config))
-    note = "<p class='soft'>Marked rows are the ones that were chosen; the others have their defaults.</p>"
-    return note + page.table(("setting", "value", "unit", "meaning"), settings, value=1, changed=changed)
 
 
 def _environment(run: StoredRun) -> list[tuple[str, Any]]:
@@ -295,14 +200,3 @@ def _environment(run: StoredRun) -> list[tuple[str, Any]]:
         ("packages", ", ".join(versions)),
         ("commit", f"{git['commit']}{' with uncommitted changes' if git['dirty'] else ''}" if git else None),
     ]
-
-
-def _repeat(run: StoredRun) -> str:
-    note = ""
-    if run.config.dataset.startswith("graph:"):
-        note = "<p>The data set is a graph of your own: store it on that machine first with graph.store().</p>"
-    return (
-        f"{note}<p>In a notebook cell:</p><pre>{page.text(python_cell(run.config))}</pre>"
-        f"<p>In a terminal, with the config.json beside this report:</p><pre>{page.text(shell_command())}</pre>"
-        f"<p>config.json:</p><pre>{page.text(run.config.to_json())}</pre>"
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dtdg_lab.core.feature_store import WINDOWS
 from dtdg_lab.core.units import format_seconds
@@ -142,8 +142,8 @@ def lanes_panel(fetch_s: ArrayLike, compute_s: float, *, own: str) -> Panel:
 
     References: GreenDyGNN section V-A (pipeline), baselines of section VI-A.
     """
-    fetches = np.asarray(fetch_s, np.float64)
-    by_turns, ahead = _by_turns(fetches, compute_s), _ahead(fetches, compute_s)
+    fetches = np.asarray(fetch_s, np.float64).tolist()
+    by_turns, ahead = (_spans(fetches, compute_s, ahead=beside) for beside in (False, True))
     lanes = {
         "ahead: compute": ahead[1],
         "ahead: fetch": ahead[0],
@@ -183,21 +183,16 @@ def lanes_panel(fetch_s: ArrayLike, compute_s: float, *, own: str) -> Panel:
     )
 
 
-def _by_turns(fetches: NDArray[np.float64], compute_s: float) -> tuple[list[Span], list[Span]]:
-    ends = np.cumsum(fetches + compute_s)
-    starts = ends - fetches - compute_s
-    return (
-        [(float(a), float(a + f)) for a, f in zip(starts, fetches, strict=True)],
-        [(float(b - compute_s), float(b)) for b in ends],
-    )
+def _spans(fetches: Sequence[float], compute_s: float, *, ahead: bool) -> tuple[list[Span], list[Span]]:
+    """When each step fetches and computes.
 
-
-def _ahead(fetches: NDArray[np.float64], compute_s: float) -> tuple[list[Span], list[Span]]:
-    """Fetches follow each other; a step computes when its features are there and the step before is over."""
-    ends = np.cumsum(fetches)
-    fetched = [(float(end - took), float(end)) for end, took in zip(ends, fetches, strict=True)]
-    computed: list[Span] = []
-    for _, ready in fetched:
-        begin = max(ready, computed[-1][1] if computed else 0.0)
+    Ahead, fetches follow each other; by turns, each waits for the step before. A step computes when its features are
+    there and the step before is over.
+    """
+    fetched, computed = [(0.0, 0.0)], [(0.0, 0.0)]
+    for took in fetches:
+        begin = (fetched if ahead else computed)[-1][1]
+        fetched.append((begin, begin + took))
+        begin = max(begin + took, computed[-1][1])
         computed.append((begin, begin + compute_s))
-    return fetched, computed
+    return fetched[1:], computed[1:]

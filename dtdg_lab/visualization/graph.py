@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +25,7 @@ from dtdg_lab.visualization.palette import (
     WARNING_COLOUR,
     series_colour,
 )
-from dtdg_lab.visualization.style import runs_of, shown_indices
+from dtdg_lab.visualization.style import coloured, runs_of, shown_indices
 
 # Where the parts of a split lie in a chart over snapshots: shaded bands with their names.
 
@@ -220,6 +221,12 @@ def _over_time(name: str, values: NDArray[Any], style: dict[str, Any], *, start:
     return {**trace, "hovertemplate": "snapshot %{x}: %{y:,.4~g}"}
 
 
+def right_axis(title: str, **more: Any) -> dict[str, Any]:
+    """A second axis of values, at the right."""
+    named = {"text": title, "standoff": 4, "font": {"size": 11}}
+    return {"side": "right", "showgrid": False, "zeroline": False, "title": named, **more}
+
+
 def _axis(count: int) -> dict[str, Any]:
     return {"range": [-0.5, max(count - 0.5, 0.5)]}
 
@@ -233,20 +240,12 @@ def _size(found: GraphStatistics, spans: list[Span]) -> Figure:
     marks = span_marks(spans)
     if found.empty:
         data.append(_empty_marks(found))
-    right = {
-        "overlaying": "y",
-        "side": "right",
-        "showgrid": False,
-        "zeroline": False,
-        "rangemode": "tozero",
-        "title": {"text": "nodes", "standoff": 4, "font": {"size": 11}},
-    }
     layout = frame(
         "Edges and nodes over time",
         SNAPSHOT,
         "distinct edges",
         xaxis=_axis(len(found.edges)),
-        yaxis2=right,
+        yaxis2=right_axis("nodes", overlaying="y", rangemode="tozero"),
         yaxis={"rangemode": "tozero"},
         margin={"l": 56, "r": 48, "t": 34, "b": 78},
         showlegend=True,
@@ -378,15 +377,8 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
         return [None if math.isnan(row[column]) else row[column] for row in rows.values()]
 
     def bars(name: str, column: str, colour: str) -> dict[str, Any]:
-        hover = "%{x}: %{y:.4~g}"
-        return {
-            "type": "bar",
-            "name": name,
-            "x": names,
-            "y": values(column),
-            "marker": {"color": colour},
-            "hovertemplate": hover,
-        }
+        drawn = {"type": "bar", "name": name, "x": names, "y": values(column), "marker": {"color": colour}}
+        return {**drawn, "hovertemplate": "%{x}: %{y:.4~g}"}
 
     data = [
         bars("persistence", "persistence", EDGE_COLOUR),
@@ -402,20 +394,11 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
             "hovertemplate": "%{x}: %{y:.0%}",
         },
     ]
-    right = {
-        "overlaying": "y",
-        "side": "right",
-        "showgrid": False,
-        "zeroline": False,
-        "range": [0, 1.02],
-        "tickformat": ".0%",
-        "title": {"text": "share of edges kept", "standoff": 4, "font": {"size": 11}},
-    }
     layout = frame(
         "What learns nothing scores, by graph",
         "graph",
         "mean squared error of the label",
-        yaxis2=right,
+        yaxis2=right_axis("share of edges kept", overlaying="y", range=[0, 1.02], tickformat=".0%"),
         xaxis={"type": "category"},
         yaxis={"rangemode": "tozero"},
         barmode="group",
@@ -424,3 +407,74 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
         margin={"l": 56, "r": 56, "t": 34, "b": 78},
     )
     return {"data": data, "layout": layout}
+
+
+# A small picture of a graph over time, as SVG: edges of each snapshot as an area, overlap of neighbours as a line.
+
+
+WIDTH, HEIGHT = 285, 74  # pixels
+_BOX = f"background:{coloured('back')};border:1px solid {coloured('line')};border-radius:4px;box-sizing:border-box"
+_TOP, _BOTTOM = 4, 70  # of the drawing
+_AREA, _LINE = "#56B4E9", "#D55E00"
+_STROKE = f'fill="none" stroke="{_LINE}"'
+
+
+def thumbnail_svg(edges: NDArray[np.integer], kept: NDArray[np.floating], spans: list[tuple[str, int, int]]) -> str:
+    """A picture of T snapshots.
+
+    Args:
+        edges: shape (T,): edges of each snapshot; empty ones are marked in red.
+        kept: shape (T - 1,): share of a snapshot's edges that the next one still has; NaN where there are none.
+        spans: name, first and last snapshot of each part of a split, drawn as strips under the picture.
+    """
+    count, most = len(edges), max(int(edges.max(initial=0)), 1)
+    step = WIDTH / count
+
+    def place(t: float, share: float) -> str:
+        return f"{t * step:.1f},{_BOTTOM - share * (_BOTTOM - _TOP):.1f}"
+
+    drawn = shown_indices(edges.astype(np.float64), 2 * WIDTH)
+    heights = edges[drawn] / most
+    middles = [place(t + 0.5, height) for t, height in zip(drawn, heights, strict=True)]
+    area = [place(0, 0), place(0, heights[0]), *middles, place(count, heights[-1]), place(count, 0)]
+    shown = shown_indices(kept, 2 * WIDTH)
+    shared = [shown[first : last + 1] for first, last in runs_of(np.isfinite(kept[shown]))]
+    empty = np.flatnonzero(edges == 0)[: 2 * WIDTH]
+    parts = [
+        f'<polygon points="{" ".join(area)}" fill="{_AREA}" opacity="0.55"/>',
+        *(f'<polyline points="{" ".join(place(t + 1, kept[t]) for t in line)}" {_STROKE}/>' for line in shared),
+        *(_strip(t * step, max(step, 1), WARNING_COLOUR) for t in empty),
+        *(_strip(first * step, (last + 1 - first) * step, _colour(name)) for name, first, last in spans),
+    ]
+    return (
+        f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="Edges of {count:,} snapshots, {most:,} at most, and what neighbours share" '
+        f'style="{_BOX}">{"".join(parts)}</svg>'
+    )
+
+
+def thumbnail_html(svg: str, words: str) -> str:
+    """The picture with its legend and a line of words under it."""
+    style = f"font-size:11px;line-height:1.3;color:{coloured('text')}"
+    legend = (
+        f'<span aria-hidden="true" style="color:{_AREA}">■</span> edges by snapshot &nbsp;'
+        f'<span aria-hidden="true" style="color:{_LINE}">━</span> share '
+        "kept by the next"
+    )
+    return f'{svg}<div style="{style}">{legend}<br>{html.escape(words, quote=False)}</div>'
+
+
+def message_html(words: str) -> str:
+    """A line in place of a picture."""
+    style = f"font-size:11px;line-height:1.3;color:{coloured('soft')}"
+    return f'<div style="{style}">{html.escape(words, quote=False)}</div>'
+
+
+def thumbnail_words(snapshots: int, nodes: int, edges: int, kept: float) -> str:
+    """What the picture is of, in a line."""
+    shared = "" if np.isnan(kept) else f", {percent(kept)} shared by neighbours"
+    return f"{snapshots:,} snapshots, {nodes:,} nodes, {edges:,} edges at most{shared}"
+
+
+def _strip(left: float, width: float, colour: str) -> str:
+    return f'<rect x="{left:.1f}" y="{_BOTTOM}" width="{width:.1f}" height="4" fill="{colour}"/>'

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.visualization.graph import SNAPSHOT
+from dtdg_lab.visualization.graph import SNAPSHOT, right_axis
 from dtdg_lab.visualization.layout import Figure, frame
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
 
@@ -42,20 +42,13 @@ def vertex_figure(
         _line("label", label, {"color": TEXT_COLOUR, "width": 3}),
         *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
     ]
-    right = {
-        "side": "right",
-        "showgrid": False,
-        "zeroline": False,
-        "rangemode": "tozero",
-        "title": {"text": "in-neighbours", "standoff": 4, "font": {"size": 11}},
-    }
     layout = frame(
         f"Vertex {vertex}: its label, and what each model predicts",
         SNAPSHOT,
         "label",
         showlegend=True,
         yaxis={"overlaying": "y2"},
-        yaxis2=right,
+        yaxis2=right_axis("in-neighbours", rangemode="tozero"),
         height=420,
         margin={"l": 56, "r": 56, "t": 34, "b": 96},
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import tempfile
@@ -246,15 +245,16 @@ def _all_text_stands_out(page: Any, where: str) -> None:
 
 def test_a_report_is_dark_on_a_dark_screen_and_light_on_paper(page: Any, tmp_path: Path) -> None:
     from dtdg_lab.runs import html as pages
-    from dtdg_lab.runs.report import DRAW
     from dtdg_lab.visualization.layout import frame
 
     figure = {"data": [{"x": [0, 1], "y": [0, 1], "line": {"color": "#0072B2"}}], "layout": frame("Loss", "x", "y")}
     plotly = """window.Plotly = {Plots: {resize: () => {}}, react: (id, data, layout) => {
       window.drawn = [id, data[0].line.color, layout.paper_bgcolor] }};"""
-    body = f"<p>Words</p><script type='application/json' id='figures'>{json.dumps({'a': figure})}</script>"
     file = tmp_path / "report.html"
-    file.write_text(pages.document("Run", body, scripts=(plotly, DRAW)), encoding="utf-8")
+    made = pages.render(
+        "runs/templates/page.html", title="Run", body="<p>Words</p>", figures={"a": figure}, library=plotly
+    )
+    file.write_text(made, encoding="utf-8")
     said = "() => [...window.drawn, getComputedStyle(document.body).color]"
     sheet = page.context.new_page()
     sheet.emulate_media(color_scheme="dark")

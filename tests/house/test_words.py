@@ -32,6 +32,9 @@ PAGES = [
     ROOT / "data" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "notebooks").glob("*.md")),
+    *sorted((ROOT / "dtdg_lab" / "cards").rglob("*.md")),
+    ROOT / "dtdg_lab" / "cards" / "papers.toml",
+    *sorted((ROOT / "dtdg_lab").rglob("templates/*")),
 ]
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PACKAGES = sorted({path.relative_to(ROOT / "dtdg_lab").parts[0] for path in (ROOT / "dtdg_lab").rglob("*.py")})

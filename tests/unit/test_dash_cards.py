@@ -14,7 +14,7 @@ from runs_synthetic import finished_run
 from dtdg_lab.cards.card import TEXTS
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.dashboard.pages import cards as card_page
-from dtdg_lab.dashboard.pages.cards import FIRST, CardPage
+from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.runs.run import open_run
 
 
@@ -63,15 +63,18 @@ def test_nothing_is_made_before_the_page_is_opened(page: CardPage, loop: _Loop) 
     assert page.card.value == "" and page.figures() == {}
     page.open()
     loop.until(lambda: page.card.value)
-    assert f"<h2>{FIRST}</h2>" in page.card.value and "<a " not in page.card.value and "<svg" not in page.card.value
-    assert list(page.figures()) == list(page.captions()) == [f"card-{FIRST}-small-0", f"card-{FIRST}-small-1"]
+    first = page.system.value
+    assert f"<h1>{first}</h1>" in page.card.value and "<a " not in page.card.value
+    assert "$$" in page.card.value, "MathJax shows the formulas"
+    assert list(page.figures()) == list(page.captions()) != []
+    assert all(name.startswith(f"card-{first}-small-") for name in page.figures())
 
 
 def test_another_choice_brings_another_card_and_charts_of_other_names(page: CardPage, loop: _Loop) -> None:
     page.open()
     for name in ("esdg", "bgl"):
         page.system.value = name
-        loop.until(lambda name=name: f"<h2>{name}</h2>" in page.card.value)
+        loop.until(lambda name=name: f"<h1>{name}</h1>" in page.card.value)
         assert all(chart.startswith(f"card-{name}-small-") for chart in page.figures())
     assert "Simulated now" in page.words.value
     assert sorted(name for group in page.system.groups.values() for name in group) == sorted(TEXTS)
@@ -84,13 +87,13 @@ def test_the_run_that_is_followed_is_shown_on_the_card_of_its_system(
     page.open()
     page.follow(run)
     assert page.system.value == "psg"
-    loop.until(lambda: "<h2>psg</h2>" in page.card.value)
+    loop.until(lambda: "<h1>psg</h1>" in page.card.value)
     page.update(slow=False)
     assert all("-small-" in name for name in page.figures())
     page.update(slow=True)
     assert page.figures() and all("-run-" in name for name in page.figures()) and run.id in page.words.value
     page.system.value = "esdg"
-    loop.until(lambda: "<h2>esdg</h2>" in page.card.value)
+    loop.until(lambda: "<h1>esdg</h1>" in page.card.value)
     page.update(slow=True)
     assert all("card-esdg-small-" in name for name in page.figures())
 

@@ -17,10 +17,16 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.graphs import statistics as kept_statistics
 from dtdg_lab.graphs.statistics import statistics_of
 from dtdg_lab.visualization import graph as graph_words
-from dtdg_lab.visualization.graph import GRAPH_CHARTS, GraphCharts, spans_of
+from dtdg_lab.visualization.graph import (
+    GRAPH_CHARTS,
+    GraphCharts,
+    spans_of,
+    thumbnail_html,
+    thumbnail_svg,
+    thumbnail_words,
+)
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.style import runs_of, shown_indices
-from dtdg_lab.visualization.svg import thumbnail_html, thumbnail_svg, thumbnail_words
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import panel as pn
 
-from dtdg_lab.cards.card import TEXTS, Card, card_html
+from dtdg_lab.cards.card import PAPERS, TEXTS, Card
 from dtdg_lab.cards.pictures import run_pictures
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import LabError
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
 
-FIRST = "dynahb"
 _WORDS = {"font-size": "13px", "color": coloured("soft")}
 _CARD = {"color": coloured("text"), "overflow-x": "auto", "max-width": "100%"}
-_AS_WIDE = ".bk-clearfix { display: block !important; }"  # full width: a line of code scrolls, and text is not cut
+# full width: a line of code scrolls, and text is not cut
+_AS_WIDE = ".bk-clearfix { display: block !important; }"
 
 
 class _Made(NamedTuple):
@@ -56,9 +56,10 @@ class CardPage(Page):
         self._made: _Made | None = None
         self._of_run: list[Panel] = []
         self._maker: BackgroundWorker[str] = BackgroundWorker(self._make, "paper-cards")
-        self.system = pn.widgets.Select(label="System", groups=_by_paper(), value=FIRST, width=260, margin=(3, 8))
+        self.system = pn.widgets.Select(label="System", groups=_by_paper(), width=260, margin=(3, 8))
         self.system.param.watch(lambda event: defer(self._ask), "value")
         self.words = text_line(margin=(2, 10), styles=_WORDS)
+        # its formulas are TeX, which Bokeh's MathJax shows
         self.card = text_line(styles=_CARD, stylesheets=[_AS_WIDE])
         self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=320, **STRETCH)
         self.panel = pn.Column(self.system, self.words, self.place(self.charts), self.card, **STRETCH)
@@ -126,8 +127,7 @@ class CardPage(Page):
         try:
             made = Card(name)
             panels = made.pictures
-            page = card_html(made.system, made.text, (), root=None)
-            done = _Made(name, page, panels, made.note)
+            done = _Made(name, made.html(root=None), panels, made.note)
         except (LabError, OSError, ValueError) as error:
             done = _Made(name, "", [], f"The card of {name} could not be made: {error}")
         self._defer(lambda: self._came(done))
@@ -151,7 +151,6 @@ class CardPage(Page):
 
 def _by_paper() -> dict[str, dict[str, str]]:
     """Systems grouped by paper, for a menu."""
-    groups: dict[str, dict[str, str]] = {}
-    for name, text in TEXTS.items():
-        groups.setdefault(text.paper.name, {})[name] = name
-    return groups
+    return {
+        paper["name"]: {name: name for name, text in TEXTS.items() if text.paper is paper} for paper in PAPERS.values()
+    }

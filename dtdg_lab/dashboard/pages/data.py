@@ -14,9 +14,16 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.settings import Settings, is_generated, is_stored
 from dtdg_lab.datasets.names import DatasetInfo, datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
-from dtdg_lab.visualization.graph import GRAPH_CHARTS, GraphCharts, mean_of
+from dtdg_lab.visualization.graph import (
+    GRAPH_CHARTS,
+    GraphCharts,
+    mean_of,
+    message_html,
+    thumbnail_html,
+    thumbnail_svg,
+    thumbnail_words,
+)
 from dtdg_lab.visualization.layout import Figure, frame, with_note
-from dtdg_lab.visualization.svg import message_html, thumbnail_html, thumbnail_svg, thumbnail_words
 from dtdg_lab.widgets.live import WholeCharts
 from dtdg_lab.widgets.run_page import STRETCH, Page
 from dtdg_lab.widgets.worker import BackgroundWorker, describe

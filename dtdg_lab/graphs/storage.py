@@ -52,6 +52,23 @@ def cache_folder(root: str | Path | None = None) -> Path:
     return as_path(given, "DTDG_LAB_CACHE") if given else as_path("~/.cache/dtdg-lab", "the cache folder")
 
 
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A draft to write, which replaces the file at the end of the block: no reader ever sees a part of it.
+
+    Raises:
+        OSError: the folder cannot be made, or the draft not put in place.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
 def graph_folder(key: str, root: str | Path | None = None) -> Path:
     """The folder of the graph stored under ``key`` in the cache."""
     return cache_folder(root) / "graphs" / key

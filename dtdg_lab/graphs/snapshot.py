@@ -103,8 +103,8 @@ def stored_once(array: NDArray[Any]) -> NDArray[Any]:
     return array[0] if repeats(array) else array
 
 
-def check_ids(node_ids: Any, nodes: int) -> NDArray[Any]:
-    """The ids of N nodes, read-only.
+def check_ids(node_ids: Any, nodes: int | None) -> NDArray[Any]:
+    """The ids of N nodes, read-only; None fits any number of them.
 
     Raises:
         DataError: they are neither whole numbers nor text, or not N of them.
@@ -127,7 +127,10 @@ def check_finite(name: str, array: NDArray[Any]) -> None:
         if bad.any():
             first, *rest = (int(i) for i in np.argwhere(bad)[0])
             where = (start + first, *rest)
-            raise DataError(f"{name}{list(where)} is {array[where]}; every value must be finite. Check the source.")
+            raise DataError(
+                f"{name}{list(where)} is {array[where]}; finite numbers are needed. Replace missing values before, or "
+                "leave the rows out."
+            )
 
 
 def check_range(name: str, array: NDArray[Any], low: int, high: int) -> None:

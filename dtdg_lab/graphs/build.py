@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,7 @@ class BuiltSnapshot:
 
 
 class MemoryCollector:
-    """Keeps the steps in memory. A context manager, as the other one.
+    """Keeps the steps in memory.
 
     Args:
         most: at most so many steps come.
@@ -143,14 +143,6 @@ class MemoryCollector:
         self._graphs: list[Snapshot] = []
         self._following: list[Snapshot] = []
         self._rows: dict[str, NDArray[Any]] = {}
-
-    def __enter__(self) -> MemoryCollector:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is left behind."""
 
     def add(self, step: BuiltSnapshot) -> None:
         """Take the next step."""
@@ -199,26 +191,18 @@ class MemoryCollector:
 
 
 class FileCollector:
-    """Appends the steps to the files of a graph's folder, and hashes them as they go by. A context manager.
+    """Appends the steps to the files of a graph's folder, and hashes them as they go by.
 
     Args:
-        folder: where the graph is to appear.
+        draft: of the folder where the graph is to appear.
         edge_life: base intervals an edge lives, for the hash.
     """
 
-    def __init__(self, folder: Path, edge_life: int) -> None:
+    def __init__(self, draft: Draft, edge_life: int) -> None:
         self.steps = 0
-        self._draft = Draft(folder)
+        self._draft = draft
         self._hash, self._labels = GraphHash(edge_life), LabelHash(edge_life)
         self._before: BuiltSnapshot | None = None
-
-    def __enter__(self) -> FileCollector:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._draft.__exit__(kind, error, trace)
 
     def add(self, step: BuiltSnapshot) -> None:
         """Take the next step."""
@@ -299,7 +283,8 @@ def build_graph(
     if not min_edges:  # else the number that is left is unknown
         check_room(windows.most, stream.num_nodes, 0 if kinds.static is not None else kinds.width, into)
     facts = {"name": name, "source": source, "edge_life": edge_life, "strict_label": strict_label}
-    with MemoryCollector(windows.most) if into is None else FileCollector(Path(into), edge_life) as collector:
+    with contextlib.nullcontext() if into is None else Draft(Path(into)) as draft:
+        collector = MemoryCollector(windows.most) if draft is None else FileCollector(draft, edge_life)
         for step in _steps(windows, kinds, smoothing_window, strict_label):
             collector.add(step)
         if not collector.steps:

@@ -146,8 +146,8 @@ class ArrayFile:
     def __init__(self, path: Path, dtype: DTypeLike, row: tuple[int, ...]) -> None:
         self.dtype, self.row, self.length = np.dtype(dtype), row, 0
         self._path = path
-        self._file: BinaryIO = path.open("xb")
-        self._file.write(self._header())
+        self.file: BinaryIO = path.open("xb")
+        self.file.write(self._header())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -166,15 +166,15 @@ class ArrayFile:
             )
         with written(self._path):
             if array.size:
-                self._file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+                self.file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         self.length += len(array)
 
     def close(self) -> None:
         """Write the header with the final length, and close the file."""
         with written(self._path):
-            self._file.seek(0)
-            self._file.write(self._header())
-            self._file.close()
+            self.file.seek(0)
+            self.file.write(self._header())
+            self.file.close()
 
     def pieces(self) -> Iterator[NDArray[Any]]:
         """All entries, flat, piece by piece from a closed file."""
@@ -182,10 +182,6 @@ class ArrayFile:
             file.seek(len(self._header()))
             while data := file.read(_AT_ONCE):
                 yield np.frombuffer(data, dtype=np.uint8)
-
-    def abandon(self) -> None:
-        """Close the file as it is."""
-        self._file.close()
 
     def _header(self) -> bytes:
         # numpy leaves room for the digits of the first axis, so that all headers of one file have the same length
@@ -227,7 +223,7 @@ class Draft:
     ) -> None:
         for file in self.files.values():
             with contextlib.suppress(OSError):  # a full disk was said before; what is left goes now
-                file.abandon()
+                file.file.close()
         self._lock.close()
         shutil.rmtree(self._path, ignore_errors=True)
 

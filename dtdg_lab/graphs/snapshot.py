@@ -111,7 +111,7 @@ def check_ids(node_ids: Any, nodes: int | None) -> NDArray[Any]:
     """
     kind = np.asarray(node_ids).dtype
     if kind.kind not in "iuU":
-        raise DataError(f"node_ids have type {kind}; whole numbers or text are needed.")
+        raise DataError(f"node_ids has type {kind}; whole numbers or text are needed.")
     return frozen(node_ids, name="node_ids", dtype=kind, shape=(nodes,))
 
 

@@ -90,7 +90,7 @@ lint: env
 	$(BIN)/lint-imports
 
 algorithms: env
-	$(BIN)/python -m dtdg_lab.testing.algorithms
+	$(BIN)/python tests/algorithms.py
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from doubles import RecordingRecorder, Trained, train_in_memory
 from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
@@ -27,7 +28,6 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.feature_cache.policies.base import StoredPolicy, save_policy
 from dtdg_lab.systems.feature_cache.policies.env import state_size
 from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy, RemotePart
-from dtdg_lab.testing.doubles import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 
 PARTS, STEPS, EPOCHS = 4, 6, 2  # steps of an epoch

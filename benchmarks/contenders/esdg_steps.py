@@ -97,14 +97,14 @@ def in_turn(
 ) -> list[list[dict[str, Any]]]:
     """Steps of all contenders on one rank, one of each a turn; those of warm-ups are left out."""
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.testing.doubles import DelayedGroup
+    from dtdg_lab.testing.processes import delayed_group
     from dtdg_lab.training.build import build
 
     group = pinned(rank, ranks, address, cores)
     runs = []
     for contender in contenders:
         slow = contender.bytes_per_s < float("inf")
-        of: Group = DelayedGroup(group, 0.0, contender.bytes_per_s) if slow else group
+        of: Group = delayed_group(group, 0.0, contender.bytes_per_s) if slow else group
         runs.append(build(contender.config, load_for(contender.config), of))
     found: list[list[dict[str, Any]]] = [[] for _ in runs]
     for turn in range(WARM_UPS + turns):

@@ -108,14 +108,14 @@ def in_turn(
 ) -> list[list[Row]]:
     """Epochs of all contenders on one rank, one of each a turn; those of warm-ups are left out."""
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.testing.doubles import DelayedGroup
+    from dtdg_lab.testing.processes import delayed_group
     from dtdg_lab.training.build import build
 
     group = placed(rank, ranks, address, cores)
     runs = []
     for contender in contenders:
         far = contender.delay_s or contender.bytes_per_s < float("inf")
-        of: Group = DelayedGroup(group, contender.delay_s, contender.bytes_per_s) if far else group
+        of: Group = delayed_group(group, contender.delay_s, contender.bytes_per_s) if far else group
         runs.append(build(contender.config, load_for(contender.config), of))
     found: list[list[Row]] = [[] for _ in runs]
     for turn in range(WARM_UPS + turns):

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from dtdg_lab.core.errors import ChecksumError, DataError, shortened
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import content
 from dtdg_lab.datasets.registry import Form, Published, PublishedFile
-from dtdg_lab.graphs.storage import cache_folder
+from dtdg_lab.graphs.storage import cache_folder, whole_file
 
 # One process of this machine at a time: slow work is done by the first and found by the rest.
 
@@ -237,11 +236,8 @@ def _read(note: Path) -> dict[str, Any] | None:
 
 
 def _write(note: Path, found: dict[str, Any]) -> None:
-    """Write a note whole: two processes that write at once leave one of the two."""
-    note.parent.mkdir(parents=True, exist_ok=True)
-    draft = note.with_name(f".{note.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    draft.write_text(json.dumps(found, indent=2), encoding="utf-8")
-    draft.replace(note)
+    with whole_file(note) as draft:
+        draft.write_text(json.dumps(found, indent=2), encoding="utf-8")
 
 
 # The files of a published data set: found on this machine or downloaded, and known to be the right ones.

@@ -22,9 +22,8 @@ from dtdg_lab.datasets.generators.base import checked_settings, growing_counts
 from dtdg_lab.datasets.registry import Published
 from dtdg_lab.datasets.tables import EdgeTable, StaticTable, StepTable, Table
 from dtdg_lab.graphs.build import BUILD_VERSION
-from dtdg_lab.graphs.cutting import cut_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
+from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream, cut_edges
 from dtdg_lab.graphs.snapshot import Snapshot, distinct, give_up, keys_of, sources, targets
 from dtdg_lab.graphs.storage import graph_folder, holds_graph
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.snapshot import frozen
+from dtdg_lab.graphs.snapshot import check_finite, check_ids, check_range, frozen
 
 MAX_NODES = 2**31 - 1  # sources are kept as int32 in snapshots
 MAX_ID = 2**31 - 1  # the largest number a file may call a node by
@@ -160,10 +160,7 @@ def _ids_checked(table: Table, *, nodes: int | None = None) -> None:
     if not len(table.src):
         raise DataError("src has no entries; a graph needs at least 1 edge.")
     if table.node_ids is not None:
-        ids = np.asarray(table.node_ids)
-        if ids.dtype.kind not in "iuU":
-            raise DataError(f"node_ids has type {ids.dtype}; whole numbers or text are needed.")
-        _set(table, "node_ids", ids.dtype, (nodes,))
+        object.__setattr__(table, "node_ids", check_ids(table.node_ids, nodes))
 
 
 def _count(table: Table, name: str) -> None:
@@ -195,23 +192,10 @@ def _optional(
 
 def _in_range(table: Table, name: str, least: int, end: int) -> None:
     """Refuse values outside ``least .. end - 1``, naming the first."""
-    array = getattr(table, name)
-    if array.size and (array.min() < least or array.max() >= end):
-        at = tuple(int(place[0]) for place in np.nonzero((array < least) | (array >= end)))
-        place = ", ".join(map(str, at))
-        raise DataError(f"{name}[{place}] is {array[at]}; {least} to {end - 1} is allowed.")
+    check_range(name, getattr(table, name), least, end - 1)
 
 
 def _finite(table: Table, name: str) -> None:
     """Refuse NaN and infinite values, naming the first."""
-    array = getattr(table, name)
-    if array.dtype.kind != "f":
-        return
-    with np.errstate(all="ignore"):  # a sum is NaN or infinite where an entry is, and needs no array of flags
-        total = array.sum(dtype=np.float64)
-    if not np.isfinite(total) and not np.isfinite(array).all():
-        at = tuple(int(place[0]) for place in np.nonzero(~np.isfinite(array)))
-        raise DataError(
-            f"{name}[{', '.join(map(str, at))}] is {array[at]}; finite numbers are needed. "
-            "Replace missing values before, or leave the rows out."
-        )
+    if getattr(table, name).dtype.kind == "f":
+        check_finite(name, getattr(table, name))

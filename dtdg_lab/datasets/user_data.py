@@ -39,7 +39,6 @@ from dtdg_lab.datasets.generators.base import random_parts
 from dtdg_lab.datasets.sequences import renamed
 from dtdg_lab.datasets.tables import SPLIT_NONE, SPLIT_TRAIN
 from dtdg_lab.graphs.build import build_graph
-from dtdg_lab.graphs.cutting import cut_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_list import (
     as_array,
@@ -49,7 +48,7 @@ from dtdg_lab.graphs.edge_list import (
     read_times,
     wrong_type,
 )
-from dtdg_lab.graphs.intervals import IntervalEdges
+from dtdg_lab.graphs.intervals import IntervalEdges, cut_edges
 from dtdg_lab.graphs.snapshot import give_up, stored_once
 
 # Arguments of the functions that load graphs, where they are no options of a run; and what is wrong with them.

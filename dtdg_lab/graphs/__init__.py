@@ -1,9 +1,8 @@
 """Discrete-time dynamic graphs as immutable CSR arrays: cuts, windows, features, splits, storage. No torch."""
 
 from dtdg_lab.graphs.build import build_graph
-from dtdg_lab.graphs.cutting import cut_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
+from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream, cut_edges
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.graphs.statistics import GraphStatistics

@@ -2,19 +2,240 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.collect import BuiltSnapshot, FileCollector, MemoryCollector
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph, labelled
-from dtdg_lab.graphs.features import FeatureRows
+from dtdg_lab.core.errors import DataError, UnknownNameError
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph, GraphHash, LabelHash, labelled
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
-from dtdg_lab.graphs.smoothing import FeatureSmoother, GraphSmoother
-from dtdg_lab.graphs.windowing import Windows, check_room
+from dtdg_lab.graphs.snapshot import LARGEST, Snapshot, give_up, over_time
+from dtdg_lab.graphs.storage import FOLLOWING, Draft, load, meta_of, put_snapshot
+from dtdg_lab.graphs.windowing import FeatureSmoother, GraphSmoother, Windows, check_room
+
+# Node features of one window: degrees, a constant, or what the data set gives.
+
+
+KINDS = ("log_degrees", "degrees", "one_hot_degree", "constant", "given")
+ONE_HOT_CLASSES = 64
+
+
+class FeatureRows:
+    """The features of window after window.
+
+    ``degrees`` are the in-degree and the out-degree, sums of weights where edges carry any, raw as in the papers;
+    ``log_degrees`` are log(1 + degree). ``one_hot_degree`` is the number of out-neighbours, one-hot in 64 classes;
+    the last is "63 or more". ``constant`` is 1. ``given`` are those of the stream: where they change over time,
+    a window has the value of its newest base interval.
+
+    Args:
+        stream: the data, for ``given``.
+        kind: one of the above.
+
+    Raises:
+        UnknownNameError: another kind.
+        DataError: ``given`` for data that gives none.
+
+    Source: degrees of DynaHB and FlareDTDG; one-hot out-degree of EvolveGCN's released code; constant of ROLAND.
+
+    Differs from the paper: EvolveGCN's one-hot is as wide as the largest degree at any time, later ones included; here
+    the width is fixed, so that nothing of the future shows in it.
+    """
+
+    def __init__(self, stream: IntervalStream, kind: str) -> None:
+        if kind not in KINDS:
+            raise UnknownNameError("value of features", kind, KINDS)
+        if kind == "given" and stream.features is None:
+            raise DataError(
+                "features='given', and this data set gives none. Choose features='log_degrees' or another kind, or "
+                "give features of shape (N, F) or (B, N, F) with the edges."
+            )
+        self._stream, self._kind = stream, kind
+        self._before: tuple[Snapshot, NDArray[np.float32]] | None = None
+
+    @property
+    def static(self) -> NDArray[np.float32] | None:
+        """The features of all windows at once, shape (N, F), where they never change."""
+        if self._kind == "constant":
+            return np.ones((self._stream.num_nodes, 1), dtype=np.float32)
+        given = self._stream.features
+        return given if self._kind == "given" and given is not None and given.ndim == 2 else None
+
+    @property
+    def width(self) -> int:
+        """F, the number of features."""
+        if self._kind == "given" and self._stream.features is not None:
+            return int(self._stream.features.shape[-1])
+        return {"one_hot_degree": ONE_HOT_CLASSES, "constant": 1}.get(self._kind, 2)
+
+    def row(self, graph: Snapshot, newest: int) -> NDArray[np.float32]:
+        """Features of shape (N, F) of a window whose newest base interval has this number; they are not static."""
+        if self._kind == "given":
+            assert self._stream.features is not None  # seen in the constructor
+            return self._stream.features[newest]
+        if self._before is None or graph is not self._before[0]:  # windows in which nothing changes are one graph
+            self._before = graph, self._of_degrees(graph)
+        return self._before[1]
+
+    def _of_degrees(self, graph: Snapshot) -> NDArray[np.float32]:
+        if self._kind == "one_hot_degree":
+            return _one_hot(np.bincount(graph.indices, minlength=graph.num_nodes))
+        degrees = np.stack([graph.in_degrees(), graph.out_degrees()], axis=1)
+        return narrowed(np.log1p(degrees) if self._kind == "log_degrees" else degrees)
+
+
+def narrowed(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Values of at least 0 in float32.
+
+    Raises:
+        DataError: one is too large for it.
+    """
+    largest = float(values.max(initial=0.0))
+    if largest > LARGEST:
+        raise DataError(f"a degree is {largest}; at most 3.4e38 can be kept. Scale the weights down.")
+    return values.astype(np.float32)
+
+
+def _one_hot(degrees: NDArray[np.int64]) -> NDArray[np.float32]:
+    features = np.zeros((len(degrees), ONE_HOT_CLASSES), dtype=np.float32)
+    features[np.arange(len(degrees)), np.minimum(degrees, ONE_HOT_CLASSES - 1)] = 1
+    return features
+
+
+# Where the steps of a graph under construction go: into arrays in memory, or into growing files.
+
+
+ARRAYS = ("features", "targets", "persistence", "node_ids", "classes", "vertex_split")  # in the order of the hash
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BuiltSnapshot:
+    """A labelled snapshot and what changes with it.
+
+    Attributes:
+        graph: the snapshot.
+        rows: arrays of this step by name; the names are the same in all steps of a graph.
+        following: the edges the label counts, or None.
+        own_label: whether these have to be kept; else they are the next snapshot's.
+    """
+
+    graph: Snapshot
+    rows: Mapping[str, NDArray[Any]]
+    following: Snapshot | None
+    own_label: bool
+
+
+class MemoryCollector:
+    """Keeps the steps in memory.
+
+    Args:
+        most: at most so many steps come.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.steps = 0
+        self._most = most
+        self._graphs: list[Snapshot] = []
+        self._following: list[Snapshot] = []
+        self._rows: dict[str, NDArray[Any]] = {}
+
+    def add(self, step: BuiltSnapshot) -> None:
+        """Take the next step."""
+        for name, row in step.rows.items():
+            if name not in self._rows:
+                self._rows[name] = self._room(name, row)
+            self._rows[name][self.steps] = row
+        self._graphs.append(step.graph)
+        if step.following is not None:
+            if not step.own_label:
+                self._following.clear()  # only the last is extra
+            self._following.append(step.following)
+        self.steps += 1
+
+    def _room(self, name: str, row: NDArray[Any]) -> NDArray[Any]:
+        """Memory for all rows; the system allocates only pages that are written."""
+        try:
+            return np.empty((self._most, *row.shape), dtype=row.dtype)
+        except MemoryError as error:
+            raise DataError(
+                f"{name} of up to {self._most:,} snapshots of shape {row.shape} do not fit the memory: {error}. Cut "
+                "fewer intervals."
+            ) from error
+
+    def finish(self, fixed: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> DynamicGraph:
+        """The graph.
+
+        Args:
+            fixed: arrays that are the same at all steps, by name.
+            facts: the other fields of DynamicGraph.
+        """
+        arrays = {name: give_up(rows[: self.steps]) for name, rows in self._rows.items()}
+        for name, array in fixed.items():
+            vertices = name in ("node_ids", "vertex_split")
+            arrays[name] = (
+                array
+                if vertices
+                else over_time(give_up(array), name=name, dtype=array.dtype, steps=self.steps, shape=array.shape)
+            )
+        following = self._following
+        if following and len(following) < self.steps:
+            following = [*self._graphs[1:], *following]
+        return DynamicGraph.trusted(
+            snapshots=tuple(self._graphs), following=tuple(following) or None, **arrays, **facts
+        )
+
+
+class FileCollector:
+    """Appends the steps to the files of a graph's folder, and hashes them as they go by.
+
+    Args:
+        draft: of the folder where the graph is to appear.
+        edge_life: base intervals an edge lives, for the hash.
+    """
+
+    def __init__(self, draft: Draft, edge_life: int) -> None:
+        self.steps = 0
+        self._draft = draft
+        self._hash, self._labels = GraphHash(edge_life), LabelHash(edge_life)
+        self._before: BuiltSnapshot | None = None
+
+    def add(self, step: BuiltSnapshot) -> None:
+        """Take the next step."""
+        put_snapshot(self._draft, step.graph)
+        self._hash.snapshot(step.graph)
+        for name, row in step.rows.items():
+            self._draft.file(name, row.dtype, row.shape).extend(row[np.newaxis])
+        self._follow(step)
+        self.steps += 1
+
+    def finish(self, fixed: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> DynamicGraph:
+        """Put the folder into place and map it; arguments as for :class:`MemoryCollector`."""
+        for name, array in fixed.items():
+            self._draft.put(name, array)
+        self._follow(None)
+        self._draft.close_files()
+        for name in ARRAYS:
+            if name in self._draft.files:
+                file = self._draft.files[name]
+                self._hash.pieces(name, file.dtype, file.shape, file.pieces())
+        if f"{FOLLOWING}indptr" in self._draft.files:
+            self._hash.labels(self._labels)
+        return load(self._draft.finish(meta_of(facts, self._hash.hexdigest())), mmap=True, source=None)
+
+    def _follow(self, step: BuiltSnapshot | None) -> None:
+        """Keep the label graph of the step before this one; None is the end."""
+        before, self._before = self._before, step
+        if before is None or before.following is None:
+            return
+        self._labels.follow(before.following, None if step is None else step.graph)
+        if before.own_label or step is None:
+            put_snapshot(self._draft, before.following, FOLLOWING)
+
 
 # raise it when windows, features or labels change, so that graphs cut by older code are not taken from a cache
 BUILD_VERSION = 2
@@ -62,7 +283,8 @@ def build_graph(
     if not min_edges:  # else the number that is left is unknown
         check_room(windows.most, stream.num_nodes, 0 if kinds.static is not None else kinds.width, into)
     facts = {"name": name, "source": source, "edge_life": edge_life, "strict_label": strict_label}
-    with MemoryCollector(windows.most) if into is None else FileCollector(Path(into), edge_life) as collector:
+    with contextlib.nullcontext() if into is None else Draft(Path(into)) as draft:
+        collector = MemoryCollector(windows.most) if draft is None else FileCollector(draft, edge_life)
         for step in _steps(windows, kinds, smoothing_window, strict_label):
             collector.add(step)
         if not collector.steps:

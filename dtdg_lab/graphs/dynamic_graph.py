@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,16 +14,76 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.errors import DataError, shortened
 from dtdg_lab.core.units import as_path
-from dtdg_lab.graphs import checks
-from dtdg_lab.graphs.features import log_in_degrees
-from dtdg_lab.graphs.hashing import GraphHash, LabelHash
 from dtdg_lab.graphs.intervals import IntervalStream
-from dtdg_lab.graphs.snapshot import Snapshot, give_up, repeats, stored_once
+from dtdg_lab.graphs.snapshot import (
+    Snapshot,
+    check_finite,
+    check_ids,
+    check_range,
+    frozen,
+    give_up,
+    over_time,
+    repeats,
+    stored_once,
+)
 from dtdg_lab.graphs.windowing import CutCounts, Window
 
 if TYPE_CHECKING:
     from dtdg_lab.graphs.statistics import GraphStatistics
+
+
+# SHA-256 of a dynamic graph, taken in pieces: the same for a graph in memory and for one that is being written.
+
+
+class GraphHash:
+    """The hash of a graph's arrays; the order of the calls is part of it."""
+
+    def __init__(self, edge_life: int) -> None:
+        self._digest = hashlib.sha256(json.dumps(["dtdg-lab graph", 1, edge_life]).encode())
+
+    def snapshot(self, snapshot: Snapshot) -> None:
+        """Enter one snapshot."""
+        self.array("indptr", snapshot.indptr)
+        self.array("indices", snapshot.indices)
+        if snapshot.weights is not None:
+            self.array("weights", snapshot.weights)
+
+    def array(self, label: str, array: NDArray[np.generic]) -> None:
+        """Enter a whole array under a label."""
+        self.pieces(label, array.dtype, array.shape, [array])
+
+    def pieces(
+        self, label: str, dtype: np.dtype[np.generic], shape: tuple[int, ...], pieces: Iterable[NDArray[np.generic]]
+    ) -> None:
+        """Enter an array of this type and shape that comes in pieces, in order."""
+        self._digest.update(f"{label}{dtype.str}{shape}".encode())
+        for piece in pieces:
+            if piece.size:
+                self._digest.update(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
+
+    def labels(self, labels: LabelHash) -> None:
+        """Enter the label graphs."""
+        self._digest.update(f"following{labels.hexdigest()}".encode())
+
+    def hexdigest(self) -> str:
+        """The hash in hexadecimal."""
+        return self._digest.hexdigest()
+
+
+class LabelHash(GraphHash):
+    """The hash of label graphs: the same whether those that equal the next snapshot are that snapshot or a copy."""
+
+    def follow(self, following: Snapshot, after: Snapshot | None) -> None:
+        """Enter the next label graph; ``after`` is the snapshot after its own, None at the last."""
+        if after is not None and following.equals(after):
+            self.array("next", _NOTHING)
+        else:
+            self.snapshot(following)
+
+
+_NOTHING = np.empty(0, dtype=np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +127,7 @@ class DynamicGraph:
     counts: CutCounts | None = None
 
     def __post_init__(self) -> None:
-        checks.check_graph(self)
+        check_graph(self)
 
     @classmethod
     def trusted(cls, **fields: Any) -> DynamicGraph:
@@ -278,6 +340,11 @@ def _counted(windows: Iterable[Window], strict_label: bool) -> Iterator[tuple[Wi
         yield window, graph, label
 
 
+def log_in_degrees(graph: Snapshot) -> NDArray[np.float32]:
+    """log(1 + in-degree) of every node, shape (N,), weighted where edges carry weights."""
+    return np.log1p(graph.in_degrees()).astype(np.float32)
+
+
 def _expected(stream: IntervalStream, newest: int) -> NDArray[np.float32]:
     """What "tomorrow is like today" says of a given target: what is given, else the target one base interval before.
 
@@ -287,3 +354,94 @@ def _expected(stream: IntervalStream, newest: int) -> NDArray[np.float32]:
     if stream.persistence is not None:
         return stream.persistence[newest]
     return stream.targets[newest - 1] if newest else np.zeros_like(stream.targets[0])
+
+
+# What the parts of a dynamic graph must be, looked at when somebody gives them.
+
+
+def check_graph(graph: DynamicGraph) -> None:
+    """Check all fields of a graph under construction and put read-only arrays in their place.
+
+    Raises:
+        DataError: fields do not fit together, or hold values that are not allowed.
+    """
+    _check_facts(graph)
+    _set(graph, "snapshots", _listed("snapshots", graph.snapshots))
+    check_snapshots("snapshots", graph.snapshots, graph.snapshots)
+    if graph.edge_life < 1:
+        raise DataError(f"edge_life={graph.edge_life}: an edge lives at least 1 base interval.")
+    steps, nodes = len(graph.snapshots), graph.snapshots[0].num_nodes
+    features = over_time(graph.features, name="features", dtype=np.float32, steps=steps, shape=(nodes, None))
+    check_finite("features", stored_once(features))
+    _set(graph, "features", features)
+    for name in ("targets", "persistence"):
+        array = frozen(getattr(graph, name), name=name, dtype=np.float32, shape=(steps, nodes))
+        check_finite(name, array)
+        _set(graph, name, array)
+    if graph.node_ids is not None:
+        _set(graph, "node_ids", check_ids(graph.node_ids, nodes))
+    if graph.classes is not None:
+        classes = over_time(graph.classes, name="classes", dtype=np.int16, steps=steps, shape=(nodes,))
+        check_range("classes", stored_once(classes), -1, np.iinfo(np.int16).max)
+        _set(graph, "classes", classes)
+    if graph.vertex_split is not None:
+        parts = frozen(graph.vertex_split, name="vertex_split", dtype=np.int8, shape=(nodes,))
+        check_range("vertex_split", parts, -1, 2)
+        _set(graph, "vertex_split", parts)
+    if graph.following is not None:
+        _set(graph, "following", _following(graph, _listed("following", graph.following)))
+
+
+def _check_facts(graph: DynamicGraph) -> None:
+    wanted: tuple[tuple[str, tuple[type, ...], str], ...] = (
+        ("name", (str,), "text"),
+        ("source", (str,), "text"),
+        ("edge_life", (int, np.integer), "a whole number"),
+        ("strict_label", (bool,), "True or False"),
+    )
+    for field, kinds, words in wanted:
+        value = getattr(graph, field)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise DataError(f"{field}={shortened(value)} is of type {type(value).__name__}; {words} is needed.")
+
+
+def _listed(name: str, given: Any) -> tuple[Any, ...]:
+    if not isinstance(given, Iterable):
+        raise DataError(f"{name} is of type {type(given).__name__}; a list of Snapshots is needed.")
+    return tuple(given)
+
+
+def check_snapshots(name: str, snapshots: tuple[Snapshot, ...], like: tuple[Snapshot, ...]) -> None:
+    """Refuse anything that is no snapshot, or not over the nodes of ``like[0]``, or has weights where that has none.
+
+    Raises:
+        DataError: naming the first that does not fit.
+    """
+    if not snapshots:
+        raise DataError("a dynamic graph needs at least 1 labelled snapshot; 0 were given. Cut more windows.")
+    for t, snapshot in enumerate(snapshots):
+        if not isinstance(snapshot, Snapshot):
+            raise DataError(f"{name}[{t}] is a {type(snapshot).__name__}; a Snapshot is needed.")
+        if snapshot.num_nodes != like[0].num_nodes:
+            raise DataError(
+                f"{name}[{t}] has {snapshot.num_nodes} nodes and snapshots[0] has {like[0].num_nodes}; "
+                "all must be over the same nodes. Number them over all time."
+            )
+        if name == "snapshots" and (snapshot.weights is None) != (like[0].weights is None):
+            raise DataError(f"{name}[{t}] and snapshots[0] differ in having weights; give all of them weights or none.")
+
+
+def _following(graph: DynamicGraph, following: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
+    """The label graphs, checked; those that equal the next snapshot are it, so that equal graphs have equal hashes."""
+    if len(following) != len(graph.snapshots):
+        raise DataError(
+            f"following has {len(following)} snapshots and there are {len(graph.snapshots)} labelled ones; "
+            "one label graph for each is needed."
+        )
+    check_snapshots("following", following, graph.snapshots)
+    later = (*graph.snapshots[1:], following[-1])
+    return tuple(b if a.equals(b) else a for a, b in zip(following, later, strict=True))
+
+
+def _set(graph: DynamicGraph, name: str, value: Any) -> None:
+    object.__setattr__(graph, name, value)

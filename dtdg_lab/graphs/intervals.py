@@ -1,4 +1,4 @@
-"""Edges assigned to base intervals: in memory (IntervalEdges), or as a stream of intervals (IntervalStream)."""
+"""Edges cut into base intervals: in memory (IntervalEdges), or as a stream of intervals (IntervalStream)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.checks import check_finite, check_ids, check_range
-from dtdg_lab.graphs.edge_list import check_weights
-from dtdg_lab.graphs.snapshot import Snapshot, frozen, keys_of, snapshot_of_keys
+from dtdg_lab.core.errors import DataError, UnknownNameError
+from dtdg_lab.graphs.edge_list import SpokenTimes, check_weights, read_ids, read_times, read_weights
+from dtdg_lab.graphs.snapshot import (
+    Snapshot,
+    check_finite,
+    check_ids,
+    check_range,
+    frozen,
+    give_up,
+    keys_of,
+    snapshot_of_keys,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -151,3 +159,234 @@ class IntervalEdges:
                 continue
             part = None if weight is None else weight[start:stop].astype(np.float64)
             yield snapshot_of_keys(keys_of(src[start:stop], dst[start:stop]), part, self.num_nodes)
+
+
+# Dealing edges with times to base intervals, and numbering their nodes over all time.
+#
+# Edges may come in any order, with any times that are finite numbers: negative, fractional, equal. Self loops and
+# duplicates stay; duplicates are merged when snapshots are made. Intervals without edges stay too.
+#
+# Three ways to cut, all covering every edge once:
+#
+# * ``cut=B``: B intervals of equal length from the first time to the last; interval i holds first + i·span/B up to, not
+#   including, first + (i + 1)·span/B, and the edges at the very last time belong to the last interval.
+# * ``cut=0, window=w``: intervals of length w from the first time on; the last may be shorter.
+# * ``cut_by="edges"``: in the order of time, E/B edges for each interval, or w of them. Edges of one time stay
+#   together, in the interval of the first of them, so that an interval may hold more than its share and the next ones
+#   less.
+#
+# With ``drop_partial`` the last interval is left out where it is not full, as fixed lengths and shares may leave it:
+# its snapshot would be a label of few edges.
+#
+# Source: equal intervals and the dropped first time of the released code of DynaHB and FlareDTDG.
+#
+# Differs from the papers: their code leaves out the edges at the very last time, because its last window ends before
+# it.
+
+
+MAX_NODES = 2**31 - 1  # sources are kept as int32
+MAX_INTERVALS = 100_000  # what the option cut allows: a graph has a row of features for each of them
+WAYS = ("time", "edges")
+
+_Vector = NDArray[Any]
+
+
+def cut_edges(
+    src: ArrayLike,
+    dst: ArrayLike,
+    time: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    cut: int = 0,
+    cut_by: str = "time",
+    window: float | None = None,
+    drop_first: bool = False,
+    drop_partial: bool = False,
+) -> IntervalEdges:
+    """Deal edges to base intervals and number the nodes over all time, in the order of their ids.
+
+    Args:
+        src: sources, shape (E,); whole numbers or text.
+        dst: targets, shape (E,).
+        time: times, shape (E,), in any order: numbers, or datetimes, which become nanoseconds.
+        weight: weights, shape (E,), finite and at least 0; None where edges carry none.
+        cut: B, the number of intervals; 0 takes ``window``.
+        cut_by: what the intervals share equally: ``time`` or ``edges``.
+        window: length of an interval where ``cut`` is 0: in the unit of ``time``, or a number of edges; messages call
+            it interval, as the option is called.
+        drop_first: leave out the edges of the first distinct time; their nodes keep their numbers.
+        drop_partial: leave out the edges of a last interval that is not full; their nodes keep their numbers.
+            An interval of a fixed length is full where the last time, and the unit of time after it (the largest
+            that all times are multiples of, counted from the first), reach its end; one of edges with its share.
+
+    Raises:
+        DataError: no edges, vectors of different lengths, values that are no ids, times or weights, or intervals that
+            cannot be: longer than the data, or too many.
+        UnknownNameError: another ``cut_by``.
+    """
+    if cut_by not in WAYS:
+        raise UnknownNameError("value of cut_by", cut_by, WAYS)
+    if not 0 <= cut <= MAX_INTERVALS:
+        raise DataError(f"cut={cut} base intervals; 1 to {MAX_INTERVALS:,} are allowed, or 0 to give their length.")
+    sources, targets, times = _vectors(src, dst, time)
+    dates = times.dtype.kind == "M"
+    times = times.view(np.int64) if dates else times
+    spoken = SpokenTimes(times, dates=dates)
+    weights = read_weights(weight, len(sources))
+    node_ids, sources, targets = _numbered(sources, targets)
+    if drop_first:
+        later = times > times.min()
+        if not later.any():
+            raise DataError(
+                f"all {len(times)} edges have time {spoken.time(times[0])}, and drop_first leaves the edges of the "
+                "first time out. Use drop_first=False, or data with more than one time."
+            )
+        sources, targets, times = sources[later], targets[later], times[later]
+        weights = None if weights is None else weights[later]
+    deal = _by_time if cut_by == "time" else _by_edges
+    interval, count = deal(times, cut, window, SpokenTimes(times, dates=dates))
+    if drop_partial and not cut and not _is_full(times, _window(window), count, cut_by):
+        if count == 1:
+            raise DataError(
+                f"the only interval is not full, and drop_partial leaves it out: interval={window:g} is more than the "
+                "data have. Give a shorter interval, or drop_partial=False."
+            )
+        whole = interval < count - 1
+        sources, targets, interval, count = sources[whole], targets[whole], interval[whole], count - 1
+        weights = None if weights is None else weights[whole]
+    return IntervalEdges(
+        src=sources,
+        dst=targets,
+        interval=interval,
+        num_intervals=count,
+        num_nodes=len(node_ids),
+        weight=weights,
+        node_ids=give_up(node_ids),
+    )
+
+
+def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[_Vector, _Vector, _Vector]:
+    """The three vectors, read and of equal length."""
+    sources, targets, times = read_ids(src, "src"), read_ids(dst, "dst"), read_times(time)
+    lengths = [len(vector) for vector in (sources, targets, times)]
+    if not lengths[0] or len(set(lengths)) > 1:
+        raise DataError(
+            f"src, dst and time have {lengths[0]}, {lengths[1]} and {lengths[2]} entries; "
+            "the same number, at least 1, is needed."
+        )
+    if sources.dtype.kind != targets.dtype.kind:
+        raise DataError(
+            f"src and dst must both be whole numbers or both be text, because they name the same nodes: src[0] is "
+            f"{sources[0].item()!r}, dst[0] is {targets[0].item()!r}. Convert one of them."
+        )
+    return sources, targets, times
+
+
+def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.int32], NDArray[np.int32]]:
+    """The sorted ids, and the nodes of sources and targets as places in them."""
+    whole = sources.dtype.kind == "i"
+    low = int(min(sources.min(), targets.min())) if whole else 0
+    high = int(max(sources.max(), targets.max())) if whole else 0
+    if whole and high - low < 4 * len(sources) + 1024:
+        # ids lie close: marking those that occur is faster than sorting all of them
+        occurs = np.zeros(high - low + 1, dtype=bool)
+        occurs[sources - low] = True
+        occurs[targets - low] = True
+        node_ids = np.flatnonzero(occurs) + low
+        place = np.cumsum(occurs) - 1
+        numbers = place[sources - low], place[targets - low]
+    else:
+        node_ids, every = np.unique(np.concatenate([sources, targets]), return_inverse=True)
+        numbers = every[: len(sources)], every[len(sources) :]
+    if len(node_ids) > MAX_NODES:
+        raise DataError(f"{len(node_ids):,} nodes; at most {MAX_NODES:,} fit the index type.")
+    return node_ids, numbers[0].astype(np.int32), numbers[1].astype(np.int32)
+
+
+def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes) -> tuple[NDArray[np.int32], int]:
+    """The base interval of every time, shape (E,), and the number of intervals."""
+    first, last = times.min(), times.max()
+    if times.dtype.kind == "i" and int(last) - int(first) >= 2**63:
+        raise DataError(
+            f"times run from {spoken.time(first)} to {spoken.time(last)}; a span below 2^63 is needed, which is 292 "
+            "years for dates. Use a coarser unit of time, as numbers."
+        )
+    with np.errstate(over="ignore"):  # said below
+        since, span = times - first, last - first
+    if not np.isfinite(span):
+        raise DataError(f"times run from {first} to {last}; their span is too large. Use a coarser unit of time.")
+    if cut:
+        if span == 0 and cut > 1:
+            raise DataError(
+                f"cut={cut} over a time span of 0: all {len(times)} edges have time {spoken.time(first)}. Edges of "
+                "different times are needed."
+            )
+        return _equal_shares(since, span, cut), cut
+    length = _window(window)
+    if length > span > 0:
+        raise DataError(
+            f"interval={spoken.length(length)} is longer than the data: {spoken.range()}. "
+            "Give a shorter interval, or cut=n, the number of intervals."
+        )
+    if float(span) / length >= MAX_INTERVALS:
+        raise DataError(
+            f"interval={spoken.length(length)} makes {_many(float(span) / length + 1)} base intervals: "
+            f"{spoken.range()}. At most {MAX_INTERVALS:,} are allowed: give an interval above "
+            f"{spoken.length(span / MAX_INTERVALS)}, or cut=n, the number of intervals."
+        )
+    whole = times.dtype.kind == "i" and float(length).is_integer()
+    where = since // (int(length) if whole else length)
+    return where.astype(np.int32), int(where.max()) + 1
+
+
+def _equal_shares(since: _Vector, span: Any, cut: int) -> NDArray[np.int32]:
+    """floor(since / span * cut), but the last for the last: exact for whole numbers, as boundaries need it."""
+    if since.dtype.kind == "i":
+        if int(span) >= 2**62 // cut:  # such as days in nanoseconds
+            unit = int(np.gcd.reduce(since))
+            since, span = since // unit, span // unit
+        if int(span) < 2**62 // cut:
+            return np.minimum(since * cut // max(span, 1), cut - 1).astype(np.int32)
+    return np.minimum(np.floor(since / (span or 1) * cut), cut - 1).astype(np.int32)
+
+
+def _many(count: float) -> str:
+    return f"{int(count):,}" if count < 1e15 else f"{count:.2g}"
+
+
+def _by_edges(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes) -> tuple[NDArray[np.int32], int]:
+    """The base interval of every edge by its rank in time, shape (E,), and the number of intervals."""
+    edges = len(times)
+    rank = np.searchsorted(np.sort(times), times)  # of the first edge of the same time
+    if cut:
+        if cut > edges:
+            raise DataError(f"cut={cut} by edges, and there are {edges} edges: at most one interval for each.")
+        return (rank * cut // edges).astype(np.int32), cut
+    share = _window(window)
+    if share != int(share) or share > edges:
+        raise DataError(f"interval={share:g} edges, and there are {edges}: a whole number from 1 to {edges} is needed.")
+    count = -(-edges // int(share))
+    if count > MAX_INTERVALS:
+        raise DataError(
+            f"interval={share:g} edges makes {count:,} base intervals of {edges:,} edges; at most {MAX_INTERVALS:,} "
+            f"are allowed. Give at least {-(-edges // MAX_INTERVALS)}, or cut=n, the number of intervals."
+        )
+    return (rank // int(share)).astype(np.int32), count
+
+
+def _is_full(times: _Vector, length: float, count: int, cut_by: str) -> bool:
+    """Whether the last of ``count`` intervals of a fixed length is as long, or has as many edges, as the others."""
+    if cut_by == "edges":
+        return len(times) >= count * int(length)
+    since = np.unique(times - times.min())
+    steps = np.diff(since)
+    unit = 0 if not len(steps) else np.gcd.reduce(steps) if steps.dtype.kind == "i" else steps.min()
+    return bool(since[-1] + unit >= count * length)
+
+
+def _window(window: float | None) -> float:
+    if window is None or not 0 < window < np.inf:
+        raise DataError(
+            f"cut=0 takes intervals of a fixed length, and interval={window}; give cut=n, the number of intervals."
+        )
+    return window

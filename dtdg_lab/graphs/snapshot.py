@@ -15,6 +15,9 @@ from dtdg_lab.core.errors import DataError
 # Read-only arrays, and the checks that every array of a graph passes.
 
 
+_AT_ONCE = 2**20  # entries checked at once
+
+
 def frozen(array: Any, *, name: str, dtype: DTypeLike, shape: Sequence[int | None]) -> NDArray[Any]:
     """The array, checked, contiguous and read-only.
 
@@ -98,6 +101,47 @@ def repeats(array: NDArray[Any]) -> bool:
 def stored_once(array: NDArray[Any]) -> NDArray[Any]:
     """What has to be kept of an array over time: its only entry where it repeats, else all of it."""
     return array[0] if repeats(array) else array
+
+
+def check_ids(node_ids: Any, nodes: int | None) -> NDArray[Any]:
+    """The ids of N nodes, read-only; None fits any number of them.
+
+    Raises:
+        DataError: they are neither whole numbers nor text, or not N of them.
+    """
+    kind = np.asarray(node_ids).dtype
+    if kind.kind not in "iuU":
+        raise DataError(f"node_ids has type {kind}; whole numbers or text are needed.")
+    return frozen(node_ids, name="node_ids", dtype=kind, shape=(nodes,))
+
+
+def check_finite(name: str, array: NDArray[Any]) -> None:
+    """Refuse NaN and infinite values, naming the first.
+
+    Raises:
+        DataError: there is one.
+    """
+    step = max(1, _AT_ONCE * len(array) // max(1, array.size))  # no array of flags as large as the data
+    for start in range(0, len(array), step):
+        bad = ~np.isfinite(array[start : start + step])
+        if bad.any():
+            first, *rest = (int(i) for i in np.argwhere(bad)[0])
+            where = (start + first, *rest)
+            raise DataError(
+                f"{name}{list(where)} is {array[where]}; finite numbers are needed. Replace missing values before, or "
+                "leave the rows out."
+            )
+
+
+def check_range(name: str, array: NDArray[Any], low: int, high: int) -> None:
+    """Refuse values outside ``low`` to ``high``, naming the first.
+
+    Raises:
+        DataError: there is one.
+    """
+    if array.size and (array.min() < low or array.max() > high):
+        where = tuple(int(i) for i in np.argwhere((array < low) | (array > high))[0])
+        raise DataError(f"{name}{list(where)} is {array[where]}; {low} to {high} is allowed.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

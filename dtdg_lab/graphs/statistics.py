@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
-import uuid
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +13,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import edge_keys, give_up, repeats, stored_once
-from dtdg_lab.graphs.storage import cache_folder
+from dtdg_lab.graphs.storage import cache_folder, whole_file
 
 if TYPE_CHECKING:
     from dtdg_lab.graphs.snapshot import Snapshot
@@ -316,19 +313,10 @@ def statistics_of(graph: DynamicGraph) -> GraphStatistics:
         return _from_dict({**json.loads(path.read_text(encoding="utf-8")), "name": graph.name})
     found = describe(graph)
     with contextlib.suppress(OSError):
-        _write(path, json.dumps(found.to_dict(), allow_nan=False))
+        text = json.dumps(found.to_dict(), allow_nan=False)
+        with whole_file(path) as draft:
+            draft.write_text(text, encoding="utf-8")
     return found
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file so that no reader ever sees a part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _from_dict(values: dict[str, Any]) -> GraphStatistics:

@@ -52,6 +52,23 @@ def cache_folder(root: str | Path | None = None) -> Path:
     return as_path(given, "DTDG_LAB_CACHE") if given else as_path("~/.cache/dtdg-lab", "the cache folder")
 
 
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A draft to write, which replaces the file at the end of the block: no reader ever sees a part of it.
+
+    Raises:
+        OSError: the folder cannot be made, or the draft not put in place.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
 def graph_folder(key: str, root: str | Path | None = None) -> Path:
     """The folder of the graph stored under ``key`` in the cache."""
     return cache_folder(root) / "graphs" / key
@@ -129,8 +146,8 @@ class ArrayFile:
     def __init__(self, path: Path, dtype: DTypeLike, row: tuple[int, ...]) -> None:
         self.dtype, self.row, self.length = np.dtype(dtype), row, 0
         self._path = path
-        self._file: BinaryIO = path.open("xb")
-        self._file.write(self._header())
+        self.file: BinaryIO = path.open("xb")
+        self.file.write(self._header())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -149,15 +166,15 @@ class ArrayFile:
             )
         with written(self._path):
             if array.size:
-                self._file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+                self.file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         self.length += len(array)
 
     def close(self) -> None:
         """Write the header with the final length, and close the file."""
         with written(self._path):
-            self._file.seek(0)
-            self._file.write(self._header())
-            self._file.close()
+            self.file.seek(0)
+            self.file.write(self._header())
+            self.file.close()
 
     def pieces(self) -> Iterator[NDArray[Any]]:
         """All entries, flat, piece by piece from a closed file."""
@@ -165,10 +182,6 @@ class ArrayFile:
             file.seek(len(self._header()))
             while data := file.read(_AT_ONCE):
                 yield np.frombuffer(data, dtype=np.uint8)
-
-    def abandon(self) -> None:
-        """Close the file as it is."""
-        self._file.close()
 
     def _header(self) -> bytes:
         # numpy leaves room for the digits of the first axis, so that all headers of one file have the same length
@@ -210,7 +223,7 @@ class Draft:
     ) -> None:
         for file in self.files.values():
             with contextlib.suppress(OSError):  # a full disk was said before; what is left goes now
-                file.abandon()
+                file.file.close()
         self._lock.close()
         shutil.rmtree(self._path, ignore_errors=True)
 

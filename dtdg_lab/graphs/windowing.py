@@ -4,14 +4,127 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.intervals import IntervalStream
-from dtdg_lab.graphs.sliding import SlidingEdges
-from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, finite_weights, snapshot_of_rows
+from dtdg_lab.graphs.snapshot import (
+    Snapshot,
+    distinct,
+    edge_keys,
+    finite_weights,
+    snapshot_of_rows,
+    sums_of_equal,
+    targets,
+)
+
+# The edges of the last few intervals, kept sorted while intervals arrive and leave.
+#
+# Sorting each window from scratch costs O(E log E) per snapshot; here only what arrives is sorted
+# (it comes sorted), and the rest is copied. Both ways of keeping a window are exact, whatever its length:
+#
+# * without weights, the number of intervals that hold an edge is kept, and the edge goes when it falls to 0;
+# * with weights, every interval's weight is kept, and a window's weight is recomputed from them, oldest first, in
+#   float64. Adding what arrives and subtracting what leaves would drift: 1e9 + 1 - 1e9 is not 1 in float32.
+
+
+class SlidingEdges:
+    """The union of the edges of the last ``length`` intervals, empty at first.
+
+    Args:
+        num_nodes: N.
+        length: intervals an edge lives.
+        weighted: whether intervals come with weights.
+    """
+
+    def __init__(self, num_nodes: int, length: int, *, weighted: bool) -> None:
+        self.in_degree = np.zeros(num_nodes, dtype=np.int64)  # distinct edges into every node, shape (N,)
+        self._length, self._weighted = length, weighted
+        self._alive: deque[NDArray[np.int64]] = deque()
+        self._keys = np.empty(0, dtype=np.int64)  # rising; with weights, once for each interval that holds the edge
+        # beside every key: the intervals that hold it, or with weights its weight in one of them, oldest first
+        self._values: NDArray[Any] = np.empty(0, dtype=np.float64 if weighted else np.int32)
+
+    def __len__(self) -> int:
+        """Intervals that are in the window: fewer than ``length`` at the beginning."""
+        return len(self._alive)
+
+    def push(self, keys: NDArray[np.int64], weights: NDArray[np.float32] | None) -> bool:
+        """Add the edges of the next interval; those of the oldest leave where the window was full.
+
+        Args:
+            keys: shape (E,), rising, without duplicates.
+            weights: shape (E,), where the window is weighted.
+
+        Returns:
+            Whether edges came or went.
+        """
+        leaving = self._alive.popleft() if len(self._alive) == self._length else _NONE
+        self._alive.append(keys)
+        if not len(keys) and not len(leaving):
+            return False
+        place, known = self._find(keys)
+        out = np.searchsorted(self._keys, leaving)  # with weights, the first of equal keys is the one that leaves
+        if weights is None:
+            self._values[place[known]] += 1
+            self._values[out] -= 1
+            gone = self._values[out] == 0
+            self._replace(out[gone], place[~known], keys[~known], 1)
+            went = leaving[gone]
+        else:
+            self._replace(out, np.searchsorted(self._keys, keys, side="right"), keys, weights)
+            went = leaving[~self._find(leaving)[1]]
+        for changed, change in ((keys[~known], 1), (went, -1)):
+            self.in_degree += change * np.bincount(targets(changed), minlength=len(self.in_degree))
+        return True
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """The keys of the window's distinct edges, rising."""
+        return distinct(self._keys) if self._weighted else self._keys
+
+    def sums(self) -> NDArray[np.float64]:
+        """The sum of the weights of every distinct edge, or the number of intervals that hold it, in float64."""
+        return sums_of_equal(self._keys, self._values) if self._weighted else self._values.astype(np.float64)
+
+    def _find(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Where each key stands or would stand, and whether it stands there."""
+        place = np.searchsorted(self._keys, keys)
+        known = np.zeros(len(keys), dtype=bool)
+        inside = place < len(self._keys)
+        known[inside] = self._keys[place[inside]] == keys[inside]
+        return place, known
+
+    def _replace(
+        self, gone: NDArray[np.int64], place: NDArray[np.int64], keys: NDArray[np.int64], values: ArrayLike
+    ) -> None:
+        """Take entries out and put rising keys in, each before the entry that is now at its place.
+
+        Gathering from where each entry stood takes half the time of masks: where[i] rises by 1 from one entry that
+        stays to the next, by 1 more for every one between them that goes, and by 0 at one that comes.
+        """
+        new = place - np.searchsorted(gone, place) + np.arange(len(place))
+        rises = np.ones(len(self._keys) - len(gone) + len(keys), dtype=np.intp)
+        rises[new] = 0
+        after = gone - np.arange(len(gone)) + np.searchsorted(place, gone, side="right")
+        np.add.at(rises, after[after < len(rises)], 1)
+        where = np.cumsum(rises) - 1
+        for name, fresh in (("_keys", keys), ("_values", values)):
+            present = getattr(self, name)
+            merged = present.take(where, mode="clip") if len(present) else np.empty(len(where), present.dtype)
+            merged[new] = fresh  # what was gathered there is any entry
+            setattr(self, name, merged)
+
+
+_NONE = np.empty(0, dtype=np.int64)
+
 
 # What was counted while a graph was cut, and can no longer be counted from its snapshots.
 
@@ -184,3 +297,84 @@ class Windows:
             yield base
         if number != stream.num_intervals - 1:
             raise DataError(f"the stream gave other than the {stream.num_intervals} base intervals it says it has.")
+
+
+# The M-transform of TM-GCN over time: every snapshot becomes the mean of the last w, and so do its features.
+#
+# Row t of M (counted from 1) has M[t, k] = 1 / min(w, t) for max(1, t - w + 1) <= k <= t and 0 elsewhere: at the
+# beginning, where there are fewer than w snapshots, the mean is over those that there are. An edge without weight
+# counts as 1, so that smoothed snapshots always carry weights. Sums are taken in float64, oldest first, and divided
+# once: 1/w is never rounded before.
+#
+# Source: ESDG sections 5.3 (the matrix M) and 5.4 (A and X are transformed), after TM-GCN (Malik et al. 2021).
+#
+# Differs from the paper: labels are not smoothed; they say what the next snapshot really holds.
+
+
+class GraphSmoother:
+    """The mean of the adjacency matrices of the last w snapshots.
+
+    Args:
+        num_nodes: N.
+        window: w, at least 1.
+        weighted: whether the snapshots carry weights.
+    """
+
+    def __init__(self, num_nodes: int, window: int, *, weighted: bool) -> None:
+        self._alive = SlidingEdges(num_nodes, window, weighted=weighted)
+
+    def push(self, snapshot: Snapshot) -> Snapshot:
+        """Take the next snapshot and give the mean that ends with it, weighted."""
+        self._alive.push(edge_keys(snapshot), snapshot.weights)
+        mean = finite_weights(self._alive.sums() / len(self._alive))
+        return snapshot_of_rows(self._alive.in_degree, self._alive.keys, mean)
+
+
+class FeatureSmoother:
+    """The mean of the features of the last w snapshots; w of them are held.
+
+    Args:
+        window: w, at least 1.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._alive: deque[NDArray[np.float32]] = deque(maxlen=window)
+
+    def push(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Take features of shape (N, F) and give the mean that ends with them."""
+        self._alive.append(features)
+        total = np.zeros(features.shape, dtype=np.float64)
+        for row in self._alive:
+            total += row
+        return (total / len(self._alive)).astype(np.float32)
+
+
+# What models ask to be done to snapshots before they are trained on, given snapshots that are not smoothed yet.
+#
+# Data sets are loaded smoothed (options ``edge_life`` and ``smoothing_window``); here one graph is smoothed several
+# ways to be compared.
+
+
+def lived(snapshots: Sequence[Snapshot], edge_life: int) -> Iterator[Snapshot]:
+    """The sum of the last ``edge_life`` snapshots, at each of them; fewer at the beginning, as there are fewer.
+
+    Where edges carry no weight the sum is the union: an edge that is alive counts once, as in the lab's data sets.
+
+    References: ESDG section 5.4 (EvolveGCN).
+    """
+    weighted = snapshots[0].weights is not None
+    alive = SlidingEdges(snapshots[0].num_nodes, edge_life, weighted=weighted)
+    for snapshot in snapshots:
+        alive.push(edge_keys(snapshot), snapshot.weights)
+        weights = finite_weights(alive.sums()) if weighted else None
+        yield snapshot_of_rows(alive.in_degree, alive.keys, weights)
+
+
+def averaged(snapshots: Sequence[Snapshot], window: int) -> Iterator[Snapshot]:
+    """The mean of the last ``window`` snapshots, at each of them; see :mod:`dtdg_lab.graphs.windowing`.
+
+    References: ESDG section 5.4 (TM-GCN).
+    """
+    smoother = GraphSmoother(snapshots[0].num_nodes, window, weighted=snapshots[0].weights is not None)
+    for snapshot in snapshots:
+        yield smoother.push(snapshot)

@@ -10,7 +10,6 @@ import operator
 import os
 import time
 import tokenize
-import uuid
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -28,7 +27,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.storage import cache_folder
+from dtdg_lab.graphs.storage import cache_folder, whole_file
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,20 +122,23 @@ def save_partition(partition: Partition, path: str | Path) -> Path:
     }
     if partition.groups is not None:
         arrays["groups"] = partition.groups
-    draft = file.with_name(f".{file.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as out:
-            np.savez_compressed(out, allow_pickle=False, **arrays)
-        draft.replace(file)
+        write_arrays(file, arrays)
     except OSError as error:
         raise DataError(
             f"cannot write the partition to {file}: {error.strerror or error}. Give a file in a folder you may write."
         ) from error
-    finally:
-        with contextlib.suppress(OSError):  # may not exist
-            draft.unlink()
     return file
+
+
+def write_arrays(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays to one compressed file atomically.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with whole_file(file) as draft, draft.open("wb") as out:
+        np.savez_compressed(out, allow_pickle=False, **dict(arrays))
 
 
 def load_partition(path: str | Path, graph: DynamicGraph | None = None, parts: int | None = None) -> Partition:
@@ -155,7 +157,7 @@ def load_partition(path: str | Path, graph: DynamicGraph | None = None, parts: i
     file = as_path(path, "path")
     partition = _read(file)
     if graph is not None:
-        _check_graph(file, partition, graph)
+        check_graph(str(file), partition, graph)
     if parts is not None and parts != partition.parts:
         raise PartitionError(
             f"{file} has {partition.parts} parts, but {parts} are requested. Set "
@@ -192,15 +194,20 @@ def _read(file: Path) -> Partition:
         ) from error
 
 
-def _check_graph(file: Path, partition: Partition, graph: DynamicGraph) -> None:
+def check_graph(called: str, partition: Partition, graph: DynamicGraph) -> None:
+    """Check that a partition, which messages call so, is of this graph's nodes.
+
+    Raises:
+        PartitionError: it belongs to another graph, or has another number of nodes.
+    """
     if partition.data_hash and partition.data_hash != graph.data_hash:
         raise PartitionError(
-            f"{file} was made for another graph: its data hash is {partition.data_hash[:16]}, that of {graph.name!r} "
+            f"{called} was made for another graph: its data hash is {partition.data_hash[:16]}, that of {graph.name!r} "
             f"is {graph.data_hash[:16]}. Load the graph it was made for, or make a partition of this one and save it."
         )
     if len(partition.owner) != graph.num_nodes:
         raise PartitionError(
-            f"{file} has {len(partition.owner):,} nodes, but {graph.name!r} has {graph.num_nodes:,}. Give a "
+            f"{called} has {len(partition.owner):,} nodes, but {graph.name!r} has {graph.num_nodes:,}. Give a "
             "partition of this graph."
         )
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.graphs.snapshot import Snapshot, give_up
+from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, snapshot_of_rows, targets
+from dtdg_lab.graphs.snapshot import distinct as first_of_equal
 
 WAYS = ("in", "out")
 
@@ -66,26 +67,19 @@ def distinct_rows(
 def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """The distinct keys, sorted; several times faster than ``np.unique``. Sorts in place."""
     keys.sort()
-    first = np.empty(len(keys), bool)
-    first[:1] = True
-    np.not_equal(keys[1:], keys[:-1], out=first[1:])
-    return keys[first]
+    return first_of_equal(keys)
 
 
 def transposed(snapshot: Snapshot) -> Snapshot:
     """The snapshot with all edges reversed, including weights: row u lists the out-neighbours of u."""
-    targets, vertices = snapshot.rows(), snapshot.num_nodes
-    keys = snapshot.indices.astype(np.int64) * vertices + targets  # distinct, because edges are
-    weights = None
+    keys = keys_of(snapshot.rows(), snapshot.indices)  # distinct, because edges are
+    weights: NDArray[np.float32] | None = None
     if snapshot.weights is None:
         keys.sort()
     else:
         order = np.argsort(keys)
-        keys, weights = keys[order], give_up(snapshot.weights[order])
-    degrees = np.bincount(snapshot.indices, minlength=vertices)
-    indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
-    indices = keys - np.repeat(np.arange(vertices, dtype=np.int64) * vertices, degrees)
-    return Snapshot.trusted(give_up(indptr), give_up(indices.astype(np.int32)), weights)
+        keys, weights = keys[order], snapshot.weights[order]
+    return snapshot_of_rows(np.bincount(snapshot.indices, minlength=snapshot.num_nodes), keys, weights)
 
 
 # k-hop neighbourhoods along the edges of aggregation: what a part must replicate to compute without exchanges.
@@ -211,14 +205,12 @@ def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
     waiting: list[NDArray[np.int64]] = []
     size = 0
     for snapshot in snapshots:
-        waiting.append(snapshot.rows() * vertices + snapshot.indices)
+        waiting.append(edge_keys(snapshot))
         size += snapshot.num_edges
         if size > _KEYS_AT_ONCE:
             known, waiting, size = distinct(np.concatenate([known, *waiting])), [], 0
     known = distinct(np.concatenate([known, *waiting]))
-    rows, sources = np.divmod(known, vertices)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=vertices))]).astype(np.int64)
-    return Snapshot.trusted(give_up(indptr), give_up(sources.astype(np.int32)))
+    return snapshot_of_rows(np.bincount(targets(known), minlength=vertices), known, None)
 
 
 def _entries(lists: Snapshot, rows: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.errors import ConfigError, PartitionError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, shortened
 from dtdg_lab.core.message_passing import Pull, hops, pulls, ways
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
@@ -27,7 +25,14 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.storage import cache_folder
-from dtdg_lab.partition.base import DAMAGE, PARTITION_SETTINGS, make_partition, save_partition
+from dtdg_lab.partition.base import (
+    DAMAGE,
+    PARTITION_SETTINGS,
+    check_graph,
+    make_partition,
+    save_partition,
+    write_arrays,
+)
 from dtdg_lab.partition.halo import count_replicated, distinct_rows, pulled_rows, pulls_of
 from dtdg_lab.partition.simple import vertex_loads
 
@@ -322,8 +327,11 @@ def kept_measures(
         with contextlib.suppress(*DAMAGE):  # missing or damaged
             return _read(file, chosen, hops, tuple(dict.fromkeys(ways)), static)
         measures = measure(graph, partition, snapshots=chosen, hops=hops, ways=ways, static=static)
+        arrays = {name: getattr(measures, name) for name in _ARRAYS}
+        for name in _MATRICES:
+            arrays |= {f"{name}-{way}": rows for way, rows in getattr(measures, name).items()}
         with contextlib.suppress(OSError):  # an unwritable cache is not an error
-            _write(file, measures)
+            write_arrays(file, arrays)
     return measures
 
 
@@ -334,20 +342,6 @@ def _read(file: Path, snapshots: range, hops: int, ways: tuple[str, ...], static
         for name in _MATRICES:
             given[name] = {way: arrays[f"{name}-{way}"] for way in ways}
     return PartitionMeasures(snapshots=snapshots, hops=hops, ways=ways, static=static, **given)
-
-
-def _write(file: Path, measures: PartitionMeasures) -> None:
-    arrays = {name: getattr(measures, name) for name in _ARRAYS}
-    for name in _MATRICES:
-        arrays.update({f"{name}-{way}": rows for way, rows in getattr(measures, name).items()})
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    try:
-        with draft.open("wb") as out:
-            np.savez_compressed(out, allow_pickle=False, **arrays)
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 # Predicted bytes of halo rows between parts.
@@ -455,19 +449,34 @@ def between_parts(
             states go back to the first block's beginning too, which one block does without.
         reuse: whether pulls of the data alone are kept from an earlier step.
     """
-    layers = 1 + max(pull.layer for pull in pulls)
-    rows, numbers = empty_counts(layers, partition.parts), empty_counts(layers, partition.parts)
-    of_way = {pull.way: pulled_rows(snapshots, partition, pull.way) for pull in pulls if pull.way != "top"}
-    for pull in pulls:
-        if pull.way == "top":
-            continue
-        every = of_way[pull.way]
-        moved = {
+
+    def moved(pull: Pull, every: Counts) -> dict[str, Counts]:
+        return {
             "forward": every.sum(axis=0) * (pull.learned or not reuse),
             "rerun": every[:rerun_before].sum(axis=0) * (pull.learned or not reuse),
             "backward": every[0 if pull.at_first or rerun_before else 1 :].sum(axis=0).T * pull.learned,
         }
-        for way, sent in moved.items():
+
+    return pulled_volume(snapshots, partition, pulls, partition.parts, moved)
+
+
+def pulled_volume(
+    snapshots: Sequence[Snapshot],
+    partition: Partition,
+    pulls: Sequence[Pull],
+    ranks: int,
+    moved: Callable[[Pull, Counts], Mapping[str, Counts]],
+) -> Volume:
+    """Volume of the pulls of a step on R ranks; ``moved`` turns a pull and its halo rows (T, P, P) into way -> (R, R).
+
+    What ``top`` gathers is not in it.
+    """
+    layers = 1 + max(pull.layer for pull in pulls)
+    rows, numbers = empty_counts(layers, ranks), empty_counts(layers, ranks)
+    along = [pull for pull in pulls if pull.way != "top"]
+    of_way = {way: pulled_rows(snapshots, partition, way) for way in dict.fromkeys(pull.way for pull in along)}
+    for pull in along:
+        for way, sent in moved(pull, of_way[pull.way]).items():
             rows[way][pull.layer] += sent
             numbers[way][pull.layer] += sent * pull.width
     return Volume(rows, numbers)
@@ -594,7 +603,8 @@ def partition_graph(
     of_partitioner, of_model = _sorted_settings(settings)
     pulled = pulls(model, graph.num_features, hidden, layers, **of_model)
     if isinstance(name, Partition):
-        partition, partitioner = _of_this(graph, name), name.made_by or "manual"
+        check_graph("the partition", name, graph)
+        partition, partitioner = name, name.made_by or "manual"
     else:
         reach = hops(model, layers, **of_model)
         partition = make_partition(name, graph, parts, hops=reach, seed=seed, **of_partitioner)
@@ -642,20 +652,6 @@ def measures_for(
         ways=ways(model),
         static=memory in ("per_vertex", "neighbourhood"),
     )
-
-
-def _of_this(graph: DynamicGraph, partition: Partition) -> Partition:
-    if partition.data_hash and partition.data_hash != graph.data_hash:
-        raise PartitionError(
-            f"the partition was made for another graph: its data hash is {partition.data_hash[:16]}, that of "
-            f"{graph.name!r} is {graph.data_hash[:16]}. Make a partition of this graph."
-        )
-    if len(partition.owner) != graph.num_nodes:
-        raise PartitionError(
-            f"the partition has {len(partition.owner):,} nodes, but {graph.name!r} has {graph.num_nodes:,}. Make "
-            "a partition of this graph."
-        )
-    return partition
 
 
 def _sorted_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -13,8 +13,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.message_passing import Pull, Seam, seams
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.partition.halo import pulled_rows
-from dtdg_lab.partition.metrics import WAYS, Counts, Volume, empty_counts
+from dtdg_lab.partition.metrics import WAYS, Counts, Volume, empty_counts, pulled_volume
 
 # What a step of ESDG sends between the spatial and the temporal parts of layers, leg by leg, beside the paper's
 # count.
@@ -238,30 +237,20 @@ def pulled_by_groups(
         rerun: whether a block's pulls are repeated on the way back.
         reuse: whether pulls of the data alone are kept from an earlier step.
     """
-    layers, split = 1 + max(pull.layer for pull in pulls), blocks.row_ranks
-    rows, numbers = empty_counts(layers, blocks.ranks), empty_counts(layers, blocks.ranks)
+    split = blocks.row_ranks
     if split == 1:
-        return Volume(rows, numbers)
+        layers = 1 + max(pull.layer for pull in pulls)
+        return Volume(empty_counts(layers, blocks.ranks), empty_counts(layers, blocks.ranks))
     owner = np.concatenate([np.full(len(blocks.rows(rank)), rank, np.int32) for rank in range(split)])
     times = [snapshots[t] for t in blocks.snapshots]
-    of_way = {pull.way: pulled_rows(times, Partition(owner, split), pull.way) for pull in pulls if pull.way != "top"}
     last = len(times) - len(blocks.block(blocks.blocks - 1))
-    for pull in pulls:
-        if pull.way == "top":
-            continue
-        per_snapshot = of_way[pull.way]
-        ahead = pull.learned or not reuse
-        for way, wanted, stop in (
-            ("forward", ahead, len(times)),
-            ("rerun", ahead and rerun, last),
-            ("backward", pull.learned, len(times)),
-        ):
-            if wanted:
-                moved = _placed(per_snapshot, blocks, stop)
-                moved = moved.T if way == "backward" else moved
-                rows[way][pull.layer] += moved
-                numbers[way][pull.layer] += moved * pull.width
-    return Volume(rows, numbers)
+
+    def moved(pull: Pull, every: Counts) -> dict[str, Counts]:
+        ahead, whole = pull.learned or not reuse, _placed(every, blocks, len(times))
+        again = _placed(every, blocks, last)
+        return {"forward": whole * ahead, "rerun": again * (ahead and rerun), "backward": whole.T * pull.learned}
+
+    return pulled_volume(times, Partition(owner, split), pulls, blocks.ranks, moved)
 
 
 def _placed(of_snapshots: Counts, blocks: SnapshotBlocks, stop: int) -> Counts:

@@ -18,13 +18,110 @@ from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.core.support import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.negatives import NO_VERTEX, LinkSamples, link_samples, ranking_candidates
 from dtdg_lab.graphs.sealed import for_a_hash
-from dtdg_lab.graphs.snapshot import EdgeSet, Snapshot
+from dtdg_lab.graphs.snapshot import EdgeSet, Ints, Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.tasks.base import Rows, Scores, mean_or_none
-from dtdg_lab.tasks.metrics import auc_and_average_precision, reciprocal_ranks
-from dtdg_lab.tasks.resampling import LEAST_POSITIVES, RESAMPLES, interval, resampled
+from dtdg_lab.tasks.metrics import (
+    LEAST_POSITIVES,
+    RESAMPLES,
+    auc_and_average_precision,
+    interval,
+    reciprocal_ranks,
+    resampled,
+)
+
+# What link prediction is asked about: some edges, random pairs that are none, and targets to rank edges against.
+#
+# Every draw is a function of (seed, snapshot): the seed is made of the edges to be predicted, so that the same edges
+# give the same pairs on every rank and in every run, and nothing needs to be stored.
+
+
+NO_VERTEX = -1  # fills rows of ranking candidates that have fewer than the others
+_CANDIDATES_AT_ONCE = 1 << 20  # candidates drawn at once, so that little memory is needed beside them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkSamples:
+    """P edges and Q pairs of different nodes that are no edges, each in the order of (source, target).
+
+    Attributes:
+        src: shape (P + Q,), int32: sources, the edges' first.
+        dst: shape (P + Q,), int32: targets.
+        positives: P.
+    """
+
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    positives: int
+
+
+def link_samples(edges: EdgeSet, *, seed: int, t: int, share: float, negatives: int) -> LinkSamples:
+    """A share of the edges, drawn without repetition, and ``negatives`` as many other pairs.
+
+    Args:
+        edges: the edges to be predicted; self loops are none.
+        seed: of the data.
+        t: number of the snapshot.
+        share: share of the edges that are taken, rounded, at least 1 where there are edges (theta of ESDG).
+        negatives: pairs for each edge taken, out of all pairs of different nodes that are no edges, all equally
+            likely and none twice; all of them where there are fewer.
+
+    Source: ESDG section 6 (theta = 0.1, as many negatives); the seed is ours.
+    """
+    count = max(1, math.floor(share * len(edges) + 0.5)) if len(edges) else 0
+    draw = generator(seed, "link/positives", t)
+    chosen = np.sort(draw.choice(len(edges), count, replace=False, shuffle=False)) if count else np.zeros(0, np.int64)
+    wanted = min(count * negatives, edges.absent)
+    draw = generator(seed, "link/negatives", t)
+    order = np.sort(draw.choice(edges.absent, wanted, replace=False, shuffle=False)) if wanted else chosen[:0]
+    src, dst = edges.pairs(np.concatenate([edges.numbers[chosen], edges.nth_absent(order)]))
+    return LinkSamples(src, dst, count)
+
+
+def ranking_candidates(
+    edges: EdgeSet, sources: NDArray[np.int32], *, seed: int, t: int, count: int
+) -> NDArray[np.int32]:
+    """For each source, targets that it has no edge to, itself excluded; shape (U, K), K at most ``count``.
+
+    The M targets without an edge from a source are divided into ``count`` equal stretches from a random start, and one
+    is drawn from each: every target is equally likely, and none comes twice. A source with M <= ``count`` gets all M;
+    the rest of its row is ``NO_VERTEX``.
+
+    Args:
+        edges: the edges to be predicted.
+        sources: shape (U,): distinct nodes.
+        seed: of the data.
+        t: number of the snapshot.
+        count: targets wanted for each source.
+
+    Source: ROLAND section 5 draws 1,000 such targets for each source; the stretches are ours.
+    """
+    first, available = edges.absent_from(sources)
+    taken = np.minimum(available, count)
+    width = int(taken.max(initial=0))
+    draw = generator(seed, "link/ranking", t)
+    start = (draw.random(len(sources)) * available).astype(np.int64)
+    found = np.empty((len(sources), width), dtype=np.int32)
+    step = max(1, _CANDIDATES_AT_ONCE // max(width, 1))
+    for block in (slice(i, i + step) for i in range(0, len(sources), step)):
+        order = _one_of_each_stretch(draw, available[block, None], taken[block, None], start[block, None], width)
+        valid = np.arange(width) < taken[block, None]
+        numbers = edges.nth_absent(np.where(valid, first[block, None] + order, 0))
+        found[block] = np.where(valid, edges.pairs(numbers)[1], np.int32(NO_VERTEX))
+    return found
+
+
+def _one_of_each_stretch(
+    draw: np.random.Generator, available: Ints, taken: Ints, start: Ints, width: int
+) -> NDArray[np.int64]:
+    """Places among ``available`` ones, (rows, width): the first ``taken`` of each row count and are all different."""
+    # bounds by whole numbers, so that neighbouring stretches share no place
+    bounds = np.minimum(np.arange(width + 1), taken) * available // np.maximum(taken, 1)
+    low, length = bounds[:, :-1], np.diff(bounds, axis=1)
+    within = low + (draw.random(length.shape) * length).astype(np.int64)
+    return np.asarray((within + start) % np.maximum(available, 1))
+
 
 # Persistence for edges: what is an edge today is one tomorrow, as surely as that held in the training split.
 
@@ -167,18 +264,18 @@ class _Ranking:
 class LinkPrediction:
     """Binary cross-entropy of pairs at t: edges of ``graph.following[t]`` against pairs that it does not hold.
 
-    Positives and negatives are those of :func:`dtdg_lab.graphs.negatives.link_samples`, drawn from a seed made of
-    ``graph.following`` alone (:func:`dtdg_lab.tasks.link_prediction.edge_seed`), so that every rank, run and epoch has
+    Positives and negatives are those of :func:`link_samples`, drawn from a seed made of
+    ``graph.following`` alone (:func:`edge_seed`), so that every rank, run and epoch has
     the same, whatever features or smoothing the model is given. A pair (u, v) scores w . [h_u ; h_v] + b (``concat``,
     ESDG) or h'_u . h'_v / sqrt(H) with h' the readout (``dot``); above 0 means an edge.
 
     Metrics, each the mean over the part's snapshots that have edges: ``accuracy``, ``auc``, ``average_precision``, and
     ``mrr``: every positive is ranked against ``ranking_negatives`` targets that its source has no edge to
-    (:func:`dtdg_lab.graphs.negatives.ranking_candidates`); those whose source has edges to all are left out. ``mrr`` is
+    (:func:`ranking_candidates`); those whose source has edges to all are left out. ``mrr`` is
     not computed for the training split. Metrics score embeddings rounded to 14 significant bits (30 in float64), so
-    that nodes that are alike tie (:func:`dtdg_lab.tasks.link_prediction.round_noise`); the loss scores them as they
+    that nodes that are alike tie (:func:`round_noise`); the loss scores them as they
     are. Of the test split each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of
-    every snapshot (:mod:`dtdg_lab.tasks.resampling`), under ``<name>_low`` and ``<name>_high``; none of fewer than ten
+    every snapshot (:mod:`dtdg_lab.tasks.metrics`), under ``<name>_low`` and ``<name>_high``; none of fewer than ten
     positives. ``pairs`` are all that were scored, ``ranked`` the positives that MRR is of; see
     :mod:`dtdg_lab.core.support`. Persistence is :class:`EdgeBank`: the edges that the label before counted are those of
     today.

@@ -22,7 +22,6 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.models.base import MEMORIES, DynamicModel, GraphView, State, run_straight, stack_layer
 from dtdg_lab.partition.base import Assigned, accepted
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
-from dtdg_lab.testing.doubles import RecordingMarks
 
 # How a contract says that it is broken.
 
@@ -48,6 +47,26 @@ def require(holds: bool, rule: str) -> None:
 
 MakeLayout = Callable[[int, int], tuple[Strategy, DynamicModel]]
 EPOCHS = 3
+
+
+class RecordingMarks:
+    """Takes down the phases, exchanges and blocks that are marked, in order; an exchange is ``exchange``."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.blocks: list[tuple[int, str]] = []
+
+    def __call__(self, phase: str) -> None:
+        """A phase has ended."""
+        self.phases.append(phase)
+
+    def exchange(self, wait_s: float) -> None:
+        """An exchange has ended."""
+        self.phases.append("exchange")
+
+    def block(self, number: int, way: str) -> None:
+        """A block of time begins."""
+        self.blocks.append((number, way))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.errors import LabError
 
 if TYPE_CHECKING:
-    from dtdg_lab.distributed.group import ProcessGroup
+    from dtdg_lab.distributed.group import Group, ProcessGroup
 
 
 _ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -99,6 +99,25 @@ def join_group(rank: int, ranks: int, address: str) -> ProcessGroup:
 
     torch.set_num_threads(1)
     return ProcessGroup.join(reach_store(address, ranks), rank, ranks)
+
+
+def delayed_group(group: Group, delay_s: float, bytes_per_s: float = float("inf")) -> Group:
+    """A group whose exchanges of rows take at least ``delay_s`` on every rank, from start to completion.
+
+    For tests of what is hidden behind computing, on ranks that are in fact close.
+
+    Args:
+        group: the ranks.
+        delay_s: seconds, at least 0, of all links.
+        bytes_per_s: that a rank's rows leave at, if it sends every other rank as many.
+    """
+    import numpy as np
+
+    from dtdg_lab.core.feature_store import LinkState
+    from dtdg_lab.network.emulated_links import LinkedGroup
+
+    every = np.ones((group.size, group.size))
+    return LinkedGroup(group, LinkState(delay_s * every, bytes_per_s / max(1, group.size - 1) * every))
 
 
 def _start(rank: int, ranks: int, address: str, task: bytes) -> _Rank:

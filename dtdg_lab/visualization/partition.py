@@ -62,18 +62,15 @@ def map_figure(
     shown = MAPS[name]
     parts = len(values)
     highest = float(values.max(initial=0.0)) if top is None else top
-    trace = {
-        "type": "heatmap",
-        "z": np.round(values, 2).tolist(),
-        "x": (bounds - 0.5).tolist(),
-        "y": list(range(parts)),
-        "zmin": 0,
-        "zmax": highest or 1.0,
-        "colorscale": [list(stop) for stop in HEAT_SCALES[shown.scale]],
-        "colorbar": colour_bar(shown.unit),
-        "name": shown.title,
-        "hovertemplate": "part %{y}, snapshot %{x:.0f}: %{z:,.4~g} " + shown.unit + "<extra></extra>",
-    }
+    trace = _heat_map(
+        np.round(values, 2),
+        shown.scale,
+        highest,
+        x=(bounds - 0.5).tolist(),
+        colorbar=colour_bar(shown.unit),
+        name=shown.title,
+        hovertemplate="part %{y}, snapshot %{x:.0f}: %{z:,.4~g} " + shown.unit + "<extra></extra>",
+    )
     layout = frame(
         shown.title + (f" · {note}" if note else ""),
         SNAPSHOT,
@@ -82,6 +79,21 @@ def map_figure(
         yaxis=part_axis(parts),
     )
     return {"data": [trace], "layout": layout}
+
+
+def _heat_map(values: NDArray[np.float64], scale: str, top: float, **trace: Any) -> dict[str, Any]:
+    """The trace of a heat map whose colours run from 0 to ``top``."""
+    colours = [list(stop) for stop in HEAT_SCALES[scale]]
+    rows = list(range(len(values)))
+    return {
+        "type": "heatmap",
+        "z": values.tolist(),
+        "y": rows,
+        "zmin": 0,
+        "zmax": top or 1.0,
+        "colorscale": colours,
+        **trace,
+    }
 
 
 def _snapshot_axis(first: int, end: int) -> dict[str, Any]:
@@ -143,19 +155,16 @@ def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: floa
     # plotly's prefixes for bytes would be decimal: the largest value's binary unit is chosen instead
     unit, factor = byte_unit(top)
     said = [[_to_dict(sent, q, p) for p in range(count)] for q in range(count)]
-    trace = {
-        "type": "heatmap",
-        "z": np.round(whole / factor, 4).tolist(),
-        "x": list(range(count)),
-        "y": list(range(count)),
-        "zmin": 0,
-        "zmax": top / factor or 1.0,
-        "colorscale": [list(stop) for stop in HEAT_SCALES["bytes"]],
-        "colorbar": colour_bar(f"{unit} a step") | {"tickformat": ",.3~g"},
-        "name": title,
-        "customdata": said,
-        "hovertemplate": f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>",
-    }
+    trace = _heat_map(
+        np.round(whole / factor, 4),
+        "bytes",
+        top / factor,
+        x=list(range(count)),
+        colorbar=colour_bar(f"{unit} a step") | {"tickformat": ",.3~g"},
+        name=title,
+        customdata=said,
+        hovertemplate=f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>",
+    )
     ticks = {"dtick": max(1, -(-count // 8)), "showgrid": False, "range": [-0.5, count - 0.5]}
     layout = frame(title, f"to {who} (number)", f"from {who}", xaxis=ticks, yaxis=part_axis(count))
     if count <= _WRITTEN:
@@ -439,6 +448,16 @@ def _numbers(values: Sequence[Any]) -> Matrix:
 
 MEMORY = {"halo_vertex": "halo memory", "cached_vertex": "cache memory"}
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down")
+_EVEN_LINE = {
+    "type": "line",
+    "xref": "paper",
+    "yref": "y",
+    "x0": 0,
+    "x1": 1,
+    "y0": 1,
+    "y1": 1,
+    "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
+}
 _SPREAD = 0.5  # of the room of a part, over which its marks stand beside each other
 
 
@@ -452,16 +471,6 @@ def load_figure(facts: PartitionFacts, *, top: float | None = None, note: str = 
     """
     kinds = measured_of(facts)
     data = [_marks(index, name, values, len(kinds)) for index, (name, values) in enumerate(kinds.items())]
-    mean = {
-        "type": "line",
-        "xref": "paper",
-        "yref": "y",
-        "x0": 0,
-        "x1": 1,
-        "y0": 1,
-        "y1": 1,
-        "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
-    }
     layout = frame(
         "Load of the parts" + (f" · {note}" if note else ""),
         "part (number)",
@@ -469,7 +478,7 @@ def load_figure(facts: PartitionFacts, *, top: float | None = None, note: str = 
         xaxis={"dtick": max(1, -(-facts.parts // 16)), "range": [-0.6, facts.parts - 0.4], "showgrid": False},
         yaxis={"range": [0, 1.08 * (largest(facts) if top is None else top)]},
         showlegend=True,
-        shapes=[mean],
+        shapes=[_EVEN_LINE],
     )
     return {"data": data, "layout": layout}
 
@@ -524,8 +533,7 @@ def map_words(name: str, facts: PartitionFacts, before: PartitionFacts | None = 
     said = {"edges": _edges, "halo": _halo, "replicated": _replicated}[name](facts)
     if before is None:
         return said
-    key = {"edges": "cut_edges"}.get(name, name)
-    what = {"edges": "Cut edges", "halo": "Halo rows", "replicated": "Replicated rows"}[name]
+    key, what = ("cut_edges", "Cut edges") if name == "edges" else (name, _SHARES[name][0])
     return f"{what}: {_change(before.totals[key], facts.totals[key])}. {said}"
 
 
@@ -830,22 +838,12 @@ def _imbalance(facts: Facts) -> tuple[Figure, str]:
         for index, kind in enumerate(("vertices", "edges", "load"))
     ]
     top = max(value for each in facts.values() for value in each.imbalance.values())
-    even = {
-        "type": "line",
-        "xref": "paper",
-        "yref": "y",
-        "x0": 0,
-        "x1": 1,
-        "y0": 1,
-        "y1": 1,
-        "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
-    }
     layout = frame(
         "Imbalance",
         "",
         "largest part over the mean (1)",
         showlegend=True,
-        shapes=[even],
+        shapes=[_EVEN_LINE],
         xaxis=_names(facts),
         yaxis={"range": [1 - 0.06 * (top - 1 or 0.1), 1 + 1.1 * (top - 1 or 0.1)]},
     )

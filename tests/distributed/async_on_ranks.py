@@ -12,8 +12,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError, RunFailedError
 from dtdg_lab.distributed.group import Group, ProcessGroup, SoloGroup, reach_store
-from dtdg_lab.testing.doubles import DelayedGroup
-from dtdg_lab.testing.processes import join_group
+from dtdg_lab.testing.processes import delayed_group, join_group
 
 LATE_S = 0.3
 DELAY_S, COMPUTE_S, EXCHANGES = 0.05, 0.06, 6
@@ -92,7 +91,7 @@ def refusals(group: Group) -> dict[str, str]:
 
 def hidden(group: Group, *, compute: bool) -> tuple[float, float, float]:
     """Seconds in flight, exposed, and the shortest flight, of exchanges on a slow network with work beside them."""
-    slow, everyone = DelayedGroup(group, DELAY_S), [1] * group.size
+    slow, everyone = delayed_group(group, DELAY_S), [1] * group.size
     matrix, arrived = torch.randn(64, 64), []
     group.barrier()
     for number in range(EXCHANGES):
@@ -111,7 +110,7 @@ def hidden(group: Group, *, compute: bool) -> tuple[float, float, float]:
 
 def delayed(group: Group) -> dict[str, Any]:
     """A slow group is otherwise the group it slows."""
-    slow, before = DelayedGroup(group, DELAY_S), group.bytes_sent
+    slow, before = delayed_group(group, DELAY_S), group.bytes_sent
     began_s = time.perf_counter()
     rows, _ = slow.exchange_rows(torch.ones(group.size, 2), [1] * group.size, [1] * group.size)
     took_s = time.perf_counter() - began_s

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from doubles import Trained
 from hybrid_training import train as train_by_steps
 from remote_training import (
     CHANGES,
@@ -28,7 +29,6 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.systems.feature_cache import store as cache_memory
-from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.training.trainer import Trainer
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from doubles import train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
@@ -24,7 +25,6 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.network.emulated_links import LinkedGroup
 from dtdg_lab.network.patterns import parse_links
-from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 RANKS, TURNS, WIDTH = 4, 4, 8

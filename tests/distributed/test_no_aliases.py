@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles import train_in_memory
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 120, "generated_snapshots": 40, "hidden": 4,

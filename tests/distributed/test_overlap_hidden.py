@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles import Trained, train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.doubles import DelayedGroup, Trained, train_in_memory
-from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.processes import delayed_group, join_group, run_ranks
 
 LEG_S, EPOCHS, HIDDEN, NODES, OWN = 0.025, 5, 64, 2800, 6
 BYTES_PER_S = OWN * NODES // 2 * HIDDEN * 8 / LEG_S
@@ -33,7 +33,7 @@ def _graph() -> DynamicGraph:
 
 def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[bool, dict[str, Any]]:
     group = join_group(rank, ranks, address)
-    network, found = DelayedGroup(group, 0.0, BYTES_PER_S), {}
+    network, found = delayed_group(group, 0.0, BYTES_PER_S), {}
     for overlap in (False, True):
         config = RunConfig(system="esdg", overlap=overlap, ranks=ranks, **BUSY)
         done = train_in_memory(config, _graph(), Path(folder) / "last.pt", group=network)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doubles import train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
@@ -20,8 +21,7 @@ from dtdg_lab.engine.overlap_schedule import TaskTimePredictor
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
-from dtdg_lab.testing.doubles import DelayedGroup, train_in_memory
-from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.processes import delayed_group, join_group, run_ranks
 from dtdg_lab.training.build import build
 
 DELAY_S, NODES = 0.05, 6000
@@ -39,7 +39,7 @@ def _graph(nodes: int) -> DynamicGraph:
 
 def _slow(rank: int, ranks: int, address: str, folder: str) -> dict[bool, dict[str, Any]]:
     group = join_group(rank, ranks, address)
-    network, found = DelayedGroup(group, DELAY_S), {}
+    network, found = delayed_group(group, DELAY_S), {}
     for overlap in (False, True):
         config = RunConfig(ranks=ranks, overlap=overlap, **BUSY)
         done = train_in_memory(config, _graph(NODES), Path(folder) / "last.pt", group=network)

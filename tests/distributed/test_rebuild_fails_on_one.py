@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles import train_in_memory
 
 from dtdg_lab.core.catalogue import family
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 FAMILY = family("decayed_windows")

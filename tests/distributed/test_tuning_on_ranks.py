@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles import train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 23, "generated_edges": 80,

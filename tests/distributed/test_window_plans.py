@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from doubles import train_in_memory
 from torch import Tensor
 
 from dtdg_lab.core import catalogue
@@ -28,7 +29,6 @@ from dtdg_lab.systems.decayed_windows.backprop import WindowWork
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, hybrid_batch, survival_order
 from dtdg_lab.testing.contracts import DenseView
-from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
 

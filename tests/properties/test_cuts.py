@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.cutting import cut_edges
+from dtdg_lab.graphs.intervals import cut_edges
 
 WHOLE = st.lists(st.integers(-50, 50), min_size=2, max_size=30)
 FRACTIONS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=30)

@@ -7,8 +7,7 @@ import pytest
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
 from dtdg_lab.graphs.build import build_graph
-from dtdg_lab.graphs.cutting import MAX_INTERVALS, cut_edges
-from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
+from dtdg_lab.graphs.intervals import MAX_INTERVALS, IntervalEdges, IntervalStream, cut_edges
 from dtdg_lab.graphs.snapshot import snapshot_of_keys
 
 TIMES = [4, -2, 0, 8, 8, 1.5]  # span 10, unsorted, negative, fractional, one twice

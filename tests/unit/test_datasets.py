@@ -26,13 +26,12 @@ from dtdg_lab.core.options import option
 from dtdg_lab.datasets import download
 from dtdg_lab.datasets.definitions import BITCOIN_OTC, COLLEGEMSG, CORA_T, EMAIL_EU
 from dtdg_lab.datasets.download import FoundForm, find
-from dtdg_lab.datasets.loading import load_published
-from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset, load_for
+from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset, load_for, load_published
 from dtdg_lab.datasets.registry import Form, Published, PublishedFile
 from dtdg_lab.datasets.sequences import read, renamed, sequence
 from dtdg_lab.datasets.user_data import from_edges
 from dtdg_lab.graphs.build import build_graph
-from dtdg_lab.graphs.cutting import cut_edges
+from dtdg_lab.graphs.intervals import cut_edges
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = b"# a comment\n1 2 0\n2\t3 10\n\n3 1 25\n% another\n1 2 29\n"
@@ -459,7 +458,7 @@ def test_generators_take_their_options_and_the_seed(name):
 def test_a_graph_is_built_once_and_mapped(tmp_path, monkeypatch):
     folder = put(tmp_path / "data")
     first = load_published(definition_of(), options_of(), root=folder)
-    monkeypatch.setattr("dtdg_lab.datasets.loading.build_graph", lambda *a, **k: pytest.fail("built again"))
+    monkeypatch.setattr("dtdg_lab.datasets.names.build_graph", lambda *a, **k: pytest.fail("built again"))
     again = load_published(definition_of(), options_of(), root=folder)
     assert again.data_hash == first.data_hash
     assert not again.targets.flags.writeable
@@ -536,11 +535,11 @@ def test_a_build_that_fails_leaves_nothing_half_done(tmp_path, monkeypatch):
 
         return dataclasses.replace(stream, make=snapshots)
 
-    monkeypatch.setattr("dtdg_lab.datasets.loading.sequence", broken)
+    monkeypatch.setattr("dtdg_lab.datasets.names.sequence", broken)
     with pytest.raises(KeyboardInterrupt):
         load_published(definition_of(), options_of(), root=folder)
     assert list((tmp_path / "cache" / "graphs").iterdir()) == []
-    monkeypatch.setattr("dtdg_lab.datasets.loading.sequence", real)
+    monkeypatch.setattr("dtdg_lab.datasets.names.sequence", real)
     assert load_published(definition_of(), options_of(), root=folder).num_snapshots == 2
 
 

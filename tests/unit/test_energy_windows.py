@@ -11,6 +11,7 @@ from unittest import mock
 
 import pynvml
 import pytest
+from doubles import ReplayClock, ReplayReader, Scripted, replay_meter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,6 @@ from dtdg_lab.energy.readers import (
     RaplReader,
     Reading,
 )
-from dtdg_lab.testing.doubles import ReplayClock, ReplayReader, Scripted, replay_meter
 
 RANGE_UJ = 262_143_328_850
 

@@ -196,8 +196,8 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path):
     ):
         draft.put("a", np.zeros(3))
         file = draft.file("a", np.float64)
-        file.abandon()
-        file._file = device
+        file.file.close()
+        file.file = device
         file.extend(np.zeros(3))
     assert list(tmp_path.iterdir()) == []
 

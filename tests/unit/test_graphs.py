@@ -12,8 +12,8 @@ import pytest
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
 from dtdg_lab.graphs.build import build_graph
-from dtdg_lab.graphs.cutting import cut_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.intervals import cut_edges
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.storage import graph_folder
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from doubles import Trained, train_in_memory
 from torch import Tensor
 
 from dtdg_lab.core import catalogue
@@ -27,7 +28,6 @@ from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling, sha
 from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, heuristics
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.systems.snapshot_groups.strategy import snapshot_groups
-from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import peak_bytes
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doubles import train_in_memory
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
@@ -26,7 +27,6 @@ from dtdg_lab.systems.hybrid_batches.policies import BatchAdjuster
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.testing.doubles import train_in_memory
 from dtdg_lab.training import build as built_by
 from dtdg_lab.training.build import build
 from dtdg_lab.training.evaluation import Evaluator

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from doubles import RecordingRecorder
 from hybrid_training import (
     PARTS,
     TOGETHER,
@@ -26,7 +27,6 @@ from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.hybrid_batches.part_batches import Drawn, PartBatches
 from dtdg_lab.systems.hybrid_batches.workers import BatchMaker
-from dtdg_lab.testing.doubles import RecordingRecorder
 from dtdg_lab.training.phase_clock import PhaseClock
 from dtdg_lab.training.trainer import Trainer
 

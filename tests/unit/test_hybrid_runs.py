@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from doubles import Trained
 from hybrid_training import (
     OWN,
     PARTS,
@@ -30,7 +31,6 @@ from hybrid_training import (
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.testing.doubles import Trained
 from dtdg_lab.training.build import build
 from dtdg_lab.training.trainer import Trainer
 

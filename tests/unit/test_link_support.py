@@ -14,12 +14,18 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.support import FEW_PAIRS, few_pairs
 from dtdg_lab.datasets.names import load_dataset
-from dtdg_lab.graphs.cutting import cut_edges
+from dtdg_lab.graphs.intervals import cut_edges
 from dtdg_lab.runs.run import StoredRun, compare
 from dtdg_lab.studies import race_table
 from dtdg_lab.studies.race_table import race_words
-from dtdg_lab.tasks.metrics import auc_and_average_precision
-from dtdg_lab.tasks.resampling import MOST_DRAWN, RESAMPLES, _area_and_precision, interval, resampled
+from dtdg_lab.tasks.metrics import (
+    MOST_DRAWN,
+    RESAMPLES,
+    _area_and_precision,
+    auc_and_average_precision,
+    interval,
+    resampled,
+)
 
 NOTHING = np.zeros(0)
 

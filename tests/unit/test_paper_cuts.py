@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.graphs.build import build_graph
-from dtdg_lab.graphs.cutting import cut_edges
+from dtdg_lab.graphs.intervals import cut_edges
 
 #       name        window lags  scale  few     V          S    E (M)  EL (M)
 TABLE = [

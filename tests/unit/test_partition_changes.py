@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from doubles import Trained, train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError
@@ -17,7 +18,6 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition import child_process as in_child
 from dtdg_lab.partition.base import make_partition, save_partition
-from dtdg_lab.testing.doubles import Trained, train_in_memory
 
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
          "learning_rate": 0.02, "device": "cpu", "layers": 2, "epochs": 4, "parts": 2}  # fmt: skip

@@ -8,6 +8,7 @@ from unittest import mock
 
 import pynvml
 import pytest
+from doubles import ReplayClock, ReplayReader, Scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from dtdg_lab.energy.phases import IDLE, STALL, PhaseEnergy, Row
 from dtdg_lab.energy.readers import BusySeconds, EnergyReader, ModelledGpuReader, ModelledReader, PowerModel
 from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.summary import device_joules, energy_facts, epoch_joules, joules_per_loss, phase_joules, stall_energy
-from dtdg_lab.testing.doubles import ReplayClock, ReplayReader, Scripted
 from dtdg_lab.visualization.energy import EnergyView, PhaseEnergyView
 from dtdg_lab.visualization.partition import LinkLog
 from dtdg_lab.visualization.run_view import RunClock, SharedViews

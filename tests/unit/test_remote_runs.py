@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from doubles import RecordingRecorder, Trained
 from hybrid_training import train
 from remote_training import (
     CHANGES,
@@ -44,7 +45,6 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.runs.summary import fetch_facts
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
-from dtdg_lab.testing.doubles import RecordingRecorder, Trained
 from dtdg_lab.training.trainer import Trainer
 from dtdg_lab.visualization.partition import LinkLog
 from dtdg_lab.visualization.race import SpentView

@@ -27,7 +27,7 @@ from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.systems.decayed_windows.sampled import SampledWindows, SampledWindowStrategy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.testing.doubles import RecordingMarks
+from dtdg_lab.testing.contracts import RecordingMarks
 
 NODES, SNAPSHOTS, FEATURES = 23, 7, 3
 TRAIN, WINDOW, SEED = range(1, 6), 3, 4

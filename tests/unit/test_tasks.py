@@ -14,14 +14,21 @@ from torch import Tensor
 from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.core.support import is_score
 from dtdg_lab.graphs.build import build_graph
-from dtdg_lab.graphs.cutting import cut_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.negatives import NO_VERTEX, link_samples, ranking_candidates
+from dtdg_lab.graphs.intervals import cut_edges
 from dtdg_lab.graphs.snapshot import EdgeSet, Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.tasks.base import Scores, Task
 from dtdg_lab.tasks.classification import Classification
-from dtdg_lab.tasks.link_prediction import EdgeBank, LinkPrediction, edge_seed, round_noise
+from dtdg_lab.tasks.link_prediction import (
+    NO_VERTEX,
+    EdgeBank,
+    LinkPrediction,
+    edge_seed,
+    link_samples,
+    ranking_candidates,
+    round_noise,
+)
 from dtdg_lab.tasks.metrics import accuracy, auc_and_average_precision, confusion, f1, f1_of, macro_f1, reciprocal_ranks
 from dtdg_lab.tasks.regression import Regression
 

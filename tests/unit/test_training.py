@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from doubles import RecordingRecorder, Trained, train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import (
@@ -33,7 +34,6 @@ from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.testing.contracts import DenseView, run_model
-from dtdg_lab.testing.doubles import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.forward import run_forward

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from doubles import Trained, train_in_memory
 
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.user_data import from_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
-from dtdg_lab.testing.doubles import Trained, train_in_memory
 
 NODES, EDGES, INTERVALS = 20, 60, 31
 EPOCHS, EVERY = 6, 2

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from doubles import Trained, train_in_memory
 from torch import Tensor
 
 from dtdg_lab.core.config import RunConfig
@@ -22,7 +23,6 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, survival_order
-from dtdg_lab.testing.doubles import Trained, train_in_memory
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.live_settings import check_changes

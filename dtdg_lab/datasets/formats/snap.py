@@ -17,14 +17,13 @@ from dtdg_lab.datasets.formats.text import (
     TIME,
     WHOLE,
     ColumnKind,
-    columns_of,
     first_lines,
+    named_rows,
     numbered,
     plain,
     read_rows,
     shifted,
     shown,
-    split_header,
     without_line,
 )
 from dtdg_lab.datasets.tables import EdgeTable
@@ -191,8 +190,7 @@ def parse_reddit_hyperlinks(data: bytes | Mapping[str, bytes], where: str) -> Ed
 
 
 def _read(data: bytes, where: str) -> dict[str, Any]:
-    names, body = split_header(plain(data, where), where, "\t")
-    return read_rows(body, where, columns_of(names, _WANTED, where), separator="\t", first_line=2, least=2)
+    return named_rows(data, where, _WANTED, separator="\t", least=2)[0]
 
 
 # SNAP's signed networks with times: lines of ``source,target,rating,time``; times may have fractions.

@@ -21,15 +21,15 @@ from dtdg_lab.datasets.formats.text import (
     WHOLE,
     ColumnKind,
     allow_cells,
-    columns_of,
+    codes_of_words,
     dense,
     doubled,
     line_of_row,
+    named_rows,
     plain,
     read_rows,
-    shown,
+    refuse_rows,
     side_by_side,
-    split_header,
     width,
 )
 from dtdg_lab.datasets.tables import (
@@ -102,25 +102,14 @@ def parse_nodes_edges(data: Mapping[str, bytes], where: str) -> StaticTable:
 
 def _read(data: bytes, where: str, wanted: Mapping[str, ColumnKind]) -> tuple[dict[str, Any], bytes]:
     """The wanted columns, wherever they are, and the text of the rows under the header."""
-    names, body = split_header(plain(data, where), where)
-    columns = columns_of(names, {name: (kind, (name,)) for name, kind in wanted.items()}, where)
-    return read_rows(body, where, columns, first_line=2), body
+    return named_rows(data, where, {name: (kind, (name,)) for name, kind in wanted.items()})
 
 
 def _split(words: Any, body: bytes, where: str) -> NDArray[np.int8]:
     """The split of every row, in the order of the rows."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    known = list(_SPLITS)
-    numbers = pc.index_in(words, value_set=pa.array(known))
-    if numbers.null_count:
-        row = int(pc.index(pc.is_null(numbers), pa.scalar(value=True)).as_py())
-        raise DataError(
-            f"line {line_of_row(body, row) + 1} of {where} has the split {shown(words[row].as_py())}; "
-            f"{', '.join(filter(None, known))} or nothing is allowed. Fetch the file again."
-        )
-    return np.array(list(_SPLITS.values()), dtype=np.int8)[numbers.to_numpy()]
+    allowed = f"{', '.join(filter(None, _SPLITS))} or nothing is allowed. Fetch the file again."
+    codes = codes_of_words(words, _SPLITS, lambda word: f"has the split {word}; {allowed}", body, where)
+    return codes.astype(np.int8)
 
 
 def _features(words: Any, node: NDArray[np.int64], where: str) -> NDArray[np.float32]:
@@ -213,13 +202,9 @@ def _read_csv(data: Mapping[str, bytes], where: str, *, features: bool) -> _Grap
     counts = _csv(data, "num-node-list", where, {"vertices": WHOLE})[0]["vertices"]
     nodes = _one_graph(counts, where)
     edges, text = _csv(data, "edge", where, {"source": ID, "target": ID})
-    outside = np.flatnonzero(np.maximum(edges["source"], edges["target"]) >= nodes)
-    if len(outside):
-        row = int(outside[0])
-        raise DataError(
-            f"line {line_of_row(text, row)} of {where} (edge.csv) joins {edges['source'][row]} and "
-            f"{edges['target'][row]}; 0 to {nodes - 1} are the nodes. Fetch the file again."
-        )
+    src, dst, allowed = edges["source"], edges["target"], f"0 to {nodes - 1} are the nodes. Fetch the file again."
+    outside = np.maximum(src, dst) >= nodes
+    refuse_rows(outside, text, f"{where} (edge.csv)", lambda row: f"joins {src[row]} and {dst[row]}; {allowed}")
     classes = _csv(data, "node-label", where, {"class": LABEL})[0]["class"].astype(np.int16)
     given = None
     if features and find_part(data, where, "node-feat.csv.gz", "node-feat.csv", needed=False):
@@ -227,7 +212,7 @@ def _read_csv(data: Mapping[str, bytes], where: str, *, features: bool) -> _Grap
         names = [f"feature {place}" for place in range(max(width(text, called), 1))]
         rows = read_rows(text, called, dict.fromkeys(names, FEATURE))
         given = side_by_side(rows, names, len(rows[names[0]]))
-    return edges["source"], edges["target"], nodes, classes, given
+    return src, dst, nodes, classes, given
 
 
 def _read_npz(data: Mapping[str, bytes], where: str, *, features: bool) -> _Graph:

@@ -23,18 +23,21 @@ from dtdg_lab.datasets.formats.text import (
     WHOLE,
     ColumnKind,
     allow_cells,
+    codes_of_words,
     columns_of,
     entry,
     first_lines,
     kind_of_time,
     line_of_row,
     matrix,
+    named_rows,
     numbered,
     numbers,
     pairs,
     plain,
     read_json,
     read_rows,
+    refuse_rows,
     shifted,
     shown,
     side_by_side,
@@ -148,24 +151,12 @@ def _distinct(transactions: NDArray[np.int64], text: bytes, where: str) -> tuple
 
 def _steps(step: NDArray[np.int64], text: bytes, where: str) -> NDArray[np.int64]:
     """The steps counted from 0; they are counted from 1 in the file, and each has a transaction."""
-    wrong = np.flatnonzero((step < 1) | (step > len(step)))
-    if len(wrong):
-        row = int(wrong[0])
-        raise DataError(
-            f"line {line_of_row(text, row)} of {where} has step {step[row]}; 1 to the number of transactions, "
-            f"{len(step)}, is allowed. Fetch the file again."
-        )
+    allowed = f"1 to the number of transactions, {len(step)}, is allowed. Fetch the file again."
+    refuse_rows((step < 1) | (step > len(step)), text, where, lambda row: f"has step {step[row]}; {allowed}")
     empty = np.flatnonzero(np.bincount(step)[1:] == 0)
     if len(empty):
         raise DataError(f"{where} has no transaction in step {empty[0] + 1} of {step.max()}; each needs one.")
     return step - 1
-
-
-def _named(
-    data: bytes, where: str, wanted: Mapping[str, tuple[ColumnKind, tuple[str, ...]]]
-) -> tuple[dict[str, Any], bytes]:
-    names, body = split_header(plain(data, where), where)
-    return read_rows(body, where, columns_of(names, wanted, where), first_line=2), body
 
 
 def _placed(
@@ -173,13 +164,8 @@ def _placed(
 ) -> NDArray[np.int64]:
     """The rows of the transactions named in another file."""
     place = np.searchsorted(ids, given).clip(max=len(ids) - 1)
-    strange = np.flatnonzero(ids[place] != given)
-    if len(strange):
-        row = int(strange[0])
-        raise DataError(
-            f"line {line_of_row(body, row) + 1} of {where} names transaction {given[row]}, which has no features. "
-            "Fetch the files again."
-        )
+    unknown = "which has no features. Fetch the files again."
+    refuse_rows(ids[place] != given, body, where, lambda row: f"names transaction {given[row]}, {unknown}", header=1)
     placed: NDArray[np.int64] = order[place]
     return placed
 
@@ -188,34 +174,24 @@ def _flows(
     data: bytes, ids: NDArray[np.int64], order: NDArray[np.int64], step: NDArray[np.int64], where: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     called = f"{where} (elliptic_txs_edgelist.csv)"
-    rows, body = _named(data, called, _FLOWS)
+    rows, body = named_rows(data, called, _FLOWS)
     src, dst = (_placed(rows[end], ids, order, body, called) for end in ("from", "to"))
-    across = np.flatnonzero(step[src] != step[dst])
-    if len(across):
-        row = int(across[0])
-        raise DataError(
-            f"line {line_of_row(body, row) + 1} of {called} joins transactions of steps {step[src[row]] + 1} and "
-            f"{step[dst[row]] + 1}; flows within a step are expected. Fetch the files again."
-        )
+
+    def said(row: int) -> str:
+        joins = f"joins transactions of steps {step[src[row]] + 1} and {step[dst[row]] + 1}"
+        return f"{joins}; flows within a step are expected. Fetch the files again."
+
+    refuse_rows(step[src] != step[dst], body, called, said, header=1)
     return src, dst
 
 
 def _classes(data: bytes, ids: NDArray[np.int64], order: NDArray[np.int64], where: str) -> NDArray[np.int16]:
     """The class of every transaction, shape (N,), in the order of the features."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     called = f"{where} (elliptic_txs_classes.csv)"
-    rows, body = _named(data, called, _KNOWN)
-    numbers = pc.index_in(rows["class"], value_set=pa.array(list(_CLASSES)))
-    if numbers.null_count:
-        row = int(pc.index(pc.is_null(numbers), pa.scalar(value=True)).as_py())
-        raise DataError(
-            f"line {line_of_row(body, row) + 1} of {called} has class {shown(rows['class'][row].as_py())}; "
-            f"{', '.join(_CLASSES)} are allowed. Fetch the file again."
-        )
+    rows, body = named_rows(data, called, _KNOWN)
+    allowed = f"{', '.join(_CLASSES)} are allowed. Fetch the file again."
+    found = codes_of_words(rows["class"], _CLASSES, lambda word: f"has class {word}; {allowed}", body, called)
     classes = np.full(len(ids), -1, dtype=np.int16)
-    found = np.array(list(_CLASSES.values()), dtype=np.int16)[numbers.to_numpy()]
     classes[_placed(rows["transaction"], ids, order, body, called)] = found
     return classes
 

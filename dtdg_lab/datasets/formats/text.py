@@ -6,7 +6,7 @@ import contextlib
 import csv
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,6 +151,26 @@ def line_of_row(text: bytes, row: int) -> int:
     """Number, counted from 1, of the line that holds a row, counted from 0; blank lines hold none."""
     ends = np.append(np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n")), len(text))
     return int(np.flatnonzero(np.diff(ends, prepend=-1) > 1)[row]) + 1
+
+
+def refuse_rows(
+    wrong: NDArray[np.bool_], text: bytes, where: str, said: Callable[[int], str], *, header: int = 0
+) -> None:
+    """Refuse a text in which rows are wrong.
+
+    Args:
+        wrong: shape (E,): which rows are.
+        text: the rows.
+        where: the file's name, for messages.
+        said: what the message says of a row, after its line.
+        header: lines before the text.
+
+    Raises:
+        DataError: one is; the message names the line of the first.
+    """
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(f"line {line_of_row(text, row) + header} of {where} {said(row)}")
 
 
 def width(text: bytes, where: str, separator: bytes = b",") -> int:
@@ -460,6 +480,48 @@ def columns_of(
             raise DataError(f"line 1 of {where} has {lower.count(called.lower())} columns {called!r}; one is needed.")
         columns[lower.index(called.lower())] = (column, kind)
     return dict(columns)
+
+
+def named_rows(
+    data: bytes, where: str, wanted: Mapping[str, tuple[ColumnKind, tuple[str, ...]]], **reading: Any
+) -> tuple[dict[str, Any], bytes]:
+    """The wanted columns of a text with a header, wherever they are, and the rows under the header.
+
+    Args:
+        data: the file, uncompressed.
+        where: its name, for messages.
+        wanted: as for :func:`columns_of`.
+        **reading: arguments of :func:`read_rows`.
+
+    Raises:
+        DataError: a column is missing, or a line has other columns or values.
+    """
+    names, body = split_header(plain(data, where), where, reading.get("separator", ","))
+    return read_rows(body, where, columns_of(names, wanted, where), first_line=2, **reading), body
+
+
+def codes_of_words(
+    words: Any, codes: Mapping[str, int], called: Callable[[str], str], body: bytes, where: str
+) -> NDArray[np.int64]:
+    """The code of every word of a column under a header, shape (E,).
+
+    Args:
+        words: the column, as an Arrow array of text.
+        codes: word -> code.
+        called: what the message says of a word that has none.
+        body: the rows under the header.
+        where: the file's name, for messages.
+
+    Raises:
+        DataError: a word has no code; the message names the line.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    places = pc.index_in(words, value_set=pa.array(list(codes)))
+    unknown = pc.is_null(places).to_numpy()
+    refuse_rows(unknown, body, where, lambda row: called(shown(words[row].as_py())), header=1)
+    return np.array(list(codes.values()), dtype=np.int64)[places.to_numpy()]
 
 
 # Lists in JSON as arrays: text is no number, fractions are no whole numbers, rows have the length they should.

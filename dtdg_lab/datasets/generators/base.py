@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -208,6 +209,26 @@ def checked_settings(generate: Callable[Given, Made]) -> Callable[Given, Made]:
         return generate(*args, **settings)
 
     return checking
+
+
+# What the lab says of generated data.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """What every definition of a generated data set has; each gives its own ``generate``.
+
+    Attributes:
+        name: the data set's name in the lab.
+        cite: where the idea is from.
+        licence: of what is generated.
+        version: of the graphs.
+    """
+
+    name: str
+    cite: str
+    licence: str = "none needed: generated here"
+    version: int = 1
 
 
 # Which nodes train, validate and test where classes never change: otherwise test labels would leak into training.

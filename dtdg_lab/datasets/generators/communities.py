@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.generators.base import (
+    Generated,
     Keys,
     Propose,
     checked_settings,
@@ -39,25 +40,18 @@ Members = NDArray[np.int64]  # nodes sorted by community; _starts has where each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Communities:
+class Communities(Generated):
     """Block models with C communities of equal size, which attract edges in even steps from 1 to ``contrast``.
 
     Attributes:
-        name: the data set's name in the lab.
         inside: share of the edges within a community; 10/11 is, for two communities, the ratio of 0.1 within to 0.01
             across, a default of the code Goyal et al. released.
         contrast: edges into a node of the last community over those into one of the first.
-        licence: of what is generated.
-        cite: where the idea is from.
-        version: of the graphs.
     """
 
-    name: str
     inside: float = 10 / 11
     contrast: float = 4.0
-    licence: str = "none needed: generated here"
     cite: str = "Holland et al. 1983; Goyal et al. 2018 (DynGEM); Pareja et al. 2020 (EvolveGCN)"
-    version: int = 1
 
     @checked_settings
     def generate(

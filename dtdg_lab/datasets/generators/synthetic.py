@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.generators.base import (
+    Generated,
     Keys,
     check_popularity,
     check_room,
@@ -30,23 +31,16 @@ from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Growing:
+class Growing(Generated):
     """A family of generated dynamic graphs; the same parameters and seed give the same graph.
 
     Attributes:
-        name: the data set's name in the lab.
         noise: standard deviation of the number of edges around the curve, relative; drawn for every snapshot and
             bounded at three times itself.
-        licence: of what is generated.
-        cite: where the idea is from.
-        version: of the graphs.
     """
 
-    name: str
     noise: float = 0.05
-    licence: str = "none needed: generated here"
     cite: str = "ours; for the simulations of DyGNeX section 5.4"
-    version: int = 1
 
     @checked_settings
     def generate(
@@ -115,22 +109,15 @@ GROWING = Growing(name="growing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerLaw:
+class PowerLaw(Generated):
     """Snapshots of equally many edges, with in-degrees that have a power-law tail.
 
     Attributes:
-        name: the data set's name in the lab.
         shift: added to the rank, counted from 0: it keeps the few most popular nodes from taking all edges.
-        licence: of what is generated.
-        cite: where the idea is from.
-        version: of the graphs.
     """
 
-    name: str
     shift: float = 10.0
-    licence: str = "none needed: generated here"
     cite: str = "ours"
-    version: int = 1
 
     @checked_settings
     def generate(
@@ -158,15 +145,8 @@ class PowerLaw:
             num_nodes=nodes,
             weighted=False,
             rows=edges * snapshots,
-            make=partial(_snapshots_powerlaw, seed, weights, np.full(snapshots, edges), 1 - churn),
+            make=partial(_snapshots, seed, "powerlaw/edges", weights, np.full(snapshots, edges), 1 - churn),
         )
-
-
-def _snapshots_powerlaw(
-    seed: int, weights: NDArray[np.float64], counts: NDArray[np.int64], kept: float
-) -> Iterator[Snapshot]:
-    for keys in renewed(seed, "powerlaw/edges", counts, kept=kept, propose=popular_targets(weights)):
-        yield snapshot_of_rising(keys, len(weights))
 
 
 POWERLAW = PowerLaw(name="powerlaw")
@@ -182,22 +162,15 @@ POWERLAW = PowerLaw(name="powerlaw")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Uniform:
+class Uniform(Generated):
     """Independent snapshots in which every set of as many distinct pairs is equally likely.
 
     Attributes:
-        name: the data set's name in the lab.
         density: f, edges a node where their number is not given.
-        licence: of what is generated.
-        cite: where the idea is from.
-        version: of the graphs.
     """
 
-    name: str
     density: int = 3
-    licence: str = "none needed: generated here"
     cite: str = "Chakaravarthy et al. 2021 (ESDG), section 6.3, weak scaling"
-    version: int = 1
 
     @checked_settings
     def generate(self, *, seed: int, nodes: int, snapshots: int, edges: int | None = None) -> IntervalStream:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.generators.base import (
+    Generated,
     Keys,
     checked_settings,
     new_keys,
@@ -147,26 +148,19 @@ TRANSACTIONS_LEAST_AMOUNT, TRANSACTIONS_MOST_AMOUNT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transactions:
+class Transactions(Generated):
     """Payments among accounts; class 1 are the members of a scheme, class 0 the others; weights are amounts.
 
     Attributes:
-        name: the data set's name in the lab.
         suspicious: share of the accounts that are members of a scheme; at least one scheme of each kind is planted.
         partners: pairs of accounts that pay each other, for each payment of a snapshot.
         zipf: exponent of the popularity of accounts as receivers.
-        licence: of what is generated.
-        cite: where the idea is from.
-        version: of the graphs.
     """
 
-    name: str
     suspicious: float = 0.05
     partners: int = 3
     zipf: float = 0.6
-    licence: str = "none needed: generated here"
     cite: str = "imitates Weber et al. 2018 (AMLSim)"
-    version: int = 1
 
     @checked_settings
     def generate(self, *, seed: int, nodes: int, edges: int, snapshots: int) -> IntervalStream:

@@ -29,9 +29,9 @@ from dtdg_lab.graphs.delta import (
     sequence_changes,
 )
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.model_smoothing import averaged, lived
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
+from dtdg_lab.graphs.windowing import averaged, lived
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.metrics import RERUN_MEMORIES, between_parts
 from dtdg_lab.partition.volume import AllToAllCost, leg_rows, legs, redistributed

@@ -1,4 +1,4 @@
-"""Test doubles: meters, recorders, and groups in memory or with delays."""
+"""Test doubles: meters, recorders, and trainings in memory."""
 
 from __future__ import annotations
 
@@ -8,60 +8,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
-from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.energy.monitor import EnergyMeter
 from dtdg_lab.energy.readers import Device, Reading, Scope, Source
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.network.emulated_links import LinkedGroup
 from dtdg_lab.training.recording import ResourceMonitor
 from dtdg_lab.training.trainer import Trainer, TrainingOutcome
 
-# A slow network between ranks that are in fact close, for tests of what is hidden behind computing.
-
-
-class DelayedGroup(LinkedGroup):
-    """A group whose exchanges of rows take at least ``delay_s`` on every rank, from start to completion.
-
-    Args:
-        group: the ranks.
-        delay_s: seconds, at least 0, of all links.
-        bytes_per_s: that a rank's rows leave at, if it sends every other rank as many.
-    """
-
-    def __init__(self, group: Group, delay_s: float, bytes_per_s: float = float("inf")) -> None:
-        ranks = group.size
-        delays_s = np.full((ranks, ranks), delay_s)
-        super().__init__(group, LinkState(delays_s, np.full((ranks, ranks), bytes_per_s / max(1, ranks - 1))))
-
-
 # A recorder that keeps its rows in memory, for tests and for looking at a trainer without a run directory.
-
-
-class RecordingMarks:
-    """Takes down the phases, exchanges and blocks that are marked, in order; an exchange is ``exchange``."""
-
-    def __init__(self) -> None:
-        self.phases: list[str] = []
-        self.blocks: list[tuple[int, str]] = []
-
-    def __call__(self, phase: str) -> None:
-        """A phase has ended."""
-        self.phases.append(phase)
-
-    def exchange(self, wait_s: float) -> None:
-        """An exchange has ended."""
-        self.phases.append("exchange")
-
-    def block(self, number: int, way: str) -> None:
-        """A block of time begins."""
-        self.blocks.append((number, way))
 
 
 class RecordingRecorder:

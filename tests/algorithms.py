@@ -1,4 +1,4 @@
-"""ALGORITHMS.md, written from the catalogue: ``python -m dtdg_lab.testing.algorithms [FILE]``."""
+"""ALGORITHMS.md, written from the catalogue: ``python tests/algorithms.py [FILE]``."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dtdg_lab.advisor.rates import Rates
     from dtdg_lab.core.catalogue import Entry, System
     from dtdg_lab.core.config import RunConfig
@@ -44,6 +46,9 @@ class SystemFamily:
         calibrated: system -> settings of short runs that ``lab.advise`` calibrates rates with.
         predicted: systems whose epochs ``lab.what_if`` predicts -> whether without making partitions, so on any ranks.
         curves_of: system -> curves of ``lab.what_if`` beside which its measured runs are drawn.
+        summary_meanings: number that it adds to the summary of every run -> its meaning.
+        summary_tables: record tables that these numbers need, beside those of every run.
+        setting_rows: rows of its settings among the main ones of the dashboard.
     """
 
     name = ""
@@ -55,6 +60,9 @@ class SystemFamily:
     calibrated: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     predicted: Mapping[str, bool] = MappingProxyType({})
     curves_of: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    summary_meanings: Mapping[str, str] = MappingProxyType({})
+    summary_tables: tuple[str, ...] = ()
+    setting_rows: tuple[tuple[str, ...], ...] = ()
 
     def build(self, context: BuildContext) -> Strategy:
         """The strategy that trains a run on this rank.
@@ -75,6 +83,10 @@ class SystemFamily:
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Kind of event -> a sentence about its data, for lists of events."""
+        return {}
+
+    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+        """Its numbers of a run, from record tables without replaced rows; None if the run has none of it."""
         return {}
 
     def comparison(self, runs: Sequence[tuple[str, RunWindow]]) -> str:

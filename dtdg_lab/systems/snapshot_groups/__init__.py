@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dtdg_lab.advisor.rates import Rates
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
@@ -25,6 +27,36 @@ class SnapshotGroupsFamily(SystemFamily):
     curves_of = MappingProxyType(
         {"dygnex-g": ("dygnex_greedy", GRADIENTS), **dict.fromkeys(("psg", "blad", "dygnex-l"), (GRADIENTS,))}
     )
+
+    summary_meanings = MappingProxyType(
+        {
+            "scheduler": "scheduler of the last schedule of the snapshot groups, if there is one",
+            "groups": "snapshot groups of that schedule",
+            "iterations": "updates of the model in an epoch of that schedule",
+            "schedule_s": "seconds to compute that schedule",
+            "predicted_epoch_s": "seconds of an epoch's groups and exchanges by that schedule, if it knew seconds",
+            "over_bound": "the predicted epoch over the lower bound for any schedule of the same times and exchanges; "
+            "1 is the best possible",
+        }
+    )
+
+    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+        """Facts of the run's last schedule."""
+        from dtdg_lab.systems.snapshot_groups.charts import is_end, schedule_facts
+
+        events = tables["events"]
+        described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
+        if not described or is_end(described[-1]):
+            return dict.fromkeys(self.summary_meanings)
+        facts = schedule_facts(described[-1])
+        return {
+            "scheduler": facts.scheduler,
+            "groups": facts.groups,
+            "iterations": facts.iterations,
+            "schedule_s": facts.solve_s,
+            "predicted_epoch_s": facts.makespan_s if facts.in_seconds else None,
+            "over_bound": None if facts.excess is None else 1 + facts.excess,
+        }
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

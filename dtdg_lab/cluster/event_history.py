@@ -12,7 +12,7 @@ from dtdg_lab.core.errors import ConfigError, ControlError, RunStoreError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.records import read_lines
+from dtdg_lab.runs.records import RunTables
 
 if TYPE_CHECKING:
     from dtdg_lab.training.replay import RecordedRequest, RunReplay
@@ -67,11 +67,9 @@ class EventHistory:
     def _all(self, rank: int) -> dict[str, list[Row]]:
         if rank not in self._by_rank:
             tables: dict[str, list[Row]] = {}
-            path = self.directory.record_files().get(rank)
-            for line in read_lines(path) if path is not None else ():
-                rows = (dict(zip(line["columns"], row, strict=True)) for row in line["rows"])
-                if line["table"] in ("steps", "events", "evaluations", "rounds", "targets", "decisions"):
-                    tables.setdefault(line["table"], []).extend({**row, "attempt": line["attempt"]} for row in rows)
+            for table, row in RunTables(self.directory).rows(rank):
+                if table in ("steps", "events", "evaluations", "rounds", "targets", "decisions"):
+                    tables.setdefault(table, []).append(row)
             self._by_rank[rank] = tables
         return self._by_rank[rank]
 

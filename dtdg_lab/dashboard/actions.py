@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
@@ -95,26 +95,6 @@ class Actions:
 # What was requested of a run here: which change waits, which was applied at which step, which was refused and why.
 
 
-class Asked(Protocol):
-    """A run with requested changes."""
-
-    @property
-    def config(self) -> RunConfig:
-        """The current settings."""
-
-    @property
-    def status(self) -> str:
-        """Whether it is still running."""
-
-    @property
-    def reason(self) -> str:
-        """The reason of its last refusal."""
-
-    @property
-    def window(self) -> RunWindow:
-        """The view of the run."""
-
-
 @dataclass(slots=True)
 class Change:
     """One requested setting; ``version`` is that under which the ranks apply it.
@@ -152,7 +132,7 @@ class Changes:
         """Follow another run."""
         self._now, self._waiting, self._ended = [], {}, []
 
-    def add(self, name: str, value: Any, version: int, run: Asked, *, at_epoch_end: bool) -> None:
+    def add(self, name: str, value: Any, version: int, run: Run, *, at_epoch_end: bool) -> None:
         """Record what the run has accepted; an earlier request for the same setting is no longer pending."""
         change = Change(name, value, version, at_epoch_end, run.window.progress.epoch, run.reason)
         if at_epoch_end:
@@ -160,7 +140,7 @@ class Changes:
         else:
             self._now = [*(each for each in self._now if each.version == version), change]
 
-    def look(self, run: Asked, status: str) -> None:
+    def look(self, run: Run, status: str) -> None:
         """Find the pending end-of-epoch changes that were applied since, or will not be.
 
         Args:
@@ -181,7 +161,7 @@ class Changes:
         return [*lines, *(_step_words(change, window) for change in self._now)]
 
 
-def _state(change: Change, run: Asked, status: str) -> str:
+def _state(change: Change, run: Run, status: str) -> str:
     """``waits``, ``applied``, ``refused``, or ``over`` where the run ended first."""
     config = run.config
     if _holds(config, change.name, change.value):

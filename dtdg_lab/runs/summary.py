@@ -20,7 +20,7 @@ from dtdg_lab.core.support import PAIRS, RANKED, few_pairs, interval_of, is_scor
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, write_json
-from dtdg_lab.runs.records import is_current, merge, tables
+from dtdg_lab.runs.records import RunTables
 from dtdg_lab.visualization.partition import facts_of
 from dtdg_lab.visualization.phases import OWN
 
@@ -540,30 +540,31 @@ def finish(run_dir: str | Path | RunDirectory, state: str, reason: str = "", ran
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
     status = run.status()
     ended_so = (status["state"], status["reason"], status["rank"]) == (state, reason, rank)
-    if ended_so and is_current(run) and run.summary_file.is_file() and run.report_file.is_file():
+    tables = RunTables(run)
+    if ended_so and tables.is_current() and run.summary_file.is_file() and run.report_file.is_file():
         return run.summary()
     for _ in range(_LOOKS):
-        _write(run, state, reason, rank)
-        if is_current(run):  # another rank may have written its last lines meanwhile
+        _write(tables, state, reason, rank)
+        if tables.is_current():  # another rank may have written its last lines meanwhile
             break
     # Last, so that a process that waits for this state finds the files complete.
     run.write_status(state, reason=reason, rank=rank, attempt=status["attempt"])
     return run.summary()
 
 
-def _write(run: RunDirectory, state: str, reason: str, rank: int | None) -> None:
+def _write(tables: RunTables, state: str, reason: str, rank: int | None) -> None:
     from dtdg_lab.runs import report
 
-    if not is_current(run):
-        merge(run)
-    write_json(run.summary_file, _summary(run, state, reason, rank))
-    report.write_report(run, status={"state": state, "reason": reason})
+    if not tables.is_current():
+        tables.merge()
+    write_json(tables.run.summary_file, _summary(tables, state, reason, rank))
+    report.write_report(tables.run, status={"state": state, "reason": reason})
 
 
-def _summary(run: RunDirectory, state: str, reason: str, rank: int | None) -> dict[str, Any]:
-    config = run.config()
+def _summary(tables: RunTables, state: str, reason: str, rank: int | None) -> dict[str, Any]:
+    run, config = tables.run, tables.run.config()
     read = {*READ, *(table for family in catalogue.families() for table in family.summary_tables)}
-    everything = tables(run, all_attempts=True, only=read)
+    everything = tables.frames(read, all_attempts=True)
     return {
         "schema": SCHEMA,
         "run": run.id,
@@ -575,6 +576,6 @@ def _summary(run: RunDirectory, state: str, reason: str, rank: int | None) -> di
         "model": config.model,
         "ranks": config.ranks,
         "attempts": int(everything["steps"]["attempt"].nunique()),
-        **summarize(config, tables(run, only=read), everything),
+        **summarize(config, tables.frames(read), everything),
         "records": read_json(run.merged_file)["rows"],
     }

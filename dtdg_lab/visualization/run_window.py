@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.records import rows_of
 from dtdg_lab.visualization.energy import EnergyView, PhaseEnergyView
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import LossView
@@ -90,9 +91,8 @@ class RunWindow:
         """Take in one record line (``core.records``): rows of one table of one rank. Unknown tables are passed over."""
         rank, attempt = int(line.get("rank", 0)), int(line.get("attempt", 0))
         self._gaps.seen(rank, line.get("seq"))
-        columns, table = line["columns"], line["table"]
-        for values in line["rows"]:
-            row = dict(zip(columns, values, strict=True))
+        table = line["table"]
+        for row in rows_of(line):
             if table == "events":
                 self._add_event(rank, attempt, row)
             elif table == "steps":

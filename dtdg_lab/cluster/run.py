@@ -14,6 +14,7 @@ from dtdg_lab.cluster.messaging import Subscriber, ask
 from dtdg_lab.cluster.worker import death_reason, place_of
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
+from dtdg_lab.core.events import Paused, Refused, Resumed, SettingsChanged, Started, Stopping, Unpaused
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.records import RunTables
@@ -115,6 +116,14 @@ class LocalRun(RunHandle):
             while more:
                 with self.lock:
                     more = self._catch_up(0)
+
+
+_STATE_AFTER = {
+    Started.kind: "running",
+    Paused.kind: "paused",
+    Unpaused.kind: "running",
+    Stopping.kind: "stopping",
+}  # of a running run, after an event
 
 
 class Run(RunHandle):
@@ -323,25 +332,21 @@ class Run(RunHandle):
                 self._note_event(row["kind"], row["data"])
 
     def _note_event(self, kind: str, data: dict[str, Any]) -> None:
-        if kind == "knob":  # applied one after another: a change of system drops the settings that the new one lacks
-            self._config = self._config.replace(**data["changes"])
-            if data["version"] > self._refused_version:
+        if kind == SettingsChanged.kind:  # one by one: a change of system drops the settings that the new one lacks
+            changed = SettingsChanged.read(data)
+            self._config = self._config.replace(**changed.changes)
+            if changed.version > self._refused_version:
                 self._refused = []
-        elif kind == "refused":  # a change that could not be applied at its step or epoch
-            asked = ", ".join(f"{name}={value!r}" for name, value in data["changes"].items())
-            version = data.get("version", 0)  # records of older versions have none
-            before = self._refused if version == self._refused_version else []
-            self._refused = [*before, f"{asked} was refused and the run continues unchanged: {data['reason']}"]
-            self._refused_version = version
-        elif kind == "resumed":  # changes made after the checkpoint are undone by resuming from it
-            self._config = self._started_config.replace(**data["settings"])
+        elif kind == Refused.kind:  # a change that could not be applied at its step or epoch
+            refused = Refused.read(data)
+            asked = ", ".join(f"{name}={value!r}" for name, value in refused.changes.items())
+            before = self._refused if refused.version == self._refused_version else []
+            self._refused = [*before, f"{asked} was refused and the run continues unchanged: {refused.reason}"]
+            self._refused_version = refused.version
+        elif kind == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
+            self._config = self._started_config.replace(**Resumed.read(data).settings)
             self._refused, self._refused_version = [], 0  # versions count from 1 again
-        self._while_running = {
-            "started": "running",
-            "paused": "paused",
-            "unpaused": "running",
-            "stopping": "stopping",
-        }.get(kind, self._while_running)
+        self._while_running = _STATE_AFTER.get(kind, self._while_running)
 
     def _follow(self) -> None:
         """Follow the run to its end; if this fails, report it instead of leaving the user waiting."""

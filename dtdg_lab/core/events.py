@@ -41,23 +41,23 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True)
 class Resumed(Event):
-    """Training goes on from a checkpoint. ``changes`` is None in records of older versions."""
+    """Training goes on from a checkpoint, with ``changes`` of its settings."""
 
     kind: ClassVar[str] = "resumed"
     settings: dict[str, Any]
-    changes: dict[str, Any] | None = None
-    iteration: int = 0
-    data_checked: bool | None = None
+    changes: dict[str, Any]
+    iteration: int
+    data_checked: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel(Event):
-    """What computes, on how many threads; 0 in records of older versions."""
+    """What computes, on how many threads."""
 
     kind: ClassVar[str] = "kernel"
     backend: str
     device: str
-    threads: int = 0
+    threads: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -111,7 +112,7 @@ class Session:
                 raise ClusterError(f"the cluster {which} has no engines. Start some: ipcluster engines -n 2.")
             session._engines.warm(1, timeout_s=timeout_s)
             if not files.owned:
-                session._files = files.with_ranks(len(session._engines.alive()))
+                session._files = replace(files, ranks=len(session._engines.alive()))
                 session._files.write()
         except BaseException:
             session._stop_heartbeat.set()

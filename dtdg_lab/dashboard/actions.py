@@ -14,7 +14,7 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.style import Mark, coloured, short
-from dtdg_lab.widgets.worker import ACTIVE, describe
+from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -257,10 +257,7 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
     return f'<div class="dl-status" data-state="{html.escape(state)}">{"<br>".join(lines)}</div>'
 
 
-# Polls the session from a thread: its answers may wait for a lock or a disk, and the page must not.
-
-
-PERIOD_S = 0.2
+# What the session is: read by a thread, because its answers may wait for a lock or a disk, and the page must not.
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,9 +278,7 @@ class SessionWatch:
         self._session = session
         self.with_runs = False
         self.seen = Seen()
-        self._wake = threading.Event()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._worker: BackgroundWorker[bool] = BackgroundWorker(lambda _: self.look(), "dashboard-watch")
 
     def look(self) -> None:
         """Poll once, now; an error is kept in ``seen.problem``."""
@@ -296,26 +291,10 @@ class SessionWatch:
             problem = describe(error, "" if self.seen.problem else "the session does not answer")
             self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)
 
-    def start(self) -> None:
-        """Start polling."""
-        if self._thread is None:
-            self._stopped = threading.Event()  # the previous thread keeps its own event, which stays set
-            self._thread = threading.Thread(target=self._follow, name="dashboard-watch", daemon=True)
-            self._thread.start()
-
     def wake(self) -> None:
-        """Poll soon: the session has received a request."""
-        self._wake.set()
+        """Poll soon, in the thread."""
+        self._worker.ask(True)
 
-    def stop(self) -> None:
-        """Stop polling; ``start`` resumes it."""
-        self._stopped.set()
-        self._wake.set()
-        self._thread = None
-
-    def _follow(self) -> None:
-        stopped = self._stopped
-        while not stopped.is_set():
-            self.look()
-            self._wake.wait(PERIOD_S)
-            self._wake.clear()
+    def close(self) -> None:
+        """End the thread."""
+        self._worker.close()

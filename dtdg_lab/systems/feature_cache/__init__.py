@@ -25,6 +25,7 @@ class FeatureCacheFamily(SystemFamily):
     name = "feature_cache"
     calibrated = MappingProxyType({"dgl-default": {"parts": 2}})
 
+    setting_rows = (("cache_policy", "cache_window"),)
     summary_tables = ("resolved", "fetches", "windows")
     summary_meanings = MappingProxyType(
         {

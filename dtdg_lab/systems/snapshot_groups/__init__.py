@@ -28,6 +28,7 @@ class SnapshotGroupsFamily(SystemFamily):
         {"dygnex-g": ("dygnex_greedy", GRADIENTS), **dict.fromkeys(("psg", "blad", "dygnex-l"), (GRADIENTS,))}
     )
 
+    setting_rows = (("groups_per_rank", "group_times"), ("pipelined",))
     summary_meanings = MappingProxyType(
         {
             "scheduler": "scheduler of the last schedule of the snapshot groups, if there is one",

@@ -83,7 +83,7 @@ class SettingsChanged(Event):
     kind: ClassVar[str] = "knob"
     version: int
     changes: dict[str, Any]
-    when: str
+    when: str = "step"
     by: str | None = None
     took_s: float | None = None
     apart: bool | None = None

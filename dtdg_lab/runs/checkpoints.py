@@ -75,8 +75,8 @@ def read_kept(path: Path) -> Kept:
         at, config = described["position"], RunConfig.from_json(described["config_json"])
         place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
         requests = (
-            [described["waiting"]] if isinstance(described["waiting"], dict) else described["waiting"]
-        )  # of older versions: one
+            described["waiting"] if isinstance(described["waiting"], list) else [described["waiting"]]
+        )  # schema 1
         waiting = {name: value for changes in requests for name, value in changes.items()}
         return Kept(path.stem, path, *place, config, waiting, described.get("data_hash", ""))
     except FileNotFoundError as error:

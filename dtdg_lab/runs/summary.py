@@ -15,6 +15,7 @@ import numpy as np
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.events import EpochEnded, Gathered, SettingsChanged
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.core.support import PAIRS, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.energy.phases import STALLED
@@ -315,7 +316,7 @@ def _energy(
 def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:
     """Bytes of steps, and of service to other ranks after a rank's end."""
     events = tables["events"]
-    waited = sum(int(data[name]) for data in events.loc[events["kind"] == "gathered", "data"])
+    waited = sum(int(data[name]) for data in events.loc[events["kind"] == Gathered.kind, "data"])
     of_steps = _whole(tables["steps"][name].sum(min_count=1))
     return None if of_steps is None else of_steps + waited
 
@@ -394,16 +395,17 @@ _PARTITION = (
 def _partition(events: pd.DataFrame) -> dict[str, Any]:
     """Facts of the run's last partition; None if its strategy had none."""
     described = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
-    first_rank = events.loc[(events["kind"] == "knob") & (events["rank"] == events["rank"].min()), "data"]
-    changes = [data["took_s"] for data in first_rank if isinstance(data, dict) and data.get("took_s") is not None]
+    of_first = events[(events["kind"] == SettingsChanged.kind) & (events["rank"] == events["rank"].min())]
+    changed = [SettingsChanged.read(data) for data in of_first["data"] if isinstance(data, dict)]
+    changes = [each.took_s for each in changed if each.took_s is not None]
+    found = {**dict.fromkeys(_PARTITION), "rebuild_s": float(sum(changes)) if changes else None}
     if not described or described[-1].get("layout", "") is None:
-        return {**dict.fromkeys(_PARTITION), "rebuild_s": float(sum(changes)) if changes else None}
+        return found
     facts = facts_of(described[-1])
-    return {
+    return found | {
         "partitioner": facts.partitioner,
         "parts": facts.parts,
         "partition_s": facts.seconds,
-        "rebuild_s": float(sum(changes)) if changes else None,
         "cut_edges": int(facts.totals["cut_edges"]),
         **{f"{name}_share": facts.shares[name] for name in ("cut", "halo", "replicated")},
         "predicted_step_bytes": int(sum(each.sum() for each in facts.predicted.values())) if facts.predicted else None,
@@ -422,9 +424,9 @@ def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
 def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> list[int]:
     """Finished epochs: those with an event ``epoch``; without such events, those followed by a later epoch."""
     events = tables["events"]
-    described = events.loc[events["kind"] == "epoch", "data"]
+    described = events.loc[events["kind"] == EpochEnded.kind, "data"]
     if len(described):  # the event's own column holds the next epoch
-        return sorted({int(data["epoch"]) for data in described})
+        return sorted({EpochEnded.read(data).epoch for data in described})
     started = sorted({int(epoch) for epoch in tables["steps"]["epoch"].dropna()})
     over = bool((events["kind"] == "finished").any())
     return started if over else started[:-1]

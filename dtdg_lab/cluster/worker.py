@@ -141,7 +141,6 @@ class RankTask:
     local_rank: int = 0
     local_size: int = 1
     device: str = "auto"
-    resume: bool = False
     changes: tuple[tuple[str, Any], ...] = ()
     busy_file: str = ""
     families: tuple[str, ...] = ()  # of systems from outside the package
@@ -239,7 +238,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
             control=meeting.control,
             resource_monitor=resource_monitor,
             device=device,
-            resume=task.resume,
+            resume=task.attempt > 1,
             changes=dict(task.changes),
         )
         if beginning.check is None and isinstance(meeting.control, ControlServer):

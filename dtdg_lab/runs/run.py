@@ -16,7 +16,6 @@ from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNa
 from dtdg_lab.runs import html as page
 from dtdg_lab.runs.checkpoints import Kept
 from dtdg_lab.runs.directory import ENDED, RESTORE, RunDirectory, read_config, read_object, reading
-from dtdg_lab.runs.directory import ENVIRONMENT_SCHEMA as ENVIRONMENT
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.summary import SCHEMA
 from dtdg_lab.visualization.layout import Figure
@@ -195,16 +194,12 @@ class StoredRun:
     @property
     def status(self) -> str:
         """The last recorded state: starting, running, paused, stopping, finished, stopped or failed."""
-        return str(self._status["state"])
+        return str(self.directory.status()["state"])
 
     @property
     def reason(self) -> str:
         """Why the run is in that state; empty in the usual case."""
-        return str(self._status["reason"])
-
-    @property
-    def _status(self) -> dict[str, Any]:
-        return read_object(self.directory.status_file, needs=("state", "reason"))
+        return str(self.directory.status()["reason"])
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -218,7 +213,7 @@ class StoredRun:
     @property
     def environment(self) -> dict[str, Any]:
         """The environment of the run."""
-        return read_object(self.directory.environment_file, newest=ENVIRONMENT)
+        return self.directory.environment()
 
     @property
     def checkpoints(self) -> tuple[Kept, ...]:

@@ -227,7 +227,7 @@ def compare_figure(runs: Labelled, x: XAxis = "steps") -> Figure:
     metric = metrics.pop() if len(metrics) == 1 else None
     if metric is not None:
         data += [_line(label, window, index, x, metric=metric) for index, (label, window) in enumerate(runs)]
-        _add_panel(layout, words(metric))
+        add_panel(layout, words(metric), rangemode="tozero")
     return {"data": data, "layout": layout}
 
 
@@ -273,11 +273,11 @@ def _baselines(runs: Labelled, x: XAxis) -> list[dict[str, Any]]:
     ]
 
 
-def _add_panel(layout: dict[str, Any], title: str) -> None:
+def add_panel(layout: dict[str, Any], title: str, *, ends: float = 0.4, begins: float = 0.5, **more: Any) -> None:
     """Room for a second panel under the first, over the same x axis."""
-    second = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": title}, "domain": [0.0, 0.4]}
-    layout["yaxis"] = {**layout["yaxis"], "domain": [0.5, 1.0]}
-    layout["yaxis2"] = {**second, "anchor": "x", "rangemode": "tozero"}
+    below = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": title}, "domain": [0.0, ends]}
+    layout["yaxis"] = {**layout["yaxis"], "domain": [begins, 1.0]}
+    layout["yaxis2"] = {**below, "anchor": "x", **more}
     layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.visualization.layout import Figure, frame, with_note
-from dtdg_lab.visualization.loss import X_TITLES, near_best, seconds_to, time_to_loss_words
+from dtdg_lab.visualization.loss import X_TITLES, add_panel, near_best, seconds_to, time_to_loss_words
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.style import LOSSES
 
@@ -35,10 +35,8 @@ def wall_time_figure(runs: Labelled) -> Figure:
         for index, (label, window) in enumerate(runs)
     ]
     data += _reached(runs)
-    below = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": "training"}, "domain": [0.0, 0.42]}
-    layout["yaxis"] = {**layout["yaxis"], "domain": [0.54, 1.0]}
-    layout["yaxis2"] = {**below, "anchor": "x"}
-    layout["xaxis"] = {**layout["xaxis"], "anchor": "y2", "rangemode": "tozero"}
+    add_panel(layout, "training", ends=0.42, begins=0.54)
+    layout["xaxis"]["rangemode"] = "tozero"
     return {"data": data, "layout": layout}
 
 

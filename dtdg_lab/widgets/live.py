@@ -62,7 +62,7 @@ class ChartFeed:
         self._lines = {chart: [_sent(line) for line in lines] for chart, lines in window.lines(x).items()}
         self._layouts = window.layouts(x)
         self._drawn = {chart: figures[chart] for chart in REDRAWN}
-        self._captions = _captions(window)
+        self._captions = {chart: window.view(chart).caption() for chart in CHARTS}
         return self._numbered(window, {"kind": "snapshot", "react": figures, "captions": dict(self._captions)})
 
     def patch(self, window: RunWindow, x: XAxis) -> Message | None:
@@ -72,11 +72,11 @@ class ChartFeed:
         for chart, lines in window.lines(x).items():
             self._patch_lines(chart, lines, layouts[chart], message)
         for chart in REDRAWN:
-            figure = (window.phases if chart == "phases" else window.timeline).figure()
+            figure = window.view(chart).figure()
             if figure != self._drawn[chart]:
                 self._drawn[chart] = message["react"][chart] = figure
-        for chart, text in _captions(window).items():
-            if text != self._captions[chart]:
+        for chart in CHARTS:
+            if (text := window.view(chart).caption()) != self._captions[chart]:
                 self._captions[chart] = message["captions"][chart] = text
         if not any(message.values()):
             return None
@@ -102,17 +102,6 @@ class ChartFeed:
     def _numbered(self, window: RunWindow, message: Message) -> Message:
         # one more than a series holds, for its newest point
         return {**message, "number": self._number, "points": max(4, window.points) + 2}
-
-
-def _captions(window: RunWindow) -> dict[str, str]:
-    """The captions of the live charts; a run's partition and its schedule have pages of their own."""
-    said = (
-        window.loss.caption(),
-        window.phases.caption(),
-        window.energy.caption(),
-        window.timeline.caption(),
-    )
-    return dict(zip(CHARTS, said, strict=True))
 
 
 def _sent(line: Line) -> _Sent:

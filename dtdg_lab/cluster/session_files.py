@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import psutil
 
+from dtdg_lab.cluster.liveness import is_running
 from dtdg_lab.cluster.messaging import new_key
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 from dtdg_lab.core.units import state_root
@@ -173,16 +174,11 @@ def end_processes(files: SessionFiles, *, timeout_s: float = 1.0) -> int:
 def _left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
     """Processes alive after the time-out, without zombies, which a parent may never reap in containers."""
     deadline = time.monotonic() + timeout_s
-    while (left := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
+    while (
+        left := [process for process in processes if is_running(process.pid, process.create_time())]
+    ) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _signal(process: psutil.Process, how: str) -> None:

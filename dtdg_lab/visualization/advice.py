@@ -10,7 +10,7 @@ from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
+from dtdg_lab.visualization.layout import Figure, frame, percent, scatter, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, WARNING_COLOUR, series_colour
 
 Row = Mapping[str, Any]
@@ -66,24 +66,12 @@ def _epochs(rows: Sequence[Row]) -> Panel:
             data.append(_bar(name, [1e3 * row[key] for row in rows], rows, colour))
     known = [row for row in rows if row["error"] is not None]
     if known:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "error learnt (median)",
-                "x": [row["system"] for row in known],
-                "y": [1e3 * row["epoch_s"] for row in known],
-                "hoverinfo": "skip",
-                "marker": {"symbol": "circle-open", "size": 6, "color": BASELINE_COLOUR},
-                "error_y": {
-                    "type": "data",
-                    "array": [1e3 * row["epoch_s"] * row["error"] for row in known],
-                    "color": BASELINE_COLOUR,
-                    "thickness": 1.5,
-                    "width": 4,
-                },
-            }
-        )
+        x, y = [row["system"] for row in known], [1e3 * row["epoch_s"] for row in known]
+        error = {"type": "data", "color": BASELINE_COLOUR, "thickness": 1.5, "width": 4}
+        error["array"] = [1e3 * row["epoch_s"] * row["error"] for row in known]
+        marker = {"symbol": "circle-open", "size": 6, "color": BASELINE_COLOUR}
+        more = {"marker": marker, "error_y": error, "hoverinfo": "skip"}
+        data.append(scatter("markers", "error learnt (median)", x, y, **more))
     # from 0 to the largest value and its error
     most = max((1e3 * row["epoch_s"] * (1 + min(row["error"] or 0.0, 1.0)) for row in rows), default=1.0)
     bars = {"barmode": "stack", "bargap": 0.35, "yaxis": {"range": [0, 1.05 * most]}}
@@ -109,17 +97,9 @@ def _memory(rows: Sequence[Row]) -> Panel:
     most = max(_MIB * (row["peak_bytes"] + row["held_bytes"]) for row in rows)
     layout = _frame(rows, "Memory of a rank", "MiB", barmode="stack", bargap=0.35)
     if budget < 3 * most:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "budget",
-                "x": [names[0], names[-1]],
-                "y": [budget, budget],
-                "line": {"color": WARNING_COLOUR, "dash": "dash", "width": 2},
-                "hovertemplate": "budget %{y:.4g} MiB",
-            }
-        )
+        line, ends = {"color": WARNING_COLOUR, "dash": "dash", "width": 2}, [names[0], names[-1]]
+        hover = "budget %{y:.4g} MiB"
+        data.append(scatter("lines", "budget", ends, [budget, budget], line=line, hovertemplate=hover))
     largest = max(rows, key=lambda row: row["peak_bytes"] + row["held_bytes"])
     words = f"{largest['system']} takes most, {format_bytes(largest['peak_bytes'] + largest['held_bytes'])}"
     words += f" of {format_bytes(rows[0]['budget_bytes'])}. Look which bars end above the dashed budget."
@@ -228,37 +208,24 @@ def _panel(rows: Sequence[Row], said: str) -> Panel:
     for left_out, known, name, symbol in _KINDS:
         mine = [row for row in rows if (row["left_out"], row["system_known"]) == (left_out, known)]
         if mine:
+            calm = series_colour(0 if known else 1)
+            colours = [PURGE_COLOUR if row.get("crowded") else calm for row in mine]
             data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": name,
-                    "showlegend": name not in shown,
-                    "x": [row["system"] for row in mine],
-                    "y": [round(row["predicted"] / row["measured"], 5) for row in mine],
-                    "marker": {
-                        "symbol": symbol,
-                        "size": 9,
-                        "color": [
-                            PURGE_COLOUR if row.get("crowded") else series_colour(0 if known else 1) for row in mine
-                        ],
-                    },
-                    "customdata": [f"{row['run']}, {row['ranks']} rank(s)" for row in mine],
-                    "hovertemplate": "%{x}: %{y:.3f}<br>%{customdata}<extra></extra>",
-                }
+                scatter(
+                    "markers",
+                    name,
+                    [row["system"] for row in mine],
+                    [round(row["predicted"] / row["measured"], 5) for row in mine],
+                    showlegend=name not in shown,
+                    marker={"symbol": symbol, "size": 9, "color": colours},
+                    customdata=[f"{row['run']}, {row['ranks']} rank(s)" for row in mine],
+                    hovertemplate="%{x}: %{y:.3f}<br>%{customdata}<extra></extra>",
+                )
             )
             shown.add(name)
+    dashed = {"color": BASELINE_COLOUR, "dash": "dash", "width": 1.5}
     layout["shapes"].append(
-        {
-            "type": "line",
-            "xref": "paper",
-            "x0": 0,
-            "x1": 1,
-            "yref": "y",
-            "y0": 1,
-            "y1": 1,
-            "line": {"color": BASELINE_COLOUR, "dash": "dash", "width": 1.5},
-        }
+        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": 1, "y1": 1, "line": dashed}
     )
     off = _off(rows)
     noise = "Noise makes ranks uneven, which is not predicted. " * (rows[0]["quantity"] == "imbalance")

@@ -16,7 +16,7 @@ from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
 from dtdg_lab.core.units import format_joules
 from dtdg_lab.energy.phases import IDLE, STALL, STALLED
 from dtdg_lab.energy.total import MEASURED, STEPS, EnergyTotal, Stream
-from dtdg_lab.visualization.layout import Figure, frame, join_words, share, with_note
+from dtdg_lab.visualization.layout import Figure, frame, join_words, scatter, share, text_at, with_note
 from dtdg_lab.visualization.palette import PHASE_COLOURS, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, Series
@@ -404,18 +404,9 @@ def energy_panel(rows: Sequence[Row], condition: str = CLEAN) -> Panel:
             }
         )
     data.append(_spread(found, factor, unit))
+    small = {"size": 10, "color": TEXT_COLOUR}
     layout["annotations"] = [
-        {
-            "text": format_joules(mean),
-            "x": name,
-            "y": (mean or 0.0) / factor,
-            "xref": "x",
-            "yref": "y",
-            "yanchor": "bottom",
-            "yshift": 6,
-            "showarrow": False,
-            "font": {"size": 10, "color": TEXT_COLOUR},
-        }
+        text_at(format_joules(mean), name, (mean or 0.0) / factor, yanchor="bottom", yshift=6, font=small)
         for name, mean in ((name, _mean(each, "joules")) for name, each in found.items())
     ]
     return {"data": data, "layout": layout}, _energy_words(found)
@@ -462,24 +453,13 @@ def _spread(found: Mapping[str, Sequence[Row]], factor: float, unit: str) -> dic
     means = {name: _mean(rows, "joules") for name, rows in found.items()}
     known = [name for name, mean in means.items() if mean is not None]
     ends = {name: (min(_known(found[name], "joules")), max(_known(found[name], "joules"))) for name in known}
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "seeds",
-        "showlegend": False,
-        "x": known,
-        "y": [round((means[name] or 0.0) / factor, 4) for name in known],
-        "marker": {"size": 1, "color": TEXT_COLOUR},
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "thickness": 1.2,
-            "color": TEXT_COLOUR,
-            "array": [round((ends[name][1] - (means[name] or 0.0)) / factor, 4) for name in known],
-            "arrayminus": [round(((means[name] or 0.0) - ends[name][0]) / factor, 4) for name in known],
-        },
-        "hovertemplate": "%{x}: %{y:.4~g} " + unit + "<extra>all phases</extra>",
-    }
+    error = {"type": "data", "symmetric": False, "thickness": 1.2, "color": TEXT_COLOUR}
+    error["array"] = [round((ends[name][1] - (means[name] or 0.0)) / factor, 4) for name in known]
+    error["arrayminus"] = [round(((means[name] or 0.0) - ends[name][0]) / factor, 4) for name in known]
+    y = [round((means[name] or 0.0) / factor, 4) for name in known]
+    looks = {"showlegend": False, "marker": {"size": 1, "color": TEXT_COLOUR}, "error_y": error}
+    hover = "%{x}: %{y:.4~g} " + unit + "<extra>all phases</extra>"
+    return scatter("markers", "seeds", known, y, hovertemplate=hover, **looks)
 
 
 def _energy_words(found: Mapping[str, Sequence[Row]]) -> str:

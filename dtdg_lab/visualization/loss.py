@@ -12,7 +12,7 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.support import PAIRS, few_pairs, interval_of
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
+from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, scatter, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, Series, XAxis
@@ -260,17 +260,12 @@ def _baselines(runs: Labelled, x: XAxis) -> list[dict[str, Any]]:
             _, _, end = found.get(value, ("", 0, 0.0))
             found[value] = (label, index, max(end, xs[-1]))
     shared = len(found) == 1
-    return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "persistence" if shared else f"persistence ({label})",
-            "x": [0.0, end],
-            "y": [value, value],
-            "line": {"color": "#5B5F66" if shared else series_colour(index), "width": 1.5, "dash": "dash"},
-        }
-        for value, (label, index, end) in found.items()
-    ]
+    lines = []
+    for value, (label, index, end) in found.items():
+        name = "persistence" if shared else f"persistence ({label})"
+        dashed = {"color": "#5B5F66" if shared else series_colour(index), "width": 1.5, "dash": "dash"}
+        lines.append(scatter("lines", name, [0.0, end], [value, value], line=dashed))
+    return lines
 
 
 def add_panel(layout: dict[str, Any], title: str, *, ends: float = 0.4, begins: float = 0.5, **more: Any) -> None:

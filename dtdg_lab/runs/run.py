@@ -288,9 +288,11 @@ class StoredRun:
 
 
 def _spread_metrics(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """The table with a column for each metric."""
+    """The table with a column for each metric; records may have none."""
     import pandas as pd
 
+    if "metrics" not in evaluations:
+        return evaluations
     described = [value if isinstance(value, dict) else {} for value in evaluations["metrics"]]
     spread = pd.DataFrame(described, index=evaluations.index, dtype=float)
     return evaluations.drop(columns="metrics").join(spread)

@@ -41,7 +41,7 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True)
 class Resumed(Event):
-    """Training goes on from a checkpoint, with ``changes`` of its settings."""
+    """Training continues from a checkpoint, with ``changes`` of its settings."""
 
     kind: ClassVar[str] = "resumed"
     settings: dict[str, Any]
@@ -117,7 +117,7 @@ class Paused(Event):
 
 @dataclass(frozen=True, slots=True)
 class Unpaused(Event):
-    """All ranks go on."""
+    """All ranks continue."""
 
     kind: ClassVar[str] = "unpaused"
     version: int

@@ -186,10 +186,10 @@ def over_epochs(values: Mapping[int, float], congested: Collection[int] | None) 
 def spent(rows: pd.DataFrame) -> Spent:
     """Total energy of rows of ``phase_energy``; a phase's seconds count once, regardless of the number of sources."""
     known, seconds = rows["joules"].notna(), rows["seconds"].astype(float)
-    weight_s, told = seconds.sum(), rows.drop_duplicates(["rank", "time_ns", "phase"], keep="last")
+    weight_s, once = seconds.sum(), rows.drop_duplicates(["rank", "time_ns", "phase"], keep="last")
     return Spent(
         joules=_number(rows["joules"].astype(float).sum(min_count=1)),
-        seconds=float(told["seconds"].sum()),
+        seconds=float(once["seconds"].sum()),
         coverage=float((seconds * rows["coverage"].astype(float)).sum() / weight_s) if weight_s > 0 else 0.0,
         sources=tuple(sorted(set(rows.loc[known, "source"].astype(str)))),
     )

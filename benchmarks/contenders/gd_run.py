@@ -13,8 +13,10 @@ import pandas as pd
 import dtdg_lab as lab
 from dtdg_lab.core.errors import LabError, RunFailedError
 from dtdg_lab.core.records import BETWEEN_STEPS
+from dtdg_lab.energy.phases import STALLED
+from dtdg_lab.energy.total import GPU, PROCESSOR, total_of
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.runs.summary import device_joules, spent, stall_energy
+from dtdg_lab.runs.summary import spent
 
 NOT_IN_STEPS = (*BETWEEN_STEPS, "idle")  # idle is also what came before the first step
 Row = dict[str, Any]
@@ -68,10 +70,11 @@ def facts_of(run: StoredRun) -> Row:
     The energy by device and reader is the whole run's, for counters do not tell steps apart.
     """
     steps, phases = run.table("steps"), run.table("phase_energy")
-    rows = phases[~phases["phase"].isin(NOT_IN_STEPS)].to_dict("records")
+    rows = phases[~phases["phase"].isin(NOT_IN_STEPS)]
     energy = run.table("energy").to_dict("records")
-    whole, still = spent(rows), stall_energy(rows)
-    devices = {device: sum(of.values()) for device, of in device_joules(energy).items()}
+    whole, still = spent(rows), spent(rows[rows["phase"].isin(STALLED)])
+    total = total_of(energy)
+    devices = {device: sum(joules.values()) for device in (GPU, PROCESSOR) if (joules := total.joules(device))}
     longest = steps.groupby("step")["time_s"].max()
     losses = steps[steps["rank"] == 0].sort_values("step")["global_loss"].to_numpy(np.float64)
     return {

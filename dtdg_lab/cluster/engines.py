@@ -211,52 +211,48 @@ def places_of(ranks: int, engines: Sequence[int] | None) -> tuple[int, ...]:
     return tuple(engines)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One attempt of one run.
+def start_ranks(
+    directory: RunDirectory,
+    files: SessionFiles,
+    client: Any,
+    engines: Sequence[Engine],
+    *,
+    beside: Sequence[Engine],
+    attempt: int,
+    changes: tuple[tuple[str, Any], ...],
+) -> list[Any]:
+    """Start a rank of a run on each of the engines; returns their asynchronous results, in rank order.
 
-    Attributes:
+    Args:
         directory: of the run.
         files: of its session.
+        client: of ipyparallel.
+        engines: of the run.
+        beside: these, and others that may train at the same time: they share processors and GPUs.
         attempt: from 1; later ones resume from the checkpoint.
         changes: live settings that differ from the checkpoint's.
     """
-
-    directory: RunDirectory
-    files: SessionFiles
-    attempt: int = 1
-    changes: tuple[tuple[str, Any], ...] = ()
-
-    def on(self, client: Any, engines: Sequence[Engine], *, beside: Sequence[Engine]) -> list[Any]:
-        """Start a rank on each of the engines; returns their asynchronous results, in rank order.
-
-        Args:
-            client: of ipyparallel.
-            engines: of the run.
-            beside: these, and others that may train at the same time: they share processors and GPUs.
-        """
-        here = {engine.host for engine in engines} == {host_id()}
-        device = _device_for_all(self.directory.config().device, engines, beside)
-        answers = []
-        for rank, engine in enumerate(engines):
-            of_machine = [other for other in beside if other.host == engine.host]
-            task = RankTask(
-                run_dir=str(self.directory.path),
-                rank=rank,
-                size=len(engines),
-                attempt=self.attempt,
-                key=self.files.key,
-                local_rank=of_machine.index(engine),
-                local_size=len(of_machine),
-                device=device,
-                resume=self.attempt > 1,
-                changes=self.changes,
-                busy_file=str(self.files.busy_file) if self.files.owned else "",
-                families=tuple(REGISTERED),
-                host="127.0.0.1" if here else "",
-            )
-            answers.append(client[engine.id].apply_async(run_rank, task))
-        return answers
+    here = {engine.host for engine in engines} == {host_id()}
+    device = _device_for_all(directory.config().device, engines, beside)
+    answers = []
+    for rank, engine in enumerate(engines):
+        of_machine = [other for other in beside if other.host == engine.host]
+        task = RankTask(
+            run_dir=str(directory.path),
+            rank=rank,
+            size=len(engines),
+            attempt=attempt,
+            key=files.key,
+            local_rank=of_machine.index(engine),
+            local_size=len(of_machine),
+            device=device,
+            changes=changes,
+            busy_file=str(files.busy_file) if files.owned else "",
+            families=tuple(REGISTERED),
+            host="127.0.0.1" if here else "",
+        )
+        answers.append(client[engine.id].apply_async(run_rank, task))
+    return answers
 
 
 def _device_for_all(wanted: str, engines: Sequence[Engine], beside: Sequence[Engine]) -> str:

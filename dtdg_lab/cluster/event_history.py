@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError, RunStoreError
+from dtdg_lab.core.events import Asked, Event, Kernel, Refused, Resumed
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.records import read_lines
+from dtdg_lab.runs.records import RunTables
 
 if TYPE_CHECKING:
     from dtdg_lab.training.replay import RecordedRequest, RunReplay
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
 ENDLESS = 1 << 62
 Row = dict[str, Any]
+E = TypeVar("E", bound=Event)
+
+
+class Recorded(NamedTuple, Generic[E]):
+    """An event, and the attempt and the step at which it was recorded."""
+
+    attempt: int
+    step: int
+    event: E
 
 
 @dataclass(frozen=True)
@@ -38,10 +48,14 @@ class EventHistory:
             if row["step"] < self.cut(row["attempt"]):
                 yield row
 
-    def events(self, kind: str) -> list[Row]:
+    def event_rows(self, kind: str) -> list[Row]:
         """Rank 0's events of a kind, including those at the step of a resume."""
         found = (row for row in self._all(0).get("events", ()) if row["kind"] == kind)
         return [row for row in found if row["step"] <= self.cut(row["attempt"])]
+
+    def events(self, of: type[E]) -> list[Recorded[E]]:
+        """The same of one class."""
+        return [Recorded(row["attempt"], row["step"], of.read(row["data"])) for row in self.event_rows(of.kind)]
 
     def evaluations(self) -> Iterator[Row]:
         """Rank 0's evaluations in the timeline; those of the test split only from the last attempt, which ended it."""
@@ -57,7 +71,7 @@ class EventHistory:
 
     @cached_property
     def _resumed(self) -> dict[int, int]:
-        found = (row for row in self._all(0).get("events", ()) if row["kind"] == "resumed")
+        found = (row for row in self._all(0).get("events", ()) if row["kind"] == Resumed.kind)
         return {row["attempt"]: row["step"] for row in found}
 
     @cached_property
@@ -67,11 +81,9 @@ class EventHistory:
     def _all(self, rank: int) -> dict[str, list[Row]]:
         if rank not in self._by_rank:
             tables: dict[str, list[Row]] = {}
-            path = self.directory.record_files().get(rank)
-            for line in read_lines(path) if path is not None else ():
-                rows = (dict(zip(line["columns"], row, strict=True)) for row in line["rows"])
-                if line["table"] in ("steps", "events", "evaluations", "rounds", "targets", "decisions"):
-                    tables.setdefault(line["table"], []).extend({**row, "attempt": line["attempt"]} for row in rows)
+            for table, row in RunTables(self.directory).rows(rank):
+                if table in ("steps", "events", "evaluations", "rounds", "targets", "decisions"):
+                    tables.setdefault(table, []).append(row)
             self._by_rank[rank] = tables
         return self._by_rank[rank]
 
@@ -81,9 +93,9 @@ class EventHistory:
     def config(self) -> RunConfig:
         """The settings at its start, with changes made by a resume before the first step."""
         config = self.directory.config()
-        for row in self.events("resumed"):
-            if row["step"] <= self.first_step:
-                config = config.replace(**row["data"].get("changes", {}))
+        for resumed in self.events(Resumed):
+            if resumed.step <= self.first_step:
+                config = config.replace(**resumed.event.changes)
         return config
 
     @property
@@ -93,9 +105,8 @@ class EventHistory:
 
     @property
     def threads(self) -> int:
-        """Threads of each rank in its last attempt; 0 if a run of an older version did not record them."""
-        described = [row["data"].get("threads", 0) for row in self.events("kernel")]
-        return int(described[-1]) if described else 0
+        """Threads of each rank in its last attempt; 0 if it did not come to its first step."""
+        return self.events(Kernel)[-1].event.threads if self.event_rows(Kernel.kind) else 0
 
     @property
     def averaged(self) -> bool:
@@ -132,23 +143,6 @@ class EventHistory:
                 "records of rounds do not determine the next one. A run with exchange='models' can be replayed if it "
                 "finished, or was stopped, in one attempt."
             )
-        if self.averaged and not self._has_requests and self.events("knob"):
-            raise ConfigError(
-                f"run {name} had live changes while its ranks averaged models, and the version of DTDG Lab that "
-                "recorded it "
-                "kept no control requests. Record a new run."
-            )
-        for row in self.events("resumed"):
-            if "changes" not in row["data"]:
-                raise ConfigError(
-                    f"run {name} was resumed, and the version of DTDG Lab that recorded it did not store the "
-                    "changes. Record, and resume, a new run."
-                )
-
-    @property
-    def _has_requests(self) -> bool:
-        """Whether control requests are in the records."""
-        return self.threads > 0
 
     def replay(self, rank: int) -> RunReplay:
         """The record of a rank."""
@@ -168,41 +162,29 @@ class EventHistory:
         from dtdg_lab.training.replay import STEP, RecordedRequest
 
         last = max(row["attempt"] for row in self._all(0)["events"])
-        asked = self.events("asked") if self._has_requests else self._requests_from_effects()
-        found = [
-            (row["attempt"], RecordedRequest(row["step"], row["data"]["heard"], row["data"]["request"]))
-            for row in asked
-            if row["attempt"] == last or not row["data"]["request"].get("stop")
+        found: list[tuple[float, RecordedRequest]] = [
+            (attempt, RecordedRequest(step, asked.heard, asked.request))
+            for attempt, step, asked in self.events(Asked)
+            if attempt == last or not asked.request.get("stop")
         ]
-        for row in self.events("resumed"):
-            if row["step"] > self.first_step:
-                before = [of for attempt, of in found if attempt < row["attempt"] and of.step == row["step"]]
-                payload = {"set": row["data"]["changes"], "pause": False}
-                received = before[-1].received if before else STEP
-                found.append((row["attempt"] - 0.5, RecordedRequest(row["step"], received, payload)))
+        for attempt, step, resumed in self.events(Resumed):
+            if step > self.first_step:
+                before = [of for number, of in found if number < attempt and of.step == step]
+                payload = {"set": resumed.changes, "pause": False}
+                found.append((attempt - 0.5, RecordedRequest(step, before[-1].received if before else STEP, payload)))
         if self.directory.status()["state"] == "failed":  # its later steps are unknown
             steps = (row["step"] for rank in self.directory.record_files() for row in self.rows("steps", rank))
             ends = max(steps) + 1
             found.append((last + 1, RecordedRequest(ends, STEP, {"stop": True})))
         return tuple(of for _, of in sorted(found, key=lambda item: item[0]))
 
-    def _requests_from_effects(self) -> list[Row]:
-        """Requests of a run that recorded only their effects."""
-        made = [
-            {**row, "data": {"request": {"set": row["data"]["changes"]}, "heard": "step"}}
-            for row in self.events("knob")
-            if "by" not in row["data"]
-        ]
-        stops = [{**row, "data": {"request": {"stop": True}, "heard": "step"}} for row in self.events("stopping")]
-        return sorted([*made, *stops], key=lambda row: (row["attempt"], row["step"]))
-
     def _schedules(self) -> dict[tuple[int, str], list[Row]]:
         """The schedule events that created a schedule, without those of resumed ones."""
         found: dict[tuple[int, str], list[Row]] = {}
         began: set[int] = set()
-        resumed = {row["attempt"]: row for row in self.events("resumed")}
+        resumed = {each.attempt: each.event for each in self.events(Resumed)}
         latest: dict[tuple[int, str], int] = {}
-        for row in self.events("schedule"):
+        for row in self.event_rows("schedule"):
             attempt, data = row["attempt"], row["data"]
             is_first = attempt not in began
             began.add(attempt)
@@ -210,7 +192,7 @@ class EventHistory:
                 continue
             came = "build" if "rebuild_s" in data or is_first else "epoch"
             starts = is_first and "rebuild_s" not in data
-            if starts and attempt in resumed and not _rebuilds(resumed[attempt]["data"]):
+            if starts and attempt in resumed and not _rebuilds(resumed[attempt]):
                 continue
             at = (row["step"], came)
             if latest.setdefault(at, attempt) < attempt or (
@@ -225,8 +207,8 @@ class EventHistory:
         from dtdg_lab.training.replay import changes_key
 
         found: dict[tuple[int, str], list[str]] = {}
-        for row in self.events("refused"):
-            found.setdefault((row["step"], changes_key(row["data"]["changes"])), []).append(row["data"]["reason"])
+        for _, step, refused in self.events(Refused):
+            found.setdefault((step, changes_key(refused.changes)), []).append(refused.reason)
         return found
 
     def _decisions(self) -> dict[int, list[tuple[Any, ...]]]:
@@ -237,7 +219,7 @@ class EventHistory:
         return found
 
 
-def _rebuilds(resumed: Mapping[str, Any]) -> bool:
+def _rebuilds(resumed: Resumed) -> bool:
     """Whether a resume created another plan: with changed plan settings, at the end of an epoch."""
-    live = (OPTIONS[name].live if name in OPTIONS else "epoch" for name in resumed["changes"])
-    return not resumed["iteration"] and "epoch" in live
+    live = (OPTIONS[name].live if name in OPTIONS else "epoch" for name in resumed.changes)
+    return not resumed.iteration and "epoch" in live

@@ -101,16 +101,18 @@ def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.
     )
 
 
+def is_running(pid: int, started_s: float) -> bool:
+    """Whether a process of this machine is alive; a zombie is not, nor is another one that has its number now."""
+    try:
+        process = psutil.Process(pid)
+        return abs(process.create_time() - started_s) <= 1.0 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def is_dead(note: RankNote) -> bool:
     """Whether the process of a note is gone, for notes of this machine; others are never considered dead here."""
-    if note.host != host_id():
-        return False
-    try:
-        process = psutil.Process(note.pid)
-        replaced = abs(process.create_time() - note.started_s) > 1.0
-        return replaced or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+    return note.host == host_id() and not is_running(note.pid, note.started_s)
 
 
 def dead_ranks(live: Path, attempt: int) -> list[int]:

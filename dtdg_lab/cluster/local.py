@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dtdg_lab.cluster.run import LocalRun
-from dtdg_lab.cluster.worker import RunStart
+from dtdg_lab.cluster.worker import RunStart, begin_training
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError, LabError
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.records import RecordWriter, tail
+from dtdg_lab.runs.records import RecordWriter, RunTables
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.runs.summary import finish
 
@@ -204,7 +203,6 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
     from dtdg_lab.distributed.group import SoloGroup, share_cores
     from dtdg_lab.training.interfaces import LocalControl
     from dtdg_lab.training.recording import ResourceMonitor
-    from dtdg_lab.training.trainer import Trainer
 
     beginning = RunStart.of(directory, 0)
     if config.threads or beginning.threads:
@@ -218,29 +216,21 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
     resource_monitor = ResourceMonitor(config, device, 0, 1, writer)
     stack.callback(resource_monitor.close)
     resource_monitor.start()
-    facts = {"dataset": config.dataset, "source": graph.source, "sha256": graph.data_hash}
-    directory.add_environment(data=facts, energy_notes=resource_monitor.notes)
-    begun = {"ranks": 1, "attempt": 1, "dataset": config.dataset, "source": graph.source}
-    writer.row("events", (0, 0, time.time_ns(), "started", begun))
-    beginning.report(writer)
-    directory.write_status("running")
     control = LocalControl()
     recorder: Recorder = writer
     if bench is not None:
         bench.started(time.time_ns())
         recorder = _Watched(writer, bench, control)
-    trainer = Trainer(
-        config,
+    trainer = begin_training(
+        directory,
         graph,
         SoloGroup(),
+        beginning,
         recorder=recorder,
         control=control,
-        checkpoint=directory.checkpoint_file,
         resource_monitor=resource_monitor,
         device=device,
         show_progress=progress,
-        begin=beginning.begin,
-        replay=beginning.replay,
     )
     return trainer.run().state
 
@@ -336,15 +326,14 @@ def _wait(run: Run, bench: Bench | None) -> None:
     if bench is None:
         run.wait()
         return
-    over, offset, records = threading.Event(), 0, run.path / "records" / "rank0.jsonl"
-    while not over.is_set():
-        if run.status in ENDED:
-            over.set()
-        lines, offset = tail(records, offset)
-        for line in lines:
-            for values in line["rows"]:
-                _show(bench, run, line["table"], dict(zip(line["columns"], values, strict=True)))
-        over.wait(LOOK_S)
+    tables, over = RunTables(run.path), False
+    while not over:
+        over = run.status in ENDED
+        for line in tables.new_lines(0):
+            for row in rows_of(line):
+                _show(bench, run, line["table"], row)
+        if not over:
+            time.sleep(LOOK_S)
     run.wait()
 
 

@@ -19,6 +19,7 @@ from dtdg_lab.core.records import MAX_CONTROL_VERSION
 # Messages that only holders of a session's key can make: HMAC-SHA256 before JSON.
 
 
+POLL_MS = 50  # after which threads that receive look whether they are to end
 _LENGTH = 32
 
 
@@ -110,11 +111,7 @@ class ControlServer:
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
-        self._ends: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PAIR)  # wakes the thread
-        self._end: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PAIR)
-        name = f"inproc://control-{secrets.token_hex(8)}"
-        self._ends.bind(name)
-        self._end.connect(name)
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
         self._thread.start()
 
@@ -141,15 +138,11 @@ class ControlServer:
             self._changed.wait_for(lambda: self._version > seen, timeout_s)
 
     def _serve(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._ends, zmq.POLLIN)
-        while self._ends not in (ready := dict(poller.poll())):
-            if self._socket in ready:
+        while not self._stop.is_set():
+            if self._socket.poll(POLL_MS):
                 # all frames: a stranger's second one must not leave the socket in the wrong state
                 self._socket.send(self._answer(b"".join(self._socket.recv_multipart())))
         self._socket.close()
-        self._ends.close()
 
     def _answer(self, message: bytes) -> bytes:
         try:
@@ -180,10 +173,8 @@ class ControlServer:
 
     def close(self) -> None:
         """Stop listening; repeated calls have no effect."""
-        if not self._end.closed:
-            self._end.send(b"")
-            self._thread.join()
-            self._end.close()
+        self._stop.set()
+        self._thread.join()
 
 
 class StoredControl:
@@ -295,7 +286,7 @@ class Subscriber:
         while not self._stop.is_set():
             while self._new:
                 socket.connect(self._new.popleft())
-            if not socket.poll(50):
+            if not socket.poll(POLL_MS):
                 continue
             try:
                 lines = verify(self._key, socket.recv())

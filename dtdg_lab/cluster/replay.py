@@ -14,6 +14,7 @@ from dtdg_lab.cluster.local import train_here
 from dtdg_lab.cluster.worker import FORKED, REPLAYS, repeated_by
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.events import Ended
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.runs.checkpoints import LAST, Kept, read_kept
 from dtdg_lab.runs.directory import RunDirectory, describe_environment
@@ -253,8 +254,8 @@ def _differing(one: Facts, other: Facts, *, part: bool) -> list[int]:
 
 
 def _parameters(of: EventHistory) -> str | None:
-    ended = of.events("ended")
-    return ended[-1]["data"]["parameters"] if ended else None
+    ended = of.events(Ended)
+    return ended[-1].event.parameters if ended else None
 
 
 def _words(first: EventHistory, again: EventHistory, where: int | None, parameters: bool | None) -> str:

@@ -14,8 +14,10 @@ from dtdg_lab.cluster.messaging import Subscriber, ask
 from dtdg_lab.cluster.worker import death_reason, place_of
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
+from dtdg_lab.core.events import Paused, Refused, Resumed, SettingsChanged, Started, Stopping, Unpaused
+from dtdg_lab.core.records import rows_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.records import tail
+from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.visualization.run_window import RunWindow
@@ -26,31 +28,30 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
 
 
-# Observable part of a run that trains in this process: its records, as they are written.
-
-
 LOOK_S = 0.1
+RUN_LOOK_S = 0.05
+LEFT_S = 0.01  # ranks exit shortly after the run has ended
+BLOCK_BYTES = 1 << 20
+NOTES_S = 30.0  # rank 0 listens well before
+SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and exit within this time
 
 
-class LocalRun:
-    """Follows the records of one process, so that views can be drawn during training.
+class RunHandle:
+    """What is seen of a run while it trains: its views, fed with its records.
 
     Attributes:
-        config: the settings at its start.
-        window: data of the views; hold ``lock`` while reading it.
-        version: grows with each change of ``window``.
+        window: bounded state for the views; hold ``lock`` while reading it.
+        version: increases with every change of ``window``, or of the status.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
-        self._directory = directory
-        self.config: RunConfig = directory.config()
-        self.window = RunWindow(self.config)
+        self._directory, self._tables = directory, RunTables(directory)
+        self._started_config = self._config = directory.config()
+        self.window = RunWindow(self._started_config)
         self.lock = threading.Lock()
         self.version = 0
-        self._offset = 0
-        self._over = threading.Event()
+        self._next_seq: dict[int, int] = {}
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
-        self._thread.start()
 
     @property
     def id(self) -> str:
@@ -64,8 +65,43 @@ class LocalRun:
 
     @property
     def status(self) -> str:
-        """The last recorded state."""
+        """``starting running paused stopping finished stopped failed``."""
         return str(self._directory.status()["state"])
+
+    @property
+    def reason(self) -> str:
+        """Why the run ended, or which changes it refused last; empty otherwise."""
+        return str(self._directory.status()["reason"])
+
+    @property
+    def config(self) -> RunConfig:
+        """The current settings as far as this handle follows them."""
+        return self._config
+
+    def _follow(self) -> None:
+        raise NotImplementedError
+
+    def _catch_up(self, rank: int) -> bool:
+        """Read the next block of a rank's file; return whether there was anything."""
+        lines = self._tables.new_lines(rank, most_bytes=BLOCK_BYTES)
+        for line in lines:
+            if line["seq"] >= self._next_seq.get(rank, 0):
+                self._add(line)
+        return bool(lines)
+
+    def _add(self, line: dict[str, Any]) -> None:
+        self._next_seq[line["rank"]] = line["seq"] + 1
+        self.window.add(line)
+        self.version += 1
+
+
+class LocalRun(RunHandle):
+    """Follows the records of one process, so that views can be drawn during training."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        super().__init__(directory)
+        self._over = threading.Event()
+        self._thread.start()
 
     def close(self) -> None:
         """The run has ended: read the remaining records, and stop following."""
@@ -73,47 +109,35 @@ class LocalRun:
         self._thread.join()
 
     def _follow(self) -> None:
-        while not self._over.wait(LOOK_S):
-            self._read()
-        self._read()
-
-    def _read(self) -> None:
-        lines, self._offset = tail(self._directory.record_file(0), self._offset)
-        if lines:
-            with self.lock:
-                for line in lines:
-                    self.window.add(line)
-                self.version += 1
+        over = False
+        while not over:
+            over = self._over.wait(LOOK_S)
+            more = True
+            while more:
+                with self.lock:
+                    more = self._catch_up(0)
 
 
-RUN_LOOK_S = 0.05
-LEFT_S = 0.01  # ranks exit shortly after the run has ended
-BLOCK_BYTES = 1 << 20
-NOTES_S = 30.0  # rank 0 listens well before
-SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and exit within this time
+_STATE_AFTER = {
+    Started.kind: "running",
+    Paused.kind: "paused",
+    Unpaused.kind: "running",
+    Stopping.kind: "stopping",
+}  # of a running run, after an event
 
 
-class Run:
+class Run(RunHandle):
     """A kernel's view of a run and its control requests. Several kernels may hold handles on one run.
 
     Args:
         session: whose engines train it.
         directory: the run's folder.
         trouble: returns why ranks could not start, if that happened.
-
-    Attributes:
-        window: bounded state for the views; hold ``lock`` while reading it.
-        version: increases with every change of ``window`` or ``status``.
     """
 
     def __init__(self, session: Session, directory: RunDirectory, *, trouble: Callable[[], str] = lambda: "") -> None:
-        self._session, self._directory, self._trouble = session, directory, trouble
-        self._started_config = self._config = directory.config()
-        self.window = RunWindow(self._started_config)
-        self.lock = threading.Lock()
-        self.version = 0
-        self._next_seq: dict[int, int] = {}
-        self._offsets: dict[int, int] = {}
+        super().__init__(directory)
+        self._session, self._trouble = session, trouble
         self._ended, self._closing = threading.Event(), threading.Event()
         self._file_status = directory.status()
         self._while_running = "running"
@@ -121,25 +145,14 @@ class Run:
         self._refused_version = 0
         self._trouble_since: float | None = None
         self._subscriber = Subscriber(session.key, self._take)
-        self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
         self._thread.start()
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {self.status}>"
 
-    @property
-    def id(self) -> str:
-        """The run's name: its folder's."""
-        return self._directory.id
-
     def __fspath__(self) -> str:
         """The run's folder, so that a run can be used as a path: ``lab.compare([run, ...])``."""
         return str(self.path)
-
-    @property
-    def path(self) -> Path:
-        """The run's folder."""
-        return self._directory.path
 
     @property
     def status(self) -> str:
@@ -167,11 +180,6 @@ class Run:
         """Number of attempts so far."""
         attempt: int = self._file_status["attempt"]
         return attempt
-
-    @property
-    def config(self) -> RunConfig:
-        """The current settings: those at the start, with every change applied since."""
-        return self._config
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -307,16 +315,7 @@ class Run:
                 pass
             if seq == self._next_seq.get(rank, 0):
                 self._add(line)
-                self._offsets[rank] = self._offsets.get(rank, 0) + size  # the stream carries the file's own bytes
-
-    def _catch_up(self, rank: int) -> bool:
-        """Read the next block of a rank's file; return whether there was anything."""
-        path = self._directory.record_file(rank)
-        lines, self._offsets[rank] = tail(path, self._offsets.get(rank, 0), most_bytes=BLOCK_BYTES)
-        for line in lines:
-            if line["seq"] >= self._next_seq.get(rank, 0):
-                self._add(line)
-        return bool(lines)
+                self._tables.skip(rank, size)  # the stream carries the file's own bytes
 
     def _read_from_disk(self) -> None:
         """Read everything on disk that is not in the window yet; others may read between two blocks."""
@@ -327,34 +326,27 @@ class Run:
                     more = self._catch_up(rank)
 
     def _add(self, line: dict[str, Any]) -> None:
-        self._next_seq[line["rank"]] = line["seq"] + 1
-        self.window.add(line)
-        self.version += 1
+        super()._add(line)
         if line["table"] == "events" and line["rank"] == 0:  # events of other ranks are duplicates of rank 0's
-            kind, data = line["columns"].index("kind"), line["columns"].index("data")
-            for row in line["rows"]:
-                self._note_event(row[kind], row[data])
+            for row in rows_of(line):
+                self._note_event(row["kind"], row["data"])
 
     def _note_event(self, kind: str, data: dict[str, Any]) -> None:
-        if kind == "knob":  # applied one after another: a change of system drops the settings that the new one lacks
-            self._config = self._config.replace(**data["changes"])
-            if data["version"] > self._refused_version:
+        if kind == SettingsChanged.kind:  # one by one: a change of system drops the settings that the new one lacks
+            changed = SettingsChanged.read(data)
+            self._config = self._config.replace(**changed.changes)
+            if changed.version > self._refused_version:
                 self._refused = []
-        elif kind == "refused":  # a change that could not be applied at its step or epoch
-            asked = ", ".join(f"{name}={value!r}" for name, value in data["changes"].items())
-            version = data.get("version", 0)  # records of older versions have none
-            before = self._refused if version == self._refused_version else []
-            self._refused = [*before, f"{asked} was refused and the run continues unchanged: {data['reason']}"]
-            self._refused_version = version
-        elif kind == "resumed":  # changes made after the checkpoint are undone by resuming from it
-            self._config = self._started_config.replace(**data["settings"])
+        elif kind == Refused.kind:  # a change that could not be applied at its step or epoch
+            refused = Refused.read(data)
+            asked = ", ".join(f"{name}={value!r}" for name, value in refused.changes.items())
+            before = self._refused if refused.version == self._refused_version else []
+            self._refused = [*before, f"{asked} was refused and the run continues unchanged: {refused.reason}"]
+            self._refused_version = refused.version
+        elif kind == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
+            self._config = self._started_config.replace(**Resumed.read(data).settings)
             self._refused, self._refused_version = [], 0  # versions count from 1 again
-        self._while_running = {
-            "started": "running",
-            "paused": "paused",
-            "unpaused": "running",
-            "stopping": "stopping",
-        }.get(kind, self._while_running)
+        self._while_running = _STATE_AFTER.get(kind, self._while_running)
 
     def _follow(self) -> None:
         """Follow the run to its end; if this fails, report it instead of leaving the user waiting."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dtdg_lab.cluster.engines import Engines, Launch, places_of, trouble
+from dtdg_lab.cluster.engines import Engines, places_of, start_ranks, trouble
 from dtdg_lab.cluster.idle_watchdog import start_keeper
 from dtdg_lab.cluster.liveness import host_id, is_dead, read_notes
 from dtdg_lab.cluster.run import Run
@@ -27,7 +28,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError, LabError, RunStoreError
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
-from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.directory import ENDED, RunDirectory, gpu_count
 
 HEARTBEAT_S = 5.0
 
@@ -60,7 +61,7 @@ class Session:
         idle_s: float = 120.0,
         timeout_s: float = 60.0,
     ) -> None:
-        wanted = default_ranks() if ranks is None else ranks
+        wanted = (gpu_count() or 2) if ranks is None else ranks
         if wanted < 1:
             raise ClusterError(f"ranks={ranks}: a session needs at least one engine.")
         undo_left_over(state_root() / NETEM)  # left by a run that was killed
@@ -111,7 +112,7 @@ class Session:
                 raise ClusterError(f"the cluster {which} has no engines. Start some: ipcluster engines -n 2.")
             session._engines.warm(1, timeout_s=timeout_s)
             if not files.owned:
-                session._files = files.with_ranks(len(session._engines.alive()))
+                session._files = replace(files, ranks=len(session._engines.alive()))
                 session._files.write()
         except BaseException:
             session._stop_heartbeat.set()
@@ -309,8 +310,15 @@ class Session:
     ) -> Run:
         alive = self._engines.alive()
         engines = [alive[place] for place in places] or alive[:ranks]
-        launch = Launch(directory, self._files, attempt=attempt, changes=tuple((changes or {}).items()))
-        answers = launch.on(self._engines.client, engines, beside=alive if places else engines)
+        answers = start_ranks(
+            directory,
+            self._files,
+            self._engines.client,
+            engines,
+            beside=alive if places else engines,
+            attempt=attempt,
+            changes=tuple((changes or {}).items()),
+        )
         run = Run(self, directory, trouble=lambda: trouble(answers))
         self._handles[directory.path] = run
         return run
@@ -386,13 +394,6 @@ def is_under_way(path: Path) -> bool:
         return RunDirectory.open(path).status()["state"] not in ENDED
     except LabError:
         return False
-
-
-def default_ranks() -> int:
-    """One rank per GPU, or two on machines without GPUs."""
-    from dtdg_lab.runs.directory import gpu_count
-
-    return gpu_count() or 2
 
 
 def _beat(files: SessionFiles, every_s: float, stop: threading.Event) -> None:

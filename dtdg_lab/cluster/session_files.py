@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import psutil
 
+from dtdg_lab.cluster.liveness import is_running
 from dtdg_lab.cluster.messaging import new_key
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 from dtdg_lab.core.units import state_root
@@ -28,15 +29,15 @@ class SessionFiles:
     ``owned`` says whether the session started its cluster, and so may end it; an attached session only uses it.
     """
 
-    id: str
-    name: str
-    ranks: int
-    connection_file: str
-    cluster_file: str
-    key: str
+    id: str = field(default_factory=lambda: f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:6]}")
+    name: str = ""
+    ranks: int = 0
+    connection_file: str = ""
+    cluster_file: str = ""
+    key: str = field(default_factory=new_key)
     runs_dir: str
-    idle_s: float
-    owned: bool
+    idle_s: float = 120.0
+    owned: bool = True
     created_s: float = field(default_factory=time.time)
 
     @property
@@ -63,14 +64,6 @@ class SessionFiles:
     def current_file(self) -> Path:
         """Paths of the session's runs, one per line, the newest last; after tabs the indices of its engines."""
         return self.folder / "runs"
-
-    def with_ranks(self, ranks: int) -> SessionFiles:
-        """The same facts with another number of engines."""
-        return replace(self, ranks=ranks)
-
-    def with_paths(self, connection_file: str, cluster_file: str) -> SessionFiles:
-        """The same facts with the paths of ipyparallel's files."""
-        return replace(self, connection_file=connection_file, cluster_file=cluster_file)
 
     def write(self) -> None:
         """Store the facts, readable by the owner only: the key allows control of runs."""
@@ -181,16 +174,11 @@ def end_processes(files: SessionFiles, *, timeout_s: float = 1.0) -> int:
 def _left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
     """Processes alive after the time-out, without zombies, which a parent may never reap in containers."""
     deadline = time.monotonic() + timeout_s
-    while (left := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
+    while (
+        left := [process for process in processes if is_running(process.pid, process.create_time())]
+    ) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _signal(process: psutil.Process, how: str) -> None:
@@ -208,21 +196,10 @@ STARTING_S = 15.0  # a younger session without processes may be starting in anot
 
 def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float) -> SessionFiles:
     """The folder and facts of a session that is about to start."""
-    session_id = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:6]}"
-    files = SessionFiles(
-        id=session_id,
-        name=name,
-        ranks=ranks,
-        connection_file="",
-        cluster_file="",
-        key=new_key(),
-        runs_dir=str(runs_dir),
-        idle_s=idle_s,
-        owned=True,
-    )
+    files = SessionFiles(name=name, ranks=ranks, runs_dir=str(runs_dir), idle_s=idle_s)
     security = files.folder / "profile" / "security"
-    files = files.with_paths(str(security / "ipcontroller-client.json"), str(security / "cluster.json"))
-    make_private(files.folder)
+    client, cluster = (str(security / name) for name in ("ipcontroller-client.json", "cluster.json"))
+    files = replace(files, connection_file=client, cluster_file=cluster)
     files.write()
     return files
 
@@ -242,18 +219,7 @@ def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
             known,
             "A profile needs a running ipcluster; see `ipcluster list`.",
         )
-    session_id = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:6]}"
-    foreign = SessionFiles(
-        id=session_id,
-        name="",
-        ranks=0,
-        connection_file=str(path.resolve()),
-        cluster_file="",
-        key=new_key(),
-        runs_dir=str(runs_dir),
-        idle_s=120.0,
-        owned=False,
-    )
+    foreign = SessionFiles(connection_file=str(path.resolve()), runs_dir=str(runs_dir), owned=False)
     foreign.write()
     return foreign
 
@@ -297,15 +263,12 @@ class SessionInfo:
 
 def list_sessions() -> list[SessionInfo]:
     """All sessions with files on this machine, oldest first."""
-    return [_info(files) for files in all_sessions()]
-
-
-def _info(files: SessionFiles) -> SessionInfo:
-    runs = files.runs()
-    processes = len(files.processes()) if files.owned else 0
-    return SessionInfo(
-        files.id, files.name, files.ranks, processes, files.idle_for_s(), files.owned, runs[-1] if runs else None
-    )
+    found = []
+    for files in all_sessions():
+        running, last = len(files.processes()) if files.owned else 0, next(reversed(files.runs()), None)
+        idle_s = files.idle_for_s()
+        found.append(SessionInfo(files.id, files.name, files.ranks, running, idle_s, files.owned, last))
+    return found
 
 
 def end_session(session_id: str) -> int:

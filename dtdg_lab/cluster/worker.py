@@ -20,14 +20,18 @@ from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
 from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError
+from dtdg_lab.core.events import Started
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.summary import finish
 
 if TYPE_CHECKING:
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.training.interfaces import Recorder
     from dtdg_lab.training.live_settings import LiveSettings
+    from dtdg_lab.training.recording import ResourceMonitor
     from dtdg_lab.training.replay import RunReplay
+    from dtdg_lab.training.trainer import Trainer
 
 
 # The start of a run: from scratch, from a checkpoint of another run, or from the records of a run to replay.
@@ -137,7 +141,6 @@ class RankTask:
     local_rank: int = 0
     local_size: int = 1
     device: str = "auto"
-    resume: bool = False
     changes: tuple[tuple[str, Any], ...] = ()
     busy_file: str = ""
     families: tuple[str, ...] = ()  # of systems from outside the package
@@ -202,6 +205,7 @@ def run_rank(task: RankTask) -> str:
 def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     import torch
 
+    from dtdg_lab.datasets.names import load_for
     from dtdg_lab.distributed.group import ProcessGroup, share_cores
     from dtdg_lab.training.recording import ResourceMonitor
 
@@ -224,17 +228,22 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
         resource_monitor = ResourceMonitor(config, device, task.local_rank, task.local_size, writer)
         stack.callback(resource_monitor.close)
         resource_monitor.start()
-        state = _run_trainer(
-            task,
+        trainer = begin_training(
             directory,
-            config=config,
-            group=group,
-            meeting=meeting,
-            writer=writer,
+            load_for(config),
+            group,
+            beginning,
+            attempt=task.attempt,
+            recorder=writer,
+            control=meeting.control,
             resource_monitor=resource_monitor,
             device=device,
-            beginning=beginning,
+            resume=task.attempt > 1,
+            changes=dict(task.changes),
         )
+        if beginning.check is None and isinstance(meeting.control, ControlServer):
+            meeting.check = partial(_check_after, trainer.live_settings, meeting.control)
+        state = trainer.run().state
         resource_monitor.close()
         writer.flush()
         group.barrier()  # all records are written before rank 0 merges them
@@ -358,46 +367,39 @@ def _light_beacon(
     return beacon
 
 
-def _run_trainer(
-    task: RankTask,
+def begin_training(
     directory: RunDirectory,
-    *,
-    config: RunConfig,
+    graph: DynamicGraph,
     group: Any,
-    meeting: _Meeting,
-    writer: RecordWriter,
-    resource_monitor: Any,
-    device: str,
-    beginning: RunStart,
-) -> str:
-    from dtdg_lab.datasets.names import load_for
+    start: RunStart,
+    *,
+    recorder: Recorder,
+    resource_monitor: ResourceMonitor,
+    attempt: int = 1,
+    **more: Any,
+) -> Trainer:
+    """The trainer of a rank; rank 0 records the start of the attempt. ``more`` is passed to the trainer."""
     from dtdg_lab.training.trainer import Trainer
 
-    graph = load_for(config)
-    if task.rank == 0:
+    config = directory.config()
+    if group.rank == 0:
         facts = {"dataset": config.dataset, "source": graph.source, "sha256": graph.data_hash}
         directory.add_environment(data=facts, energy_notes=resource_monitor.notes)
-        begun = {"ranks": task.size, "attempt": task.attempt, "dataset": config.dataset, "source": graph.source}
-        writer.row("events", (0, 0, time.time_ns(), "started", begun))
-        beginning.report(writer)
-        directory.write_status("running", attempt=task.attempt)
-    trainer = Trainer(
+        started = Started(group.size, attempt, config.dataset, graph.source)
+        recorder.row("events", (0, 0, time.time_ns(), started.kind, started.write()))
+        start.report(recorder)
+        directory.write_status("running", attempt=attempt)
+    return Trainer(
         config,
         graph,
         group,
-        recorder=writer,
-        control=meeting.control,
+        recorder=recorder,
         checkpoint=directory.checkpoint_file,
         resource_monitor=resource_monitor,
-        device=device,
-        resume=task.resume,
-        changes=dict(task.changes),
-        begin=beginning.begin,
-        replay=beginning.replay,
+        begin=start.begin,
+        replay=start.replay,
+        **more,
     )
-    if beginning.check is None and isinstance(meeting.control, ControlServer):
-        meeting.check = partial(_check_after, trainer.live_settings, meeting.control)
-    return trainer.run().state
 
 
 def _check_after(live_settings: LiveSettings, control: ControlServer, request: dict[str, Any]) -> None:

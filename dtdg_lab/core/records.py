@@ -7,8 +7,15 @@ run was started, from 1) hold for all rows of a line. Times ending in ``_ns`` ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
+
+
+def rows_of(line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of a line, by the names of their columns."""
+    return (dict(zip(line["columns"], row, strict=True)) for row in line["rows"])
+
 
 SCHEMA = 2  # 1: before systems became folders; not read any more
 

@@ -7,14 +7,14 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.style import Mark, coloured, short
-from dtdg_lab.widgets.worker import ACTIVE, describe
+from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -95,26 +95,6 @@ class Actions:
 # What was requested of a run here: which change waits, which was applied at which step, which was refused and why.
 
 
-class Asked(Protocol):
-    """A run with requested changes."""
-
-    @property
-    def config(self) -> RunConfig:
-        """The current settings."""
-
-    @property
-    def status(self) -> str:
-        """Whether it is still running."""
-
-    @property
-    def reason(self) -> str:
-        """The reason of its last refusal."""
-
-    @property
-    def window(self) -> RunWindow:
-        """The view of the run."""
-
-
 @dataclass(slots=True)
 class Change:
     """One requested setting; ``version`` is that under which the ranks apply it.
@@ -152,7 +132,7 @@ class Changes:
         """Follow another run."""
         self._now, self._waiting, self._ended = [], {}, []
 
-    def add(self, name: str, value: Any, version: int, run: Asked, *, at_epoch_end: bool) -> None:
+    def add(self, name: str, value: Any, version: int, run: Run, *, at_epoch_end: bool) -> None:
         """Record what the run has accepted; an earlier request for the same setting is no longer pending."""
         change = Change(name, value, version, at_epoch_end, run.window.progress.epoch, run.reason)
         if at_epoch_end:
@@ -160,7 +140,7 @@ class Changes:
         else:
             self._now = [*(each for each in self._now if each.version == version), change]
 
-    def look(self, run: Asked, status: str) -> None:
+    def look(self, run: Run, status: str) -> None:
         """Find the pending end-of-epoch changes that were applied since, or will not be.
 
         Args:
@@ -181,7 +161,7 @@ class Changes:
         return [*lines, *(_step_words(change, window) for change in self._now)]
 
 
-def _state(change: Change, run: Asked, status: str) -> str:
+def _state(change: Change, run: Run, status: str) -> str:
     """``waits``, ``applied``, ``refused``, or ``over`` where the run ended first."""
     config = run.config
     if _holds(config, change.name, change.value):
@@ -277,10 +257,7 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
     return f'<div class="dl-status" data-state="{html.escape(state)}">{"<br>".join(lines)}</div>'
 
 
-# Polls the session from a thread: its answers may wait for a lock or a disk, and the page must not.
-
-
-PERIOD_S = 0.2
+# What the session is: read by a thread, because its answers may wait for a lock or a disk, and the page must not.
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,9 +278,7 @@ class SessionWatch:
         self._session = session
         self.with_runs = False
         self.seen = Seen()
-        self._wake = threading.Event()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._worker: BackgroundWorker[bool] = BackgroundWorker(lambda _: self.look(), "dashboard-watch")
 
     def look(self) -> None:
         """Poll once, now; an error is kept in ``seen.problem``."""
@@ -316,26 +291,10 @@ class SessionWatch:
             problem = describe(error, "" if self.seen.problem else "the session does not answer")
             self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)
 
-    def start(self) -> None:
-        """Start polling."""
-        if self._thread is None:
-            self._stopped = threading.Event()  # the previous thread keeps its own event, which stays set
-            self._thread = threading.Thread(target=self._follow, name="dashboard-watch", daemon=True)
-            self._thread.start()
-
     def wake(self) -> None:
-        """Poll soon: the session has received a request."""
-        self._wake.set()
+        """Poll soon, in the thread."""
+        self._worker.ask(True)
 
-    def stop(self) -> None:
-        """Stop polling; ``start`` resumes it."""
-        self._stopped.set()
-        self._wake.set()
-        self._thread = None
-
-    def _follow(self) -> None:
-        stopped = self._stopped
-        while not stopped.is_set():
-            self.look()
-            self._wake.wait(PERIOD_S)
-            self._wake.clear()
+    def close(self) -> None:
+        """End the thread."""
+        self._worker.close()

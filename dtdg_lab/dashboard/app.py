@@ -72,6 +72,7 @@ def _notebook_page() -> str | None:
 
 TITLE = "DTDG Lab"
 PERIOD_MS = 125
+WATCH_TICKS = 2  # ticks between two looks at the session
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
 _STATUS = {"font-size": "13px", "min-height": "76px"}
@@ -306,7 +307,7 @@ class Dashboard:
         polled = self.actions.poll()
         slow = self._ticks % SLOW_TICKS == 0
         self._ticks += 1
-        if polled:
+        if polled or self._ticks % WATCH_TICKS == 0:
             self.watch.wake()
         seen = self.watch.seen
         if seen.problem != self._trouble:
@@ -396,7 +397,6 @@ class Dashboard:
     def _start(self) -> None:
         if self._callback is None:
             self._gone = 0
-            self.watch.start()
             self._callback = pn.state.add_periodic_callback(self.tick, period=PERIOD_MS)
 
     def _stop_where_nobody_looks(self) -> None:
@@ -406,7 +406,6 @@ class Dashboard:
             self._stop()
 
     def _stop(self) -> None:
-        self.watch.stop()
         if self._callback is not None:
             self._callback.stop()
             self._callback = None
@@ -430,6 +429,7 @@ class Dashboard:
         self._stop()
         for page in (*self.pages.values(), self.branch):
             page.close()
+        self.watch.close()
         self.actions.close()
 
 

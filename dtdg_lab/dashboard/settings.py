@@ -136,36 +136,6 @@ def _stored_meta(dataset: str) -> Mapping[str, Any]:
 CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options exist and their defaults
 EXPLAINED = ("dataset", "model", "protocol")
 LINK_ONLY = catalogue.entry("tasks", "link").options
-MAIN = (
-    *CHOSEN,
-    "task",
-    "scheduler",
-    "partitioner",
-    "ranks",
-    "parts",
-    "groups_per_rank",
-    "group_times",
-    "pipelined",
-    "blocks",
-    "memory_gib",
-    "row_ranks",
-    "window",
-    "full_snapshots",
-    "alpha",
-    "decay",
-    "chunks",
-    "chunker",
-    "tune",
-    "overlap",
-    "difference",
-    "cache_policy",
-    "cache_window",
-    "congestion",
-    "epochs",
-    "learning_rate",
-    "slow_rank",
-    "slow_ms",
-)
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 # one row of the panel each; "name?" is the text under a choice
 _ROWS = (
@@ -177,21 +147,14 @@ _ROWS = (
     ("protocol?",),
     ("system", "scheduler", "partitioner"),
     ("ranks", "parts"),
-    ("groups_per_rank", "group_times"),
-    ("pipelined",),
-    ("blocks", "memory_gib"),
-    ("row_ranks",),
-    ("window", "full_snapshots"),
-    ("alpha", "decay"),
-    ("chunks", "chunker"),
-    ("tune",),
+    *(row for family in catalogue.families() for row in family.setting_rows),
     ("overlap",),
     ("difference",),
-    ("cache_policy", "cache_window"),
     ("congestion",),
     ("epochs", "learning_rate"),
     ("slow_rank", "slow_ms"),
 )
+MAIN = tuple(name for row in _ROWS for name in row if not name.endswith("?"))
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
 
 

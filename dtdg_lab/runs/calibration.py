@@ -46,10 +46,10 @@ def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
 
     ``host`` names the machine's processor, and ``samples`` the number of runs.
     """
-    by_run = [run.table("phase_energy").to_dict("records") for run in runs]
+    by_run = [run.table("phase_energy") for run in runs]
     found = []
     for state, phases in STATES.items():
-        of_runs = [spent([row for row in rows if row["phase"] in phases]) for rows in by_run]
+        of_runs = [spent(rows[rows["phase"].isin(phases)]) for rows in by_run]
         known = [of for of in of_runs if of.joules is not None and of.seconds * of.coverage > 0]
         if not known:
             return []

@@ -74,9 +74,8 @@ def read_kept(path: Path) -> Kept:
             described = _Plain(io.BytesIO(file.read(inside))).load()
         at, config = described["position"], RunConfig.from_json(described["config_json"])
         place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
-        requests = (
-            [described["waiting"]] if isinstance(described["waiting"], dict) else described["waiting"]
-        )  # of older versions: one
+        waiting = described["waiting"]
+        requests = waiting if isinstance(waiting, list) else [waiting]  # one until schema 1
         waiting = {name: value for changes in requests for name, value in changes.items()}
         return Kept(path.stem, path, *place, config, waiting, described.get("data_hash", ""))
     except FileNotFoundError as error:

@@ -390,8 +390,12 @@ class RunDirectory:
         return RunConfig.load(self.config_file)
 
     def environment(self) -> dict[str, Any]:
-        """The content of environment.json."""
-        return read_json(self.environment_file)
+        """The content of environment.json.
+
+        Raises:
+            RunStoreError: it cannot be read, is damaged, or of a newer version.
+        """
+        return read_object(self.environment_file, newest=ENVIRONMENT_SCHEMA)
 
     def add_environment(self, **facts: Any) -> None:
         """Add facts that become known later, such as the data hash or the energy reader."""
@@ -417,7 +421,7 @@ class RunDirectory:
 
     def status(self) -> dict[str, Any]:
         """The last status written: ``state``, ``reason``, ``rank``, ``attempt``, ``time_ns``."""
-        return read_json(self.status_file)
+        return read_object(self.status_file, needs=("state", "reason"))
 
     def summary(self) -> dict[str, Any]:
         """The content of summary.json; empty before the end."""

@@ -21,7 +21,7 @@ from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownN
 from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import RunDirectory, dumps, read_object, reading, store_error
-from dtdg_lab.runs.records import LINE, collect
+from dtdg_lab.runs.records import LINE
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.run import open_run as open_run_folder
 
@@ -93,7 +93,7 @@ def pack(
         DataError: a record line is damaged.
         RunStoreError: a file cannot be read, or not even the thinned tables fit.
     """
-    found = collect(run.directory, numbered=True)
+    found = run.tables.collect(numbered=True)
     tables = {name: table for name, table in found.items() if name not in without}
     others = {name: content for name in WHOLE if (content := _content(run.path / name)) is not None}
     # also without this metadata: what is damaged here could not be read there

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
-from dtdg_lab.core.records import SCHEMA, TABLES
+from dtdg_lab.core.records import SCHEMA, TABLES, rows_of
 from dtdg_lab.runs.directory import (
     RESTORE,
     RunDirectory,
@@ -95,11 +95,6 @@ def tail(path: str | Path, offset: int = 0, *, most_bytes: int = -1) -> tuple[li
     return lines, begin
 
 
-def merged_lines(run: RunDirectory) -> Iterator[Line]:
-    """The lines of all ranks, ordered by attempt and time as they were written, as in a live view."""
-    return (line for _, _, _, line in heapq.merge(*(_timed(rank, path) for rank, path in run.record_files().items())))
-
-
 def _timed(rank: int, path: Path) -> Iterator[tuple[tuple[int, int], int, int, Line]]:
     """Lines with a key that never decreases within a file; the position avoids comparing the lines themselves."""
     latest = (0, 0)
@@ -154,70 +149,16 @@ def _parse_torn(raw: bytes) -> Line | None:
         return None
 
 
-# Merging the ranks' lines into one Parquet file per table, without losing a row or a column.
+# The ranks' lines as one Arrow table per table, without losing a row or a column.
 
 
-LINE = "line_seq"  # column of numbered tables
 _BLOCK_ROWS = 20_000
 _AS_JSON = {b"encoding": b"json"}
 
 
-def merge(run: RunDirectory) -> dict[str, int]:
-    """Write ``records/<table>.parquet`` for every table and return the number of rows of each.
-
-    The lines stay: a resumed run appends to them. ``records/merged.json`` records what the merged tables cover.
-
-    Raises:
-        DataError: a record line is damaged.
-        RunStoreError: a file cannot be written.
-    """
-    import pyarrow.parquet
-
-    sizes = _sizes(run)
-    merged = collect(run)
-    for table, content in merged.items():
-        target = run.table_file(table)
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.tmp")
-        try:
-            pyarrow.parquet.write_table(content, temporary, compression="zstd")
-            temporary.replace(target)
-        except OSError as error:
-            discard(temporary)
-            raise store_error("write", target, error) from error
-    rows = {table: content.num_rows for table, content in merged.items()}
-    write_json(run.merged_file, {"schema": SCHEMA, "sizes": sizes, "rows": rows})
-    return rows
-
-
-def is_current(run: RunDirectory) -> bool:
-    """Whether the merged tables are of this schema and cover all lines (a resumed run may have written more)."""
-    if not run.merged_file.is_file():
-        return False
-    merged = read_json(run.merged_file)
-    return bool(merged["sizes"] == _sizes(run) and merged.get("schema") == SCHEMA)
-
-
-def collect(run: RunDirectory, wanted: Collection[str] | None = None, *, numbered: bool = False) -> dict[str, pa.Table]:
-    """The tables of all ranks' lines, only those ``wanted`` if given; ``rank`` and ``attempt`` are columns.
-
-    With ``numbered``, so is the number of a row's line (``LINE``): with rank and table it identifies the line.
-
-    Raises:
-        DataError: a record line is damaged.
-    """
-    tables: dict[str, _Columns] = {}
-    for path in run.record_files().values():
-        for line in read_lines(path):
-            if wanted is None or line["table"] in wanted:
-                if numbered:
-                    line["columns"] = [*line["columns"], LINE]
-                    line["rows"] = [[*row, line.get("seq")] for row in line["rows"]]
-                tables.setdefault(line["table"], _Columns()).add(line)
-    return {table: columns.finish() for table, columns in sorted(tables.items())}
-
-
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """A pandas frame; values kept as JSON text are parsed, and a column of unknowns only is NaN."""
+    import pandas as pd
     import pyarrow as pa
 
     for place, field in enumerate(table.schema):
@@ -227,18 +168,9 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
     for field in table.schema:
         if (field.metadata or {}).get(b"encoding") == b"json":
             texts = table.column(field.name).to_pylist()
-            frame[field.name] = _objects([None if text is None else json.loads(text) for text in texts])
+            parsed = [None if text is None else json.loads(text) for text in texts]
+            frame[field.name] = pd.Series(parsed, dtype=object)
     return frame
-
-
-def _objects(values: list[Any]) -> pd.Series:
-    import pandas as pd
-
-    return pd.Series(values, dtype=object)
-
-
-def _sizes(run: RunDirectory) -> dict[str, int]:
-    return {str(rank): path.stat().st_size for rank, path in run.record_files().items()}
 
 
 class _Columns:
@@ -321,77 +253,162 @@ def _array_as_json(array: pa.Array) -> pa.Array:
     return pa.array([None if value is None else json.dumps(value) for value in array.to_pylist()], pa.string())
 
 
-# Record tables as pandas frames, from the merged tables where they are up to date, else from the ranks' lines.
+# The one store of a run's records: frames, lines in order of time, and what is new.
 
 
-__all__ = ["read_lines", "tables", "tail"]
-
+LINE = "line_seq"  # column of numbered tables
 _NUMBERS = {"rank", "attempt", "step", "epoch", "time_ns", "start_ns", "end_ns"}
 # Rows at exactly the step of resuming are left out only if the second attempt has them too: such a row
 # describes the model before that step, so it is valid in both attempts.
 _SAME_FACT = {"evaluations": "split", "events": "kind"}
 
 
-def tables(
-    run_dir: str | Path | RunDirectory, *, all_attempts: bool = False, only: Collection[str] = ()
-) -> dict[str, pd.DataFrame]:
-    """All record tables of a run, each with the columns ``rank`` and ``attempt`` first, ordered by rank.
+class RunTables:
+    """The record tables of one run, stored or live.
 
-    Columns and tables unknown to this version are kept. A table without rows has its columns.
-
-    A resumed run repeats the steps after its checkpoint. By default the replaced rows are left out: for
-    each rank, rows of an attempt from the first step of a later attempt on. Rows without a step (energy) were really
-    spent and stay; an evaluation or event at exactly that step stays unless the later attempt has it too.
+    Frames come from the merged tables where they are up to date, else from the ranks' lines. Each store remembers what
+    :meth:`new_lines` has returned, so that a follower takes increments from a store of its own.
 
     Args:
         run_dir: the folder of the run.
-        all_attempts: keep the replaced rows.
-        only: names of the wanted tables; all when empty.
 
     Raises:
-        DataError: a record line or a merged table is damaged, or a newer version wrote it.
-        RunStoreError: there is no run, or its files cannot be read.
+        RunStoreError: there is no run.
     """
-    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
-    wanted = {*only, "steps"} if only else None  # steps show where attempts begin
-    frames = _merged(run, wanted)
-    if frames is None:
-        with reading(run.records):
-            collected = collect(run, wanted)
-            frames = {table: to_frame(collected[table]) for table in collected}
-    for table in TABLES.keys() - frames.keys():
-        if wanted is None or table in wanted:
-            frames[table] = _empty(table)
-    with reading(run.records):
-        for table, frame in frames.items():
-            _check_numbers(run, table, frame)
-        return frames if all_attempts else _without_replaced(frames)
 
+    def __init__(self, run_dir: str | Path | RunDirectory) -> None:
+        self.run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
+        self._offsets: dict[int, int] = {}
 
-def _check_numbers(run: RunDirectory, table: str, frame: pd.DataFrame) -> None:
-    """Refuse a table with non-numeric values in numeric columns."""
-    from pandas.api.types import is_numeric_dtype
+    def frames(self, only: Collection[str] = (), *, all_attempts: bool = False) -> dict[str, pd.DataFrame]:
+        """All record tables, each with the columns ``rank`` and ``attempt`` first, ordered by rank.
 
-    numbers = _NUMBERS if table != "steps" else set(TABLES["steps"]) - {"energy_source"}
-    for column in frame.columns:
-        if column in numbers and len(frame) and not is_numeric_dtype(frame[column]):
-            raise DataError(
-                f"{run.records} is damaged: {column} of table {table} holds a value that is not a number. {RESTORE}"
-            )
+        Columns and tables unknown to this version are kept. A table without rows has its columns.
 
+        A resumed run repeats the steps after its checkpoint. By default the replaced rows are left out: for
+        each rank, rows of an attempt from the first step of a later attempt on. Rows without a step (energy) were
+        really spent and stay; an evaluation or event at exactly that step stays unless the later attempt has it too.
 
-def _merged(run: RunDirectory, wanted: Collection[str] | None) -> dict[str, pd.DataFrame] | None:
-    """The merged tables; None if they do not cover all lines, or there are none."""
-    lines = "the ranks' lines are read instead" if run.record_files() else "the lines it was made from are missing"
-    with reading(run.merged_file, f"Remove it: {lines}."):
-        if not is_current(run):
-            return None
-        names = [str(table) for table in read_object(run.merged_file, needs=("rows",))["rows"]]
-    frames = {}
-    for table in names:
-        if wanted is None or table in wanted:
-            frames[table] = _stored(run.table_file(table), f"Remove {run.merged_file}: {lines}.")
-    return frames
+        Args:
+            only: names of the wanted tables; all when empty.
+            all_attempts: keep the replaced rows.
+
+        Raises:
+            DataError: a record line or a merged table is damaged, or a newer version wrote it.
+            RunStoreError: the files cannot be read.
+        """
+        import pandas as pd
+
+        wanted = {*only, "steps"} if only else None  # steps show where attempts begin
+        frames = self._merged(wanted)
+        with reading(self.run.records):
+            if frames is None:
+                frames = {table: to_frame(found) for table, found in self.collect(wanted).items()}
+            for table in TABLES.keys() - frames.keys():
+                if wanted is None or table in wanted:
+                    columns = ["rank", "attempt", *TABLES[table]]
+                    frames[table] = pd.DataFrame(columns=columns).astype({"rank": "int64", "attempt": "int64"})
+            for table, frame in frames.items():
+                self._check_numbers(table, frame)
+            return frames if all_attempts else _without_replaced(frames)
+
+    def lines(self) -> Iterator[Line]:
+        """The lines of all ranks, ordered by attempt and time as they were written, as in a live view."""
+        timed = (_timed(rank, path) for rank, path in self.run.record_files().items())
+        return (line for _, _, _, line in heapq.merge(*timed))
+
+    def rows(self, rank: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each row of one rank with the name of its table, in the order they were written, with its ``attempt``."""
+        path = self.run.record_files().get(rank)
+        for line in read_lines(path) if path is not None else ():
+            for row in rows_of(line):
+                yield line["table"], {**row, "attempt": line["attempt"]}
+
+    def new_lines(self, rank: int, *, most_bytes: int = -1) -> list[Line]:
+        """Lines of a rank that this store has neither returned nor skipped yet; see :func:`tail`."""
+        path = self.run.record_file(rank)
+        lines, self._offsets[rank] = tail(path, self._offsets.get(rank, 0), most_bytes=most_bytes)
+        return lines
+
+    def skip(self, rank: int, size: int) -> None:
+        """Leave out the next ``size`` bytes of a rank's file: their lines came another way."""
+        self._offsets[rank] = self._offsets.get(rank, 0) + size
+
+    def collect(self, wanted: Collection[str] | None = None, *, numbered: bool = False) -> dict[str, pa.Table]:
+        """The tables of all ranks' lines, only those ``wanted`` if given; ``rank`` and ``attempt`` are columns.
+
+        With ``numbered``, so is the number of a row's line (``LINE``): with rank and table it identifies the line.
+
+        Raises:
+            DataError: a record line is damaged.
+        """
+        tables: dict[str, _Columns] = {}
+        for path in self.run.record_files().values():
+            for line in read_lines(path):
+                if wanted is None or line["table"] in wanted:
+                    if numbered:
+                        line["columns"] = [*line["columns"], LINE]
+                        line["rows"] = [[*row, line.get("seq")] for row in line["rows"]]
+                    tables.setdefault(line["table"], _Columns()).add(line)
+        return {table: columns.finish() for table, columns in sorted(tables.items())}
+
+    def merge(self) -> dict[str, int]:
+        """Write ``records/<table>.parquet`` for every table and return the number of rows of each.
+
+        The lines stay: a resumed run appends to them. ``records/merged.json`` records what the merged tables cover.
+
+        Raises:
+            DataError: a record line is damaged.
+            RunStoreError: a file cannot be written.
+        """
+        import pyarrow.parquet
+
+        sizes, merged = self._sizes(), self.collect()
+        for table, content in merged.items():
+            target = self.run.table_file(table)
+            temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.tmp")
+            try:
+                pyarrow.parquet.write_table(content, temporary, compression="zstd")
+                temporary.replace(target)
+            except OSError as error:
+                discard(temporary)
+                raise store_error("write", target, error) from error
+        rows = {table: content.num_rows for table, content in merged.items()}
+        write_json(self.run.merged_file, {"schema": SCHEMA, "sizes": sizes, "rows": rows})
+        return rows
+
+    def is_current(self) -> bool:
+        """Whether the merged tables are of this schema and cover all lines (a resumed run may have written more)."""
+        if not self.run.merged_file.is_file():
+            return False
+        merged = read_json(self.run.merged_file)
+        return bool(merged["sizes"] == self._sizes() and merged.get("schema") == SCHEMA)
+
+    def _sizes(self) -> dict[str, int]:
+        return {str(rank): path.stat().st_size for rank, path in self.run.record_files().items()}
+
+    def _merged(self, wanted: Collection[str] | None) -> dict[str, pd.DataFrame] | None:
+        """The merged tables; None if they do not cover all lines, or there are none."""
+        run = self.run
+        lines = "the ranks' lines are read instead" if run.record_files() else "the lines it was made from are missing"
+        with reading(run.merged_file, f"Remove it: {lines}."):
+            if not self.is_current():
+                return None
+            names = [str(table) for table in read_object(run.merged_file, needs=("rows",))["rows"]]
+        remedy = f"Remove {run.merged_file}: {lines}."
+        return {name: _stored(run.table_file(name), remedy) for name in names if wanted is None or name in wanted}
+
+    def _check_numbers(self, table: str, frame: pd.DataFrame) -> None:
+        """Refuse a table with non-numeric values in numeric columns."""
+        from pandas.api.types import is_numeric_dtype
+
+        numbers = _NUMBERS if table != "steps" else set(TABLES["steps"]) - {"energy_source"}
+        for column in frame.columns:
+            if column in numbers and len(frame) and not is_numeric_dtype(frame[column]):
+                raise DataError(
+                    f"{self.run.records} is damaged: {column} of table {table} holds a value that is not a number. "
+                    f"{RESTORE}"
+                )
 
 
 def _stored(file: Path, remedy: str) -> pd.DataFrame:
@@ -404,12 +421,6 @@ def _stored(file: Path, remedy: str) -> pd.DataFrame:
             return to_frame(pyarrow.parquet.read_table(file))
         except OSError as error:
             raise RunStoreError(f"{file} is damaged ({error}). {remedy}") from error
-
-
-def _empty(table: str) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(columns=["rank", "attempt", *TABLES[table]]).astype({"rank": "int64", "attempt": "int64"})
 
 
 def _without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
@@ -16,8 +15,7 @@ from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNa
 from dtdg_lab.runs import html as page
 from dtdg_lab.runs.checkpoints import Kept
 from dtdg_lab.runs.directory import ENDED, RESTORE, RunDirectory, read_config, read_object, reading
-from dtdg_lab.runs.directory import ENVIRONMENT_SCHEMA as ENVIRONMENT
-from dtdg_lab.runs.records import merged_lines, read_lines, tables
+from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.summary import SCHEMA
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life
@@ -29,6 +27,8 @@ from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dtdg_lab.cluster.run import RunHandle
 
 
 # Provenance of a run's numbers: protocol, purge gap and data, as named in every table of results.
@@ -111,17 +111,13 @@ def _purge(run: StoredRun) -> int | None:
 
 def _parts_event(run: StoredRun) -> dict[str, Any] | None:
     """The event ``parts``, from the first lines of rank 0 if available, else from the merged table."""
-    lines = run.directory.record_file(0)
-    if not lines.is_file():
+    if not run.directory.record_file(0).is_file():
         return next((each["data"] for each in run.events if each["kind"] == "parts"), None)
-    for line in read_lines(lines):
-        if line["table"] == "events":
-            at = {name: place for place, name in enumerate(line["columns"])}
-            for row in line["rows"]:
-                if row[at["kind"]] == "parts":
-                    return dict(row[at["data"]])
-        elif line["table"] == "steps":  # the event comes before the first of them
+    for table, row in run.tables.rows(0):
+        if table == "steps":  # the event comes before the first of them
             return None
+        if table == "events" and row["kind"] == "parts":
+            return dict(row["data"])
     return None
 
 
@@ -176,6 +172,7 @@ class StoredRun:
 
     def __init__(self, directory: RunDirectory, *, points: int = 1500) -> None:
         self.directory = directory
+        self.tables = RunTables(directory)
         self.id = directory.id
         self.path = directory.path
         self.config: RunConfig = read_config(directory.config_file)
@@ -187,16 +184,12 @@ class StoredRun:
     @property
     def status(self) -> str:
         """The last recorded state: starting, running, paused, stopping, finished, stopped or failed."""
-        return str(self._status["state"])
+        return str(self.directory.status()["state"])
 
     @property
     def reason(self) -> str:
         """Why the run is in that state; empty in the usual case."""
-        return str(self._status["reason"])
-
-    @property
-    def _status(self) -> dict[str, Any]:
-        return read_object(self.directory.status_file, needs=("state", "reason"))
+        return str(self.directory.status()["reason"])
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -210,7 +203,7 @@ class StoredRun:
     @property
     def environment(self) -> dict[str, Any]:
         """The environment of the run."""
-        return read_object(self.directory.environment_file, newest=ENVIRONMENT)
+        return self.directory.environment()
 
     @property
     def checkpoints(self) -> tuple[Kept, ...]:
@@ -225,14 +218,14 @@ class StoredRun:
             return found.sort_values("time_ns", kind="stable").to_dict("records")
 
     def table(self, name: str, *, all_attempts: bool = False) -> pd.DataFrame:
-        """One record table (see ``runs.reader.tables``).
+        """One record table (see ``RunTables.frames``).
 
         Raises:
             UnknownNameError: the run has no such table.
         """
-        found = tables(self.directory, all_attempts=all_attempts, only=(name,))
+        found = self.tables.frames((name,), all_attempts=all_attempts)
         if name not in found:
-            found = tables(self.directory, all_attempts=all_attempts)
+            found = self.tables.frames(all_attempts=all_attempts)
         if name not in found:
             raise UnknownNameError("record table", name, found)
         return found[name]
@@ -246,7 +239,7 @@ class StoredRun:
         """
         import pandas as pd
 
-        found = tables(self.directory, only=("steps", "evaluations"))
+        found = self.tables.frames(("steps", "evaluations"))
         steps = found["steps"].assign(split=TRAIN_STEP)
         with reading(self.directory.records):
             frames = [frame for frame in (steps, _spread_metrics(found["evaluations"])) if len(frame)] or [steps]
@@ -260,7 +253,7 @@ class StoredRun:
         """The views of this run, made from its records."""
         window = RunWindow(self.config, points=self.points)
         with reading(self.directory.records):
-            for line in merged_lines(self.directory):
+            for line in self.tables.lines():
                 window.add(line)
         return window
 
@@ -285,7 +278,7 @@ class StoredRun:
 
 
 def _spread_metrics(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """The table with a column for each metric; runs of older versions have none."""
+    """The table with a column for each metric; records may have none."""
     import pandas as pd
 
     if "metrics" not in evaluations:
@@ -433,31 +426,7 @@ def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFr
 # A progress bar for a run, in terminals and notebooks.
 
 
-class LiveRun(Protocol):
-    """The part of a run handle that the progress bar reads: status, reason, views, and their lock."""
-
-    @property
-    def status(self) -> str:
-        """One of ``runs.directory.STATES``."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """Why, in words."""
-        ...
-
-    @property
-    def window(self) -> RunWindow:
-        """The views of the run."""
-        ...
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        """Held while the views change."""
-        ...
-
-
-def progress(run: LiveRun, *, every_s: float = 0.25, **bar_options: Any) -> str:
+def progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) -> str:
     """Show a progress bar of epochs, with step, loss and imbalance, until the run ends; returns its last status.
 
     It only reads: interrupting it does not affect the run.

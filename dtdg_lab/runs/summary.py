@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.events import EpochEnded, Gathered, SettingsChanged
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.core.support import PAIRS, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, write_json
-from dtdg_lab.runs.records import is_current, merge, tables
-from dtdg_lab.systems.feature_cache.charts import links_of
-from dtdg_lab.systems.snapshot_groups.charts import balance_of, schedule_facts
+from dtdg_lab.runs.records import RunTables
 from dtdg_lab.visualization.partition import facts_of
 from dtdg_lab.visualization.phases import OWN
-from dtdg_lab.visualization.run_view import plan_ended
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,9 +53,8 @@ def loss_deviation(steps: pd.DataFrame, evaluations: pd.DataFrame, *, first: int
     return float(((both["global_loss"] - both["loss"]).abs() / both["loss"]).max())
 
 
-# Energy of a run: by phase and rank, by epoch, in stalls, and per gain in loss. Unknown is None, never 0.
+# Energy of a run: by phase, by epoch, in stalls, and per gain in loss. Unknown is None, never 0.
 #
-# The functions take rows of record tables as mappings with the column ``rank``, such as ``frame.to_dict("records")``.
 # Energy of lost and repeated steps was spent: pass the rows of all attempts.
 
 
@@ -84,8 +82,6 @@ ENERGY_FACTS_MEANINGS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-Rows = Iterable[Mapping[str, Any]]
-
 
 @dataclass(frozen=True, slots=True)
 class Spent:
@@ -104,59 +100,28 @@ class Spent:
     sources: tuple[str, ...]
 
 
-def phase_joules(rows: Rows) -> dict[int, dict[str, Spent]]:
-    """Energy by rank and phase, from rows of ``phase_energy``."""
-    by_rank: dict[int, dict[str, list[Mapping[str, Any]]]] = {}
-    for row in rows:
-        by_rank.setdefault(int(row["rank"]), {}).setdefault(str(row["phase"]), []).append(row)
-    return {rank: {phase: spent(own) for phase, own in phases.items()} for rank, phases in sorted(by_rank.items())}
-
-
-def epoch_joules(rows: Rows) -> dict[int, Spent]:
-    """Energy by epoch, all ranks and phases, from rows of ``phase_energy``."""
-    by_epoch: dict[int, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        by_epoch.setdefault(int(row["epoch"]), []).append(row)
-    return {epoch: spent(own) for epoch, own in sorted(by_epoch.items())}
-
-
-def stall_energy(rows: Rows) -> Spent:
-    """Energy of waiting for other ranks or for features, from rows of ``phase_energy``."""
-    return spent([row for row in rows if row["phase"] in STALLED])
-
-
-def joules_per_loss(joules: float | None, evaluations: Rows, *, split: str = "train") -> float | None:
+def joules_per_loss(joules: float | None, evaluations: pd.DataFrame, *, split: str = "train") -> float | None:
     """Joules per unit of decrease in loss.
 
     Args:
         joules: of the whole run.
-        evaluations: rows of that table.
+        evaluations: that table.
         split: whose loss is used.
 
     Returns:
         None if the joules are unknown, or the loss was evaluated less than twice or did not decrease.
     """
-    described = [row for row in evaluations if row["split"] == split]
-    described.sort(key=lambda row: row["time_ns"])
-    losses = [loss for loss in (_number(row["loss"]) for row in described) if loss is not None]
-    if joules is None or len(losses) < 2 or losses[-1] >= losses[0]:
+    described = evaluations[evaluations["split"] == split].sort_values("time_ns", kind="stable")
+    losses = described["loss"].astype(float).dropna()
+    if joules is None or len(losses) < 2 or losses.iloc[-1] >= losses.iloc[0]:
         return None
-    return joules / (losses[0] - losses[-1])
-
-
-def device_joules(rows: Rows) -> dict[str, dict[str, float]]:
-    """Joules by device, ``gpu`` and ``processor``, and source, from rows of ``energy``, without unknown ones.
-
-    Every device counts once; see :func:`dtdg_lab.energy.total.counted`.
-    """
-    total = total_of(rows)
-    return {device: joules for device in (GPU, PROCESSOR) if (joules := total.joules(device))}
+    return joules / float(losses.iloc[0] - losses.iloc[-1])
 
 
 def energy_facts(
-    phase_energy: Rows,
+    phase_energy: pd.DataFrame,
     total: EnergyTotal,
-    evaluations: Rows,
+    evaluations: pd.DataFrame,
     *,
     finished: Collection[int] | None = None,
     congested: Collection[int] | None = None,
@@ -164,37 +129,31 @@ def energy_facts(
     """The numbers of ``MEANINGS``; each is None if it is unknown.
 
     Args:
-        phase_energy: rows of that table, of all attempts.
+        phase_energy: that table, of all attempts.
         total: of the run.
-        evaluations: rows of that table.
+        evaluations: that table.
         finished: epochs that ended; by default all that have joules.
         congested: those of them in which a link was slow; None if none ever was.
     """
-    phases = list(phase_energy)
-    by_phase: dict[str, list[Mapping[str, Any]]] = {}
-    for row in phases:
-        by_phase.setdefault(str(row["phase"]), []).append(row)
-    whole, still = spent(phases), stall_energy(phases)
-    of_epochs = {
-        epoch: each.joules
-        for epoch, each in epoch_joules(phases).items()
-        if each.joules is not None and (finished is None or epoch in finished)
-    }
-    by_source, of_gpus, of_processors = total.joules(), total.joules(GPU), total.joules(PROCESSOR)
-    known = {phase: spent(rows).joules for phase, rows in by_phase.items()}
-    waited = still.joules
-    if whole.joules is not None and not by_phase.keys() & set(STALLED):
+    whole, waited = spent(phase_energy), spent(phase_energy[phase_energy["phase"].isin(STALLED)]).joules
+    if whole.joules is not None and not phase_energy["phase"].isin(STALLED).any():
         waited = 0.0  # known: no rank ever waited
+    joules = phase_energy["joules"].astype(float)
+    by_phase, by_epoch = (
+        joules.groupby(phase_energy[name], sort=False).sum(min_count=1).dropna() for name in ("phase", "epoch")
+    )
+    of_epochs = {int(epoch): value for epoch, value in by_epoch.items() if finished is None or epoch in finished}
+    by_source, of_gpus, of_processors = total.joules(), total.joules(GPU), total.joules(PROCESSOR)
     return {
         "energy_j": by_source or None,
         "total_j": sum(by_source.values()) if by_source else None,
         "energy_coverage": total.coverage(),
-        "phase_j": {phase: joules for phase, joules in known.items() if joules is not None} or None,
+        "phase_j": by_phase.to_dict() or None,
         "stall_j": waited,
         "stall_share": waited / whole.joules if waited is not None and whole.joules else None,
         **{f"epoch_j{name}": value for name, value in over_epochs(of_epochs, congested).items()},
         "joules_per_loss": joules_per_loss(whole.joules, evaluations),
-        "phase_energy_coverage": whole.coverage if phases else None,
+        "phase_energy_coverage": whole.coverage if len(phase_energy) else None,
         "gpu_j": sum(of_gpus.values()) if of_gpus else None,
         "processor_j": sum(of_processors.values()) if of_processors else None,
     }
@@ -224,71 +183,25 @@ def over_epochs(values: Mapping[int, float], congested: Collection[int] | None) 
     }
 
 
-def spent(rows: Sequence[Mapping[str, Any]]) -> Spent:
+def spent(rows: pd.DataFrame) -> Spent:
     """Total energy of rows of ``phase_energy``; a phase's seconds count once, regardless of the number of sources."""
-    joules = [number for number in (_number(row["joules"]) for row in rows) if number is not None]
-    told_s: dict[tuple[Any, ...], float] = {}
-    for row in rows:
-        told_s[row["rank"], row["time_ns"], row["phase"]] = float(row["seconds"])
-    weight_s = sum(float(row["seconds"]) for row in rows)
-    covered_s = sum(float(row["seconds"]) * float(row["coverage"]) for row in rows)
+    known, seconds = rows["joules"].notna(), rows["seconds"].astype(float)
+    weight_s, once = seconds.sum(), rows.drop_duplicates(["rank", "time_ns", "phase"], keep="last")
     return Spent(
-        joules=sum(joules) if joules else None,
-        seconds=sum(told_s.values()),
-        coverage=covered_s / weight_s if weight_s > 0 else 0.0,
-        sources=tuple(sorted({str(row["source"]) for row in rows if _number(row["joules"]) is not None})),
+        joules=_number(rows["joules"].astype(float).sum(min_count=1)),
+        seconds=float(once["seconds"].sum()),
+        coverage=float((seconds * rows["coverage"].astype(float)).sum() / weight_s) if weight_s > 0 else 0.0,
+        sources=tuple(sorted(set(rows.loc[known, "source"].astype(str)))),
     )
 
 
 def _number(value: Any) -> float | None:
+    """A finite float, or None."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-# Statistics of feature fetching in a run, from its record tables.
-
-
-FETCH_FACTS_MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "hit_rate": "share of the remote rows requested by batches that were in a cache",
-        "rpcs": "remote procedure calls for features, for batches and for caches",
-        "feature_bytes": "bytes of these calls, requests and replies",
-        "probe_bytes": "bytes of additional fetches made only to measure latency; not in any other sum",
-        "fetch_wait_s": "seconds per step that training waited for features, mean over steps and partitions",
-        "cache_rebuilds": "caches that came into use",
-        "late_steps": "steps for which a new cache was late, summed over partitions",
-    }
-)
-
-
-def fetch_facts(resolved: pd.DataFrame, fetches: pd.DataFrame, windows: pd.DataFrame) -> dict[str, Any]:
-    """The numbers of ``MEANINGS``; None if nothing was fetched by remote procedure calls."""
-    if not len(resolved):
-        return dict.fromkeys(FETCH_FACTS_MEANINGS)
-    probes = fetches["purpose"] == "probe"
-    hits, misses = (int(sum(np.sum(of) for of in resolved[name])) for name in ("hits", "misses"))
-    return {
-        "hit_rate": hits / (hits + misses) if hits + misses else None,
-        "rpcs": int((~probes).sum()),
-        "feature_bytes": int(fetches.loc[~probes, "bytes"].sum()),
-        "probe_bytes": int(fetches.loc[probes, "bytes"].sum()),
-        "fetch_wait_s": float(resolved["wait_s"].mean()),
-        "cache_rebuilds": len(windows),
-        "late_steps": int(windows["late_steps"].sum()),
-    }
-
-
 SCHEMA = 1
-READ = (  # phases, the largest table, is not needed
-    "steps",
-    "evaluations",
-    "events",
-    "memory",
-    "energy",
-    "phase_energy",
-    "resolved",
-    "fetches",
-    "windows",
-)
+READ = ("steps", "evaluations", "events", "memory", "energy", "phase_energy")  # and those that families read
 
 SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -342,19 +255,12 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
         "cut_share": "share of the edges that are between partitions",
         "halo_share": "share of the rows that partitions read which other partitions own",
         "replicated_share": "share of copies in the rows that partitions hold, or would hold without any exchange",
-        "scheduler": "scheduler of the last schedule of the snapshot groups, if there is one",
-        "groups": "snapshot groups of that schedule",
-        "iterations": "updates of the model in an epoch of that schedule",
-        "schedule_s": "seconds to compute that schedule",
-        "predicted_epoch_s": "seconds of an epoch's groups and exchanges by that schedule, if it knew seconds",
-        "over_bound": "the predicted epoch over the lower bound for any schedule of the same times and exchanges; 1 is "
-        "the best possible",
         "loss_deviation": "largest relative difference of a step's loss from the whole graph's, if nodes are "
         "partitioned: rounding, except for models that a strategy approximates",
         "predicted_step_bytes": "bytes of rows exchanged by ranks in a step, including recomputation of blocks, "
         "predicted from the partition",
         **ENERGY_FACTS_MEANINGS,
-        **FETCH_FACTS_MEANINGS,
+        **{name: meaning for family in catalogue.families() for name, meaning in family.summary_meanings.items()},
     }
 )
 
@@ -381,7 +287,7 @@ def summarize(
         "protocol": config.protocol,
         "epochs": len(finished),
         "steps": int(steps["step"].nunique()),
-        "total_time_s": _number_summary(_slowest(everything["steps"], "attempt").sum(min_count=1)),
+        "total_time_s": _number(_slowest(everything["steps"], "attempt").sum(min_count=1)),
         **_times(steps, finished, congested, meets=config["exchange"] == "gradients"),
         "congested_epochs": None if congested is None else len(congested),
         "bytes_sent": _bytes(tables, "bytes_sent"),
@@ -390,9 +296,8 @@ def summarize(
         "peak_rss_bytes": _whole(everything["memory"]["peak_rss_bytes"].max()),
         **_partition(tables["events"]),
         "loss_deviation": _deviation(tables),
-        **_schedule(tables["events"]),
         **_energy(tables, everything, finished, congested),
-        **fetch_facts(tables["resolved"], tables["fetches"], tables["windows"]),
+        **{name: value for family in catalogue.families() for name, value in family.summary(tables).items()},
     }
 
 
@@ -402,27 +307,22 @@ def _energy(
     finished: list[int],
     congested: set[int] | None,
 ) -> dict[str, Any]:
-    spent, scored = everything["phase_energy"].to_dict("records"), tables["evaluations"].to_dict("records")
     in_steps = everything["steps"][["rank", "attempt", "time_ns", "time_s", "energy_j", "energy_source"]]
     total = total_of(everything["energy"].to_dict("records"), in_steps.to_dict("records"))
-    return energy_facts(spent, total, scored, finished=finished, congested=congested)
+    phases, scored = everything["phase_energy"], tables["evaluations"]
+    return energy_facts(phases, total, scored, finished=finished, congested=congested)
 
 
 def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:
     """Bytes of steps, and of service to other ranks after a rank's end."""
     events = tables["events"]
-    waited = sum(int(data[name]) for data in events.loc[events["kind"] == "gathered", "data"])
+    waited = sum(int(data[name]) for data in events.loc[events["kind"] == Gathered.kind, "data"])
     of_steps = _whole(tables["steps"][name].sum(min_count=1))
     return None if of_steps is None else of_steps + waited
 
 
-def _number_summary(value: Any) -> float | None:
-    """A finite float, or None."""
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
 def _whole(value: Any) -> int | None:
-    number = _number_summary(value)
+    number = _number(value)
     return None if number is None else int(number)
 
 
@@ -432,16 +332,16 @@ def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
         for split, rows in evaluations.groupby("split")
     }
     found: dict[str, Any] = {
-        f"{split}_loss": _number_summary(last[split]["loss"]) if split in last else None
+        f"{split}_loss": _number(last[split]["loss"]) if split in last else None
         for split in ("train", "validation", "test")
     }
     split = next((name for name in ("test", "validation") if name in last), None)
-    persistence = _number_summary(last[split]["persistence_loss"]) if split else None
+    persistence = _number(last[split]["persistence_loss"]) if split else None
     loss = found[f"{split}_loss"] if split else None
     return {
         **found,
         "persistence_loss": persistence,
-        "mean_loss": _number_summary(last[split]["mean_loss"]) if split else None,
+        "mean_loss": _number(last[split]["mean_loss"]) if split else None,
         "metrics": _metrics(last[split].get("metrics")) if split else None,
         **_support(last[split].get("metrics") if split else None, split),
         "skill": 1 - loss / persistence if loss is not None and persistence else None,
@@ -453,7 +353,7 @@ def _metrics(described: Any) -> dict[str, float | None] | None:
     """The metrics of an evaluation; None if it has none, as in runs of older versions."""
     if not isinstance(described, dict) or not described:
         return None
-    return {name: _number_summary(value) for name, value in described.items() if is_score(name)}
+    return {name: _number(value) for name, value in described.items() if is_score(name)}
 
 
 def _support(described: Any, split: str | None) -> dict[str, Any]:
@@ -495,16 +395,17 @@ _PARTITION = (
 def _partition(events: pd.DataFrame) -> dict[str, Any]:
     """Facts of the run's last partition; None if its strategy had none."""
     described = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
-    first_rank = events.loc[(events["kind"] == "knob") & (events["rank"] == events["rank"].min()), "data"]
-    changes = [data["took_s"] for data in first_rank if isinstance(data, dict) and data.get("took_s") is not None]
+    of_first = events[(events["kind"] == SettingsChanged.kind) & (events["rank"] == events["rank"].min())]
+    changed = [SettingsChanged.read(data) for data in of_first["data"] if isinstance(data, dict)]
+    changes = [each.took_s for each in changed if each.took_s is not None]
+    found = {**dict.fromkeys(_PARTITION), "rebuild_s": float(sum(changes)) if changes else None}
     if not described or described[-1].get("layout", "") is None:
-        return {**dict.fromkeys(_PARTITION), "rebuild_s": float(sum(changes)) if changes else None}
+        return found
     facts = facts_of(described[-1])
-    return {
+    return found | {
         "partitioner": facts.partitioner,
         "parts": facts.parts,
         "partition_s": facts.seconds,
-        "rebuild_s": float(sum(changes)) if changes else None,
         "cut_edges": int(facts.totals["cut_edges"]),
         **{f"{name}_share": facts.shares[name] for name in ("cut", "halo", "replicated")},
         "predicted_step_bytes": int(sum(each.sum() for each in facts.predicted.values())) if facts.predicted else None,
@@ -514,40 +415,18 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
 def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
     """Loss deviation under the run's last partition; None if its strategy had none."""
     events = tables["events"]
-    batches = events.loc[events["kind"] == "hybrid"].sort_values(["attempt", "step"], kind="stable")
-    if not batches.empty and "deviation" in batches.iloc[-1]["data"]:  # batches are not the whole training split
-        return _number_summary(batches.iloc[-1]["data"]["deviation"])
     described = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
     if described.empty or described.iloc[-1]["data"].get("layout", "") is None:
         return None
     return loss_deviation(tables["steps"], tables["evaluations"], first=int(described.iloc[-1]["step"]))
 
 
-_SCHEDULE = ("scheduler", "groups", "iterations", "schedule_s", "predicted_epoch_s", "over_bound")
-
-
-def _schedule(events: pd.DataFrame) -> dict[str, Any]:
-    """Facts of the run's last schedule; None if its strategy had none."""
-    described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
-    if not described or plan_ended(described[-1]):
-        return dict.fromkeys(_SCHEDULE)
-    facts = schedule_facts(described[-1])
-    return {
-        "scheduler": facts.scheduler,
-        "groups": facts.groups,
-        "iterations": facts.iterations,
-        "schedule_s": facts.solve_s,
-        "predicted_epoch_s": facts.makespan_s if facts.in_seconds else None,
-        "over_bound": None if facts.excess is None else 1 + facts.excess,
-    }
-
-
 def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> list[int]:
     """Finished epochs: those with an event ``epoch``; without such events, those followed by a later epoch."""
     events = tables["events"]
-    described = events.loc[events["kind"] == "epoch", "data"]
+    described = events.loc[events["kind"] == EpochEnded.kind, "data"]
     if len(described):  # the event's own column holds the next epoch
-        return sorted({int(data["epoch"]) for data in described})
+        return sorted({EpochEnded.read(data).epoch for data in described})
     started = sorted({int(epoch) for epoch in tables["steps"]["epoch"].dropna()})
     over = bool((events["kind"] == "finished").any())
     return started if over else started[:-1]
@@ -559,7 +438,7 @@ def _congested_epochs(tables: Mapping[str, pd.DataFrame], finished: list[int]) -
     described = events[events["kind"] == "congestion"]
     described = described[described["rank"] == described["rank"].min()].sort_values(["attempt", "step"], kind="stable")
     starts = [int(step) for step in described["step"]]
-    slow = [bool(links_of(data, 0).congested) for data in described["data"]]
+    slow = [_is_slow(data) for data in described["data"]]
     if not any(slow):
         return None
     ends = [*starts[1:], math.inf]
@@ -569,6 +448,12 @@ def _congested_epochs(tables: Mapping[str, pd.DataFrame], finished: list[int]) -
         for epoch, first, last in zip(spans.index, spans["min"], spans["max"], strict=True)
         if any(late and start <= last and end > first for start, end, late in zip(starts, ends, slow, strict=True))
     }
+
+
+def _is_slow(links: Mapping[str, Any]) -> bool:
+    """Whether the data of an event ``congestion`` delay or limit a link."""
+    late = any(each for row in links["delay_ms"] for each in row)
+    return late or any(each is not None for row in links["mbit"] for each in row)
 
 
 def _slowest(steps: pd.DataFrame, *within: str) -> pd.Series[float]:
@@ -581,14 +466,14 @@ def _times(steps: pd.DataFrame, finished: list[int], congested: set[int] | None,
     """Imbalance of epochs; ``meets`` means that ranks synchronise in each step, so that some may wait for others."""
     whole = steps[steps["epoch"].isin(finished)]
     by_epoch = {int(epoch): float(seconds) for epoch, seconds in _slowest(whole).dropna().items()}
-    phases = {phase: _number_summary(steps[f"{phase}_s"].mean()) for phase in PHASES}
+    phases = {phase: _number(steps[f"{phase}_s"].mean()) for phase in PHASES}
     total, waited = steps["time_s"].sum(min_count=1), steps["wait_s"].sum(min_count=1)
     return {
         **{f"epoch_time{name}_s": value for name, value in over_epochs(by_epoch, congested).items()},
         "phase_time_s": phases,
         "imbalance": _imbalance(whole),
         **(_balance(whole) if meets else dict.fromkeys(_BALANCE)),
-        "wait_share": _number_summary(waited / total) if _number_summary(total) else None,
+        "wait_share": _number(waited / total) if _number(total) else None,
     }
 
 
@@ -604,18 +489,21 @@ def _balance(steps: pd.DataFrame) -> dict[str, Any]:
     wide = known.pivot_table(index=["epoch", "step"], columns="rank", values=["own", "time_s"]).dropna()
     if wide.empty:
         return dict.fromkeys(_BALANCE)
-    epochs = [
-        balance_of(int(epoch), rows["own"].to_numpy(float), rows["time_s"].to_numpy(float))
-        for epoch, rows in wide.groupby(level="epoch")
-    ]
-    paced = np.sum([each.paced_s for each in epochs], axis=0)
-    uneven = [each.max_over_mean for each in epochs if each.max_over_mean is not None]
+    means, waste, critical, paced = [], [], [], np.zeros(len(wide["own"].columns))
+    for _, rows in wide.groupby(level="epoch"):
+        own_s = rows["own"].to_numpy(float)
+        critical_s, time_s = own_s.max(axis=1).sum(), rows["time_s"].to_numpy(float).max(axis=1).sum()
+        paced += np.bincount(own_s.argmax(axis=1), own_s.max(axis=1), own_s.shape[1])
+        mean_s = own_s.sum(axis=0).mean()
+        means += [critical_s / mean_s] if mean_s > 0 else []
+        waste.append((critical_s - mean_s) / time_s if time_s > 0 else 0.0)
+        critical.append(critical_s / time_s if time_s > 0 else 0.0)
     return {
-        "iteration_imbalance": _number_summary(np.median(uneven)) if uneven else None,
-        "waste_share": _number_summary(np.median([each.waste for each in epochs])),
-        "critical_path_share": _number_summary(np.median([each.critical for each in epochs])),
+        "iteration_imbalance": _number(np.median(means)) if means else None,
+        "waste_share": _number(np.median(waste)),
+        "critical_path_share": _number(np.median(critical)),
         "slowest_rank": int(wide["own"].columns[int(paced.argmax())]) if paced.any() else None,
-        "slowest_rank_share": _number_summary(paced.max() / paced.sum()) if paced.any() else None,
+        "slowest_rank_share": _number(paced.max() / paced.sum()) if paced.any() else None,
     }
 
 
@@ -623,7 +511,7 @@ def _imbalance(steps: pd.DataFrame) -> float | None:
     own = steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1)
     by_rank = own.groupby([steps["epoch"], steps["rank"]]).sum(min_count=1).groupby("epoch")
     least = by_rank.min()
-    return _number_summary((by_rank.max() / least.where(least > 0)).median())
+    return _number((by_rank.max() / least.where(least > 0)).median())
 
 
 # Ending a run: merged tables, summary.json, report.html and the final status.
@@ -654,29 +542,31 @@ def finish(run_dir: str | Path | RunDirectory, state: str, reason: str = "", ran
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
     status = run.status()
     ended_so = (status["state"], status["reason"], status["rank"]) == (state, reason, rank)
-    if ended_so and is_current(run) and run.summary_file.is_file() and run.report_file.is_file():
+    tables = RunTables(run)
+    if ended_so and tables.is_current() and run.summary_file.is_file() and run.report_file.is_file():
         return run.summary()
     for _ in range(_LOOKS):
-        _write(run, state, reason, rank)
-        if is_current(run):  # another rank may have written its last lines meanwhile
+        _write(tables, state, reason, rank)
+        if tables.is_current():  # another rank may have written its last lines meanwhile
             break
     # Last, so that a process that waits for this state finds the files complete.
     run.write_status(state, reason=reason, rank=rank, attempt=status["attempt"])
     return run.summary()
 
 
-def _write(run: RunDirectory, state: str, reason: str, rank: int | None) -> None:
+def _write(tables: RunTables, state: str, reason: str, rank: int | None) -> None:
     from dtdg_lab.runs import report
 
-    if not is_current(run):
-        merge(run)
-    write_json(run.summary_file, _summary(run, state, reason, rank))
-    report.write_report(run, status={"state": state, "reason": reason})
+    if not tables.is_current():
+        tables.merge()
+    write_json(tables.run.summary_file, _summary(tables, state, reason, rank))
+    report.write_report(tables.run, status={"state": state, "reason": reason})
 
 
-def _summary(run: RunDirectory, state: str, reason: str, rank: int | None) -> dict[str, Any]:
-    config = run.config()
-    everything = tables(run, all_attempts=True, only=READ)
+def _summary(tables: RunTables, state: str, reason: str, rank: int | None) -> dict[str, Any]:
+    run, config = tables.run, tables.run.config()
+    read = {*READ, *(table for family in catalogue.families() for table in family.summary_tables)}
+    everything = tables.frames(read, all_attempts=True)
     return {
         "schema": SCHEMA,
         "run": run.id,
@@ -688,6 +578,6 @@ def _summary(run: RunDirectory, state: str, reason: str, rank: int | None) -> di
         "model": config.model,
         "ranks": config.ranks,
         "attempts": int(everything["steps"]["attempt"].nunique()),
-        **summarize(config, tables(run, only=READ), everything),
+        **summarize(config, tables.frames(read), everything),
         "records": read_json(run.merged_file)["rows"],
     }

@@ -122,6 +122,9 @@ class SystemFamily:
         curves_of: system -> curves of ``lab.what_if`` beside which its measured runs are drawn.
         full_batch: its ``parallel`` entries that train on the whole training split in one step, as all others do.
         same_plan: why runs of equal plans have the same losses.
+        summary_meanings: number that it adds to the summary of every run -> its meaning.
+        summary_tables: record tables that these numbers need, beside those of every run.
+        setting_rows: rows of its settings among the main ones of the dashboard.
     """
 
     name = ""
@@ -135,6 +138,9 @@ class SystemFamily:
     curves_of: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     full_batch: tuple[str, ...] = ()
     same_plan = "both execute the same plan"
+    summary_meanings: Mapping[str, str] = MappingProxyType({})
+    summary_tables: tuple[str, ...] = ()
+    setting_rows: tuple[tuple[str, ...], ...] = ()
 
     def build(self, context: BuildContext) -> Strategy:
         """The strategy that trains a run on this rank.
@@ -155,6 +161,10 @@ class SystemFamily:
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Kind of event -> a sentence about its data, for lists of events."""
+        return {}
+
+    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+        """Its numbers of a run, from record tables without replaced rows; None if the run has none of it."""
         return {}
 
     def comparison(self, runs: Sequence[tuple[str, RunWindow]]) -> str:

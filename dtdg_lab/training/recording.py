@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.events import CheckpointKept, CheckpointWritten, Gathered, SettingsChanged
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.units import peak_rss_bytes
 from dtdg_lab.distributed.group import hash_of_host
@@ -295,8 +296,7 @@ class StepRecorder:
     def gathered(self, at: Position, started_ns: int, moved: Moved) -> None:
         """All ranks have come together: how long this one waited, and what was moved meanwhile."""
         took_s = (time.time_ns() - started_ns) * 1e-9
-        data = {"wait_s": took_s, "bytes_sent": moved[0], "bytes_received": moved[1]}
-        self._recorder.row("events", (at.step, at.epoch, time.time_ns(), "gathered", data))
+        self.own_event(at, Gathered.kind, Gathered(took_s, *moved).write())
 
     def between(self, step: int, epoch: int, phase: str, started_ns: int) -> int:
         """Something done between steps, that is over now; returns when that is."""
@@ -308,12 +308,12 @@ class StepRecorder:
     def checkpoint(self, of: Position, epoch: int, started_ns: int) -> None:
         """One that was written in an epoch, of a position."""
         self.between(of.step, epoch, "checkpoint", started_ns)
-        self.event(of, "checkpoint", {"step": of.step, "epoch": of.epoch})
+        self.event(of, CheckpointWritten.kind, CheckpointWritten(of.step, of.epoch).write())
 
     def kept(self, name: str, of: Position, epoch: int, started_ns: int) -> None:
         """One that was written to be kept."""
         self.between(of.step, epoch, "checkpoint", started_ns)
-        self.event(of, "kept", {"file": f"{name}.pt", "epoch": of.epoch, "iteration": of.iteration, "step": of.step})
+        self.event(of, CheckpointKept.kind, CheckpointKept(f"{name}.pt", of.epoch, of.iteration, of.step).write())
 
     def evaluations(self, at: Position, results: list[Scores]) -> None:
         """Scores of parts of the sequence, on rank 0."""
@@ -333,9 +333,9 @@ class StepRecorder:
                 ),
             )
 
-    def live_settings(self, at: Position, data: dict[str, Any], step: int) -> None:
+    def live_settings(self, at: Position, changed: SettingsChanged, step: int) -> None:
         """Changes that rule from ``step`` on; every rank writes them, so that agreement can be seen."""
-        self._recorder.row("events", (step, at.epoch, time.time_ns(), "knob", data))
+        self._recorder.row("events", (step, at.epoch, time.time_ns(), changed.kind, changed.write()))
 
     def event(self, at: Position, kind: str, data: dict[str, Any], step: int | None = None) -> None:
         """What happened, on rank 0."""

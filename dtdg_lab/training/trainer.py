@@ -16,6 +16,19 @@ import torch
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.core.events import (
+    Asked,
+    Ended,
+    EpochEnded,
+    Event,
+    Kernel,
+    Paused,
+    Refused,
+    Resumed,
+    SettingsChanged,
+    Stopping,
+    Unpaused,
+)
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.distributed.model_averaging import ControlState
@@ -152,11 +165,9 @@ class Trainer:
             self._save(force=True)  # whatever happens from here on can be resumed
         if self._resumed:
             settings = {name: self.live_settings.config.flat[name] for name in live_names(self.live_settings.config)}
-            described = {"settings": settings, "changes": self._changes, "iteration": self._position.iteration}
-            described["data_checked"] = self._data_checked
-            self._event("resumed", described)
+            self._write(Resumed(settings, self._changes, self._position.iteration, self._data_checked))
         threads = torch.get_num_threads()  # sums depend on them
-        self._event("kernel", {"backend": self._built.sequence.backend, "device": self._device, "threads": threads})
+        self._write(Kernel(self._built.sequence.backend, self._device, threads))
         self._report_plans()
         self._built.strategy.open()
         from tqdm.auto import tqdm
@@ -172,7 +183,7 @@ class Trainer:
             if self.live_settings.stopping:  # all ranks resume with the same step, which none has made
                 self._position = as_rank_0(self._position, self._group, device=self._device)
         self._save(force=True)
-        self._event("ended", {"parameters": self._snapshot().fingerprint()})
+        self._write(Ended(self._snapshot().fingerprint()))
         if not self.live_settings.stopping:
             self._evaluate(("train", "validation", "test"), final=True)
         return TrainingOutcome("stopped" if self.live_settings.stopping else "finished", self._position)
@@ -199,7 +210,7 @@ class Trainer:
                 break
         if is_over:
             self._position = Position(epoch + 1, 0, self._position.step)
-            self._event("epoch", {"epoch": epoch, "time_s": time.perf_counter() - started_s})
+            self._write(EpochEnded(epoch, time.perf_counter() - started_s))
             self._end_profiled_epoch()
             self._tune(epoch)
             due = self._position.epoch % self.live_settings.config["evaluate_every"] == 0
@@ -451,7 +462,7 @@ class Trainer:
         self._position = joined(self._began, self._position, self._group, steps=steps, device=self._device)
         self._began = self._position
         for epoch in range(before, self._position.epoch):  # that others ended
-            self._event("epoch", {"epoch": epoch})  # without a time: this rank made none of it, or a part
+            self._write(EpochEnded(epoch))  # without a time: this rank made none of it, or a part
 
     @property
     def _shared_steps(self) -> int:
@@ -473,7 +484,7 @@ class Trainer:
         else:
             payload = self._control.payload(version)
         if payload:
-            self._event("asked", {"version": version, "request": payload, "heard": received}, next_step)
+            self._write(Asked(version, payload, received), next_step)
         return payload
 
     def _apply_up_to(self, version: int, received: str) -> None:
@@ -499,13 +510,10 @@ class Trainer:
                 self._record_change(changed, "step", next_step)
                 self._record_settings_events(changed)
             if self.live_settings.paused != was_paused:
-                self._event(
-                    "paused" if self.live_settings.paused else "unpaused",
-                    {"version": self.live_settings.version},
-                    next_step,
-                )
+                state = Paused if self.live_settings.paused else Unpaused
+                self._write(state(self.live_settings.version), next_step)
             if payload.get("stop"):
-                self._event("stopping", {"version": self.live_settings.version}, next_step)
+                self._write(Stopping(self.live_settings.version), next_step)
 
     def _validate_settings(self, changes: dict[str, Any]) -> bool:
         """Whether batches, features or links cannot be as changes have them: then all ranks stay as they were."""
@@ -522,7 +530,7 @@ class Trainer:
 
     def _refused(self, changes: dict[str, Any], reason: str) -> None:
         """Say that changes were not made, and why."""
-        self._event("refused", {"version": self.live_settings.version, "changes": changes, "reason": reason})
+        self._write(Refused(self.live_settings.version, changes, reason))
 
     def _refused_before(self, changes: dict[str, Any]) -> str:
         """Why the run that is repeated refused these changes here; empty where it made them, or none is repeated.
@@ -691,13 +699,15 @@ class Trainer:
                 self._event(kind, data)
 
     def _record_change(self, changes: dict[str, Any], when: str, step: int, **facts: Any) -> None:
-        data = {"version": self.live_settings.version, "changes": changes, "when": when, **facts}
-        if not self._updates.together:
-            data["apart"] = True  # each rank at a step of its own
-        self._step_recorder.live_settings(self._position, data, step)
+        apart = None if self._updates.together else True
+        changed = SettingsChanged(self.live_settings.version, changes, when, apart=apart, **facts)
+        self._step_recorder.live_settings(self._position, changed, step)
 
-    def _event(self, kind: str, data: dict[str, Any], step: int | None = None) -> None:
-        self._step_recorder.event(self._position, kind, data, step)
+    def _event(self, kind: str, data: dict[str, Any]) -> None:
+        self._step_recorder.event(self._position, kind, data)
+
+    def _write(self, event: Event, step: int | None = None) -> None:
+        self._step_recorder.event(self._position, event.kind, event.write(), step)
 
 
 def _without(requests: list[dict[str, Any]], names: Collection[str]) -> list[dict[str, Any]]:

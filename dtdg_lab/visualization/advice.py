@@ -10,7 +10,7 @@ from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
+from dtdg_lab.visualization.layout import Figure, frame, percent, scatter, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, WARNING_COLOUR, series_colour
 
 Row = Mapping[str, Any]
@@ -60,40 +60,22 @@ def system_axis(names: Iterable[str]) -> dict[str, Any]:
 
 
 def _epochs(rows: Sequence[Row]) -> Panel:
-    names = [row["system"] for row in rows]
     data: list[dict[str, Any]] = []
     for key, name, colour in PARTS:
         if any(row[key] for row in rows):
-            data.append(_bar(name, names, [1e3 * row[key] for row in rows], rows, colour))
+            data.append(_bar(name, [1e3 * row[key] for row in rows], rows, colour))
     known = [row for row in rows if row["error"] is not None]
     if known:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "error learnt (median)",
-                "x": [row["system"] for row in known],
-                "y": [1e3 * row["epoch_s"] for row in known],
-                "hoverinfo": "skip",
-                "marker": {"symbol": "circle-open", "size": 6, "color": BASELINE_COLOUR},
-                "error_y": {
-                    "type": "data",
-                    "array": [1e3 * row["epoch_s"] * row["error"] for row in known],
-                    "color": BASELINE_COLOUR,
-                    "thickness": 1.5,
-                    "width": 4,
-                },
-            }
-        )
-    layout = frame(
-        "Predicted epoch",
-        "",
-        "time of an epoch (ms)",
-        barmode="stack",
-        bargap=0.35,
-        xaxis=system_axis(row["system"] for row in rows),
-        yaxis=_positive(rows, "epoch_s", 1e3),
-    )
+        x, y = [row["system"] for row in known], [1e3 * row["epoch_s"] for row in known]
+        error = {"type": "data", "color": BASELINE_COLOUR, "thickness": 1.5, "width": 4}
+        error["array"] = [1e3 * row["epoch_s"] * row["error"] for row in known]
+        marker = {"symbol": "circle-open", "size": 6, "color": BASELINE_COLOUR}
+        more = {"marker": marker, "error_y": error, "hoverinfo": "skip"}
+        data.append(scatter("markers", "error learnt (median)", x, y, **more))
+    # from 0 to the largest value and its error
+    most = max((1e3 * row["epoch_s"] * (1 + min(row["error"] or 0.0, 1.0)) for row in rows), default=1.0)
+    bars = {"barmode": "stack", "bargap": 0.35, "yaxis": {"range": [0, 1.05 * most]}}
+    layout = _frame(rows, "Predicted epoch", "time of an epoch (ms)", **bars)
     fitting = [row for row in rows if row["fits"] != "no"]
     words = "No system fits the memory; pale bars say what they would take."
     if fitting:
@@ -108,32 +90,16 @@ def _epochs(rows: Sequence[Row]) -> Panel:
 def _memory(rows: Sequence[Row]) -> Panel:
     names = [row["system"] for row in rows]
     data = [
-        _bar("tensors of a step", names, [_MIB * row["peak_bytes"] for row in rows], rows, series_colour(6)),
-        _bar("data", names, [_MIB * row["held_bytes"] for row in rows], rows, series_colour(5)),
+        _bar("tensors of a step", [_MIB * row["peak_bytes"] for row in rows], rows, series_colour(6)),
+        _bar("data", [_MIB * row["held_bytes"] for row in rows], rows, series_colour(5)),
     ]
     budget = _MIB * rows[0]["budget_bytes"]
     most = max(_MIB * (row["peak_bytes"] + row["held_bytes"]) for row in rows)
-    layout = frame(
-        "Memory of a rank",
-        "",
-        "MiB",
-        barmode="stack",
-        bargap=0.35,
-        xaxis=system_axis(row["system"] for row in rows),
-        yaxis={"rangemode": "tozero"},
-    )
+    layout = _frame(rows, "Memory of a rank", "MiB", barmode="stack", bargap=0.35)
     if budget < 3 * most:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "budget",
-                "x": [names[0], names[-1]],
-                "y": [budget, budget],
-                "line": {"color": WARNING_COLOUR, "dash": "dash", "width": 2},
-                "hovertemplate": "budget %{y:.4g} MiB",
-            }
-        )
+        line, ends = {"color": WARNING_COLOUR, "dash": "dash", "width": 2}, [names[0], names[-1]]
+        hover = "budget %{y:.4g} MiB"
+        data.append(scatter("lines", "budget", ends, [budget, budget], line=line, hovertemplate=hover))
     largest = max(rows, key=lambda row: row["peak_bytes"] + row["held_bytes"])
     words = f"{largest['system']} takes most, {format_bytes(largest['peak_bytes'] + largest['held_bytes'])}"
     words += f" of {format_bytes(rows[0]['budget_bytes'])}. Look which bars end above the dashed budget."
@@ -141,22 +107,8 @@ def _memory(rows: Sequence[Row]) -> Panel:
 
 
 def _bytes(rows: Sequence[Row]) -> Panel:
-    data = [
-        _bar(
-            "sent",
-            [row["system"] for row in rows],
-            [_MIB * row["rank_bytes"] for row in rows],
-            rows,
-            PHASE_COLOURS["communicate"],
-        )
-    ]
-    layout = frame(
-        "Sent by the busiest rank",
-        "",
-        "MiB an epoch",
-        xaxis=system_axis(row["system"] for row in rows),
-        yaxis={"rangemode": "tozero"},
-    )
+    data = [_bar("sent", [_MIB * row["rank_bytes"] for row in rows], rows, PHASE_COLOURS["communicate"])]
+    layout = _frame(rows, "Sent by the busiest rank", "MiB an epoch")
     least = min(rows, key=lambda row: row["rank_bytes"])
     words = f"{least['system']} sends least: {format_bytes(least['rank_bytes'])} an epoch. Look who sends rows of "
     return {"data": data, "layout": layout}, words + "nodes beside gradients: these grow with the cut."
@@ -164,22 +116,8 @@ def _bytes(rows: Sequence[Row]) -> Panel:
 
 def _imbalance(rows: Sequence[Row]) -> Panel:
     shown = [row for row in rows if isfinite(row["imbalance"])]
-    data = [
-        _bar(
-            "busiest over least busy rank",
-            [row["system"] for row in shown],
-            [row["imbalance"] for row in shown],
-            shown,
-            PHASE_COLOURS["wait"],
-        )
-    ]
-    layout = frame(
-        "Imbalance",
-        "",
-        "own time, most over least",
-        xaxis=system_axis(row["system"] for row in rows),
-        yaxis={"rangemode": "tozero"},
-    )
+    data = [_bar("busiest over least busy rank", [row["imbalance"] for row in shown], shown, PHASE_COLOURS["wait"])]
+    layout = _frame(rows, "Imbalance", "own time, most over least")
     most = max(shown, key=lambda row: row["imbalance"], default=None)
     words = "" if most is None else f"{most['system']} is least even: {most['imbalance']:.2f}. "
     idle = len(rows) - len(shown)
@@ -187,21 +125,20 @@ def _imbalance(rows: Sequence[Row]) -> Panel:
     return {"data": data, "layout": layout}, words + f"1 is even; at 2 a rank waits up to {percent(0.5)} of its time."
 
 
-def _bar(name: str, x: Sequence[str], y: Sequence[float], rows: Sequence[Row], colour: str) -> dict[str, Any]:
+def _frame(rows: Sequence[Row], title: str, y_title: str, **more: Any) -> dict[str, Any]:
+    axes = {"xaxis": system_axis(row["system"] for row in rows), "yaxis": {"rangemode": "tozero"}}
+    return frame(title, "", y_title, **{**axes, **more})
+
+
+def _bar(name: str, y: Sequence[float], rows: Sequence[Row], colour: str) -> dict[str, Any]:
     return {
         "type": "bar",
         "name": name,
-        "x": list(x),
+        "x": [row["system"] for row in rows],
         "y": [round(value, 6) for value in y],
         "marker": {"color": colour, "opacity": [_FAINT if row["fits"] == "no" else 1.0 for row in rows]},
         "hovertemplate": f"%{{x}}: %{{y:.4g}}<extra>{name}</extra>",
     }
-
-
-def _positive(rows: Sequence[Row], key: str, factor: float) -> dict[str, Any]:
-    """An axis from 0 to the largest value and its error."""
-    most = max((factor * row[key] * (1 + min(row["error"] or 0.0, 1.0)) for row in rows), default=1.0)
-    return {"range": [0, 1.05 * most]}
 
 
 # Predictions of the advisor over what runs measured, each run predicted by rates of the others.
@@ -262,18 +199,8 @@ def _off(rows: Sequence[Row]) -> list[float]:
 def _panel(rows: Sequence[Row], said: str) -> Panel:
     far = max((abs(log10(row["predicted"] / row["measured"])) for row in rows), default=0.0)
     edge = max(1.1 * far, log10(_LEAST_RANGE))
-    layout = frame(
-        said,
-        "",
-        "predicted over measured",
-        xaxis=system_axis(row["system"] for row in rows),
-        yaxis={
-            "type": "log",
-            "range": [-edge, edge],
-            "tickvals": list(_TICKS),
-            "ticktext": [f"{tick:g}" for tick in _TICKS],
-        },
-    )
+    ticks = {"tickvals": list(_TICKS), "ticktext": [f"{tick:g}" for tick in _TICKS]}
+    layout = _frame(rows, said, "predicted over measured", yaxis={"type": "log", "range": [-edge, edge], **ticks})
     if not rows:
         return {"data": [], "layout": with_note(layout, "no run tells")}, ""
     data: list[dict[str, Any]] = []
@@ -281,37 +208,24 @@ def _panel(rows: Sequence[Row], said: str) -> Panel:
     for left_out, known, name, symbol in _KINDS:
         mine = [row for row in rows if (row["left_out"], row["system_known"]) == (left_out, known)]
         if mine:
+            calm = series_colour(0 if known else 1)
+            colours = [PURGE_COLOUR if row.get("crowded") else calm for row in mine]
             data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": name,
-                    "showlegend": name not in shown,
-                    "x": [row["system"] for row in mine],
-                    "y": [round(row["predicted"] / row["measured"], 5) for row in mine],
-                    "marker": {
-                        "symbol": symbol,
-                        "size": 9,
-                        "color": [
-                            PURGE_COLOUR if row.get("crowded") else series_colour(0 if known else 1) for row in mine
-                        ],
-                    },
-                    "customdata": [f"{row['run']}, {row['ranks']} rank(s)" for row in mine],
-                    "hovertemplate": "%{x}: %{y:.3f}<br>%{customdata}<extra></extra>",
-                }
+                scatter(
+                    "markers",
+                    name,
+                    [row["system"] for row in mine],
+                    [round(row["predicted"] / row["measured"], 5) for row in mine],
+                    showlegend=name not in shown,
+                    marker={"symbol": symbol, "size": 9, "color": colours},
+                    customdata=[f"{row['run']}, {row['ranks']} rank(s)" for row in mine],
+                    hovertemplate="%{x}: %{y:.3f}<br>%{customdata}<extra></extra>",
+                )
             )
             shown.add(name)
+    dashed = {"color": BASELINE_COLOUR, "dash": "dash", "width": 1.5}
     layout["shapes"].append(
-        {
-            "type": "line",
-            "xref": "paper",
-            "x0": 0,
-            "x1": 1,
-            "yref": "y",
-            "y0": 1,
-            "y1": 1,
-            "line": {"color": BASELINE_COLOUR, "dash": "dash", "width": 1.5},
-        }
+        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": 1, "y1": 1, "line": dashed}
     )
     off = _off(rows)
     noise = "Noise makes ranks uneven, which is not predicted. " * (rows[0]["quantity"] == "imbalance")

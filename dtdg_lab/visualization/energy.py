@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
-from statistics import fmean, stdev
+from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,109 +16,26 @@ from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
 from dtdg_lab.core.units import format_joules
 from dtdg_lab.energy.phases import IDLE, STALL, STALLED
 from dtdg_lab.energy.total import MEASURED, STEPS, EnergyTotal, Stream
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, join_words, share, with_note
+from dtdg_lab.visualization.layout import Figure, frame, join_words, scatter, share, text_at, with_note
 from dtdg_lab.visualization.palette import PHASE_COLOURS, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, Series
-from dtdg_lab.visualization.style import text_table
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
 
 
-# Joules of several methods summed up over epochs, with congested ones shaded (Figure 9 of GreenDyGNN).
-
-
 Panel = tuple[Figure, str]
-Epochs = Sequence[float | None]
-_SHADE = "rgba(230,159,0,0.18)"
-_FEW = 1  # epochs from which there is a line
-_KILO = 1e4
-
-
-def cumulative_energy_panel(
-    epochs: Mapping[str, Epochs | Sequence[Epochs]], congested: Sequence[tuple[int, int]] = ()
-) -> Panel:
-    """Joules since the start, a line a method.
-
-    Args:
-        epochs: method -> joules of each epoch, or a list of those for several seeds, whose mean is drawn. A line
-            ends where they become unknown: a sum with a gap would be too low.
-        congested: first and last epoch of stretches in which links were slow.
-    """
-    lines = {name: sums for name, each in epochs.items() if (sums := _sums(each))}
-    highest = max((sums[-1] for sums in lines.values()), default=0.0)
-    unit, factor = ("kJ", 1e3) if highest >= _KILO else ("J", 1.0)
-    layout = frame(
-        "Energy since the start",
-        "epoch",
-        f"energy ({unit})",
-        showlegend=True,
-        yaxis={"rangemode": "tozero"},
-        xaxis={"rangemode": "tozero"},
-    )
-    if not lines:
-        return {"data": [], "layout": with_note(layout, "no energy recorded for any epoch yet")}, _READING
-    layout["shapes"] = [
-        {
-            "type": "rect",
-            "layer": "below",
-            "xref": "x",
-            "yref": "paper",
-            "x0": first,
-            "x1": last + 1,
-            "y0": 0,
-            "y1": 1,
-            "line": {"width": 0},
-            "fillcolor": _SHADE,
-        }
-        for first, last in congested
-    ]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": name,
-            "x": list(range(len(sums) + 1)),
-            "y": [0.0, *(round(each / factor, 4) for each in sums)],
-            "line": {"color": series_colour(index), "width": 2},
-            "hovertemplate": "after %{x} epochs: %{y:.4~g} " + unit + "<extra>" + name + "</extra>",
-        }
-        for index, (name, sums) in enumerate(lines.items())
-    ]
-    return {"data": data, "layout": layout}, _words(lines)
-
-
-_READING = "Shaded: links were congested. Look which line bends least there."
-
-
-def _sums(epochs: Epochs | Sequence[Epochs]) -> list[float]:
-    """Sums over the epochs whose joules are known for every seed."""
-    seeds: list[Any] = list(epochs) if any(isinstance(each, Sequence) for each in epochs) else [epochs]
-    known: list[list[float]] = []
-    for seed in seeds:
-        found: list[float] = []
-        for joules in seed:
-            if joules is None:
-                break
-            found.append(float(joules))
-        known.append(found)
-    shortest = min((len(each) for each in known), default=0)
-    return list(accumulate(fmean(each[epoch] for each in known) for epoch in range(shortest)))
-
-
-def _words(lines: Mapping[str, Sequence[float]]) -> str:
-    shared = min(len(sums) for sums in lines.values())
-    ends = sorted((sums[shared - 1], name) for name, sums in lines.items())
-    described = [f"{name} {format_joules(joules)}" for joules, name in ends]
-    plural = "s" if shared > _FEW else ""
-    return f"After {shared} epoch{plural}: {join_words(described)}. {_READING}"
-
-
+_KILO = 1e4  # joules from which charts are in kJ
 _GAP = 0.05  # share of the time without a reading from which it is said
 _SETTLED_S = 20.0
 Key = tuple[str, int, str]  # scope, rank, source
+
+
+def sum_known(values: Iterable[float | None]) -> float | None:
+    """The sum of the values that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 class _Meter:
@@ -137,8 +54,7 @@ class _Meter:
     @property
     def watts(self) -> float | None:
         """The newest power of its readers together; None where it is not known."""
-        known = [watts for watts in self._watts.values() if watts is not None]
-        return sum(known) if known else None
+        return sum_known(self._watts.values())
 
     def add(
         self, reader: str, row: Mapping[str, Any], *, joules: float, lasted_s: float | None, seconds: float
@@ -233,9 +149,7 @@ class EnergyView(RunView):
         """The newest power of all devices together; None where it is not known."""
         meters = self._counted()
         newest = max((stream.attempt for stream in meters), default=0)
-        found = [meter.watts for stream, meter in meters.items() if stream.attempt == newest]
-        known = [watts for watts in found if watts is not None]
-        return sum(known) if known else None
+        return sum_known(meter.watts for stream, meter in meters.items() if stream.attempt == newest)
 
     def coverage(self) -> dict[str, float] | None:
         """Shares of the devices' time whose energy is read, modelled and unknown; None before the first row."""
@@ -321,8 +235,8 @@ class PhaseEnergyView(RunView):
 
     def __init__(self) -> None:
         self.tables_kept = {"steps": self.step, "phase_energy": self.row}
-        self._joules: dict[int, dict[str, float]] = {}
-        self._sources: dict[str, float] = {}
+        self._joules: dict[int, Counter[str]] = {}
+        self._sources: Counter[str] = Counter()
         # rank -> newest time and what was logged then
         self._described: dict[int, tuple[int, set[tuple[str, Any]]]] = {}
         self._seconds = self._covered_s = 0.0
@@ -345,10 +259,8 @@ class PhaseEnergyView(RunView):
         self._covered_s += seconds * float(row["coverage"])
         if joules is None:
             return
-        phases = self._joules.setdefault(rank, {})
-        phases[what[0]] = phases.get(what[0], 0.0) + float(joules)
-        source = str(row["source"])
-        self._sources[source] = self._sources.get(source, 0.0) + float(joules)
+        self._joules.setdefault(rank, Counter())[what[0]] += joules
+        self._sources[str(row["source"])] += joules
 
     @property
     def shown(self) -> bool:
@@ -359,10 +271,14 @@ class PhaseEnergyView(RunView):
         """Joules so far by rank and phase; ranks and phases without known energy are left out."""
         return {rank: dict(phases) for rank, phases in sorted(self._joules.items())}
 
+    def by_phase(self) -> Counter[str]:
+        """Joules so far by phase, of all ranks together."""
+        return sum(self._joules.values(), Counter())
+
     def stall_share(self) -> float | None:
         """Share of the joules that were spent standing still, for other ranks or for features; None without any."""
-        whole = self._whole()
-        return sum(self._of(phase) for phase in STALLED) / whole if whole else None
+        found = self.by_phase()
+        return sum(found[phase] for phase in STALLED) / found.total() if found.total() else None
 
     def unknown_ranks(self) -> list[int]:
         """Participating ranks whose energy by phase is unknown."""
@@ -375,8 +291,8 @@ class PhaseEnergyView(RunView):
 
     def figure(self) -> Figure:
         """Stacked bars, one per rank, joules; waiting is hatched."""
-        whole = self._whole()
-        unit, scale = ("kJ", 1e-3) if whole >= 1e4 else ("J", 1.0)
+        whole = self.by_phase().total()
+        unit, scale = ("kJ", 1e-3) if whole >= _KILO else ("J", 1.0)
         kinds = sorted({"measured" if source in MEASURED else source for source in self._sources})
         layout = frame(
             "Energy by rank and phase" + (f" · {join_words(kinds)}" if kinds else ""),
@@ -394,17 +310,14 @@ class PhaseEnergyView(RunView):
 
     def caption(self) -> str:
         """What most joules went into, what was spent standing still, and what is not known, in words."""
-        whole, still = self._whole(), self.stall_share()
+        found, still = self.by_phase(), self.stall_share()
+        whole = found.total()
         if not whole or still is None:
             return "Energy by phase is unknown: nothing here reads or models it." if self._ranks else "No reading yet."
-        described = [
-            f"{format_joules(joules)} {_how_phase_energy(source)}" for source, joules in sorted(self._sources.items())
-        ]
-        most = max(self._phases(), key=self._of)
-        text = (
-            f"{join_words(described)}: most in {most} ({share(self._of(most) / whole)}); {share(still)} standing still"
-        )
-        waits = [f"{share(self._of(phase) / whole)} {why}" for phase, why in _WHY.items() if self._of(phase) > 0]
+        described = [f"{format_joules(joules)} {_how(source)}" for source, joules in sorted(self._sources.items())]
+        most = max(self._phases(), key=found.__getitem__)
+        text = f"{join_words(described)}: most in {most} ({share(found[most] / whole)}); {share(still)} standing still"
+        waits = [f"{share(found[phase] / whole)} {why}" for phase, why in _WHY.items() if found[phase] > 0]
         text += f" ({join_words(waits)})" if waits else ""
         if self.coverage < WHOLE:
             text += f"; energy is known for {share(self.coverage)} of the time"
@@ -424,55 +337,33 @@ class PhaseEnergyView(RunView):
             "orientation": "h",
             "name": name,
             "y": [f"rank {rank}" for rank in ranks],
-            "x": [self._joules[rank].get(phase, 0.0) * scale for rank in ranks],
+            "x": [self._joules[rank][phase] * scale for rank in ranks],
             "marker": marker,
-            "showlegend": self._of(phase) >= NAMED * whole,
+            "showlegend": self.by_phase()[phase] >= NAMED * whole,
             "hovertemplate": f"%{{y}}: %{{x:.4g}} {unit}<extra>{name}</extra>",
         }
 
     def _phases(self) -> list[str]:
         """Phases with joules, those of waiting last; ones that this version does not know before them."""
         known = {phase for phases in self._joules.values() for phase in phases}
-        others = sorted(known - set(ORDER))
-        return [phase for phase in (*others, *ORDER) if phase in known]
-
-    def _of(self, phase: str) -> float:
-        return sum(phases.get(phase, 0.0) for phases in self._joules.values())
-
-    def _whole(self) -> float:
-        return sum(sum(phases.values()) for phases in self._joules.values())
+        return [phase for phase in (*sorted(known - set(ORDER)), *ORDER) if phase in known]
 
 
 _WHY = {"wait": "for other ranks", STALL: "for features"}
 
 
-def _how_phase_energy(source: str) -> str:
-    return f"measured ({source})" if source in MEASURED else source
-
-
-# Joules of several methods beside each other: by phase, against their own clean runs, and as a table.
+# Joules of several methods beside each other, by phase.
 #
 # Rows are mappings, one for each run: ``method``; ``condition``, such as ``clean`` or ``congested``; ``dataset``;
-# ``seed``; ``joules``, of the whole run, None where unknown; and where known ``phases``, phase -> joules; ``cpu_j``,
-# ``gpu_j``; ``epoch_s``; ``batch_size``; ``source`` of the joules. Rows of one method, condition and data
-# set are seeds of one bar.
+# ``seed``; ``joules``, of the whole run, None where unknown; and where known ``phases``, phase -> joules, and their
+# ``source``. Rows of one method, condition and data set are seeds of one bar.
 
 
 CLEAN = "clean"
 NO_RUN = "no energy recorded for any run yet"
 UNKNOWN_PHASE = "unattributed"
 _ALL = "#9FC3DC"  # of joules whose phase is not known
-_BAR = 0.65  # of the room of a method, for the bars of all conditions
-_ENERGY_BY_METHOD_FEW = 5e-3  # share under which two sums are called equal
-
-
-def energy_by_method_figure(rows: Sequence[Row], *, title: str = "Energy by method") -> Figure:
-    """One panel of stacked phases for each condition, and what congestion adds to each method (Figures 4 to 6)."""
-    conditions = list(dict.fromkeys(str(row.get("condition", CLEAN)) for row in rows)) or [CLEAN]
-    panels = [energy_panel(rows, condition) for condition in conditions]
-    if len(conditions) > 1 and CLEAN in conditions:
-        panels.append(overhead_panel(rows))
-    return grid(panels, title=title, columns=min(2, len(panels)))
+_FEW = 5e-3  # share under which two sums are called equal
 
 
 def energy_panel(rows: Sequence[Row], condition: str = CLEAN) -> Panel:
@@ -485,7 +376,7 @@ def energy_panel(rows: Sequence[Row], condition: str = CLEAN) -> Panel:
     found = _cells([row for row in rows if str(row.get("condition", CLEAN)) == condition])
     names = list(found)
     highest = max((_mean(each, "joules") or 0.0 for each in found.values()), default=0.0)
-    unit, factor = ("kJ", 1e3) if highest >= 1e4 else ("J", 1.0)
+    unit, factor = ("kJ", 1e3) if highest >= _KILO else ("J", 1.0)
     layout = frame(
         f"Energy, {condition}",
         "",
@@ -507,24 +398,15 @@ def energy_panel(rows: Sequence[Row], condition: str = CLEAN) -> Panel:
                 "type": "bar",
                 "name": NAMES.get(phase, phase),
                 "x": names,
-                "y": [round(by_phase[name].get(phase, 0.0) / factor, 4) for name in names],
+                "y": [round(by_phase[name][phase] / factor, 4) for name in names],
                 "marker": {"color": ENERGY_COLOURS.get(phase, _ALL), "line": {"width": 0.4, "color": "#8A9099"}},
                 "hovertemplate": "%{x}: %{y:.4~g} " + unit + "<extra>" + phase + "</extra>",
             }
         )
     data.append(_spread(found, factor, unit))
+    small = {"size": 10, "color": TEXT_COLOUR}
     layout["annotations"] = [
-        {
-            "text": format_joules(mean),
-            "x": name,
-            "y": (mean or 0.0) / factor,
-            "xref": "x",
-            "yref": "y",
-            "yanchor": "bottom",
-            "yshift": 6,
-            "showarrow": False,
-            "font": {"size": 10, "color": TEXT_COLOUR},
-        }
+        text_at(format_joules(mean), name, (mean or 0.0) / factor, yanchor="bottom", yshift=6, font=small)
         for name, mean in ((name, _mean(each, "joules")) for name, each in found.items())
     ]
     return {"data": data, "layout": layout}, _energy_words(found)
@@ -553,17 +435,16 @@ def _mean(rows: Sequence[Row], column: str) -> float | None:
     return fmean(values) if values else None
 
 
-def _phases(rows: Sequence[Row]) -> dict[str, float]:
+def _phases(rows: Sequence[Row]) -> Counter[str]:
     """Mean joules by phase; joules without a phase are listed separately."""
     known = [row for row in rows if row.get("joules") is not None]
-    sums: dict[str, float] = {}
+    sums: Counter[str] = Counter()
     for row in known:
         phases = {name: float(value) for name, value in (row.get("phases") or {}).items() if value is not None}
         rest = float(row["joules"]) - sum(phases.values())
-        if rest > _ENERGY_BY_METHOD_FEW * float(row["joules"]):
+        if rest > _FEW * float(row["joules"]):
             phases[UNKNOWN_PHASE] = rest
-        for name, value in phases.items():
-            sums[name] = sums.get(name, 0.0) + value / len(known)
+        sums.update({name: value / len(known) for name, value in phases.items()})
     return sums
 
 
@@ -572,24 +453,13 @@ def _spread(found: Mapping[str, Sequence[Row]], factor: float, unit: str) -> dic
     means = {name: _mean(rows, "joules") for name, rows in found.items()}
     known = [name for name, mean in means.items() if mean is not None]
     ends = {name: (min(_known(found[name], "joules")), max(_known(found[name], "joules"))) for name in known}
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "seeds",
-        "showlegend": False,
-        "x": known,
-        "y": [round((means[name] or 0.0) / factor, 4) for name in known],
-        "marker": {"size": 1, "color": TEXT_COLOUR},
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "thickness": 1.2,
-            "color": TEXT_COLOUR,
-            "array": [round((ends[name][1] - (means[name] or 0.0)) / factor, 4) for name in known],
-            "arrayminus": [round(((means[name] or 0.0) - ends[name][0]) / factor, 4) for name in known],
-        },
-        "hovertemplate": "%{x}: %{y:.4~g} " + unit + "<extra>all phases</extra>",
-    }
+    error = {"type": "data", "symmetric": False, "thickness": 1.2, "color": TEXT_COLOUR}
+    error["array"] = [round((ends[name][1] - (means[name] or 0.0)) / factor, 4) for name in known]
+    error["arrayminus"] = [round(((means[name] or 0.0) - ends[name][0]) / factor, 4) for name in known]
+    y = [round((means[name] or 0.0) / factor, 4) for name in known]
+    looks = {"showlegend": False, "marker": {"size": 1, "color": TEXT_COLOUR}, "error_y": error}
+    hover = "%{x}: %{y:.4~g} " + unit + "<extra>all phases</extra>"
+    return scatter("markers", "seeds", known, y, hovertemplate=hover, **looks)
 
 
 def _energy_words(found: Mapping[str, Sequence[Row]]) -> str:
@@ -603,69 +473,6 @@ def _energy_words(found: Mapping[str, Sequence[Row]]) -> str:
     how = f" Joules are {join_words(sorted(sources))}." if sources else ""
     lost = f" Unknown: {join_words(unknown)}." if unknown else ""
     return f"{text}.{how}{lost} {_ENERGY}"
-
-
-def overheads(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """By method, then condition: joules over those of the method's own clean runs, less 1; known ones only."""
-    by_condition: dict[str, dict[str, list[Row]]] = {}
-    several = len({row.get("dataset") for row in rows}) > 1
-    for row in rows:
-        name = f"{row['method']}, {row.get('dataset')}" if several else str(row["method"])
-        by_condition.setdefault(name, {}).setdefault(str(row.get("condition", CLEAN)), []).append(row)
-    found: dict[str, dict[str, float]] = {}
-    for name, conditions in by_condition.items():
-        clean = _mean(conditions.get(CLEAN, ()), "joules")
-        for condition, each in conditions.items():
-            mean = _mean(each, "joules")
-            if condition != CLEAN and clean and mean is not None:
-                found.setdefault(name, {})[condition] = mean / clean - 1
-    return found
-
-
-def overhead_panel(rows: Sequence[Row]) -> Panel:
-    """What congestion adds to each method's energy, against its own clean runs (Figure 5)."""
-    found = overheads(rows)
-    layout = frame(
-        "What congestion adds",
-        "",
-        "energy over the clean run (%)",
-        barmode="group",
-        bargap=0.35,
-        showlegend=True,
-        yaxis={"rangemode": "tozero"},
-        xaxis={"showgrid": False},
-    )
-    if not found:
-        note = "a clean run and a congested one are needed"
-        return {"data": [], "layout": with_note(layout, note)}, _OVERHEAD
-    conditions = list(dict.fromkeys(condition for each in found.values() for condition in each))
-    data = [
-        {
-            "type": "bar",
-            "name": condition,
-            "x": [name for name in found if condition in found[name]],
-            "y": [round(100 * found[name][condition], 2) for name in found if condition in found[name]],
-            # with a base and places of their own they stand beside each other where other panels stack theirs
-            "base": 0,
-            "width": _BAR / len(conditions),
-            "offset": _BAR * (index / len(conditions) - 0.5),
-            "marker": {"color": series_colour(index)},
-            "hovertemplate": "%{x}: %{y:+.1f} %<extra>" + condition + "</extra>",
-        }
-        for index, condition in enumerate(conditions)
-    ]
-    described = []
-    for condition in conditions:
-        added = {name: each[condition] for name, each in found.items() if condition in each}
-        least, most = min(added, key=lambda name: added[name]), max(added, key=lambda name: added[name])
-        described.append(
-            f"{condition}, least for {least} ({100 * added[least]:+.0f} %), most for {most} "
-            f"({100 * added[most]:+.0f} %)"
-        )
-    return {"data": data, "layout": layout}, f"Joules {'; '.join(described)}. {_OVERHEAD}"
-
-
-_OVERHEAD = "Against each method's own clean runs: one that is wasteful anyway may look untouched by congestion."
 
 
 # What runs have spent so far, as rows for :mod:`dtdg_lab.visualization.energy`.
@@ -685,84 +492,14 @@ def energy_rows(runs: Labelled) -> list[dict[str, Any]]:
 
 
 def _row(label: str, window: RunWindow) -> dict[str, Any]:
-    by_source, by_phase = window.energy.joules(), _phases_energy_of_runs(window)
-    joules = sum(by_source.values()) if by_source else None
-    described = sum(by_phase.values())
-    if described and (joules is None or described > joules):
-        joules = described
+    by_source, by_phase = window.energy.joules(), window.phase_energy.by_phase()
+    joules = max(sum(by_source.values()), by_phase.total()) if by_source or by_phase.total() else None
     return {
         "method": label,
         "condition": SO_FAR,
         "dataset": window.config.dataset,
         "joules": joules,
-        "phases": by_phase,
+        "phases": dict(by_phase),
         "seed": window.config.seed,
         "source": join_words(sorted(by_source)) or None,
     }
-
-
-def _phases_energy_of_runs(window: RunWindow) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for phases in window.phase_energy.joules().values():
-        for phase, joules in phases.items():
-            found[phase] = found.get(phase, 0.0) + joules
-    return found
-
-
-# Energy of GPUs and processors, and seconds of an epoch, by data set, batch size and method: Table I as text.
-#
-# Rows are those of :mod:`dtdg_lab.visualization.energy`.
-
-
-Setting = tuple[str, str, str]  # data set, condition, batch size
-_BLOCKS = (("gpu_j", "GPU"), ("cpu_j", "CPU"), ("joules", "all"), ("epoch_s", "epoch"))
-_NAMES = 4  # columns that are words
-_FEW_SEEDS = 2  # from which there is a spread
-
-
-def energy_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
-    """The table: a line for each data set, condition, batch size and method; means with the spread of the seeds.
-
-    The least joules of all methods in a setting have a star, in the column of all joules. What is unknown is a dash,
-    never 0.
-
-    Args:
-        rows: one for each run.
-        markdown: with bars and a rule; else columns of fixed width.
-    """
-    cells: dict[Setting, dict[str, list[Row]]] = {}
-    for row in rows:
-        setting = (str(row.get("dataset", "")), str(row.get("condition", "")), _size(row))
-        cells.setdefault(setting, {}).setdefault(str(row["method"]), []).append(row)
-    kilo = max((float(row["joules"]) for row in rows if row.get("joules") is not None), default=0.0) >= _KILO
-    unit = "kJ" if kilo else "J"
-    heads = ["data set", "condition", "batch", "method", "seeds"]
-    heads += [f"{name} (s)" if column == "epoch_s" else f"{name} ({unit})" for column, name in _BLOCKS]
-    lines = [heads]
-    for (dataset, condition, size), methods in cells.items():
-        means = {name: fmean(known) for name, each in methods.items() if (known := _known_energy_table(each, "joules"))}
-        least = min(means, key=lambda name: means[name]) if len(means) > 1 else None
-        for name, each in methods.items():
-            described = [
-                _to_dict(_known_energy_table(each, column), 1e3 if kilo and column != "epoch_s" else 1.0)
-                for column, _ in _BLOCKS
-            ]
-            described[2] += " *" if name == least else ""
-            lines.append([dataset, condition, size, name, str(len(each)), *described])
-    return text_table(lines, words=_NAMES, markdown=markdown)
-
-
-def _size(row: Row) -> str:
-    return "" if row.get("batch_size") is None else str(row["batch_size"])
-
-
-def _known_energy_table(rows: Sequence[Row], column: str) -> list[float]:
-    return [float(row[column]) for row in rows if row.get(column) is not None]
-
-
-def _to_dict(values: Sequence[float], factor: float) -> str:
-    if not values:
-        return "-"
-    scaled = [value / factor for value in values]
-    spread = f" ± {stdev(scaled):.2g}" if len(scaled) >= _FEW_SEEDS else ""
-    return f"{fmean(scaled):.4g}{spread}"

@@ -12,7 +12,7 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.support import PAIRS, few_pairs, interval_of
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
+from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, scatter, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, Series, XAxis
@@ -227,7 +227,7 @@ def compare_figure(runs: Labelled, x: XAxis = "steps") -> Figure:
     metric = metrics.pop() if len(metrics) == 1 else None
     if metric is not None:
         data += [_line(label, window, index, x, metric=metric) for index, (label, window) in enumerate(runs)]
-        _add_panel(layout, words(metric))
+        add_panel(layout, words(metric), rangemode="tozero")
     return {"data": data, "layout": layout}
 
 
@@ -260,24 +260,19 @@ def _baselines(runs: Labelled, x: XAxis) -> list[dict[str, Any]]:
             _, _, end = found.get(value, ("", 0, 0.0))
             found[value] = (label, index, max(end, xs[-1]))
     shared = len(found) == 1
-    return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "persistence" if shared else f"persistence ({label})",
-            "x": [0.0, end],
-            "y": [value, value],
-            "line": {"color": "#5B5F66" if shared else series_colour(index), "width": 1.5, "dash": "dash"},
-        }
-        for value, (label, index, end) in found.items()
-    ]
+    lines = []
+    for value, (label, index, end) in found.items():
+        name = "persistence" if shared else f"persistence ({label})"
+        dashed = {"color": "#5B5F66" if shared else series_colour(index), "width": 1.5, "dash": "dash"}
+        lines.append(scatter("lines", name, [0.0, end], [value, value], line=dashed))
+    return lines
 
 
-def _add_panel(layout: dict[str, Any], title: str) -> None:
+def add_panel(layout: dict[str, Any], title: str, *, ends: float = 0.4, begins: float = 0.5, **more: Any) -> None:
     """Room for a second panel under the first, over the same x axis."""
-    second = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": title}, "domain": [0.0, 0.4]}
-    layout["yaxis"] = {**layout["yaxis"], "domain": [0.5, 1.0]}
-    layout["yaxis2"] = {**second, "anchor": "x", "rangemode": "tozero"}
+    below = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": title}, "domain": [0.0, ends]}
+    layout["yaxis"] = {**layout["yaxis"], "domain": [begins, 1.0]}
+    layout["yaxis2"] = {**below, "anchor": "x", **more}
     layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
 
 

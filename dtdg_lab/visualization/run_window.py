@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.events import Resumed, SettingsChanged, Started
+from dtdg_lab.core.records import rows_of
 from dtdg_lab.visualization.energy import EnergyView, PhaseEnergyView
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import LossView
@@ -71,7 +73,8 @@ class RunWindow:
             for kind, handle in view.events.items():
                 self._events.setdefault(kind, []).append(handle)
         self._starts: dict[int, int] = {}
-        self._gaps = _Gaps()
+        self._missing = 0
+        self._newest_seq: dict[int, int] = {}  # by rank; they go on over attempts
         self._step = 0
         self._epochs = config.epochs
         self._position: tuple[int, int] | None = None  # epoch, steps of it done
@@ -89,10 +92,11 @@ class RunWindow:
     def add(self, line: Mapping[str, Any]) -> None:
         """Take in one record line (``core.records``): rows of one table of one rank. Unknown tables are passed over."""
         rank, attempt = int(line.get("rank", 0)), int(line.get("attempt", 0))
-        self._gaps.seen(rank, line.get("seq"))
-        columns, table = line["columns"], line["table"]
-        for values in line["rows"]:
-            row = dict(zip(columns, values, strict=True))
+        if (seq := line.get("seq")) is not None and seq > (newest := self._newest_seq.get(rank, seq - 1)):
+            self._missing += seq - newest - 1
+            self._newest_seq[rank] = seq
+        table = line["table"]
+        for row in rows_of(line):
             if table == "events":
                 self._add_event(rank, attempt, row)
             elif table == "steps":
@@ -143,25 +147,25 @@ class RunWindow:
         return all(attempt >= later or step < start for later, start in self._starts.items())
 
     def _add_event(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
-        if row["kind"] == "started" and rank == 0:
+        kind = row["kind"]
+        if kind == Started.kind and rank == 0:
             self._clock.started(attempt, row["time_ns"])
         seconds = self._clock.seconds(attempt, row["time_ns"])
-        if row["kind"] == "knob" and self._current(attempt, row["step"]):
+        if kind == SettingsChanged.kind and self._current(attempt, row["step"]):
             self.marks.knob(row["data"], rank, row["step"], seconds, attempt)
-            changes = row["data"]["changes"]
-            self._epochs = changes.get("epochs", self._epochs)
+            self._epochs = SettingsChanged.read(row["data"]).changes.get("epochs", self._epochs)
             for view in self.views:
                 view.setting_changed(row, attempt)
-        elif row["kind"] == "resumed":
+        elif kind == Resumed.kind:
             self._epochs = row["data"]["settings"].get("epochs", self._epochs)
-        elif row["kind"] in self._events and self._current(attempt, row["step"] - 1):  # made before that step
-            for take in self._events[row["kind"]]:
+        elif kind in self._events and self._current(attempt, row["step"] - 1):  # made before that step
+            for take in self._events[kind]:
                 take(row, attempt)
 
     @property
     def dropped(self) -> int:
         """Lines that were sent and never arrived here, by their sequence numbers; the files on disk have them."""
-        return self._gaps.missing
+        return self._missing
 
     def joules_until(self, attempts: Sequence[int], times_ns: Sequence[int]) -> NDArray[np.float64] | None:
         """Joules of all nodes and devices, each once, until instants of attempts; None where none are known."""
@@ -204,19 +208,3 @@ class RunWindow:
     def captions(self) -> dict[str, str]:
         """What each chart shows, in one sentence."""
         return {view.name: view.caption() for view in self.shown()}
-
-
-class _Gaps:
-    """Counts missing sequence numbers by rank; they go on over attempts."""
-
-    def __init__(self) -> None:
-        self.missing = 0
-        self._last: dict[int, int] = {}
-
-    def seen(self, rank: int, seq: int | None) -> None:
-        if seq is None:
-            return
-        last = self._last.get(rank, seq - 1)
-        if seq > last:
-            self.missing += seq - last - 1
-            self._last[rank] = seq

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.visualization.layout import Figure, frame, with_note
-from dtdg_lab.visualization.loss import X_TITLES, near_best, seconds_to, time_to_loss_words
+from dtdg_lab.visualization.layout import Figure, frame, scatter, with_note
+from dtdg_lab.visualization.loss import X_TITLES, add_panel, near_best, seconds_to, time_to_loss_words
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.style import LOSSES
 
@@ -35,10 +35,8 @@ def wall_time_figure(runs: Labelled) -> Figure:
         for index, (label, window) in enumerate(runs)
     ]
     data += _reached(runs)
-    below = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": "training"}, "domain": [0.0, 0.42]}
-    layout["yaxis"] = {**layout["yaxis"], "domain": [0.54, 1.0]}
-    layout["yaxis2"] = {**below, "anchor": "x"}
-    layout["xaxis"] = {**layout["xaxis"], "anchor": "y2", "rangemode": "tozero"}
+    add_panel(layout, "training", ends=0.42, begins=0.54)
+    layout["xaxis"]["rangemode"] = "tozero"
     return {"data": data, "layout": layout}
 
 
@@ -88,27 +86,19 @@ def _reached(runs: Labelled) -> list[dict[str, Any]]:
         return []
     seconds = [seconds_to(window, loss) for _, window in runs]
     end = max((taken for taken in seconds if taken is not None), default=0.0)
-    line = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "near the best",
-        "x": [0.0, round(end, 4)],
-        "y": [loss, loss],
-        "line": {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dot"},
-        "hoverinfo": "skip",
-    }
+    dotted = {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dot"}
+    line = scatter("lines", "near the best", [0.0, round(end, 4)], [loss, loss], line=dotted, hoverinfo="skip")
     stars = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": label,
-            "legendgroup": label,
-            "showlegend": False,
-            "x": [round(taken, 4)],
-            "y": [loss],
-            "marker": {"color": series_colour(index), "symbol": "star", "size": 13},
-            "hovertemplate": "%{x:.2f} s to a loss near the best<extra>%{fullData.name}</extra>",
-        }
+        scatter(
+            "markers",
+            label,
+            [round(taken, 4)],
+            [loss],
+            legendgroup=label,
+            showlegend=False,
+            marker={"color": series_colour(index), "symbol": "star", "size": 13},
+            hovertemplate="%{x:.2f} s to a loss near the best<extra>%{fullData.name}</extra>",
+        )
         for index, ((label, _), taken) in enumerate(zip(runs, seconds, strict=True))
         if taken is not None
     ]

@@ -6,10 +6,9 @@ import json
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import panel as pn
 import param
@@ -20,6 +19,9 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import Line, XAxis
 from dtdg_lab.visualization.style import theme_script
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import RunHandle
 
 # What a display needs: first everything, then only what is new since the last message.
 
@@ -60,7 +62,7 @@ class ChartFeed:
         self._lines = {chart: [_sent(line) for line in lines] for chart, lines in window.lines(x).items()}
         self._layouts = window.layouts(x)
         self._drawn = {chart: figures[chart] for chart in REDRAWN}
-        self._captions = _captions(window)
+        self._captions = {chart: window.view(chart).caption() for chart in CHARTS}
         return self._numbered(window, {"kind": "snapshot", "react": figures, "captions": dict(self._captions)})
 
     def patch(self, window: RunWindow, x: XAxis) -> Message | None:
@@ -70,11 +72,11 @@ class ChartFeed:
         for chart, lines in window.lines(x).items():
             self._patch_lines(chart, lines, layouts[chart], message)
         for chart in REDRAWN:
-            figure = (window.phases if chart == "phases" else window.timeline).figure()
+            figure = window.view(chart).figure()
             if figure != self._drawn[chart]:
                 self._drawn[chart] = message["react"][chart] = figure
-        for chart, text in _captions(window).items():
-            if text != self._captions[chart]:
+        for chart in CHARTS:
+            if (text := window.view(chart).caption()) != self._captions[chart]:
                 self._captions[chart] = message["captions"][chart] = text
         if not any(message.values()):
             return None
@@ -102,35 +104,8 @@ class ChartFeed:
         return {**message, "number": self._number, "points": max(4, window.points) + 2}
 
 
-def _captions(window: RunWindow) -> dict[str, str]:
-    """The captions of the live charts; a run's partition and its schedule have pages of their own."""
-    said = (
-        window.loss.caption(),
-        window.phases.caption(),
-        window.energy.caption(),
-        window.timeline.caption(),
-    )
-    return dict(zip(CHARTS, said, strict=True))
-
-
 def _sent(line: Line) -> _Sent:
     return _Sent(line.key, line.stable, (line.xs[line.stable :], line.ys[line.stable :]))
-
-
-class Shown(Protocol):
-    """The view of a run; ``version`` grows with each change of ``window``, made while ``lock`` is held."""
-
-    @property
-    def window(self) -> RunWindow:
-        """The data of the charts."""
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        """Held while ``window`` is read or changed."""
-
-    @property
-    def version(self) -> int:
-        """The number of changes so far."""
 
 
 PATIENCE_S = 20.0  # a second display that never loads must not hold up the first
@@ -282,12 +257,12 @@ class LiveCharts(Charts):
     def __init__(self, waiting: RunWindow, **params: Any) -> None:
         super().__init__(charts=list(CHARTS), **params)
         self._waiting = waiting
-        self._shown: Shown | None = None
+        self._shown: RunHandle | None = None
         self._x: XAxis = "steps"
         self._feed = ChartFeed()
         self._version = -1
 
-    def follow(self, shown: Shown | None) -> None:
+    def follow(self, shown: RunHandle | None) -> None:
         """Show another run, or with None empty charts."""
         if shown is not self._shown:
             self._shown = shown

@@ -222,9 +222,7 @@ def test_nothing_but_failures_can_be_shown(tmp_path: Path, trains: Trains) -> No
     assert "unknown" in repr(study)
 
 
-def test_without_a_validation_part_nothing_is_chosen_and_the_test_part_is_drawn(
-    tmp_path: Path, trains: Trains
-) -> None:
+def test_without_a_validation_part_nothing_is_chosen_and_the_test_part_is_drawn(tmp_path: Path, trains: Trains) -> None:
     trains.validated = False
     study = study_in(tmp_path)
     assert study.best is None

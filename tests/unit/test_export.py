@@ -30,7 +30,6 @@ from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.export.artifacts import run_page, script
 from dtdg_lab.export.chrome_trace import chrome_trace
 from dtdg_lab.export.export import KINDS, export
-from dtdg_lab.runs import records as merge
 from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, SCHEMA, ExportedRun, PartialRun, open_run, pack, zip_of
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import StoredRun
@@ -71,7 +70,7 @@ def same_run(read: StoredRun, run: StoredRun) -> None:
     assert (read.id, read.config, read.status, read.reason) == (run.id, run.config, run.status, run.reason)
     assert (read.summary, read.environment) == (run.summary, run.environment)
     pd.testing.assert_frame_equal(pd.DataFrame(read.events), pd.DataFrame(run.events))
-    for name in merge.collect(run.directory):
+    for name in run.tables.collect():
         for every in (True, False):
             pd.testing.assert_frame_equal(read.table(name, all_attempts=every), run.table(name, all_attempts=every))
     assert read.figures() == run.figures()

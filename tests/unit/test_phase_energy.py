@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 from unittest import mock
 
+import pandas as pd
 import pynvml
 import pytest
 from doubles import ReplayClock, ReplayReader, Scripted
@@ -17,13 +19,21 @@ from dtdg_lab.energy.monitor import EnergyMeter, shared_out
 from dtdg_lab.energy.phases import IDLE, STALL, PhaseEnergy, Row
 from dtdg_lab.energy.readers import BusySeconds, EnergyReader, ModelledGpuReader, ModelledReader, PowerModel
 from dtdg_lab.energy.total import total_of
-from dtdg_lab.runs.summary import device_joules, energy_facts, epoch_joules, joules_per_loss, phase_joules, stall_energy
+from dtdg_lab.runs.summary import energy_facts, joules_per_loss, spent
 from dtdg_lab.visualization.energy import EnergyView, PhaseEnergyView
 from dtdg_lab.visualization.partition import LinkLog
 from dtdg_lab.visualization.run_view import RunClock, SharedViews
 from dtdg_lab.visualization.style import Marks
 
 POWER = PowerModel(idle_w=20.0, max_w=100.0, gpu_idle_w=30.0, gpu_max_w=250.0)
+
+
+def phase_frame(rows: list[Any]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["rank", *TABLES["phase_energy"]])
+
+
+def evaluated(rows: list[Any]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["split", "time_ns", "loss"])
 
 
 class Bench:
@@ -199,8 +209,8 @@ def test_measured_and_modelled_joules_are_rows_apart() -> None:
         {("compute", "counter"): 15 + 70.0, ("wait", "counter"): 15.0, ("compute", "modelled"): 30.0,
          ("wait", "modelled"): 10.0}
     )  # fmt: skip
-    facts = phase_joules([{"rank": 0, **row} for row in bench.rows])
-    assert (facts[0]["compute"].joules, facts[0]["compute"].seconds) == (pytest.approx(115.0), pytest.approx(0.5))
+    facts = spent(phase_frame([{"rank": 0, **row} for row in bench.rows if row["phase"] == "compute"]))
+    assert (facts.joules, facts.seconds) == (pytest.approx(115.0), pytest.approx(0.5))
 
 
 def test_a_rank_that_nothing_reads_is_unknown_never_zero() -> None:
@@ -269,8 +279,8 @@ def test_short_epochs_wait_for_a_counter_that_moves_every_tenth_of_a_second(monk
     assert {row["epoch"] for row in bench.rows} <= set(range(8))  # the last ones wait
     clock.advance(0.1)
     bench.take(bench.energy.close())
-    epochs = epoch_joules([{"rank": 0, **row} for row in bench.rows])
-    assert [each.joules for epoch, each in epochs.items() if epoch < 9] == pytest.approx([6.0] * 9)
+    epochs = phase_frame([{"rank": 0, **row} for row in bench.rows]).groupby("epoch")["joules"].sum()
+    assert [joules for epoch, joules in epochs.items() if epoch < 9] == pytest.approx([6.0] * 9)
     assert sum(bench.joules().values()) == pytest.approx(200 * clock())
 
 
@@ -290,7 +300,8 @@ def test_on_the_real_clocks_work_draws_more_than_waiting() -> None:
         rows += energy.add(step, 0, intervals, {"compute": used_s, "wait": 0.0})
     rows += energy.close()
     whole = meter.end_window("all")
-    found = phase_joules([{"rank": 0, **dict(zip(TABLES["phase_energy"], row, strict=True))} for row in rows])[0]
+    frame = phase_frame([{"rank": 0, **dict(zip(TABLES["phase_energy"], row, strict=True))} for row in rows])
+    found = {str(phase): spent(own) for phase, own in frame.groupby("phase")}
     known = [each.joules for each in found.values() if each.joules is not None]
     assert whole.joules is not None
     assert sum(known) == pytest.approx(whole.joules, rel=0.02)
@@ -340,8 +351,9 @@ def test_facts_of_a_run() -> None:
             (1, "rapl", "counter", "node", float("nan"), "processor"),
         )
     ]
-    assert device_joules(energy) == {"gpu": {"counter": 30.0, "modelled": 5.0}, "processor": {"counter": 50.0}}
-    facts = energy_facts(ROWS, total_of(energy), evaluations)
+    total, rows, scored = total_of(energy), phase_frame(ROWS), evaluated(evaluations)
+    assert total.joules("gpu") == {"counter": 30.0, "modelled": 5.0} and total.joules("processor") == {"counter": 50.0}
+    facts = energy_facts(rows, total, scored)
     assert facts == {
         "energy_j": {"counter": 80.0, "modelled": 5.0}, "total_j": 85.0,
         "energy_coverage": {"read": pytest.approx(2 / 3), "modelled": pytest.approx(1 / 3), "unknown": 0.0},
@@ -350,27 +362,25 @@ def test_facts_of_a_run() -> None:
         "epoch_j_congested": None, "joules_per_loss": pytest.approx(500.0), "phase_energy_coverage": 1.0, "gpu_j": 35.0,
         "processor_j": 50.0,
     }  # fmt: skip
-    parted = energy_facts(ROWS, total_of(energy), evaluations, finished=[0, 1], congested={1})
+    parted = energy_facts(rows, total, scored, finished=[0, 1], congested={1})
     assert (parted["epoch_j_clean"], parted["epoch_j_congested"]) == (170.0, 30.0)
-    assert energy_facts(ROWS, total_of(energy), evaluations, finished=[0])["epoch_j"] == 170.0
-    assert {epoch: each.joules for epoch, each in epoch_joules(ROWS).items()} == {0: 170.0, 1: 30.0}
-    assert stall_energy(ROWS).seconds == 6.0
+    assert energy_facts(rows, total, scored, finished=[0])["epoch_j"] == 170.0
+    assert spent(rows[rows["phase"].isin(["wait", STALL])]).seconds == 6.0
 
 
 def test_facts_of_nothing_and_of_the_unknown_are_unknown() -> None:
-    assert set(energy_facts([], total_of([]), []).values()) == {None}
-    unknown = energy_facts(
-        [described(0, "wait", None), described(0, "compute", float("nan"), coverage=0.0)], total_of([]), []
-    )
+    nothing = evaluated([])
+    assert set(energy_facts(phase_frame([]), total_of([]), nothing).values()) == {None}
+    rows = phase_frame([described(0, "wait", None), described(0, "compute", float("nan"), coverage=0.0)])
+    unknown = energy_facts(rows, total_of([]), nothing)
     assert unknown.pop("phase_energy_coverage") == 0.0
     assert set(unknown.values()) == {None}
-    assert (
-        energy_facts([described(0, "compute", 3.0)], total_of([]), [])["stall_j"] == 0.0
-    )  # nobody waited, and that is known
+    busy = energy_facts(phase_frame([described(0, "compute", 3.0)]), total_of([]), nothing)
+    assert busy["stall_j"] == 0.0, "nobody waited, and that is known"
     rising = [{"split": "train", "time_ns": at, "loss": float(at)} for at in (1, 2)]
-    assert joules_per_loss(5.0, rising) is None
-    assert joules_per_loss(None, rising[::-1]) is None
-    assert joules_per_loss(5.0, rising[:1]) is None
+    assert joules_per_loss(5.0, evaluated(rising)) is None
+    assert joules_per_loss(None, evaluated(rising[::-1])) is None
+    assert joules_per_loss(5.0, evaluated(rising[:1])) is None
 
 
 def test_the_view_stacks_phases_by_rank_and_hatches_waiting() -> None:

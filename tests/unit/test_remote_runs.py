@@ -42,7 +42,7 @@ from remote_training import (
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError, RunStoreError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.runs.summary import fetch_facts
+from dtdg_lab.systems.feature_cache import FAMILY
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.training.trainer import Trainer
@@ -194,10 +194,7 @@ def test_probes_are_counted_apart_from_what_training_fetches(tmp_path: Path) -> 
     )
     assert probes and own
     assert sum(column(done, "steps", "bytes_received")) == sum(row["bytes"] for row in own)
-    fetches, resolved, windows = (
-        pd.DataFrame(done.recorder.tables[name]) for name in ("fetches", "resolved", "windows")
-    )
-    facts = fetch_facts(resolved, fetches, windows)
+    facts = FAMILY.summary({name: pd.DataFrame(done.recorder.tables[name]) for name in FAMILY.summary_tables})
     assert facts["rpcs"] == len(own) and facts["feature_bytes"] == sum(row["bytes"] for row in own)
     assert facts["probe_bytes"] == sum(row["bytes"] for row in probes) > 0
     spent = SpentView(SharedViews(100, Marks(), LinkLog(), RunClock()))

@@ -181,27 +181,6 @@ def test_the_first_step_that_differs_is_found(psg: StoredRun, tmp_path: Path) ->
     assert not found and found.first_difference is None and "last parameters" in found.words
 
 
-def test_records_of_older_versions(psg: StoredRun, tmp_path: Path) -> None:
-    """They tell what was changed, not what was asked for: enough where all ranks make each step together."""
-
-    def older(row: dict[str, Any]) -> dict[str, Any] | None:
-        if row["kind"] in ("asked", "ended", "kept"):
-            return {**row, "kind": "nothing"}
-        if row["kind"] == "kernel":
-            return {**row, "data": {name: of for name, of in row["data"].items() if name != "threads"}}
-        return row
-
-    run = replay(psg, runs_dir=tmp_path)
-    _tampered(run, "events", older)
-    again = replay(open_run(run.path))
-    assert losses(again) == losses(psg) and repeats(again).parameters is None
-    apart = steered(small("dynahb", **HYBRID, average_every_s=0.01, epochs=1), tmp_path / "apart",
-                    {2: {"set": {"learning_rate": 0.3}}})  # fmt: skip
-    _tampered(apart, "events", older)
-    with pytest.raises(ConfigError, match="kept no control requests"):
-        replay(open_run(apart.path))
-
-
 def test_what_cannot_be_repeated_is_refused_in_words(psg: StoredRun, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a replay"):
         repeats(psg)

@@ -19,11 +19,10 @@ from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import TABLES
-from dtdg_lab.runs import records as merge
 from dtdg_lab.runs import report as report_module
 from dtdg_lab.runs import report_parts as repeat
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.records import RecordWriter, RunTables
 from dtdg_lab.runs.report_parts import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, progress
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS, finish
@@ -89,7 +88,7 @@ def test_lines_that_arrive_while_finishing_are_in_the_final_form(
     late: list[bool] = []
     monkeypatch.setattr(report_module, "write_report", write_late)
     assert finish(run, "finished")["records"]["steps"] == 31
-    assert merge.is_current(run)
+    assert RunTables(run).is_current()
 
 
 def test_a_killed_run_has_what_is_known_and_null_for_the_rest(tmp_path: Path) -> None:

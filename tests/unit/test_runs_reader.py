@@ -14,9 +14,8 @@ from runs_synthetic import START_NS, STEP_NS, evaluate, finished_run, write_step
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import SCHEMA, TABLES
-from dtdg_lab.runs import records as merge
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.records import RecordWriter, merged_lines, read_lines, tables, tail
+from dtdg_lab.runs.records import RecordWriter, RunTables, read_lines, tail
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
@@ -65,10 +64,10 @@ def test_tail_follows_a_growing_file(tmp_path: Path) -> None:
 
 def test_tables_have_rank_and_attempt_and_merging_changes_nothing(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
-    before = tables(run.path)
-    counts = merge.merge(run)
-    assert merge.is_current(run)
-    after = tables(run)
+    before = RunTables(run.path).frames()
+    counts = RunTables(run).merge()
+    assert RunTables(run).is_current()
+    after = RunTables(run).frames()
     assert set(TABLES) <= set(after)
     assert {table: len(frame) for table, frame in after.items()} == {**dict.fromkeys(TABLES, 0), **counts}
     assert (len(after["steps"]), len(after["phases"]), len(after["energy"])) == (30, 210, 30)
@@ -89,11 +88,11 @@ def test_tables_have_rank_and_attempt_and_merging_changes_nothing(tmp_path: Path
 
 def test_new_lines_make_merged_tables_stale(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
-    merge.merge(run)
+    RunTables(run).merge()
     with RecordWriter(run.record_file(0), 0, 2) as writer:
         write_steps(writer, 15, 17)
-    assert not merge.is_current(run)
-    assert len(tables(run)["steps"]) == 32
+    assert not RunTables(run).is_current()
+    assert len(RunTables(run).frames()["steps"]) == 32
 
 
 def test_unknown_tables_and_columns_survive(tmp_path: Path) -> None:
@@ -104,11 +103,11 @@ def test_unknown_tables_and_columns_survive(tmp_path: Path) -> None:
         + line("decisions", ["step", "action", "values"], [[1, "grow", [0.5, 1]], [2, None, [1]]], seq=2)
     )
     for _ in range(2):
-        found = tables(run)
+        found = RunTables(run).frames()
         assert found["memory"]["swap_bytes"].isna().tolist() == [True, True, False]
         assert found["decisions"]["values"].tolist() == [[0.5, 1], [1]]
         assert found["decisions"]["action"].iloc[0] == "grow"
-        merge.merge(run)
+        RunTables(run).merge()
     assert run.table_file("decisions").is_file()
 
 
@@ -136,7 +135,7 @@ def resumed_run(root: Path) -> RunDirectory:
 
 def test_rows_a_resume_replaced_are_left_out(tmp_path: Path) -> None:
     run = resumed_run(tmp_path)
-    found, everything = tables(run), tables(run, all_attempts=True)
+    found, everything = RunTables(run).frames(), RunTables(run).frames(all_attempts=True)
     for rank in (0, 1):
         mine = found["steps"][found["steps"]["rank"] == rank]
         assert mine["step"].tolist() == list(range(15))
@@ -155,12 +154,12 @@ def test_a_rank_that_wrote_nothing_after_the_resume_loses_the_same_steps(tmp_pat
     run = resumed_run(tmp_path)
     whole = run.record_file(1).read_text().splitlines(keepends=True)
     run.record_file(1).write_text("".join(text for text in whole if '"attempt": 1' in text))
-    steps = tables(run)["steps"]
+    steps = RunTables(run).frames()["steps"]
     assert steps.query("rank == 1")["step"].tolist() == list(range(10))
 
 
 def test_lines_of_all_ranks_come_in_order_of_attempt_and_time(tmp_path: Path) -> None:
-    lines = list(merged_lines(resumed_run(tmp_path)))
+    lines = list(RunTables(resumed_run(tmp_path)).lines())
     assert sorted(line["attempt"] for line in lines) == [line["attempt"] for line in lines]
     for rank in (0, 1):
         numbers = [line["seq"] for line in lines if line["rank"] == rank]
@@ -168,7 +167,7 @@ def test_lines_of_all_ranks_come_in_order_of_attempt_and_time(tmp_path: Path) ->
 
 
 def test_a_run_without_records_has_empty_tables(tmp_path: Path) -> None:
-    found = tables(RunDirectory.create(CONFIG, root=tmp_path).path)
+    found = RunTables(RunDirectory.create(CONFIG, root=tmp_path).path).frames()
     assert {table: list(frame.columns) for table, frame in found.items()} == {
         table: ["rank", "attempt", *columns] for table, columns in TABLES.items()
     }
@@ -187,8 +186,8 @@ def test_any_values_survive_merging(
     run = RunDirectory.create(CONFIG, root=tmp_path_factory.mktemp("runs"), environment={"schema": 1})
     text = "".join(line("odd", ["a", "b"], [list(pair) for pair in block], seq=seq) for seq, block in enumerate(blocks))
     run.record_file(0).write_text(text)
-    merge.merge(run)
-    frame = tables(run)["odd"]
+    RunTables(run).merge()
+    frame = RunTables(run).frames()["odd"]
     given_rows = [pair for block in blocks for pair in block]
     assert len(frame) == len(given_rows)
     for column, place in (("a", 0), ("b", 1)):

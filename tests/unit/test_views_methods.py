@@ -29,16 +29,7 @@ from dtdg_lab.systems.feature_cache.policy_charts import (
     regret_lines,
     regret_panel,
 )
-from dtdg_lab.visualization.energy import (
-    SO_FAR,
-    cumulative_energy_panel,
-    energy_by_method_figure,
-    energy_panel,
-    energy_rows,
-    energy_table,
-    overhead_panel,
-    overheads,
-)
+from dtdg_lab.visualization.energy import SO_FAR, energy_panel, energy_rows
 from dtdg_lab.visualization.run_window import RunWindow
 
 
@@ -67,56 +58,9 @@ def test_phases_are_means_over_seeds_and_what_is_not_told_apart_is_said() -> Non
 
 
 def test_no_energy_is_a_picture_too() -> None:
-    for figure, _ in (energy_panel([]), energy_panel([run("bgl", None)]), overhead_panel([]), regret_panel({})):
+    for figure, _ in (energy_panel([]), energy_panel([run("bgl", None)]), regret_panel({})):
         check(figure)
         assert figure["data"] == [] and figure["layout"]["annotations"]
-    check(energy_by_method_figure([]))
-
-
-def test_what_congestion_adds_is_against_a_method_s_own_clean_runs() -> None:
-    rows = [
-        run("bgl", 100.0), run("bgl", 140.0), run("bgl", 180.0, "slow"), run("ours", 80.0), run("ours", 88.0, "slow"),
-        run("ours", 96.0, "slower"), run("odd", 50.0, "slow"), run("lost", 50.0), run("lost", None, "slow"),
-    ]  # fmt: skip
-    assert overheads(rows) == {
-        "bgl": {"slow": pytest.approx(0.5)}, "ours": {"slow": pytest.approx(0.1), "slower": pytest.approx(0.2)},
-    }  # fmt: skip
-    figure, words = overhead_panel(rows)
-    check(figure)
-    assert traces(figure)["slow"]["y"] == [50.0, 10.0] and traces(figure)["slower"]["x"] == ["ours"]
-    assert "slow, least for ours (+10 %), most for bgl (+50 %)" in words
-    whole = energy_by_method_figure(rows)
-    check(whole)
-    titles = [note["text"] for note in whole["layout"]["annotations"]]
-    assert [each in titles for each in ("<b>Energy, clean</b>", "<b>Energy, slower</b>", "<b>What congestion adds</b>")]
-
-
-def test_the_table_has_a_line_for_each_method_and_stars_the_least() -> None:
-    rows = [
-        run("bgl", 20_000.0, cpu_j=15_000.0, epoch_s=3.0, batch_size=2000, seed=0),
-        run("bgl", 22_000.0, cpu_j=17_000.0, epoch_s=3.2, batch_size=2000, seed=1),
-        run("ours", 19_000.0, epoch_s=2.5, batch_size=2000), run("lost", None, batch_size=2000),
-    ]  # fmt: skip
-    head, bgl, ours, lost = energy_table(rows).splitlines()
-    assert head.split()[:4] == ["data", "set", "condition", "batch"] and "all (kJ)" in head
-    assert "21 ± 1.4" in bgl and "16 ± 1.4" in bgl and "3.1 ± 0.14" in bgl and "*" not in bgl
-    assert ours.split() == ["products", "clean", "2000", "ours", "1", "-", "-", "19", "*", "2.5"]
-    assert lost.split()[4:] == ["1", "-", "-", "-", "-"]
-    markdown = energy_table(rows, markdown=True).splitlines()
-    assert markdown[1].count("---") == 9 and markdown[3].startswith("| products | clean | 2000 | ours | 1 | - | - |")
-
-
-def test_energy_since_the_start_ends_where_it_becomes_unknown() -> None:
-    epochs = {"bgl": [[10.0, 20.0, 30.0], [10.0, 40.0, 30.0]], "ours": [5.0, None, 5.0], "lost": [None]}
-    figure, words = cumulative_energy_panel(epochs, congested=[(1, 2)])
-    check(figure)
-    drawn = traces(figure)
-    assert drawn["bgl"]["y"] == [0.0, 10.0, 40.0, 70.0] and drawn["ours"]["y"] == [0.0, 5.0] and set(drawn) == {
-        "bgl", "ours",
-    }  # fmt: skip
-    (band,) = figure["layout"]["shapes"]
-    assert (band["x0"], band["x1"]) == (1, 3)
-    assert words.startswith("After 1 epoch: ours 5 J and bgl 10 J.")
 
 
 def test_rows_of_runs_have_what_was_spent_by_phase() -> None:

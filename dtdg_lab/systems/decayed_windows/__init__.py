@@ -23,6 +23,7 @@ class DecayedWindowsFamily(SystemFamily):
 
     name = "decayed_windows"
     calibrated = MappingProxyType({"flaredtdg": {}})
+    setting_rows = (("window", "full_snapshots"), ("alpha", "decay"), ("chunks", "chunker"), ("tune",))
     predicted = MappingProxyType({"flaredtdg": False})
     curves_of = MappingProxyType({"dynagraph": (GRADIENTS,)})
 

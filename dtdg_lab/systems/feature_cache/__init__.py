@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dtdg_lab.advisor.rates import Rates
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
@@ -25,6 +27,39 @@ class FeatureCacheFamily(SystemFamily):
     name = "feature_cache"
     calibrated = MappingProxyType({"dgl-default": {"parts": 2}})
     same_plan = "both train the same batches; only feature fetching differs"
+
+    setting_rows = (("cache_policy", "cache_window"),)
+    summary_tables = ("resolved", "fetches", "windows")
+    summary_meanings = MappingProxyType(
+        {
+            "hit_rate": "share of the remote rows requested by batches that were in a cache",
+            "rpcs": "remote procedure calls for features, for batches and for caches",
+            "feature_bytes": "bytes of these calls, requests and replies",
+            "probe_bytes": "bytes of additional fetches made only to measure latency; not in any other sum",
+            "fetch_wait_s": "seconds per step that training waited for features, mean over steps and partitions",
+            "cache_rebuilds": "caches that came into use",
+            "late_steps": "steps for which a new cache was late, summed over partitions",
+        }
+    )
+
+    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+        """Statistics of feature fetching; None if nothing was fetched by remote procedure calls."""
+        import numpy as np
+
+        resolved, fetches, windows = (tables[name] for name in self.summary_tables)
+        if not len(resolved):
+            return dict.fromkeys(self.summary_meanings)
+        probes = fetches["purpose"] == "probe"
+        hits, misses = (int(sum(np.sum(of) for of in resolved[name])) for name in ("hits", "misses"))
+        return {
+            "hit_rate": hits / (hits + misses) if hits + misses else None,
+            "rpcs": int((~probes).sum()),
+            "feature_bytes": int(fetches.loc[~probes, "bytes"].sum()),
+            "probe_bytes": int(fetches.loc[probes, "bytes"].sum()),
+            "fetch_wait_s": float(resolved["wait_s"].mean()),
+            "cache_rebuilds": len(windows),
+            "late_steps": int(windows["late_steps"].sum()),
+        }
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

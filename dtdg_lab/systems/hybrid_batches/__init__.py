@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.systems.base import StudyPreset
@@ -24,6 +26,14 @@ class HybridBatchesFamily(SystemFamily):
     name = "hybrid_batches"
     calibrated = MappingProxyType({"dbov": {}})
     curves_of = MappingProxyType(dict.fromkeys(("dbov", "dbos", "bvr"), (GRADIENTS,)))
+
+    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+        """The deviation that its last batches were measured to have: they are not the whole training split."""
+        events = tables["events"]
+        batches = events[events["kind"] == "hybrid"].sort_values(["attempt", "step"], kind="stable")["data"]
+        if batches.empty or "deviation" not in batches.iloc[-1]:
+            return {}
+        return {"loss_deviation": batches.iloc[-1]["deviation"]}
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

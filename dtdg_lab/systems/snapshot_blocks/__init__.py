@@ -25,6 +25,7 @@ class SnapshotBlocksFamily(SystemFamily):
     """ESDG: snapshots over ranks in blocks of time, redistributed to nodes for the recurrent layer."""
 
     name = "snapshot_blocks"
+    setting_rows = (("blocks", "memory_gib"), ("row_ranks",))
     predicted = MappingProxyType({"esdg": True})
     curves_of = MappingProxyType({"esdg": ("rows by snapshots (esdg)",)})
     full_batch = ("snapshot",)

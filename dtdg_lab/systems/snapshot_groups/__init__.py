@@ -29,6 +29,38 @@ class SnapshotGroupsFamily(SystemFamily):
         {"dygnex-g": ("dygnex_greedy", GRADIENTS), **dict.fromkeys(("psg", "blad", "dygnex-l"), (GRADIENTS,))}
     )
 
+    setting_rows = (("groups_per_rank", "group_times"), ("pipelined",))
+    summary_meanings = MappingProxyType(
+        {
+            "scheduler": "scheduler of the last schedule of the snapshot groups, if there is one",
+            "groups": "snapshot groups of that schedule",
+            "iterations": "updates of the model in an epoch of that schedule",
+            "schedule_s": "seconds to compute that schedule",
+            "predicted_epoch_s": "seconds of an epoch's groups and exchanges by that schedule, if it knew seconds",
+            "over_bound": "the predicted epoch over the lower bound for any schedule of the same times and exchanges; "
+            "1 is the best possible",
+        }
+    )
+
+    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+        """Facts of the run's last schedule."""
+        from dtdg_lab.systems.snapshot_groups.charts import schedule_facts
+        from dtdg_lab.visualization.run_view import plan_ended
+
+        events = tables["events"]
+        described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
+        if not described or plan_ended(described[-1]):
+            return dict.fromkeys(self.summary_meanings)
+        facts = schedule_facts(described[-1])
+        return {
+            "scheduler": facts.scheduler,
+            "groups": facts.groups,
+            "iterations": facts.iterations,
+            "schedule_s": facts.solve_s,
+            "predicted_epoch_s": facts.makespan_s if facts.in_seconds else None,
+            "over_bound": None if facts.excess is None else 1 + facts.excess,
+        }
+
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""
         from dtdg_lab.systems.snapshot_groups.workload import group_work

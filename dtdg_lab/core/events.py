@@ -1,0 +1,170 @@
+"""Events of runs: one class for each kind, which writes the data of the table ``events`` and reads it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The data of one event. A field that is None is not recorded; a family's own events are subclasses too.
+
+    Attributes:
+        kind: the name in the table.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def write(self) -> dict[str, Any]:
+        """The data as recorded."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        """The event of recorded data; names that this version does not know are left out."""
+        return cls(**{field.name: data[field.name] for field in fields(cls) if field.name in data})
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Event):
+    """An attempt began on rank 0."""
+
+    kind: ClassVar[str] = "started"
+    ranks: int
+    attempt: int
+    dataset: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed(Event):
+    """Training continues from a checkpoint, with ``changes`` of its settings."""
+
+    kind: ClassVar[str] = "resumed"
+    settings: dict[str, Any]
+    changes: dict[str, Any]
+    iteration: int
+    data_checked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel(Event):
+    """What computes, on how many threads."""
+
+    kind: ClassVar[str] = "kernel"
+    backend: str
+    device: str
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Event):
+    """A control request was received at an exchange of kind ``heard``."""
+
+    kind: ClassVar[str] = "asked"
+    version: int
+    request: dict[str, Any]
+    heard: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged(Event):
+    """Live settings changed ``when`` a step or an epoch began; every rank records it.
+
+    Attributes:
+        by: the policy that changed them, if no person did.
+        took_s: of building the plan again.
+        apart: whether each rank was at a step of its own.
+    """
+
+    kind: ClassVar[str] = "knob"
+    version: int
+    changes: dict[str, Any]
+    when: str = "step"
+    by: str | None = None
+    took_s: float | None = None
+    apart: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Event):
+    """Changes could not be made, and why."""
+
+    kind: ClassVar[str] = "refused"
+    version: int
+    changes: dict[str, Any]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping(Event):
+    """The run will end after this step."""
+
+    kind: ClassVar[str] = "stopping"
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Paused(Event):
+    """All ranks wait."""
+
+    kind: ClassVar[str] = "paused"
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaused(Event):
+    """All ranks continue."""
+
+    kind: ClassVar[str] = "unpaused"
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Event):
+    """Training is over; ``parameters`` is their fingerprint."""
+
+    kind: ClassVar[str] = "ended"
+    parameters: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnded(Event):
+    """An epoch is over; without a time, this rank made none or a part of it."""
+
+    kind: ClassVar[str] = "epoch"
+    epoch: int
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointWritten(Event):
+    """A checkpoint to resume from was written."""
+
+    kind: ClassVar[str] = "checkpoint"
+    step: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointKept(Event):
+    """A checkpoint to fork from was written."""
+
+    kind: ClassVar[str] = "kept"
+    file: str
+    epoch: int
+    iteration: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered(Event):
+    """All ranks are at one step again: how long this one waited, and what it moved meanwhile."""
+
+    kind: ClassVar[str] = "gathered"
+    wait_s: float
+    bytes_sent: int
+    bytes_received: int

@@ -21,7 +21,8 @@ _KINDS = {
 }
 _HEAD = """# Algorithms
 
-Written by `make algorithms` from `dtdg_lab/core/catalogue.py`; a test fails when it is stale, so edit the catalogue.
+Written by `make algorithms` from the catalogue (`core/catalogue.toml` and each family's `family.toml`, read by
+`dtdg_lab/core/catalogue.py`); a test fails when it is stale, so edit the catalogue.
 Each algorithm is one file. CONTRIBUTING.md shows how to add one.
 """
 _PROTOCOLS = (

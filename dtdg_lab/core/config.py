@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS, default, option
 
 SCHEMA = 1
@@ -236,69 +235,27 @@ def _by_kind(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[st
 
 def _check_together(common: dict[str, Any]) -> None:
     ranks = common.get("ranks", 1)
-    layout = catalogue.system(common["system"]).parts["parallel"]
-    least = 2 if layout == "remote_feature" else 1  # one rank may run both parts
-    common["parts"] = common.get("parts") or max(ranks, least)
+    system = catalogue.system(common["system"])
+    family = catalogue.family(system.family)
+    common["parts"] = common.get("parts") or max(ranks, family.least_parts)
     if common["parts"] % ranks:
         raise ConfigError(
             f"ranks={ranks} does not divide parts={common['parts']}: each rank runs parts / ranks parts. "
             f"Set parts to a multiple of ranks, such as parts={ranks}."
         )
-    if layout == "single" and (ranks, common["parts"]) != (1, 1):
-        raise UnsupportedError(
-            f"system 'single' needs one rank and one part, but ranks={ranks}, parts={common['parts']}. "
-            "Set ranks=1 and parts=1, or choose system='psg'."
-        )
-    catalogue.check_memory(common["model"], layout, common["system"])
-    catalogue.check_task(common["dataset"], common["options"]["tasks"]["task"])
-    batching = common["options"].get("batching", {})
-    if "full_snapshots" in batching and batching["full_snapshots"] > batching.get("window", math.inf):
-        raise ConfigError(
-            f"full_snapshots={batching['full_snapshots']} exceeds window={batching['window']}. "
-            "Set fewer full snapshots, or a longer window."
-        )
-    _check_decay(common, batching)
-    bias = common["options"].get("features", {}).get("cache_bias", -1)
-    if bias >= common["parts"]:
-        raise ConfigError(
-            f"cache_bias={bias} is no part: parts={common['parts']} allows 0 to {common['parts'] - 1}, "
-            "or -1 for no prioritised part."
-        )
-    catalogue.check_links(common["options"].get("congestion", {}).get("links", ""), common["parts"])
-    slowed = common["options"].get("training", {}).get("slow_rank", -1)
-    if slowed >= ranks:
+    settings = {"ranks": ranks, **common}
+    settings |= {name: value for kind in common["options"].values() for name, value in kind.items()}
+    catalogue.check_memory(common["model"], system.parts["parallel"], common["system"])
+    catalogue.check_task(common["dataset"], settings["task"])
+    family.check_settings(settings)
+    catalogue.check_links(settings.get("links", ""), common["parts"])
+    if settings["slow_rank"] >= ranks:
         only = "rank 0" if ranks == 1 else f"ranks 0 to {ranks - 1}"
         raise ConfigError(
-            f"slow_rank={slowed} is no rank: ranks={ranks} allows {only}, or -1 for none. Choose one of them, or set "
-            "more ranks."
+            f"slow_rank={settings['slow_rank']} is no rank: ranks={ranks} allows {only}, or -1 for none. Choose one of "
+            "them, or set more ranks."
         )
-    _check_power(common["options"]["energy"])
-    if common["parts"] < least:
-        raise UnsupportedError(
-            f"system={common['system']!r} with parts={common['parts']} has no remote features to fetch. Set "
-            "parts to 2 or more (one rank may run them all), or choose system='single'."
-        )
-
-
-def _check_decay(common: dict[str, Any], batching: dict[str, Any]) -> None:
-    """Refuse windows whose decayed snapshots do not affect the loss, or in which the loss is undefined."""
-    if "alpha" not in batching or batching["full_snapshots"] == batching["window"]:
-        return
-    system, model, loss_at = common["system"], common["model"], common["options"]["parallel"]["loss_at"]
-    memory = catalogue.entry("models", model).memory
-    if loss_at == "last" and memory in ("weights", "none"):
-        carries = "no state" if memory == "none" else "only weights, which evolve independently of the snapshots"
-        raise UnsupportedError(
-            f"system={system!r} with model={model!r} and loss_at='last': the model carries {carries}, so decayed "
-            "snapshots cannot affect the loss at the last snapshot, and alpha and full_snapshots would have no effect. "
-            "Set loss_at='all', which takes the loss at all snapshots of the window, or choose another model."
-        )
-    if loss_at == "all" and common["options"]["tasks"]["task"] == "link":
-        raise UnsupportedError(
-            f"system={system!r} with task='link' and loss_at='all': node pairs are drawn from all nodes, but decayed "
-            "snapshots lack some. Set loss_at='last', make all snapshots full (full_snapshots=window), or choose "
-            "system='full-history'."
-        )
+    _check_power(settings)
 
 
 def _check_power(energy: dict[str, Any]) -> None:

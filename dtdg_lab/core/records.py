@@ -3,13 +3,15 @@
 A rank writes lines of JSON, each ``{"v", "rank", "attempt", "seq", "table", "columns", "rows"}``: rows of one table
 with the names of their columns, so that readers keep unknown columns. Rank and attempt (how many times the
 run was started, from 1) hold for all rows of a line. Times ending in ``_ns`` are nanoseconds since 1970-01-01.
+``core/records.toml`` has the shared tables, and ``family.toml`` of a family of systems its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
+
+from dtdg_lab.core.catalogue import DECLARED
 
 
 def rows_of(line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -24,254 +26,12 @@ MAX_CONTROL_VERSION = 2**24 - 1  # sent in a float32 slot, which is exact up to 
 PHASES = ("batch", "transfer", "compute", "wait", "communicate", "update", "control")
 BETWEEN_STEPS = ("evaluate", "checkpoint", "rebuild")  # rows of `phases` that belong to no step's sum
 
-STEPS = (
-    "step",
-    "epoch",
-    "iteration",
-    "time_ns",
-    "time_s",
-    "loss",
-    "global_loss",
-    "groups",
-    "vertex_snapshots",
-    "batch_s",
-    "transfer_s",
-    "compute_s",
-    "wait_s",
-    "communicate_s",
-    "update_s",
-    "control_s",
-    "cpu_s",
-    "bytes_sent",
-    "bytes_received",
-    "energy_j",
-    "energy_source",
-    "control_version",
-)
-
+# table -> its columns, and column -> what it means; each family of systems adds its own
 TABLES: dict[str, tuple[str, ...]] = {
-    "steps": STEPS,
-    "phases": ("step", "epoch", "phase", "start_ns", "end_ns"),
-    "evaluations": (
-        "step",
-        "epoch",
-        "time_ns",
-        "split",
-        "loss",
-        "persistence_loss",
-        "mean_loss",
-        "snapshots",
-        "metrics",
-    ),
-    "events": ("step", "epoch", "time_ns", "kind", "data"),
-    "memory": ("step", "time_ns", "rss_bytes", "peak_rss_bytes", "peak_bytes"),
-    "energy": (
-        "time_ns",
-        "interval_s",
-        "joules",
-        "watts",
-        "cpu_s",
-        "reader",
-        "source",
-        "scope",
-        "device",
-        "node",
-    ),
-    "links": ("step", "epoch", "layer", "way", "to", "rows", "bytes"),
-    "groups": ("step", "epoch", "group", "start_ns", "end_ns", "cpu_s"),
-    "exchanges": ("step", "epoch", "layer", "way", "leg", "exchanges", "in_flight_s", "exposed_s"),
-    "transfers": ("step", "epoch", "snapshots", "bytes", "whole_bytes"),
-    "batches": ("step", "epoch", "target", "first", "full", "chunks", "rows", "edges", "shrink_s"),
-    "tasks": ("step", "epoch", "layer", "snapshot", "kind", "predicted_s", "took_s"),
-    "targets": (
-        "step",
-        "epoch",
-        "part",
-        "action",
-        "index",
-        "source",
-        "first",
-        "snapshots",
-        "targets",
-        "rows",
-        "edges",
-        "built_s",
-        "map",
-    ),
-    "reservoir": (
-        "step",
-        "epoch",
-        "time_ns",
-        "part",
-        "action",
-        "held",
-        "capacity",
-        "bytes",
-        "made",
-        "busy_s",
-        "distinct",
-    ),
-    "rounds": (
-        "step",
-        "epoch",
-        "number",
-        "joined_step",
-        "applied_step",
-        "weight",
-        "version",
-        "choice",
-        "gathered",
-    ),
-    "resolved": (
-        "step",
-        "epoch",
-        "part",
-        "window",
-        "remote",
-        "hits",
-        "misses",
-        "rpcs",
-        "bytes",
-        "resolve_s",
-        "wait_s",
-    ),
-    "fetches": ("step", "epoch", "part", "owner", "purpose", "rows", "bytes", "rtt_s"),
-    "windows": (
-        "step",
-        "epoch",
-        "part",
-        "number",
-        "first",
-        "length",
-        "late_steps",
-        "policy",
-        "action",
-        "biased",
-        "capacity",
-        "held",
-        "copied",
-        "fetched",
-        "by_owner",
-        "rebuild_s",
-        "exposed_s",
-    ),
-    "cache_decisions": (
-        "step",
-        "epoch",
-        "part",
-        "policy",
-        "state",
-        "values",
-        "action",
-        "window",
-        "biased",
-        "epsilon",
-        "greedy",
-        "reward",
-        "delays_ms",
-        "forecast_ms",
-        "covered",
-        "early",
-    ),
-    "phase_energy": ("step", "epoch", "time_ns", "phase", "joules", "seconds", "source", "coverage"),
-    "decisions": ("step", "epoch", "policy", "state", "values", "action", "reward"),
+    table: tuple(columns) for declared in DECLARED.values() for table, columns in declared.get("tables", {}).items()
 }
-
-MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "step": "model updates before this row, from 0, over all epochs",
-        "time_s": "wall-clock seconds of the step; its phases sum to it",
-        "loss": "mean loss of the groups that this rank computed; empty if it had none",
-        "global_loss": "mean loss of all groups of the step, the same on every rank; the rank's own with model "
-        "averaging; empty if no batch had a label",
-        "vertex_snapshots": "nodes times snapshots that this rank computed forward and backward",
-        "wait_s": "from this rank's arrival at the exchange to the last rank's",
-        "communicate_s": "from the last rank's arrival at the exchange to its end",
-        "cpu_s": "processor seconds of this process in the step; in `groups`, of the group",
-        "energy_j": "joules attributed to this rank; empty (never 0) if unknown",
-        "energy_source": "counter, polled or modelled",
-        "metrics": "further metrics of the task by name, those of the persistence baseline as persistence_<name>; "
-        "empty in older runs",
-        "scope": "rank, or node if the reader measures the whole machine",
-        "device": "processor or gpu; a row without joules is of a device that this rank neither reads nor models",
-        "node": "the machine, identified by its boot id",
-        "layer": "layer of the model whose aggregation exchanges the rows, from 0",
-        "way": "pass: forward; rerun, the recomputation of a time block; or backward, in which gradients of received "
-        "rows return to their owner",
-        "leg": "all-to-all phase: to_vertices and to_snapshots are a redistribution, summaries the all-gather of "
-        "EvolveGCN-H",
-        "exchanges": "collectives of a layer, pass (way) and phase (leg) in the step",
-        "in_flight_s": "seconds in which at least one of them was in flight on this rank",
-        "exposed_s": "share of it during which the rank waited; the rest was hidden behind computation; in `windows`, "
-        "the time that training waited for a cache, which happens for the first one only",
-        "snapshots": "in `evaluations`, snapshots scored; in `transfers`, graphs copied to the device",
-        "whole_bytes": "bytes of these graphs if each were transferred in full",
-        "to": "receiving rank; the sender is the rank of the line",
-        "rows": "node rows sent in the step in this layer and pass; in `batches`, the rank's rows of all snapshots "
-        "of the batch, including copies of neighbours",
-        "bytes": "bytes of these rows, without other traffic (model gradients, control)",
-        "target": "target snapshot of the step's loss, the newest of the batch",
-        "first": "oldest snapshot of the batch",
-        "full": "number of newest snapshots used in full",
-        "chunks": "chunks of each part that each snapshot kept, oldest first; empty if in full",
-        "edges": "edges aggregated by the rank in the batch's decayed snapshots, or sampled for it",
-        "shrink_s": "seconds of extracting the decayed snapshots' edges, or of assigning parts and sampling neighbours",
-        "kind": "in `tasks`: compute, a stretch of a snapshot's spatial layers between two aggregations; communicate, "
-        "the exchange of an aggregation; in `events`, the kind of event",
-        "predicted_s": "predicted seconds of the task, by a predictor not fitted to it",
-        "took_s": "measured seconds of the task",
-        "policy": "policy that decided: greedy, for full_snapshots and alpha; random, bandit or dqn, for batch sizes",
-        "state": "settings before the decision; for batch sizes, the measurements since the previous decision",
-        "values": "estimated value of each choice: validation losses for greedy, otherwise Q-values or mean rewards",
-        "action": "the choice made; in `targets` and `reservoir`, the index of the batch size",
-        "reward": "gain of the choice by these values, 0 if nothing changed; for batch sizes, of the previous choice",
-        "part": "number of the part, from 0",
-        "index": "index of the batch among those of its part and size",
-        "source": "origin of the batch: reservoir; new, built in the step; snapshot, a full-graph fallback",
-        "built_s": "seconds that building it took, in the step or in the background",
-        "map": "targets in each sixtieth of the part's nodes, largest load first; recorded a few times per second",
-        "targets": "target nodes of the batch's loss, in each of its snapshots",
-        "held": "batches of a part and size in the reservoir",
-        "capacity": "maximum number of them that it holds",
-        "distinct": "number of held batches that differ in targets or snapshots",
-        "made": "batches generated so far",
-        "busy_s": "processor seconds of their generator so far",
-        "number": "of a round of model averaging, from 1",
-        "joined_step": "steps this rank had made when it contributed its model",
-        "applied_step": "steps it had made when it applied the mean; the difference is the staleness of the mean",
-        "weight": "of the rank in the mean: its steps since the previous round; in the final round (0), its share of "
-        "the training nodes",
-        "gathered": "whether the mean arrived while this rank waited for the others to finish",
-        "choice": "index of the batch size that rank 0 requested in the round; plus 1,024 for each change of the sizes",
-        "window": "in `resolved`, number of the cache used, from 0, or -1 without a cache; in `cache_decisions`, steps "
-        "until the next rebuild (W)",
-        "remote": "distinct rows of other parts' features that a batch reads",
-        "hits": "of these, cache hits by owner",
-        "misses": "of these, cache misses by owner",
-        "rpcs": "remote procedure calls for the misses, one per owner",
-        "resolve_s": "seconds of collecting the rows of a batch, including fetches of misses",
-        "owner": "part that owns the fetched rows",
-        "purpose": "miss, for a batch; bulk, for a cache; probe, to measure latency (not in other sums)",
-        "rtt_s": "seconds from the request to the last byte",
-        "length": "steps that a cache is built for (W)",
-        "late_steps": "steps trained with the old cache because the new one was not ready",
-        "biased": "prioritised part of the cache; -1 if all parts get an equal share",
-        "copied": "rows copied from the previous cache",
-        "fetched": "rows fetched for it",
-        "by_owner": "rows held, by owner",
-        "rebuild_s": "seconds of building it, in the background",
-        "epsilon": "probability with which a policy chooses at random",
-        "greedy": "whether the action was the one of highest estimated value",
-        "delays_ms": "estimated delay of each other part's links, in order",
-        "forecast_ms": "forecast time of a step under each action; empty for policies without a forecast",
-        "covered": "upcoming batches used for the forecast; 0 without one",
-        "early": "whether it ended the current window early, because the links had changed",
-        "joules": "energy; in `phase_energy`, of this rank in a phase since the previous row of that phase",
-        "coverage": "share of the seconds for which energy is known",
-        "phase": "of a step, or between steps; in `phase_energy`, idle is the time between steps, and stall the wait "
-        "for features, which is not counted in transfer",
-        "seconds": "of the phase since the previous row; repeated in rows of other sources for the same time",
-        "group": "number of the snapshot group, from 0 in time order; one row per group that the rank computed",
-        "peak_bytes": "highest sum of live tensor storages in a probe step, or the CUDA allocator's peak",
-    }
-)
+MEANINGS: dict[str, str] = {}
+for _declared in DECLARED.values():
+    for _column, _meaning in _declared.get("meanings", {}).items():
+        MEANINGS[_column] = f"{MEANINGS[_column]}; {_meaning}" if _column in MEANINGS else _meaning
+STEPS = TABLES["steps"]

@@ -155,35 +155,20 @@ class Group(Protocol):
         """All ranks' rows in rank order, (sum(counts), F); rank r has ``counts[r]`` rows; no gradient."""
         ...
 
-    def exchange_rows(
+    def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
-    ) -> tuple[Tensor, float]:
-        """All-to-all of rows without gradient; also returns the time that this rank waited for the straggler.
+    ) -> PendingRows:
+        """Start an all-to-all of rows without gradient; the wait also returns the time spent on the straggler.
 
-        Every rank must call it, also without rows; counts must be consistent between ranks.
+        Every rank must call it, also without rows; counts must be consistent between ranks. Several exchanges may be
+        in flight; all ranks must start them in the same order and wait for each. Rows are copied and may be changed at
+        once. Bytes are counted here.
 
         Args:
             rows: (s, F), those for rank 0 first.
             send_counts: (R,) rows for each rank.
             receive_counts: (R,) rows from each.
             place: numbers that identify the exchange and must be equal on all ranks.
-
-        Returns:
-            The rows (r, F), those of rank 0 first; seconds from this rank's arrival to the last one's.
-
-        Raises:
-            PlanError: counts are inconsistent with the rows or the ranks.
-            RunFailedError: a rank is in another exchange, or sent another number of rows than expected.
-        """
-        ...
-
-    def start_exchange(
-        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
-    ) -> PendingRows:
-        """The asynchronous form of :meth:`exchange_rows`.
-
-        Several exchanges may be in flight; all ranks must start them in the same order and wait for each. Rows are
-        copied and may be changed at once. Bytes are counted here.
 
         Raises:
             PlanError: counts are inconsistent with the rows or the ranks. Other errors are raised by ``wait()``.
@@ -240,12 +225,6 @@ class SoloGroup:
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """Return the rows."""
         return rows
-
-    def exchange_rows(
-        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
-    ) -> tuple[Tensor, float]:
-        """The rows that this rank sends to itself, without waiting."""
-        return self.start_exchange(rows, send_counts, receive_counts, place=place).wait().rows, 0.0
 
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
@@ -352,17 +331,10 @@ class ProcessGroup:
         self._count(moved, moved)
         return torch.cat([share[:count] for share, count in zip(shares, counts, strict=True)])
 
-    def exchange_rows(
-        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
-    ) -> tuple[Tensor, float]:
-        """Rows to and from every rank in one uneven all-to-all."""
-        arrived = self.start_exchange(rows, send_counts, receive_counts, place=place).wait()
-        return arrived.rows, arrived.wait_s
-
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
     ) -> PendingRows:
-        """The same all-to-all, left to the network's own threads or streams."""
+        """Rows to and from every rank in one uneven all-to-all, left to the network's own threads or streams."""
         pending = start_rows(rows, send_counts, receive_counts, self._members, place=place)
         self._count(pending.bytes_sent, pending.bytes_received)
         return pending

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Self
 
 import torch
 import torch.distributed as dist
@@ -17,7 +17,7 @@ from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.distributed.group import Group, ProcessGroup
 from dtdg_lab.distributed.heartbeat import Heartbeat, OtherRankError
 
-# The interface of model averaging: the control state of a round, a recorded round, and the averager.
+# The control state of a round, and a recorded round.
 
 
 MAX_CHOICE = 2**20  # well below 2^24, up to which a float32 slot holds every integer exactly
@@ -66,76 +66,6 @@ class Round:
     def is_last(self) -> bool:
         """Whether this is the final round of its averager."""
         return self.number == 0
-
-
-class Averager(Protocol):
-    """Averages the models of ranks that train at their own pace, and distributes the control state.
-
-    Attributes:
-        every_s: seconds between two rounds (T_mu), at least 0; may be set while running, and rank 0's counts. 0 is a
-            round after every step.
-        agreed: the word of the newest applied round. All ranks see the same words in the same order, some of them
-            later than others; a version may be several above the one before.
-        rounds: rounds applied since :meth:`taken` was last called, oldest first.
-        step: this rank's steps so far.
-        bytes_sent: bytes this rank sent for averaging.
-    """
-
-    every_s: float
-    agreed: ControlState
-    rounds: list[Round]
-    step: int
-    bytes_sent: int
-
-    def control(self) -> None:
-        """Serve the averaging after a step; returns at once unless ``every_s`` is 0 or rounds are replayed.
-
-        Raises:
-            OtherRankError: a rank died or failed; the message names what is known.
-        """
-        ...
-
-    def idle(self) -> None:
-        """Serve the averaging while no step is taken, as in a pause; call it every few milliseconds.
-
-        Raises:
-            OtherRankError: a rank died or failed; the message names what is known.
-        """
-        ...
-
-    def next_step(self, epoch: int, steps: int) -> int | None:
-        """The number of a step of an epoch that this rank is to make; None where all ``steps`` of it are taken.
-
-        All ranks share the steps of an epoch; a faster rank is given more of them.
-
-        Raises:
-            OtherRankError: the store that counts them is gone.
-        """
-        ...
-
-    def taken(self) -> list[Round]:
-        """The rounds applied since this was last called, oldest first."""
-        ...
-
-    def finish(self, received: Callable[[], None] = ...) -> None:
-        """Return when all ranks have called it, with one model and one agreed word everywhere.
-
-        Until then this rank keeps serving rounds and calls ``received`` after each. A second call does nothing.
-
-        Raises:
-            OtherRankError: a rank died or failed; the message names what is known.
-        """
-        ...
-
-    def close(self, reason: str = "") -> None:
-        """Leave without finishing; a reason is reported to the other ranks as a failure."""
-        ...
-
-    def __enter__(self) -> Averager: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 def check_times(every_s: float, limit_s: float = 1.0) -> None:
@@ -247,10 +177,121 @@ class SharedSteps:
         self._left = max(0, steps - start - lease)
 
 
+class Averager:
+    """Averages the models of ranks that train at their own pace, and distributes the control state.
+
+    As a context it finishes at the end, or closes after an error.
+
+    Args:
+        every_s: seconds between two rounds (T_mu); 0 averages after every step.
+        asked: returns the newest control state; called on rank 0 only.
+        start: the current control state of all ranks.
+        step: steps that this rank has made before.
+        replay: the ``rounds`` of an earlier run of this rank, to be repeated at the recorded steps.
+        steps: of an epoch, shared by all ranks.
+
+    Attributes:
+        every_s: seconds between two rounds (T_mu), at least 0; may be set while running, and rank 0's counts. 0 is a
+            round after every step.
+        agreed: the word of the newest applied round. All ranks see the same words in the same order, some of them
+            later than others; a version may be several above the one before.
+        rounds: rounds applied since :meth:`taken` was last called, oldest first.
+        step: this rank's steps so far.
+        bytes_sent: bytes this rank sent for averaging.
+    """
+
+    def __init__(
+        self,
+        *,
+        every_s: float,
+        asked: Callable[[], ControlState],
+        start: ControlState,
+        step: int,
+        replay: Sequence[Round] | None,
+        steps: SharedSteps,
+    ) -> None:
+        self.every_s = every_s
+        self.agreed, self.step, self.bytes_sent = start, step, 0
+        self.rounds: list[Round] = []
+        self._asked, self._steps = asked, steps
+        self._replay = None if replay is None else list(replay)
+        self._number, self._joined_step = 0, step
+        self._last_round_s = time.monotonic()
+        self._finished = False
+
+    @property
+    def every_s(self) -> float:
+        """Seconds between two rounds, T_mu; the value of rank 0 applies, and others take it with the next round."""
+        return self._every_s
+
+    @every_s.setter
+    def every_s(self, seconds: float) -> None:
+        """Set the period; values below 0 are refused."""
+        check_times(seconds)
+        self._every_s = seconds
+
+    def control(self) -> None:
+        """Serve the averaging after a step; returns at once unless ``every_s`` is 0 or rounds are replayed.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        self.step += 1
+        self.idle()
+
+    def idle(self) -> None:
+        """Serve the averaging while no step is taken, as in a pause; call it every few milliseconds.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        raise NotImplementedError
+
+    def next_step(self, epoch: int, steps: int) -> int | None:
+        """The number of a step of an epoch that this rank is to make; None where all ``steps`` of it are taken.
+
+        All ranks share the steps of an epoch; a faster rank is given more of them.
+
+        Raises:
+            OtherRankError: the store that counts them is gone.
+        """
+        return self._steps.take(epoch, steps)
+
+    def taken(self) -> list[Round]:
+        """The rounds applied since this was last called, oldest first."""
+        rounds, self.rounds = self.rounds, []
+        return rounds
+
+    def finish(self, received: Callable[[], None] = lambda: None) -> None:
+        """Return when all ranks have called it, with one model and one agreed word everywhere.
+
+        Until then this rank keeps serving rounds and calls ``received`` after each. A second call does nothing.
+
+        Raises:
+            OtherRankError: a rank died or failed; the message names what is known.
+        """
+        raise NotImplementedError
+
+    def close(self, reason: str = "") -> None:
+        """Leave without finishing; a reason is reported to the other ranks as a failure."""
+        self._finished = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.finish()
+        else:
+            self.close(f"{type(error).__name__}: {error}")
+
+
 # Averaging in a single process: control states are applied at the times of rounds.
 
 
-class SingleProcessAverager:
+class SingleProcessAverager(Averager):
     """What :class:`~dtdg_lab.distributed.model_averaging.ModelAverager` is for several ranks, without
     torch.distributed.
 
@@ -267,9 +308,6 @@ class SingleProcessAverager:
 
     Raises:
         ConfigError: a time is out of bounds, or the replay does not fit the steps.
-
-    Attributes:
-        agreed, rounds, step, bytes_sent: as :class:`~dtdg_lab.distributed.model_averaging.Averager` has them.
     """
 
     def __init__(
@@ -282,34 +320,11 @@ class SingleProcessAverager:
         replay: Sequence[Round] | None = None,
         place: tuple[int, int] = (0, 0),
     ) -> None:
-        self.every_s = every_s
-        self.agreed, self.step, self.bytes_sent = start, step, 0
-        self.rounds: list[Round] = []
-        self._asked = asked
-        self._replay = None if replay is None else list(replay)
-        self._number, self._joined_step = 0, step
+        steps = SharedSteps(self._add, ranks=1, first=place)
+        super().__init__(every_s=every_s, asked=asked, start=start, step=step, replay=replay, steps=steps)
         self._counted: dict[str, int] = {}
-        self._steps = SharedSteps(self._add, ranks=1, first=place)
-        self._last_round_s = time.monotonic()
-        self._finished = False
         if self._replay is not None:
             self._follow(self._replay)
-
-    @property
-    def every_s(self) -> float:
-        """Seconds between two rounds, T_mu."""
-        return self._every_s
-
-    @every_s.setter
-    def every_s(self, seconds: float) -> None:
-        """Set the period; values below 0 are refused."""
-        check_times(seconds)
-        self._every_s = seconds
-
-    def control(self) -> None:
-        """Apply the control state after a step, if a round is due."""
-        self.step += 1
-        self.idle()
 
     def idle(self) -> None:
         """Apply the control state without a step, if a round is due."""
@@ -320,15 +335,6 @@ class SingleProcessAverager:
         if word.version > self.agreed.version or now >= self._last_round_s + self.every_s:
             self._last_round_s = now
             self._apply_control(word)
-
-    def next_step(self, epoch: int, steps: int) -> int | None:
-        """The number of the next step of an epoch; None where all of them are made."""
-        return self._steps.take(epoch, steps)
-
-    def taken(self) -> list[Round]:
-        """The rounds since this was last called, oldest first."""
-        rounds, self.rounds = self.rounds, []
-        return rounds
 
     def finish(self, received: Callable[[], None] = lambda: None) -> None:
         """Apply the last control state and call ``received``; a second call does nothing."""
@@ -344,21 +350,6 @@ class SingleProcessAverager:
             word = self._replay.pop(0).word if self._replay else self.agreed
         self._apply_control(word, last=True)
         received()
-
-    def close(self, reason: str = "") -> None:
-        """Leave without finishing."""
-        self._finished = True
-
-    def __enter__(self) -> SingleProcessAverager:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.finish()
-        else:
-            self.close(f"{type(error).__name__}: {error}")
 
     def _apply_control(self, word: ControlState, *, last: bool = False) -> None:
         self._number = 0 if last else self._number + 1
@@ -389,7 +380,7 @@ _FAILURE = 2**40  # added to the round counter: no more rounds
 _TYPES = (torch.float32, torch.float64)  # types whose slots hold a version exactly
 
 
-class ModelAverager:
+class ModelAverager(Averager):
     """Averages the models of all ranks every T_mu seconds without blocking their training.
 
     Rank 0 numbers the rounds in the store. Every rank joins every round once: it copies its parameters, starts an
@@ -438,7 +429,6 @@ class ModelAverager:
             store, or the replay does not fit the steps.
 
     Attributes:
-        agreed, rounds, step: as :class:`~dtdg_lab.distributed.model_averaging.Averager` has them.
         bytes_sent: bytes this rank sent, by the ring formula 2 b (R - 1) / R, including the final round.
     """
 
@@ -463,26 +453,19 @@ class ModelAverager:
         self._parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
         _check(self._parameters)
         check_times(every_s, limit_s)
-        self._every_s, self._naming_s = every_s, 2 * limit_s if naming_s is None else naming_s
-        self.agreed, self.step, self.bytes_sent = start, step, 0
-        self.rounds: list[Round] = []
-        self._group, self._store, self._name = group, store, name
-        self._asked, self._count = asked, count
         self._rank, self._ranks = dist.get_rank(group), dist.get_world_size(group)
+        steps = SharedSteps(self._add, ranks=self._ranks, first=place)
+        super().__init__(every_s=every_s, asked=asked, start=start, step=step, replay=replay, steps=steps)
+        self._naming_s = 2 * limit_s if naming_s is None else naming_s
+        self._group, self._store, self._name, self._count = group, store, name, count
         first = self._parameters[0]
         size = sum(tensor.numel() for tensor in self._parameters)
         self._copy = torch.empty(size, dtype=first.dtype, device=first.device)
         self._buffer = torch.empty(size + _SLOTS, dtype=first.dtype, device=first.device)
         self._work: dist.Work | None = None
-        self._number, self._announced = 0, 0
-        self._joined_step, self._joined_weight = step, 0.0
-        self._carried = start.version
+        self._announced, self._joined_weight, self._carried = 0, 0.0, start.version
         self._share, self._ready, self._gathering = share, False, False
-        self._steps = SharedSteps(self._add, ranks=self._ranks, first=place)
-        self._replay = None if replay is None else list(replay)
-        self._last_round_s = time.monotonic()
         self._next_look_s = 0.0
-        self._finished = False
         if int(store.add(f"{name}/members", 1)) > self._ranks:
             raise ConfigError(f"name={name!r} was used on this store before. Give every averager its own name.")
         self._heartbeat = Heartbeat(store, self._rank, self._ranks, limit_s=limit_s, name=f"{name}/heartbeat")
@@ -491,26 +474,6 @@ class ModelAverager:
         except BaseException as error:
             self.close(f"{type(error).__name__}: {error}")
             raise
-
-    @property
-    def every_s(self) -> float:
-        """Seconds between two rounds, T_mu; the value of rank 0 applies, and others take it with the next round."""
-        return self._every_s
-
-    @every_s.setter
-    def every_s(self, seconds: float) -> None:
-        """Set the period; values below 0 are refused."""
-        check_times(seconds)
-        self._every_s = seconds
-
-    def control(self) -> None:
-        """Serve the averaging after a step; returns at once unless ``every_s`` is 0 or rounds are replayed.
-
-        Raises:
-            OtherRankError: a rank died or failed; the message names what is known.
-        """
-        self.step += 1
-        self.idle()
 
     def idle(self) -> None:
         """Serve the averaging while no step is taken, as in a pause; call it every few milliseconds.
@@ -540,12 +503,7 @@ class ModelAverager:
         """
         if not self._ready:
             self._begin()
-        return self._steps.take(epoch, steps)
-
-    def taken(self) -> list[Round]:
-        """The rounds applied since this was last called, oldest first."""
-        rounds, self.rounds = self.rounds, []
-        return rounds
+        return super().next_step(epoch, steps)
 
     def finish(self, received: Callable[[], None] = lambda: None) -> None:
         """Take part until every rank has finished and all rounds are served; then end.
@@ -578,17 +536,6 @@ class ModelAverager:
             with suppress(RuntimeError):  # the store is gone: every heartbeat finds that by itself
                 self._store.add(f"{self._name}/round", _FAILURE)
         self._heartbeat.close()
-
-    def __enter__(self) -> ModelAverager:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.finish()
-        else:
-            self.close(f"{type(error).__name__}: {error}")
 
     def _finish(self, received: Callable[[], None]) -> None:
         self._gathering = True

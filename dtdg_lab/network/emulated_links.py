@@ -105,13 +105,6 @@ class LinkedGroup:
         """Counted on by the group inside."""
         self._group.bytes_received = number
 
-    def exchange_rows(
-        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
-    ) -> tuple[Tensor, float]:
-        """A start and a wait: all of the delay is stood still for."""
-        arrived = self.start_exchange(rows, send_counts, receive_counts, place=place).wait()
-        return arrived.rows, arrived.wait_s
-
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
     ) -> PendingRows:

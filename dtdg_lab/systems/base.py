@@ -107,11 +107,13 @@ class SystemFamily:
 
     Methods import what they return inside their bodies: listing families imports neither torch nor panel.
 
-    A family from outside the package also brings what the catalogue holds of the others, and is added by
-    :func:`dtdg_lab.register`.
+    A built-in family declares its systems, entries, options, memories and tables in ``family.toml`` of its folder,
+    which the catalogue reads without importing it. One from outside the package does so by attributes of the same
+    names, and is added by :func:`dtdg_lab.register`.
 
     Attributes:
         name: of its folder.
+        least_parts: parts of a config that gives none, where there are fewer ranks.
         systems: its systems.
         entries: the algorithms that they are composed of; at least one of kind ``parallel``.
         options: its own settings, live ones included, with an entry's kind as their owner.
@@ -128,6 +130,7 @@ class SystemFamily:
     """
 
     name = ""
+    least_parts = 1
     systems: tuple[System, ...] = ()
     entries: tuple[Entry, ...] = ()
     options: tuple[Option, ...] = ()
@@ -141,6 +144,13 @@ class SystemFamily:
     summary_meanings: Mapping[str, str] = MappingProxyType({})
     summary_tables: tuple[str, ...] = ()
     setting_rows: tuple[tuple[str, ...], ...] = ()
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Refuse settings of a config, by flat name, that do not work together.
+
+        Raises:
+            ConfigError: they do not; the message says what to set instead.
+        """
 
     def build(self, context: BuildContext) -> Strategy:
         """The strategy that trains a run on this rank.

@@ -16,7 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import NotFiniteError, RunStoreError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
-SCHEMA = 2  # of the file; those before it had one have none. See _of_schema_1
+SCHEMA = 2  # of the file; those before it had one have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ class Checkpoint:
                     f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version "
                     f"reads up to {SCHEMA}. Update dtdg_lab; the file was not changed."
                 )
-            if schema < 2:
-                data = _of_schema_1(data)
+            if schema < 2:  # all that waited was one request
+                data["waiting"] = [data["waiting"]] if data["waiting"] else []
             return cls(**{**data, "position": Position(**data["position"])})
         except RunStoreError:  # an OSError too
             raise
@@ -160,23 +160,6 @@ class Checkpoint:
                 "the version that wrote it (environment.json in the run's folder names it), or start a new run with "
                 "the same settings."
             ) from error
-
-
-def _of_schema_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a file until schema 1, as they are now.
-
-    All that waited was one request. The state that windows carry was of one snapshot for all nodes. Adjusters knew
-    no best rate of progress, which no reward of that version used.
-    """
-    data["waiting"] = [data["waiting"]] if data["waiting"] else []
-    carried = data.get("plan", {}).get("carried")
-    if carried is not None and isinstance(carried["after"], int):
-        rows = carried["vertices"].shape if carried["per_vertex"] else ()
-        carried["after"] = torch.full(rows, carried["after"], dtype=torch.int64)
-    adjuster = data.get("plan", {}).get("hybrid", {}).get("adjuster")
-    if adjuster is not None and len(adjuster["last"]) == 3:
-        adjuster["last"] = [*adjuster["last"], 0.0]
-    return data
 
 
 def vars_of(checkpoint: Checkpoint) -> dict[str, Any]:

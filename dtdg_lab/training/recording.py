@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from typing import Any
 
 import psutil
@@ -290,8 +291,7 @@ class StepRecorder:
     def rounds(self, at: Position, rounds: list[Round]) -> None:
         """Rounds of averaging that were applied."""
         for of in rounds:
-            row = (of.number, of.joined_step, of.applied_step, of.weight, of.version, of.choice, of.gathered)
-            self._recorder.row("rounds", (at.step, at.epoch, *row))
+            self._recorder.row("rounds", (at.step, at.epoch, *astuple(of)))  # its fields are the table's columns
 
     def gathered(self, at: Position, started_ns: int, moved: Moved) -> None:
         """All ranks have come together: how long this one waited, and what was moved meanwhile."""

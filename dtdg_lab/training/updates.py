@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from dtdg_lab.distributed.gradients import Exchanged, FlatGradients
 from dtdg_lab.distributed.group import Group
@@ -16,50 +15,16 @@ CONTROL_ROUND_S = 0.5  # a paused job meets this often
 PAUSED_S = 0.005  # between two looks at rounds of averaging
 
 
-class Updates(Protocol):
-    """What the loop asks of either.
-
-    Attributes:
-        together: whether every step is made by all ranks at once, so that what is collective may follow any of them.
-    """
-
-    together: bool
-
-    def exchange(self, computed: StepResult) -> Exchanged:
-        """Make the gradients those of the update; what a step is known by."""
-        ...
-
-    def follow(self) -> ControlState:
-        """The word to be followed from the next step on; asked once after every update."""
-        ...
-
-    def pause(self, wait: Callable[[float], None]) -> ControlState:
-        """Stand still for a while, and hear the word; ``wait`` returns early where something was asked for here."""
-        ...
-
-    def gather(self, hear: Callable[[ControlState], None]) -> None:
-        """Return when all ranks are here, with one model and one word; what is collective may follow.
-
-        ``hear`` receives every word until then.
-        """
-        ...
-
-    def rounds(self) -> list[Round]:
-        """Rounds of averaging since this was last asked."""
-        ...
-
-    def close(self, reason: str) -> None:
-        """Leave because of a failure here."""
-        ...
-
-
-class SynchronousUpdates:
+class Updates:
     """Gradients are summed over ranks in every step, and the word rides with them.
 
     Args:
         gradients: of the model.
         asked: the newest word; rank 0's counts.
         start: the word that holds already.
+
+    Attributes:
+        together: whether every step is made by all ranks at once, so that what is collective may follow any of them.
     """
 
     together = True
@@ -68,7 +33,7 @@ class SynchronousUpdates:
         self._gradients, self._asked, self._word = gradients, asked, start
 
     def exchange(self, computed: StepResult) -> Exchanged:
-        """Sum and divide."""
+        """Make the gradients those of the update; what a step is known by."""
         asked = self._asked()
         agreed = self._gradients.exchange(
             version=asked.version, choice=asked.choice, loss_sum=computed.loss_sum, groups=computed.groups
@@ -77,27 +42,30 @@ class SynchronousUpdates:
         return agreed
 
     def follow(self) -> ControlState:
-        """What rode with the gradients."""
+        """The word to be followed from the next step on; asked once after every update."""
         return self._word
 
     def pause(self, wait: Callable[[float], None]) -> ControlState:
-        """A control round, once something was asked for or half a second has passed."""
+        """Stand still for a while, and hear the word; ``wait`` returns early where something was asked for here."""
         wait(CONTROL_ROUND_S)
         self._word = self._word._replace(version=self._gradients.agree(self._asked().version))
         return self._word
 
     def gather(self, hear: Callable[[ControlState], None]) -> None:
-        """They are."""
+        """Return when all ranks are here, with one model and one word; what is collective may follow.
+
+        ``hear`` receives every word until then.
+        """
 
     def rounds(self) -> list[Round]:
-        """None."""
+        """Rounds of averaging since this was last asked."""
         return []
 
     def close(self, reason: str) -> None:
-        """The others find out from the collective that fails."""
+        """Leave because of a failure here; the others find out from the collective that fails."""
 
 
-class AveragedUpdates:
+class AveragedUpdates(Updates):
     """Each rank updates by its own gradients; models are averaged now and then, and the word rides with them.
 
     Args:
@@ -172,7 +140,7 @@ def updates_for(
         replay: rounds of an earlier run of this rank, to be repeated.
     """
     if built.config["exchange"] == "gradients":
-        return SynchronousUpdates(built.gradients, asked, start)
+        return Updates(built.gradients, asked, start)
     parameters = [parameter.data for parameter in built.model.parameters()]
     averager = averager_for(
         group,

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core.catalogue import SCHEDULERS
+from dtdg_lab.core.catalogue import entries
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.testing.contracts import ContractError, SchedulerContract, check_plan, check_scheduler
 
 
 class TestCatalogue(SchedulerContract):
-    @pytest.fixture(params=SCHEDULERS, ids=lambda entry: entry.name)
+    @pytest.fixture(params=entries("scheduling"), ids=lambda entry: entry.name)
     def schedule(self, request: pytest.FixtureRequest) -> Any:
         # a wide gap lets the bound certify nearly all cases: searching to 2 % is tested elsewhere, on a few
         return functools.partial(request.param.load(), gap=0.5, time_limit_s=60.0)
 
 
-@pytest.fixture(params=SCHEDULERS, ids=lambda entry: entry.name)
+@pytest.fixture(params=entries("scheduling"), ids=lambda entry: entry.name)
 def scheduler(request: pytest.FixtureRequest) -> Any:
     return request.param.load()
 

@@ -38,7 +38,7 @@ def in_flight(group: Group) -> dict[str, Any]:
         send, receive = table[group.rank].tolist(), table[:, group.rank].tolist()
         rows = rows_for(group.rank, exchange, sum(send))
         before = group.bytes_sent, group.bytes_received
-        one_by_one.append(group.exchange_rows(rows, send, receive, place=(exchange, 7))[0])
+        one_by_one.append(group.start_exchange(rows, send, receive, place=(exchange, 7)).wait().rows)
         between = group.bytes_sent, group.bytes_received
         pending.append(group.start_exchange(rows.requires_grad_(rows.is_floating_point()), send, receive))
         moved.append((np.subtract(between, before), np.subtract((group.bytes_sent, group.bytes_received), between)))
@@ -112,7 +112,7 @@ def delayed(group: Group) -> dict[str, Any]:
     """A slow group is otherwise the group it slows."""
     slow, before = delayed_group(group, DELAY_S), group.bytes_sent
     began_s = time.perf_counter()
-    rows, _ = slow.exchange_rows(torch.ones(group.size, 2), [1] * group.size, [1] * group.size)
+    rows = slow.start_exchange(torch.ones(group.size, 2), [1] * group.size, [1] * group.size).wait().rows
     took_s = time.perf_counter() - began_s
     row_group, column = slow.split(1)
     flat = torch.ones(2)

@@ -67,7 +67,8 @@ def _owners(group: LinkedGroup) -> dict[str, Any]:
         group.all_reduce(flat)
         reduced_s.append(time.perf_counter() - began_s)
         assert flat.tolist() == [RANKS] * 1000
-    whole, wait_s = group.exchange_rows(torch.ones(RANKS, 2), ONES, ONES)
+    last = group.start_exchange(torch.ones(RANKS, 2), ONES, ONES).wait()
+    whole, wait_s = last.rows, last.wait_s
     group.set_links(LinkState.clean(RANKS))
     return {
         "flight": _flight(arrived), "exposed": min(one.exposed_s for one in arrived), "took_s": took_s,

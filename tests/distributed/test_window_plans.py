@@ -19,13 +19,13 @@ from torch import Tensor
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.plans import HybridBatch
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import State, run_straight
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
+from dtdg_lab.systems.decayed_windows.plans import HybridBatch
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, hybrid_batch, survival_order
 from dtdg_lab.testing.contracts import DenseView

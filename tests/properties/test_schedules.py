@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.core.catalogue import SCHEDULERS, Entry
+from dtdg_lab.core.catalogue import Entry, entries
 from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, dygnex_ilp, heuristics
 from dtdg_lab.testing.contracts import check_plan
 
@@ -20,7 +20,7 @@ counts = st.lists(st.integers(1, 5), min_size=1, max_size=40).map(lambda values:
 parts = st.integers(1, 9)
 
 
-@pytest.mark.parametrize("entry", SCHEDULERS, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", entries("scheduling"), ids=lambda entry: entry.name)
 @settings(max_examples=50, deadline=None)
 @given(times_s=times | counts, parts=parts, per_rank=st.integers(1, 4))
 def test_contract(entry: Entry, times_s: Any, parts: int, per_rank: int) -> None:

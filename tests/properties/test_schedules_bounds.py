@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.core.catalogue import SCHEDULERS
+from dtdg_lab.core.catalogue import entries
 from dtdg_lab.core.rng import generator
 from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, dygnex_ilp, heuristics
 from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, lower_bound_s
 
 tiny = st.lists(st.integers(0, 12), min_size=1, max_size=7).map(lambda values: np.array(values, float))
 times = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=30).map(np.array)
-HEURISTICS = {entry.name: entry.load() for entry in SCHEDULERS if entry.name not in ("dygnex_ilp", "dygnex_auto")}
+HEURISTICS = {
+    entry.name: entry.load() for entry in entries("scheduling") if entry.name not in ("dygnex_ilp", "dygnex_auto")
+}
 
 
 def iteration_s(times_s: tuple[float, ...], ranks: int, per_rank: int) -> float:

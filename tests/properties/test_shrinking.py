@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.core.plans import Chunking, SurvivalOrder
+from dtdg_lab.systems.decayed_windows.plans import Chunking, SurvivalOrder
 from dtdg_lab.systems.decayed_windows.window import Shrinker, ShrunkenEdges, naive_edges, survival_order
 from dtdg_lab.testing.contracts import graph_of
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from task_orders import best_order, bound_s, play
 
-from dtdg_lab.engine.overlap_schedule import TaskTimes, best_order, bound_s, early_ready, in_turn, play
+from dtdg_lab.engine.overlap_schedule import TaskTimes, early_ready, in_turn
 
 seconds = st.floats(0.0, 1e3, allow_subnormal=False) | st.integers(0, 3).map(float)  # many ties
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.core.rng import generator
+from dtdg_lab.systems.decayed_windows.plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.systems.decayed_windows.window import (
     Shrinker,
     decayed_counts,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.core.plans import Chunking
 from dtdg_lab.models.base import State
 from dtdg_lab.models.gcn_lstm import MPNNLSTM
 from dtdg_lab.systems.decayed_windows.backprop import SurvivalRows
+from dtdg_lab.systems.decayed_windows.plans import Chunking
 from dtdg_lab.systems.decayed_windows.strategy import Carried
 from dtdg_lab.systems.decayed_windows.window import survival_order
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import DataError, PartitionError, UnknownNameError
-from dtdg_lab.core.plans import Chunking, Partition
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.child_process import in_child
@@ -25,6 +25,7 @@ from dtdg_lab.systems.decayed_windows.chunks import (
     make_chunks,
     save_chunks,
 )
+from dtdg_lab.systems.decayed_windows.plans import Chunking
 from dtdg_lab.testing.contracts import graph_of, power_law
 
 

@@ -109,6 +109,11 @@ def test_describe_of_a_system_names_its_parts() -> None:
         catalogue.describe("tgcm")
 
 
+def test_a_table_is_declared_once() -> None:
+    declared = [table for each in catalogue.DECLARED.values() for table in each.get("tables", {})]
+    assert sorted(declared) == sorted(records.TABLES)
+
+
 @pytest.mark.parametrize("table", records.TABLES)
 def test_tables_have_unique_columns(table: str) -> None:
     columns = records.TABLES[table]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from task_orders import best_order, bound_s, play
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine.overlap_schedule import TaskClock, TaskTimes, best_order, bound_s, early_ready, in_turn, play
+from dtdg_lab.engine.overlap_schedule import TaskClock, TaskTimes, early_ready, in_turn
 
 
 def drawn(count: int, pulls: int, decayed: int, seed: int) -> list[TaskTimes]:

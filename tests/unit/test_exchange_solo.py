@@ -39,7 +39,8 @@ def test_one_rank_gathers_its_own_rows() -> None:
 
 def test_one_rank_sends_itself_what_it_says() -> None:
     rows = torch.randn(3, 2)
-    received, wait_s = SoloGroup().exchange_rows(rows, [3], [3])
+    arrived = SoloGroup().start_exchange(rows, [3], [3]).wait()
+    received, wait_s = arrived.rows, arrived.wait_s
     assert torch.equal(received, rows)
     assert wait_s == 0.0
 
@@ -86,7 +87,7 @@ def test_one_rank_broadcasts_to_itself() -> None:
 )
 def test_counts_that_do_not_fit_are_refused(send_counts: list[int], receive_counts: list[int], reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
-        SoloGroup().exchange_rows(torch.zeros(3, 2), send_counts, receive_counts)
+        SoloGroup().start_exchange(torch.zeros(3, 2), send_counts, receive_counts)
 
 
 def test_numbers_of_two_bytes_are_refused_before_anything_is_sent() -> None:

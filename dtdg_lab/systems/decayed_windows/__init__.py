@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.catalogue import system
+from dtdg_lab.core.catalogue import entry, system
+from dtdg_lab.core.errors import ConfigError, UnsupportedError
 from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 
 if TYPE_CHECKING:
@@ -26,6 +27,34 @@ class DecayedWindowsFamily(SystemFamily):
     setting_rows = (("window", "full_snapshots"), ("alpha", "decay"), ("chunks", "chunker"), ("tune",))
     predicted = MappingProxyType({"flaredtdg": False})
     curves_of = MappingProxyType({"dynagraph": (GRADIENTS,)})
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Refuse windows whose decayed snapshots do not affect the loss, or in which the loss is undefined."""
+        if "alpha" not in settings:
+            return
+        if settings["full_snapshots"] > settings["window"]:
+            raise ConfigError(
+                f"full_snapshots={settings['full_snapshots']} exceeds window={settings['window']}. "
+                "Set fewer full snapshots, or a longer window."
+            )
+        if settings["full_snapshots"] == settings["window"]:
+            return
+        named = f"system={settings['system']!r} with"
+        memory = entry("models", settings["model"]).memory
+        if settings["loss_at"] == "last" and memory in ("weights", "none"):
+            carries = "no state" if memory == "none" else "only weights, which evolve independently of the snapshots"
+            raise UnsupportedError(
+                f"{named} model={settings['model']!r} and loss_at='last': the model carries {carries}, so decayed "
+                "snapshots cannot affect the loss at the last snapshot, and alpha and full_snapshots would have no "
+                "effect. Set loss_at='all', which takes the loss at all snapshots of the window, or choose another "
+                "model."
+            )
+        if settings["loss_at"] == "all" and settings["task"] == "link":
+            raise UnsupportedError(
+                f"{named} task='link' and loss_at='all': node pairs are drawn from all nodes, but decayed "
+                "snapshots lack some. Set loss_at='last', make all snapshots full (full_snapshots=window), or choose "
+                "system='full-history'."
+            )
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.core.plans import SurvivalOrder
 from dtdg_lab.engine.async_overlap import Pace, Spatial, SpatialTask, SpatialTasks, run_awaiting
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
 from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, RedistributionWidth, SnapshotView
@@ -22,6 +21,7 @@ from dtdg_lab.engine.halo import HaloSequence
 from dtdg_lab.engine.strategy import AllToAllPhase, BlockRedistribution, SequenceSegment, Step, TimeBlock, in_order
 from dtdg_lab.kernels.recurrence import at_rest
 from dtdg_lab.models.base import DynamicModel, State
+from dtdg_lab.systems.decayed_windows.plans import SurvivalOrder
 
 # The own nodes of a rank on its device, in the order in which they survive in decayed snapshots.
 

@@ -24,7 +24,7 @@ from dtdg_lab.core.errors import (
     UnknownNameError,
     error_text,
 )
-from dtdg_lab.core.plans import Chunking, Partition
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.distributed.group import Group
@@ -34,6 +34,7 @@ from dtdg_lab.partition.base import DAMAGE, without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
 from dtdg_lab.partition.metis import UnionGraph, cut_union, restricted, union_graph, vertex_weights
 from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
+from dtdg_lab.systems.decayed_windows.plans import Chunking
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS
 
 # Chunk statistics: sizes, and the edges that they cut.

@@ -17,7 +17,6 @@ from torch import Tensor
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.message_passing import ways
-from dtdg_lab.core.plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
@@ -41,6 +40,7 @@ from dtdg_lab.systems.decayed_windows.backprop import (
     add_gradients_window_blocks,
 )
 from dtdg_lab.systems.decayed_windows.chunks import chunking_event, shared_chunks
+from dtdg_lab.systems.decayed_windows.plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.systems.decayed_windows.tuning import measure, tuned, window_event
 from dtdg_lab.systems.decayed_windows.window import (
     RowMemory,
@@ -601,7 +601,10 @@ class DecayedWindowStrategy(Strategy):
             return
         held, device = state[CARRIED], self.context.device
         layers = tuple(tuple(x.to(device) for x in layer) for layer in held["tensors"])
-        self.carried.put_back(held["vertices"].to(device), held["after"].cpu(), State(layers, held["per_vertex"]))
+        after = torch.as_tensor(held["after"]).cpu()
+        if held["per_vertex"] and not after.ndim:  # in checkpoints of schema 1, one number for all nodes
+            after = after.repeat(len(held["vertices"]))
+        self.carried.put_back(held["vertices"].to(device), after, State(layers, held["per_vertex"]))
 
 
 def build(of: BuildContext) -> DecayedWindowStrategy:

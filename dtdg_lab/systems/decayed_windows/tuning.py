@@ -15,9 +15,10 @@ import torch
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.plans import Chunking, Partition
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.strategy import Unmarked
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
+from dtdg_lab.systems.decayed_windows.plans import Chunking
 from dtdg_lab.systems.decayed_windows.window import (
     WHOLE_CHUNKS,
     RowMemory,

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError, shortened
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.systems.decayed_windows.plans import Chunking, HybridBatch, SurvivalOrder
 
 # The number of chunks of each part in the decayed snapshots of a window.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core.errors import ConfigError, UnsupportedError
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class FeatureCacheFamily(SystemFamily):
     """GreenDyGNN, DGL, BGL and RapidGNN: mini-batches whose remote features are fetched, through a cache or not."""
 
     name = "feature_cache"
+    least_parts = 2  # one rank may run both
     calibrated = MappingProxyType({"dgl-default": {"parts": 2}})
     same_plan = "both train the same batches; only feature fetching differs"
 
@@ -60,6 +62,20 @@ class FeatureCacheFamily(SystemFamily):
             "cache_rebuilds": len(windows),
             "late_steps": int(windows["late_steps"].sum()),
         }
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Refuse a prioritised part that does not exist, and a single part."""
+        parts = settings["parts"]
+        if settings["cache_bias"] >= parts:
+            raise ConfigError(
+                f"cache_bias={settings['cache_bias']} is no part: parts={parts} allows 0 to {parts - 1}, or -1 for no "
+                "prioritised part."
+            )
+        if parts < self.least_parts:
+            raise UnsupportedError(
+                f"system={settings['system']!r} with parts={parts} has no remote features to fetch. Set parts to 2 or "
+                "more (one rank may run them all), or choose system='single'."
+            )
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

@@ -437,7 +437,8 @@ class BatchAdjuster:
         self._choice = checked_action(int(data["choice"]), self.choices)
         pending = data["pending"]
         self._pending = None if pending is None else (float(pending[0]), int(pending[1]))
-        self._last_loss, self._last_s, self._last_reduction, self._best_rate = data["last"]
+        last = (*data["last"], 0.0)[:4]  # checkpoints of schema 1 have no best rate
+        self._last_loss, self._last_s, self._last_reduction, self._best_rate = last
         self._losses, self._loss_count, self._seconds, self._steps = data["window"]
         self._agent.load_state_dict(data["agent"])
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
@@ -18,6 +20,14 @@ class SingleFamily(SystemFamily):
     name = "single"
     calibrated = MappingProxyType({"single": {}})
     full_batch = ("single",)
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Refuse more than one rank or part."""
+        if (settings["ranks"], settings["parts"]) != (1, 1):
+            raise UnsupportedError(
+                f"system 'single' needs one rank and one part, but ranks={settings['ranks']}, "
+                f"parts={settings['parts']}. Set ranks=1 and parts=1, or choose system='psg'."
+            )
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch."""

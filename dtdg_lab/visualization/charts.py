@@ -1,0 +1,185 @@
+"""Builders of charts: traces, reference lines, labels, axes, and a whole chart with its note where it is empty.
+
+All are plotly dictionaries; plotly itself is not imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log2
+from typing import Any
+
+from dtdg_lab.visualization.layout import WAITING, Figure, frame, with_note
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, WARNING_COLOUR
+
+Panel = tuple[Figure, str]  # a chart and its caption
+Drawn = dict[str, Any]  # a trace, a shape or an annotation
+
+STEPS = "step (model updates)"
+NAMES = {
+    "autorange": "reversed",
+    "type": "category",
+    "showgrid": False,
+    "ticksuffix": " ",
+}  # axis of names, first on top
+SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x", "star")
+
+
+def chart(
+    title: str, x_title: str, y_title: str, data: Sequence[Drawn], *, empty: str = WAITING, **changes: Any
+) -> Figure:
+    """A chart of traces; its axes and the note ``empty`` where there are none. For ``changes`` see :func:`frame`."""
+    layout = frame(title, x_title, y_title, **changes)
+    return {"data": list(data), "layout": layout if data else with_note(layout, empty)}
+
+
+def line(
+    name: str,
+    x: Sequence[Any],
+    y: Sequence[Any],
+    colour: str = BASELINE_COLOUR,
+    hover: str = "",
+    *,
+    width: float = 2,
+    dash: str = "solid",
+    **more: Any,
+) -> Drawn:
+    """A line through points, a marker where there is one point only; hovering shows its name where no text is given."""
+    drawn = {"mode": "lines" if len(x) > 1 else "markers", "line": {"color": colour, "width": width, "dash": dash}}
+    return _trace("scatter", name, x, y, hover, **{**drawn, "marker": {"color": colour}, **more})
+
+
+def points(
+    name: str, x: Sequence[Any], y: Sequence[Any], colour: str, hover: str = "", *, size: float = 7, **more: Any
+) -> Drawn:
+    """Markers; ``marker`` among ``more`` adds to their looks."""
+    marker = {"color": colour, "size": size, **more.pop("marker", {})}
+    return _trace("scatter", name, x, y, hover, mode="markers", marker=marker, **more)
+
+
+def bars(name: str, x: Sequence[Any], y: Sequence[Any], colour: Any, hover: str = "", **more: Any) -> Drawn:
+    """Upright bars."""
+    return _trace("bar", name, x, y, hover, **{"marker": {"color": colour}, **more})
+
+
+def level_bars(name: str, y: Sequence[Any], x: Sequence[Any], colour: Any, hover: str = "", **more: Any) -> Drawn:
+    """Bars to the right, each at its place on the y axis."""
+    return bars(name, x, y, colour, hover, orientation="h", **more)
+
+
+def heat(
+    name: str,
+    z: Sequence[Sequence[Any]],
+    x: Sequence[Any],
+    y: Sequence[Any],
+    scale: Sequence[Any],
+    *,
+    span: tuple[float, float],
+    **more: Any,
+) -> Drawn:
+    """A heat map whose cells say what is in ``customdata``; ``scale`` spreads over ``span``."""
+    looks = {"z": z, "zmin": span[0], "zmax": span[1], "colorscale": [list(stop) for stop in scale]}
+    return _trace("heatmap", name, x, y, more.pop("hover", "%{customdata}<extra></extra>"), **looks, **more)
+
+
+def _trace(kind: str, name: str, x: Sequence[Any], y: Sequence[Any], hover: str, **more: Any) -> Drawn:
+    said = hover if "<extra>" in hover else f"{hover}<extra>{name}</extra>"
+    text = {"hovertemplate": said} if hover else {} if "hoverinfo" in more else {"hoverinfo": "name"}
+    return {"type": kind, "name": name, "x": list(x), "y": list(y), **text, **more}
+
+
+def colour_bar(unit: str, **changes: Any) -> Drawn:
+    """The legend of a heat map's colours."""
+    title = {"text": unit, "side": "right", "font": {"size": 10}}
+    ticks = {"tickfont": {"size": 10}, "tickformat": "~s", "nticks": 5}
+    return {"title": title, "thickness": 9, "outlinewidth": 0.5, **ticks, **changes}
+
+
+def rule(
+    *,
+    x: float | None = None,
+    y: float | None = None,
+    colour: str = BASELINE_COLOUR,
+    width: float = 1.2,
+    dash: str = "dot",
+) -> Drawn:
+    """A line through the whole chart, upright at ``x`` or level at ``y``."""
+    at, across = (x, "x") if y is None else (y, "y")
+    other = "y" if across == "x" else "x"
+    ends = {f"{across}0": at, f"{across}1": at, f"{other}0": 0, f"{other}1": 1}
+    stroke = {"color": colour, "width": width, "dash": dash}
+    return {"type": "line", f"{across}ref": across, f"{other}ref": "paper", **ends, "line": stroke}
+
+
+def box(x: tuple[float, float], y: tuple[float, float], **looks: Any) -> Drawn:
+    """A rectangle from corner to corner."""
+    return {"type": "rect", "xref": "x", "yref": "y", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1], **looks}
+
+
+def label(text: str, x: float, y: float, colour: str = TEXT_COLOUR, size: int = 11, **more: Any) -> Drawn:
+    """Words at a point of the chart."""
+    placed = {"text": text, "x": x, "y": y, "xref": "x", "yref": "y", "showarrow": False}
+    return {**placed, "font": {"size": size, "color": colour}, **more}
+
+
+def flag(text: str, x: float, colour: str, size: int = 10, **more: Any) -> Drawn:
+    """Words that hang from the top of the chart beside an upright line at ``x``."""
+    hung = {"yref": "paper", "xanchor": "left", "yanchor": "top", "textangle": -90, "bgcolor": "rgba(255,255,255,0.7)"}
+    return label(text, x, 1, colour, size, **hung, **more)
+
+
+def counts_axis(counts: Sequence[int]) -> Drawn:
+    """A logarithmic axis with a tick at each count, such as numbers of ranks."""
+    ticks = sorted(set(counts))
+    return {"type": "log", "tickvals": ticks, "ticktext": [str(count) for count in ticks]}
+
+
+def right_axis(layout: dict[str, Any], title: str, margin: int, **changes: Any) -> None:
+    """Add a second y axis on the right, for traces with ``yaxis="y2"``."""
+    named = {
+        "title": {"text": title, "standoff": 4, "font": {"size": 11, "color": TEXT_COLOUR}},
+        "side": "right",
+        "overlaying": "y",
+    }
+    layout["yaxis2"] = {**named, "showgrid": False, "zeroline": False, "automargin": True, **changes}
+    layout["margin"] = {**layout["margin"], "r": margin}
+
+
+def with_gaps(steps: Sequence[int], values: Sequence[Any]) -> tuple[list[int], list[Any]]:
+    """Points of a line that ends before steps without a value and restarts after them."""
+    x: list[int] = []
+    y: list[Any] = []
+    for step, value in zip(steps, values, strict=True):
+        if x and step > x[-1] + 1:
+            x.append(x[-1] + 1)
+            y.append(None)
+        x.append(step)
+        y.append(value)
+    return x, y
+
+
+def exposed_bars(
+    title: str, x_title: str, names: Sequence[str], in_flight_ms: Sequence[float], exposed_ms: Sequence[float]
+) -> Figure:
+    """Time of exchanges in milliseconds, by name: what ranks waited for, and what was hidden behind computing."""
+    hidden = [max(0.0, flying - exposed) for flying, exposed in zip(in_flight_ms, exposed_ms, strict=True)]
+    kinds = (("exposed", WARNING_COLOUR, exposed_ms), ("hidden", "#9FC3DC", hidden))
+    hover = "%{y}: %{x:.3f} ms"
+    data = [level_bars(name, names, [round(each, 4) for each in ms], colour, hover) for name, colour, ms in kinds]
+    axes = {"xaxis": {"rangemode": "tozero"}, "yaxis": {**NAMES, "tickfont": {"size": 10}}}
+    return chart(title, x_title, "", data if names else [], empty=NOTHING_SENT, barmode="stack", bargap=0.35, **axes)
+
+
+NOTHING_SENT = "no exchange yet"
+
+
+def byte_unit(top: float) -> tuple[str, float]:
+    """The binary unit in which a number of bytes is written, and how many bytes it is."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = min(len(units) - 1, int(log2(max(top, 1.0)) // 10))
+    return units[power], 1024.0**power
+
+
+def time_unit(largest_s: float) -> tuple[str, float]:
+    """The unit an axis of seconds is best read in, and how many of it a second has."""
+    return ("ms", 1e3) if largest_s < 1 else ("s", 1.0)

@@ -428,14 +428,14 @@ class DoubleDQN:
         )
         loss = torch.nn.functional.huber_loss(self.online.of_actions(rows.states, rows.actions), _tensor(goal))
         self._adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.online.module.parameters(), self._clip)
         self._adam.param_groups[0]["lr"] = rate
         self._adam.step()
         self.updates += 1
         if self.updates % self._target_every == 0:
             self._target.load(self.online.parameters)
-        return float(loss)
+        return loss.item()
 
 
 # What an agent has lived through: the last transitions, to learn from more than once.
@@ -571,7 +571,7 @@ class DQN:
         goal = rewards + self._discount * self._target.values(after[:, None]).max(axis=1)
         missed = self._online.of_actions(before[:, None], actions) - _tensor(goal)
         self._adam.zero_grad()
-        missed.square().mean().backward()  # type: ignore[no-untyped-call]
+        missed.square().mean().backward()
         self._adam.step()
         with torch.no_grad():
             for slow, parameter in zip(*self._parameters(), strict=True):

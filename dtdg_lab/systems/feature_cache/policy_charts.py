@@ -213,7 +213,7 @@ def _condition_traces(
     """A line and squares; a condition of one window has a dash with its name beside it: a legend would be too wide."""
     alone, colour = len(drawn) == 1, series_colour(index)
     beside = "middle right" if condition.startswith("c4") else "middle left"  # delays on one side, rates on the other
-    name = {
+    name: dict[str, Any] = {
         "text": [f"  {condition}  "] * len(drawn),
         "textposition": beside,
         "textfont": {"size": 9, "color": colour},

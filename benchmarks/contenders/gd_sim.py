@@ -60,11 +60,11 @@ def evenly_shared(parts: int, folder: Path) -> Path | None:
         stored = shipped_policy(parts, DOUBLE_DQN)
     except LabError:
         return None
-    network = QNetwork(stored.sizes, stored.parameters)
-    last = network.layers_of(network.parameters)[-1]
+    parameters = stored.parameters.copy()
+    last = QNetwork(stored.sizes).layers_of(parameters)[-1]
     last[...] = np.tile(last[:, : len(WINDOWS)], parts)
     path = folder / "evenly_shared.npz"
-    save_policy(path, replace(stored, parameters=network.parameters.astype(np.float32)))
+    save_policy(path, replace(stored, parameters=parameters))
     return path
 
 

@@ -25,6 +25,7 @@ from dtdg_lab.energy.readers import (
     Reading,
     Scope,
     Source,
+    reading_of,
 )
 
 # A rank's share of the joules that a whole node's counter shows.
@@ -94,15 +95,7 @@ class NodeShareReader:
         # the node's seconds come in ticks of 10 ms and can lag behind this process's own
         part = used_s / max(all_s, used_s) if used_s > 0 else 0.0
         joules = idle_j / self._ranks + (reading.joules - idle_j) * part
-        return Reading(
-            joules=joules,
-            interval_s=reading.interval_s,
-            watts=joules / reading.interval_s,
-            source=self.source,
-            reader=self.name,
-            scope=self.scope,
-            device=self.device,
-        )
+        return reading_of(self, joules, reading.interval_s)
 
     def close(self) -> None:
         """Close the node's reader."""

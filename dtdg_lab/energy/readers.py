@@ -149,10 +149,60 @@ class EnergyReader(Protocol):
         """Give back handles and threads; calling it twice is harmless."""
 
 
+def reading_of(reader: EnergyReader, joules: float, interval_s: float) -> Reading:
+    """What a reader found in a window."""
+    return Reading(
+        joules=joules,
+        interval_s=interval_s,
+        watts=joules / interval_s,
+        source=reader.source,
+        reader=reader.name,
+        scope=reader.scope,
+        device=reader.device,
+    )
+
+
+class _Modelled:
+    """Assumed watts times the time passed: what models of processors and GPUs have in common."""
+
+    name: str
+    source: Source = "modelled"
+    scope: Scope = "rank"
+    device: Device
+
+    def __init__(self, power: PowerModel, wall: Callable[[], float]) -> None:
+        self._power, self._wall, self._last_s = power, wall, wall()
+        self._joules = self._seconds = 0.0
+        self._lock = threading.Lock()  # readings and settings come from different threads
+
+    def set_power(self, power: PowerModel) -> None:
+        """Assume other powers from now on; what was drawn before stays as it was."""
+        with self._lock:
+            self._settle()
+            self._power = power
+
+    def read(self) -> Reading | None:
+        """Modelled energy since the last reading, or since its power is known; None for a window of no length."""
+        with self._lock:
+            self._settle()
+            joules, interval_s = self._joules, self._seconds
+            if interval_s <= 0:
+                return None
+            self._joules = self._seconds = 0.0
+        return reading_of(self, joules, interval_s)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _settle(self) -> None:
+        """Add what was drawn up to now."""
+        raise NotImplementedError
+
+
 # Modelled energy of a rank's processors, for machines where nothing can be read.
 
 
-class ModelledReader:
+class ModelledReader(_Modelled):
     """Joules from assumed idle and full power of a node, shared out over its ranks by processor time.
 
     For a window of ``wall`` seconds in which this process used ``cpu`` processor seconds, with n ranks on the node and
@@ -173,8 +223,6 @@ class ModelledReader:
     """
 
     name = "processor-model"
-    source: Source = "modelled"
-    scope: Scope = "rank"
     device: Device = "processor"
 
     def __init__(
@@ -190,48 +238,18 @@ class ModelledReader:
         self._cores = (os.cpu_count() or 1) if cores is None else cores
         if ranks_on_node < 1 or self._cores < 1:
             raise ConfigError(f"ranks_on_node={ranks_on_node}, cores={self._cores}: both must be at least 1.")
-        self._ranks, self._power = ranks_on_node, PowerModel(idle_w=idle_w, max_w=max_w)
-        self._wall, self._processor = wall, processor
-        self._last_wall_s, self._last_cpu_s = wall(), processor()
-        self._lock = threading.Lock()
-        self._joules = self._seconds = 0.0
-
-    def set_power(self, power: PowerModel) -> None:
-        """Assume other powers from now on; what was drawn before stays as it was."""
-        with self._lock:  # readings and settings come from different threads
-            self._settle()
-            self._power = power
-
-    def read(self) -> Reading | None:
-        """Modelled energy since the last reading; None for a window of no length."""
-        with self._lock:
-            self._settle()
-            joules, interval_s = self._joules, self._seconds
-            if interval_s <= 0:
-                return None
-            self._joules = self._seconds = 0.0
-        return Reading(
-            joules=joules,
-            interval_s=interval_s,
-            watts=joules / interval_s,
-            source=self.source,
-            reader=self.name,
-            scope=self.scope,
-            device=self.device,
-        )
-
-    def close(self) -> None:
-        """Nothing is held."""
+        super().__init__(PowerModel(idle_w=idle_w, max_w=max_w), wall)
+        self._ranks, self._processor, self._last_cpu_s = ranks_on_node, processor, processor()
 
     def _settle(self) -> None:
         """Add what was drawn up to now; processor seconds of no time wait for the next."""
         wall_s, cpu_s = self._wall(), self._processor()
-        passed_s = wall_s - self._last_wall_s
+        passed_s = wall_s - self._last_s
         if passed_s <= 0:
             return
         # the two clocks tick apart, so that a short window can seem more than fully used: the rest is the next one's
         used_s = min(cpu_s - self._last_cpu_s, passed_s * self._cores)
-        self._last_wall_s, self._last_cpu_s = wall_s, self._last_cpu_s + used_s
+        self._last_s, self._last_cpu_s = wall_s, self._last_cpu_s + used_s
         busy = used_s / (passed_s * self._cores)
         idle_w, max_w = self._power.idle_w, self._power.max_w
         self._joules += (idle_w / self._ranks + (max_w - idle_w) * busy) * passed_s
@@ -256,7 +274,7 @@ class BusySeconds:
         return self._seconds
 
 
-class ModelledGpuReader:
+class ModelledGpuReader(_Modelled):
     """Joules of one GPU from its assumed idle and full power: ``P = P_idle + (P_max - P_idle) * busy / wall``.
 
     While the GPU's full power is 0, which means not known, its energy is unknown.
@@ -269,44 +287,13 @@ class ModelledGpuReader:
     """
 
     name = "gpu-model"
-    source: Source = "modelled"
-    scope: Scope = "rank"
     device: Device = "gpu"
 
     def __init__(
         self, power: PowerModel, busy: Callable[[], float], *, wall: Callable[[], float] = time.perf_counter
     ) -> None:
-        self._power, self._busy, self._wall = power, busy, wall
-        self._last_s, self._last_busy_s = wall(), busy()
-        self._joules = self._seconds = 0.0
-        self._lock = threading.Lock()
-
-    def set_power(self, power: PowerModel) -> None:
-        """Assume other powers from now on; what was drawn before stays as it was."""
-        with self._lock:
-            self._settle()
-            self._power = power
-
-    def read(self) -> Reading | None:
-        """Modelled energy since the last reading, or since its power is known; None for a window of no length."""
-        with self._lock:
-            self._settle()
-            joules, interval_s = self._joules, self._seconds
-            if interval_s <= 0:
-                return None
-            self._joules = self._seconds = 0.0
-        return Reading(
-            joules=joules,
-            interval_s=interval_s,
-            watts=joules / interval_s,
-            source=self.source,
-            reader=self.name,
-            scope=self.scope,
-            device=self.device,
-        )
-
-    def close(self) -> None:
-        """Nothing is held."""
+        super().__init__(power, wall)
+        self._busy, self._last_busy_s = busy, busy()
 
     def _settle(self) -> None:
         now_s, busy_s = self._wall(), self._busy()
@@ -451,15 +438,7 @@ class NvmlReader:
         if joules < 0 or (self._limit_w and watts > _IMPLAUSIBLE * self._limit_w):
             self.rejected += 1
             return None
-        return Reading(
-            joules=joules,
-            interval_s=interval_s,
-            watts=watts,
-            source=self.source,
-            reader=self.name,
-            scope=self.scope,
-            device=self.device,
-        )
+        return reading_of(self, joules, interval_s)
 
     def _power_limit_w(self) -> float | None:
         try:
@@ -616,15 +595,7 @@ class RaplReader:
             self.rejected += 1
             return None
         joules = spent_uj * 1e-6
-        return Reading(
-            joules=joules,
-            interval_s=interval_s,
-            watts=joules / interval_s,
-            source=self.source,
-            reader=self.name,
-            scope=self.scope,
-            device=self.device,
-        )
+        return reading_of(self, joules, interval_s)
 
     def close(self) -> None:
         """Nothing is held: each reading opens and closes the files."""

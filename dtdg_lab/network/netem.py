@@ -50,12 +50,12 @@ class Link:
 
 def queue(device: str) -> Command:
     """Put a queue with classes in the place of a device's default one; what no class takes passes as before."""
-    return ("qdisc", "add", "dev", device, "root", "handle", HANDLE, "htb", "default", "0")
+    return _words(f"qdisc add dev {device} root handle {HANDLE} htb default 0")
 
 
 def remove(device: str) -> Command:
     """Take the queue away, with all classes: the device gets its default one back."""
-    return ("qdisc", "del", "dev", device, "root", "handle", HANDLE)
+    return _words(f"qdisc del dev {device} root handle {HANDLE}")
 
 
 def link_class(device: str, number: int, link: Link, *, change: bool = False) -> Command:
@@ -65,77 +65,33 @@ def link_class(device: str, number: int, link: Link, *, change: bool = False) ->
     """
     rate = ENDLESS if math.isinf(link.bytes_per_s) else max(8, round(link.bytes_per_s * 8))
     bucket = max(BURST, rate // 8000)  # a millisecond's worth: the kernel's clock refills it no oftener
-    return (
-        "class",
-        "change" if change else "add",
-        "dev",
-        device,
-        "parent",
-        HANDLE,
-        "classid",
-        f"{HANDLE}{number:x}",
-        "htb",
-        "rate",
-        f"{rate}bit",
-        "ceil",
-        f"{rate}bit",
-        "burst",
-        f"{bucket}b",
-        "cburst",
-        f"{bucket}b",
-        "quantum",
-        str(BURST),
+    verb = "change" if change else "add"
+    return _words(
+        f"class {verb} dev {device} parent {HANDLE} classid {HANDLE}{number:x} htb rate {rate}bit ceil {rate}bit "
+        f"burst {bucket}b cburst {bucket}b quantum {BURST}"
     )
 
 
 def link_delay(device: str, number: int, link: Link, *, change: bool = False) -> Command:
     """The delay of a link's class."""
-    return (
-        "qdisc",
-        "change" if change else "add",
-        "dev",
-        device,
-        "parent",
-        f"{HANDLE}{number:x}",
-        "handle",
-        f"{number + 0x1000:x}:",
-        "netem",
-        "delay",
-        f"{round(link.delay_s * 1e6)}us",
-        "limit",
-        str(LIMIT),
+    verb = "change" if change else "add"
+    return _words(
+        f"qdisc {verb} dev {device} parent {HANDLE}{number:x} handle {number + 0x1000:x}: netem "
+        f"delay {round(link.delay_s * 1e6)}us limit {LIMIT}"
     )
 
 
 def link_filter(device: str, number: int, link: Link) -> Command:
     """What sends a link's packets, TCP over IPv4 from its port, to its class; of all others none is touched."""
-    to = ("match", "ip", "dst", f"{link.address}/32") if link.address else ()
-    return (
-        "filter",
-        "add",
-        "dev",
-        device,
-        "parent",
-        HANDLE,
-        "protocol",
-        "ip",
-        "prio",
-        "1",
-        "u32",
-        "match",
-        "ip",
-        "protocol",
-        "6",
-        "0xff",
-        "match",
-        "ip",
-        "sport",
-        str(link.port),
-        "0xffff",
-        *to,
-        "flowid",
-        f"{HANDLE}{number:x}",
+    to = f"match ip dst {link.address}/32" if link.address else ""
+    return _words(
+        f"filter add dev {device} parent {HANDLE} protocol ip prio 1 u32 match ip protocol 6 0xff "
+        f"match ip sport {link.port} 0xffff {to} flowid {HANDLE}{number:x}"
     )
+
+
+def _words(command: str) -> Command:
+    return tuple(command.split())
 
 
 # Marks of devices whose traffic is being shaped, so that the next start undoes what a killed process left.

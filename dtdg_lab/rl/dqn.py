@@ -1,4 +1,4 @@
-"""A deep Q-network over a few actions, whose state is a single number."""
+"""Agents that choose one of a few actions: deep Q-networks on torch, a bandit, and two that learn nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,63 +15,8 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.rng import generator
 
-# Adam on a few small arrays.
-
-
-MEAN, SQUARE, LEAST = 0.9, 0.999, 1e-8  # decay of the means of gradients and of their squares; added to the root
-
-
-class Adam:
-    """Steps that change arrays in place.
-
-    Args:
-        parameters: the arrays.
-        rate: learning rate.
-
-    References: Kingma, Ba 2015, algorithm 1.
-    """
-
-    def __init__(self, parameters: Sequence[NDArray[np.float64]], rate: float) -> None:
-        self._parameters, self._rate = list(parameters), rate
-        self._clear()
-
-    def _clear(self) -> None:
-        self._step = 0
-        self._means = [np.zeros_like(parameter) for parameter in self._parameters]
-        self._squares = [np.zeros_like(parameter) for parameter in self._parameters]
-        self._work = [np.empty_like(parameter) for parameter in self._parameters]
-
-    def step(self, gradients: Sequence[NDArray[np.float64]], rate: float | None = None) -> None:
-        """Go one step against gradients, one of each array, at another rate than the usual one where it is given."""
-        self._step += 1
-        rate, scale = (self._rate if rate is None else rate) / (1 - MEAN**self._step), np.sqrt(1 - SQUARE**self._step)
-        for parameter, mean, square, work, gradient in zip(
-            self._parameters, self._means, self._squares, self._work, gradients, strict=True
-        ):
-            np.subtract(gradient, mean, out=work)
-            mean[...] += np.multiply(work, 1 - MEAN, out=work)
-            np.subtract(np.multiply(gradient, gradient, out=work), square, out=work)
-            square[...] += np.multiply(work, 1 - SQUARE, out=work)
-            np.divide(np.sqrt(square, out=work), scale, out=work)
-            np.add(work, LEAST, out=work)
-            parameter[...] -= np.divide(rate * mean, work, out=work)
-
-    def state_dict(self) -> list[dict[str, Any]]:
-        """Of each array its means and the steps made, as plain lists and numbers; nothing before the first step."""
-        if not self._step:
-            return []
-        return [
-            {"step": self._step, "exp_avg": mean.tolist(), "exp_avg_sq": square.tolist()}
-            for mean, square in zip(self._means, self._squares, strict=True)
-        ]
-
-    def load_state_dict(self, data: Sequence[Mapping[str, Any]]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
-        self._clear()
-        for mean, square, held in zip(self._means, self._squares, data, strict=False):  # none before the first step
-            self._step = int(held["step"])
-            mean[...], square[...] = held["exp_avg"], held["exp_avg_sq"]
-
+if TYPE_CHECKING:
+    import torch
 
 # The interface of an agent: it gets a state, chooses an action, and later gets the reward.
 
@@ -206,56 +152,15 @@ class Bandit:
         self._sums = [float(total) for total in data["sums"]]
 
 
-# Products of matrices whose bits are the same on every machine.
-
-
-BITS = 21  # two factors of 21 bits, summed over up to 2**10 terms, stay below the 2**53 that float64 counts exactly
-TERMS = 1 << 10
-EXACT_PRODUCT_LEAST = -900  # exponents below are taken for this one: powers of two beyond would not be finite
-
 Array = NDArray[np.float64]
-
-
-class FixedPoint:
-    """A matrix rounded to multiples of one power of two, 21 bits below its largest entry.
-
-    Products of two such matrices are exact in float64, and so the same in whatever order a BLAS adds. That is what lets
-    a policy be learned again from its seed, with the same bits, on another processor.
-
-    Args:
-        values: (m, n), any real numbers.
-
-    Attributes:
-        whole: (m, n) whole numbers, ``values`` over the unit.
-        unit: exponent of the power of two.
-    """
-
-    __slots__ = ("unit", "whole")
-
-    def __init__(self, values: Array) -> None:
-        largest = float(np.abs(values).max(initial=0.0))
-        self.unit = max(math.frexp(largest)[1], EXACT_PRODUCT_LEAST) - BITS
-        self.whole = np.rint(values * 2.0**-self.unit)
-
-    def __matmul__(self, other: FixedPoint) -> Array:
-        """(m, n) by (n, k) -> (m, k), exact; n is 1,024 at most."""
-        assert self.whole.shape[1] <= TERMS
-        product: Array = self.whole @ other.whole
-        return product * 2.0 ** (self.unit + other.unit)
-
-    @property
-    def turned(self) -> FixedPoint:
-        """Rows as columns."""
-        found = object.__new__(FixedPoint)
-        found.unit, found.whole = self.unit, self.whole.T
-        return found
-
 
 # A small Q-network: the value of each action in a state.
 
 
 class QNetwork:
-    """Layers of ReLU between a state and the values of all actions; the last layer has none.
+    """A torch module in float64: linear layers with ReLU between a state and the values of all actions.
+
+    torch is imported here, not with the module: what only shows policies works without it.
 
     Args:
         sizes: widths (S, H, .., A): numbers of a state, hidden units, actions.
@@ -263,78 +168,81 @@ class QNetwork:
 
     Attributes:
         sizes: the widths.
-        parameters: (n,) float64: of each layer a matrix (inputs + 1, outputs) whose last row is the bias.
+        module: the layers.
 
     Raises:
         PlanError: parameters of another length than the widths need.
     """
 
     def __init__(self, sizes: Sequence[int], parameters: NDArray[np.floating] | None = None) -> None:
+        import torch
+        from torch.nn.utils import skip_init  # draws nothing from torch's global stream
+
         self.sizes = tuple(sizes)
-        needed = sum((into + 1) * out for into, out in zip(self.sizes, self.sizes[1:], strict=False))
+        needed = sum((into + 1) * out for into, out in pairwise(self.sizes))
         if parameters is not None and parameters.shape != (needed,):
             raise PlanError(
                 f"parameters of shape {parameters.shape} for layers of {' x '.join(map(str, self.sizes))}: ({needed},) "
                 "are needed."
             )
-        self.parameters = np.zeros(needed) if parameters is None else parameters.astype(np.float64)
-        self._layers = self.layers_of(self.parameters)
-        self._rounded: list[FixedPoint] | None = None
+        self._layers = [
+            skip_init(torch.nn.Linear, into, out, dtype=torch.float64) for into, out in pairwise(self.sizes)
+        ]
+        stacked = [each for layer in self._layers for each in (layer, torch.nn.ReLU())]
+        self.module = torch.nn.Sequential(*stacked[:-1])
+        self.load(np.zeros(needed) if parameters is None else parameters)
 
     @staticmethod
     def drawn(sizes: Sequence[int], seed: int) -> QNetwork:
         """One with weights and biases uniform within one over the root of a layer's inputs."""
         network = QNetwork(sizes)
-        draw = generator(seed, "control/q_network")
-        for layer in network._layers:
+        draw, line = generator(seed, "control/q_network"), network.parameters
+        for layer in network.layers_of(line):
             layer[...] = draw.uniform(-1, 1, layer.shape) / np.sqrt(len(layer) - 1)
+        network.load(line)
         return network
 
-    def layers_of(self, line: Array) -> list[Array]:
+    def layers_of(self, line: NDArray[Any]) -> list[NDArray[Any]]:
         """(n,) -> views of each layer's matrix in it."""
         found, start = [], 0
-        for into, out in zip(self.sizes, self.sizes[1:], strict=False):
+        for into, out in pairwise(self.sizes):
             found.append(line[start : start + (into + 1) * out].reshape(into + 1, out))
             start += (into + 1) * out
         return found
 
-    def changed(self) -> None:
-        """To be called after :attr:`parameters` were written to."""
-        self._rounded = None
+    @property
+    def parameters(self) -> Array:
+        """(n,) a copy: of each layer a matrix (inputs + 1, outputs) whose last row is the bias."""
+        rows = [(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in self._layers]
+        return np.concatenate([np.vstack(each).ravel() for each in rows])
 
-    def copy_of(self, other: QNetwork) -> None:
-        """Take over another's parameters."""
-        self.parameters[...] = other.parameters
-        self.changed()
+    def load(self, parameters: NDArray[np.floating]) -> None:
+        """Take over parameters (n,)."""
+        import torch
+
+        with torch.no_grad():
+            for layer, matrix in zip(self._layers, self.layers_of(parameters.astype(np.float64)), strict=True):
+                layer.weight.copy_(torch.from_numpy(matrix[:-1].T))
+                layer.bias.copy_(torch.from_numpy(matrix[-1]))
 
     def values(self, states: NDArray[np.floating]) -> Array:
         """States (B, S) -> values (B, A)."""
-        return self.traced(states)[0]
+        import torch
 
-    def gradient(self, inputs: Sequence[FixedPoint], of_values: Array) -> Array:
-        """Gradient (n,) by the parameters, given that by values (B, A) and the inputs of :meth:`traced` with them."""
-        line = np.empty_like(self.parameters)
-        later = of_values
-        for layer, given, weights in zip(
-            reversed(self.layers_of(line)), reversed(inputs), reversed(self._rounded or []), strict=True
-        ):
-            rounded = FixedPoint(later)
-            layer[...] = given.turned @ rounded
-            if given is not inputs[0]:
-                later = (rounded @ weights.turned)[:, :-1] * (given.whole[:, :-1] > 0)
-        return line
+        with torch.no_grad():
+            found: Array = self.module(_tensor(states)).numpy()
+        return found
 
-    def traced(self, states: NDArray[np.floating]) -> tuple[Array, list[FixedPoint]]:
-        """States (B, S) -> values (B, A), and what each layer was given, (B, inputs + 1) with ones for the bias."""
-        if self._rounded is None:
-            self._rounded = [FixedPoint(layer) for layer in self._layers]
-        found, inputs = np.asarray(states, dtype=np.float64), []
-        for place, weights in enumerate(self._rounded):
-            given = np.ones((len(found), found.shape[1] + 1))
-            given[:, :-1] = np.maximum(found, 0.0) if place else found
-            inputs.append(FixedPoint(given))
-            found = inputs[-1] @ weights
-        return found, inputs
+    def of_actions(self, states: NDArray[np.floating], actions: NDArray[np.int64]) -> torch.Tensor:
+        """States (B, S) and actions (B,) -> their values (B,), with gradients."""
+        found: torch.Tensor = self.module(_tensor(states)).gather(1, _tensor(actions, np.int64)[:, None])[:, 0]
+        return found
+
+
+def _tensor(values: Any, kind: type = np.float64) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(np.array(values, dtype=kind))
 
 
 # What a learner has lived through, as arrays: the last transitions, to learn from more than once.
@@ -409,16 +317,6 @@ class TransitionRing:
         """``count`` of those held, each drawn for itself."""
         return self._held.taken(draw.integers(len(self), size=count))
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that is held, and how many were ever added."""
-        return {"added": self._added, **{name: held.copy() for name, held in self._held.arrays().items()}}
-
-    def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
-        self._added = int(data["added"])
-        for name, held in self._held.arrays().items():
-            held[...] = data[name]
-
 
 # Double deep Q-learning over states of many numbers, for many episodes at once.
 
@@ -447,8 +345,8 @@ def double_target(rewards: Array, follows: Array, online: Array, target: Array, 
 class DoubleDQN:
     """A Q-network with ReLU layers, learned from replayed transitions with Adam on the Huber loss.
 
-    Every draw is a pure function of the seed and of how often was chosen and learned before, and all products of
-    matrices are exact (:mod:`dtdg_lab.rl.dqn`): the same seed and transitions give the same bits.
+    Every draw is a pure function of the seed and of how often was chosen and learned before: on one machine, the same
+    seed and transitions give the same network.
 
     Args:
         inputs: S, numbers of a state.
@@ -465,8 +363,7 @@ class DoubleDQN:
         ConfigError: there is nothing to choose from, or a number that must be above 0 is not.
 
     References: GreenDyGNN section IV-C2 (network, memory, batch, target, clip).
-    Differs from the paper: written out in numpy; on two layers of 256 that takes about what a framework takes, and
-    keeps this room free of it. Adam's rate is not given there.
+    Differs from the paper: Adam's rate is not given there.
     """
 
     def __init__(
@@ -482,6 +379,8 @@ class DoubleDQN:
         target_every: int = TARGET_EVERY,
         clip: float = CLIP,
     ) -> None:
+        import torch
+
         for name, given in {"inputs": inputs, "batch": batch, "target_every": target_every, "clip": clip}.items():
             if not given > 0:
                 raise ConfigError(f"{name}={given}: a learner needs a number above 0.")
@@ -492,7 +391,7 @@ class DoubleDQN:
         self.online = QNetwork.drawn(sizes, seed)
         self._target = QNetwork(sizes, self.online.parameters)
         self._ring = TransitionRing(memory, inputs)
-        self._adam = Adam([self.online.parameters], RATE)
+        self._adam = torch.optim.Adam(self.online.module.parameters(), RATE)
         self._seed, self._batch, self._target_every, self._clip = seed, batch, target_every, clip
         self._chosen = self.updates = 0
 
@@ -514,6 +413,8 @@ class DoubleDQN:
         Args:
             rate: Adam's learning rate.
         """
+        import torch
+
         if len(self._ring) < self._batch:
             return None
         draw = generator(self._seed, "control/double_dqn/replay", self.updates)
@@ -525,46 +426,16 @@ class DoubleDQN:
             self._target.values(rows.after),
             double=self.double,
         )
-        loss, gradient = self._loss(rows, goal)
-        length = float(np.sqrt(np.square(gradient).sum()))
-        if length > self._clip:
-            gradient *= np.float32(self._clip / length)
-        self._adam.step([gradient], rate)
-        self.online.changed()
+        loss = torch.nn.functional.huber_loss(self.online.of_actions(rows.states, rows.actions), _tensor(goal))
+        self._adam.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.online.module.parameters(), self._clip)
+        self._adam.param_groups[0]["lr"] = rate
+        self._adam.step()
         self.updates += 1
         if self.updates % self._target_every == 0:
-            self._target.copy_of(self.online)
-        return loss
-
-    def _loss(self, rows: Transitions, goal: Array) -> tuple[float, Array]:
-        """Mean Huber loss, width 1, of Q(s, a) against a goal (B,), and its gradient (n,)."""
-        (values, inputs), places = self.online.traced(rows.states), np.arange(len(rows))
-        beside = values[places, rows.actions] - goal
-        of_values = np.zeros_like(values)
-        of_values[places, rows.actions] = np.clip(beside, -1, 1) / len(rows)
-        far = np.abs(beside)
-        loss = np.where(far <= 1, beside**2 / 2, far - 0.5).mean()
-        return float(loss), self.online.gradient(inputs, of_values)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Both networks, Adam's means, the memory and the counters."""
-        return {
-            "chosen": self._chosen,
-            "updates": self.updates,
-            "online": self.online.parameters.copy(),
-            "target": self._target.parameters.copy(),
-            "adam": self._adam.state_dict(),
-            "ring": self._ring.state_dict(),
-        }
-
-    def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
-        self._chosen, self.updates = int(data["chosen"]), int(data["updates"])
-        for network, name in ((self.online, "online"), (self._target, "target")):
-            network.parameters[...] = data[name]
-            network.changed()
-        self._adam.load_state_dict(data["adam"])
-        self._ring.load_state_dict(data["ring"])
+            self._target.load(self.online.parameters)
+        return loss.item()
 
 
 # What an agent has lived through: the last transitions, to learn from more than once.
@@ -639,7 +510,7 @@ class DQN:
     References: DynaHB section 5.1 (state, gamma, epsilon, rate) and its released code (network, memory, batch, soft
     target), after Mnih et al. 2015 and, for the soft target, Lillicrap et al. 2016.
     Differs from the paper: it names neither the loss nor the optimiser; ours are the squared error and Adam, in
-    float64, written out: on four small arrays that takes a tenth of what a framework's calls do.
+    float64.
     """
 
     def __init__(
@@ -656,13 +527,15 @@ class DQN:
         batch: int = DQN_BATCH,
         soft: float = SOFT,
     ) -> None:
+        import torch
+
         self.choices = checked_choices(choices)
         self._seed, self._discount, self._batch, self._soft = seed, discount, batch, soft
         self._epsilon_decay, self._epsilon_min = epsilon_decay, epsilon_min
         self._replay = ReplayMemory(memory)
-        self._online = _drawn_parameters(choices, hidden, seed)
-        self._target = [parameter.copy() for parameter in self._online]
-        self._adam = Adam(self._online, rate)
+        line = _drawn_parameters(choices, hidden, seed)
+        self._online, self._target = (QNetwork((1, hidden, choices), line) for _ in range(2))
+        self._adam = torch.optim.Adam(self._online.module.parameters(), rate)
         self._decisions = 0
         self._learned = 0
 
@@ -673,7 +546,7 @@ class DQN:
 
     def values(self, state: float) -> list[float]:
         """Q(state, action) for each action."""
-        found: list[float] = _q(self._online, np.array([state]))[1][0].tolist()
+        found: list[float] = self._online.values(np.array([[state]]))[0].tolist()
         return found
 
     def choose(self, state: float) -> Choice:
@@ -687,68 +560,71 @@ class DQN:
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
         """Remember the transition, and take one step on a few remembered ones once there are enough."""
+        import torch
+
         self._replay.add(state, action, reward, next_state)
         if len(self._replay) < self._batch:
             return
         draw = generator(self._seed, "control/dqn/replay", self._learned)
         self._learned += 1
         before, actions, rewards, after = self._replay.sample(self._batch, draw).T
-        goal = rewards + self._discount * _q(self._target, after)[1].max(axis=1)
-        self._adam.step(_gradients(self._online, before, actions.astype(np.int64), goal))
-        for slow, parameter in zip(self._target, self._online, strict=True):
-            slow[...] = slow + self._soft * (parameter - slow)
+        goal = rewards + self._discount * self._target.values(after[:, None]).max(axis=1)
+        missed = self._online.of_actions(before[:, None], actions) - _tensor(goal)
+        self._adam.zero_grad()
+        missed.square().mean().backward()
+        self._adam.step()
+        with torch.no_grad():
+            for slow, parameter in zip(*self._parameters(), strict=True):
+                slow.lerp_(parameter, self._soft)
+
+    def _parameters(self) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
+        """Weights and biases of each layer: of the target network, and of the one that learns."""
+        return list(self._target.module.parameters()), list(self._online.module.parameters())
 
     def state_dict(self) -> dict[str, Any]:
         """Both networks, Adam's means, the memory and the counters, as plain lists and numbers."""
+        target, online = self._parameters()
         return {
             "decisions": self._decisions,
             "learned": self._learned,
-            "online": [parameter.tolist() for parameter in self._online],
-            "target": [parameter.tolist() for parameter in self._target],
-            "adam": self._adam.state_dict(),
+            "online": [_plain(parameter) for parameter in online],
+            "target": [_plain(parameter) for parameter in target],
+            "adam": [
+                {"step": int(held["step"]), **{name: _plain(held[name]) for name in ("exp_avg", "exp_avg_sq")}}
+                for held in (self._adam.state[parameter] for parameter in online if parameter in self._adam.state)
+            ],
             "replay": self._replay.rows(),
         }
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
+        import torch
+
         self._decisions, self._learned = int(data["decisions"]), int(data["learned"])
-        for parameters, stored in ((self._online, data["online"]), (self._target, data["target"])):
-            for parameter, numbers in zip(parameters, stored, strict=True):
-                parameter[...] = numbers
-        self._adam.load_state_dict(data["adam"])
+        target, online = self._parameters()
+        with torch.no_grad():
+            for parameters, stored in ((target, data["target"]), (online, data["online"])):
+                for parameter, numbers in zip(parameters, stored, strict=True):
+                    parameter.copy_(_tensor(numbers).view_as(parameter))
+        self._adam.state.clear()
+        for parameter, held in zip(online, data["adam"], strict=False):  # none before the first step
+            means = {name: _tensor(held[name]).view_as(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            self._adam.state[parameter] = {"step": torch.tensor(float(held["step"])), **means}
         self._replay.load(data["replay"])
 
 
-def _drawn_parameters(choices: int, hidden: int, seed: int) -> list[Array]:
-    """Weights and biases (H,), (H,), (A, H), (A,), uniform within one over the root of a layer's inputs."""
+def _plain(parameter: torch.Tensor) -> list[Any]:
+    """As lists; the weights of the single input as one list."""
+    rows: list[Any] = (parameter[:, 0] if parameter.shape[1:] == (1,) else parameter).tolist()
+    return rows
+
+
+def _drawn_parameters(choices: int, hidden: int, seed: int) -> Array:
+    """Weights and biases (H,), (H,), (A, H), (A,), in one line; uniform within one over the root of inputs."""
     draw = generator(seed, "control/dqn/parameters")
-
-    def uniform(*shape: int, inputs: int) -> Array:
-        return draw.uniform(-1, 1, shape) / np.sqrt(inputs)
-
-    return [
-        uniform(hidden, inputs=1),
-        uniform(hidden, inputs=1),
-        uniform(choices, hidden, inputs=hidden),
-        uniform(choices, inputs=hidden),
-    ]
-
-
-def _q(parameters: Sequence[Array], states: Array) -> tuple[Array, Array]:
-    """States (B,) -> the hidden layer (B, H) and values (B, A)."""
-    into, bias, out, offset = parameters
-    hidden = np.maximum(states[:, np.newaxis] * into + bias, 0.0)
-    return hidden, hidden @ out.T + offset
-
-
-def _gradients(parameters: Sequence[Array], states: Array, actions: NDArray[np.int64], goal: Array) -> list[Array]:
-    """Of the mean squared error of the values of some actions, (B,), against a goal (B,)."""
-    hidden, values = _q(parameters, states)
-    rows = np.arange(len(states))
-    of_values = np.zeros_like(values)
-    of_values[rows, actions] = 2 * (values[rows, actions] - goal) / len(states)
-    of_hidden = (of_values @ parameters[2]) * (hidden > 0)
-    return [states @ of_hidden, of_hidden.sum(axis=0), of_values.T @ hidden, of_values.sum(axis=0)]
+    into, bias = draw.uniform(-1, 1, (2, hidden))
+    out, offset = (draw.uniform(-1, 1, shape) / np.sqrt(hidden) for shape in ((choices, hidden), choices))
+    return np.concatenate([into, bias, out.T.ravel(), offset])
 
 
 # The adjuster that adjusts nothing: the same action always.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import log10
 from statistics import fmean, median
 from types import MappingProxyType
@@ -17,6 +17,23 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.feature_store import WINDOWS
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.feature_cache.log import CacheChoice, CacheWindow, EpochHits, Fetched, ResolvedStep
+from dtdg_lab.systems.feature_cache.policies.calibration import relative_line
+from dtdg_lab.visualization.charts import (
+    STEPS,
+    Drawn,
+    Panel,
+    bars,
+    box,
+    byte_unit,
+    chart,
+    colour_bar,
+    heat,
+    label,
+    level_bars,
+    line,
+    points,
+    right_axis,
+)
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.visualization.palette import (
@@ -29,7 +46,7 @@ from dtdg_lab.visualization.palette import (
     WARNING_COLOUR,
     series_colour,
 )
-from dtdg_lab.visualization.partition import byte_unit, colour_bar, part_axis
+from dtdg_lab.visualization.partition import part_axis
 from dtdg_lab.visualization.style import Marks, shown_indices
 
 # Link delays and rates over time, from events ``congestion``, also drawn behind other charts.
@@ -171,18 +188,7 @@ class CongestionLog:
         found = [(begin, end, links) for begin, end, links in self.stretches(first, last) if links.congested]
         worst = max((_severity(links) for *_, links in found), default=0.0) or 1.0
         return [
-            {
-                "type": "rect",
-                "layer": "below",
-                "line": {"width": 0},
-                "xref": "x",
-                "yref": "paper",
-                "x0": begin,
-                "x1": end,
-                "y0": 0,
-                "y1": 1,
-                "fillcolor": f"rgba({_SHADE},{_FAINT + (_FULL - _FAINT) * _severity(links) / worst:.2f})",
-            }
+            box((begin, end), (0, 1), yref="paper", layer="below", line={"width": 0}, fillcolor=_shade(links, worst))
             for begin, end, links in found[-_MOST_BANDS:]
         ]
 
@@ -196,12 +202,35 @@ class CongestionLog:
         return [*(found[at][0] for at in shown), found[-1][1]], [*late[shown].tolist(), float(late[-1])]
 
 
-def shaded(layout: dict[str, Any], congestion: CongestionLog, steps: Sequence[int]) -> dict[str, Any]:
-    """A layout over steps with the congestion behind it."""
-    if not steps:
-        return layout
-    bands = congestion.bands(steps[0] - 0.5, steps[-1] + 0.5)
-    return {**layout, "shapes": [*bands, *layout["shapes"]]}
+def over_steps(
+    title: str,
+    y_title: str,
+    data: Sequence[Drawn],
+    steps: Sequence[int],
+    *,
+    congestion: CongestionLog,
+    marks: Marks,
+    empty: str,
+    **changes: Any,
+) -> Figure:
+    """A chart over steps with the run's changes, and the congestion behind it."""
+    shown = marks.over_steps(steps)
+    figure = chart(title, STEPS, y_title, data, empty=empty, showlegend=True, **shown, **changes)
+    if data:
+        bands = congestion.bands(steps[0] - 0.5, steps[-1] + 0.5)
+        figure["layout"]["shapes"] = [*bands, *figure["layout"]["shapes"]]
+    return figure
+
+
+def _stairs(name: str, x: Sequence[Any], y: Sequence[Any], colour: str, hover: str, **more: Any) -> Drawn:
+    """A line that holds each value up to the next."""
+    width, dash = more.pop("width", 2), more.pop("dash", "solid")
+    looks = {"color": colour, "width": width, "shape": "hv", "dash": dash}
+    return line(name, x, y, colour, hover, line=looks, **more)
+
+
+def _shade(links: Links, worst: float) -> str:
+    return f"rgba({_SHADE},{_FAINT + (_FULL - _FAINT) * _severity(links) / worst:.2f})"
 
 
 def _severity(links: Links) -> float:
@@ -214,11 +243,10 @@ def _severity(links: Links) -> float:
 # Windows and hit rates over time, with the congestion behind them (Figure 7 of GreenDyGNN).
 
 
-Panel = tuple[Figure, str]
-STEP = "step (model updates)"
 _POINTS = 300  # of a line, so that pictures stay small
 NO_CACHE = "this policy keeps no cache"
 NO_WINDOW = "no cache was swapped in yet"
+NO_BATCH = "no batch was resolved yet"
 _ENOUGH = 2  # epochs from which there is a line
 
 
@@ -239,59 +267,54 @@ def windows_panel(
         cached: whether the policy has windows at all.
         now: the newest step, up to which the last window is drawn.
     """
-    steps = [window.step for each in windows.values() for window in each]
+    every = [window for each in windows.values() for window in each]
+    steps = [window.step for window in every]
     span = [min(steps), max([*steps, now or 0])] if steps else []
-    layout = frame(
-        "Window of the cache",
-        STEP,
-        "W (steps between rebuilds)",
-        showlegend=True,
-        **marks.over_steps(span),
-    )
-    layout["yaxis"] |= {"type": "log", "tickvals": list(WINDOWS)}
-    if not steps:
-        return {"data": [], "layout": with_note(_linear(layout), NO_WINDOW if cached else NO_CACHE)}, _WINDOWS_READING
-    lengths = [window.length for each in windows.values() for window in each]
-    layout["yaxis"]["range"] = [log10(max(min(lengths), 1) / 1.4), log10(max(*lengths, 1) * 1.4)]
-    data: list[dict[str, Any]] = []
+    data: list[Drawn] = []
     for (part, *_), each in windows.items():
-        shown = each[-_POINTS:]
+        shown = [*each[-_POINTS:], each[-1]]
         data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": f"part {part}",
-                "x": [*(window.step for window in shown), span[1]],
-                "y": [*(w.length for w in shown), shown[-1].length],
-                "line": {"color": series_colour(part), "width": 2, "shape": "hv"},
-                "marker": {"size": 4},
-                "customdata": [*(_window_words(window) for window in shown), _window_words(shown[-1])],
-                "hovertemplate": "%{customdata}<extra>part " + str(part) + "</extra>",
-            }
+            _stairs(
+                f"part {part}",
+                [*(window.step for window in shown[:-1]), span[1]],
+                [window.length for window in shown],
+                series_colour(part),
+                "%{customdata}",
+                mode="lines+markers",
+                marker={"size": 4},
+                customdata=[_window_words(window) for window in shown],
+            )
         )
     late = [window for each in windows.values() for window in each[-_POINTS:] if window.late_steps > 0]
     if late:
         data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "came late",
-                "x": [window.step for window in late],
-                "y": [window.length for window in late],
-                "marker": {"color": WARNING_COLOUR, "symbol": "x", "size": 8},
-                "customdata": [_window_words(window) for window in late],
-                "hovertemplate": "%{customdata}<extra>late</extra>",
-            }
+            points(
+                "came late",
+                [window.step for window in late],
+                [window.length for window in late],
+                WARNING_COLOUR,
+                "%{customdata}<extra>late</extra>",
+                marker={"symbol": "x"},
+                size=8,
+                customdata=[_window_words(window) for window in late],
+            )
         )
-    return {"data": data, "layout": shaded(layout, congestion, span)}, _windows_words(windows, congestion)
+    lengths = [max(window.length, 1) for window in every] or [1]  # a note cannot stand on an axis of powers
+    bounds = [log10(min(lengths) / 1.4), log10(max(lengths) * 1.4)]
+    figure = over_steps(
+        "Window of the cache",
+        "W (steps between rebuilds)",
+        data,
+        span,
+        congestion=congestion,
+        marks=marks,
+        empty=NO_WINDOW if cached else NO_CACHE,
+        yaxis={"type": "log", "tickvals": list(WINDOWS), "range": bounds} if every else {},
+    )
+    return figure, _windows_words(every, congestion) if every else _WINDOWS_READING
 
 
 _WINDOWS_READING = "Shaded: links are congested, the stronger the slower. Look whether W follows."
-
-
-def _linear(layout: dict[str, Any]) -> dict[str, Any]:
-    """Without an axis of powers, on which a note could not stand."""
-    return {**layout, "yaxis": {key: each for key, each in layout["yaxis"].items() if key not in ("type", "tickvals")}}
 
 
 def _window_words(window: CacheWindow) -> str:
@@ -303,13 +326,12 @@ def _window_words(window: CacheWindow) -> str:
     )
 
 
-def _windows_words(windows: Mapping[tuple[int, ...], Sequence[CacheWindow]], congestion: CongestionLog) -> str:
-    every = [window for each in windows.values() for window in each]
+def _windows_words(every: Sequence[CacheWindow], congestion: CongestionLog) -> str:
     calm, slow = ([w.length for w in every if _is_congested(congestion, w.step) is wanted] for wanted in (False, True))
     late = sum(window.late_steps > 0 for window in every)
     text = f"{len(every):,} caches were swapped in, {late:,} of them late."
     if calm and slow:
-        text += f" W is {_mean(calm):.3g} in the mean where links are free and {_mean(slow):.3g} where they are not."
+        text += f" W is {fmean(calm):.3g} in the mean where links are free and {fmean(slow):.3g} where they are not."
     return f"{text} {_WINDOWS_READING}"
 
 
@@ -338,57 +360,45 @@ def hits_panel(
     ended = {epoch: each for epoch, each in epochs.items() if each.rate is not None}
     ends = [*(each.first for each in ended.values()), *(each.last for each in ended.values())]
     span = [min(ends), max(ends)] if ends else []
-    layout = frame(
-        "Hit rate",
-        STEP,
-        "rows found in the cache (%)",
-        showlegend=True,
-        yaxis={"range": [0, 101]},
-        **marks.over_steps(span),
-    )
-    if not ended:
-        return {"data": [], "layout": with_note(layout, "no batch was resolved yet")}, _hits_words(ended, cached)
     x, y = _binned(steps)
-    epoch_y = [round(100 * (each.rate or 0.0), 2) for each in ended.values()]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "newest steps",
-            "x": x,
-            "y": y,
-            "line": {"color": STEP_COLOUR, "width": 1.2},
-            "hovertemplate": "step %{x}: %{y:.1f} %<extra></extra>",
-        },
-        {
-            "type": "scatter",
-            "mode": "lines+markers" if len(ended) >= _ENOUGH else "markers",
-            "name": "epochs",
-            "x": [each.middle for each in ended.values()],
-            "y": epoch_y,
-            "customdata": list(ended),
-            "line": {"color": series_colour(0), "width": 2},
-            "marker": {"size": 5, "color": series_colour(0)},
-            "hovertemplate": "epoch %{customdata}: %{y:.1f} %<extra></extra>",
-        },
+    data = [
+        line("newest steps", x, y, STEP_COLOUR, "step %{x}: %{y:.1f} %<extra></extra>", width=1.2, mode="lines"),
+        line(
+            "epochs",
+            [each.middle for each in ended.values()],
+            [round(100 * (each.rate or 0.0), 2) for each in ended.values()],
+            series_colour(0),
+            "epoch %{customdata}: %{y:.1f} %<extra></extra>",
+            mode="lines+markers" if len(ended) >= _ENOUGH else "markers",
+            customdata=list(ended),
+            marker={"size": 5, "color": series_colour(0)},
+        ),
     ]
-    return {"data": data, "layout": shaded(layout, congestion, span)}, _hits_words(ended, cached)
+    figure = over_steps(
+        "Hit rate",
+        "rows found in the cache (%)",
+        data if ended else [],
+        span,
+        congestion=congestion,
+        marks=marks,
+        empty=NO_BATCH,
+        yaxis={"range": [0, 101]},
+    )
+    return figure, _hits_words(ended, cached)
 
 
 def _binned(steps: Mapping[int, Sequence[ResolvedStep]]) -> tuple[list[float], list[float]]:
     """Hit rates of stretches of the newest steps: about ``_POINTS`` of them."""
     span = max(1, -(-len(steps) // _POINTS))
-    sums: dict[int, tuple[float, int, int, int]] = {}
-    for number, (step, rows) in enumerate(steps.items()):
-        at, count, hit, remote = sums.get(number // span, (0.0, 0, 0, 0))
-        sums[number // span] = (
-            at + step,
-            count + 1,
-            hit + sum(row.hit for row in rows),
-            remote + sum(row.remote for row in rows),
-        )
-    known = [(at / count, 100 * hit / remote) for at, count, hit, remote in sums.values() if remote]
-    return [round(at, 1) for at, _ in known], [round(rate, 2) for _, rate in known]
+    x: list[float] = []
+    y: list[float] = []
+    for _, found in groupby(enumerate(steps.items()), key=lambda each: each[0] // span):
+        stretch = [each for _, each in found]
+        rows = [row for _, each in stretch for row in each]
+        if remote := sum(row.remote for row in rows):
+            x.append(round(fmean(step for step, _ in stretch), 1))
+            y.append(round(100 * sum(row.hit for row in rows) / remote, 2))
+    return x, y
 
 
 def _hits_words(epochs: Mapping[int, EpochHits], cached: bool) -> str:
@@ -405,10 +415,6 @@ def _hits_words(epochs: Mapping[int, EpochHits], cached: bool) -> str:
     )
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
 # Whose rows caches hold, and what they are good for: by owner, now and over time.
 
 
@@ -421,48 +427,32 @@ def contents_panel(windows: Windows, *, cached: bool) -> Panel:
     """The newest cache of every part: rows by owner, and a mark at what it may hold."""
     newest = {part[0]: each[-1] for part, each in windows.items() if each}
     names = [f"part {part}" for part in newest]
-    layout = frame(
+    owners = 1 + max((owner for window in newest.values() for owner in range(len(window.by_owner))), default=0)
+    data: list[Drawn] = []
+    for owner in range(owners if newest else 0):
+        held = [window.by_owner[owner] if owner < len(window.by_owner) else 0 for window in newest.values()]
+        if any(held):
+            hover = f"%{{y}} holds %{{x:,}} rows of part {owner}<extra></extra>"
+            data.append(level_bars(f"rows of part {owner}", names, held, series_colour(owner), hover))
+    if newest:
+        room = [window.capacity for window in newest.values()]
+        mark = {"symbol": "line-ns", "line": {"width": 2, "color": BASELINE_COLOUR}}
+        hover = "%{y} may hold %{x:,}<extra></extra>"
+        data.append(points("at most", room, names, BASELINE_COLOUR, hover, size=16, marker=mark))
+    named = {"type": "category", "categoryarray": names[::-1], "categoryorder": "array"}
+    figure = chart(
         "Caches now",
         "rows held",
         "",
+        data,
+        empty=NO_WINDOW if cached else NO_CACHE,
         barmode="stack",
         bargap=0.35,
         xaxis={"rangemode": "tozero"},
-        yaxis={"type": "category", "categoryarray": names[::-1], "categoryorder": "array", "showgrid": False},
+        yaxis={**(named if newest else {}), "showgrid": False},
         showlegend=True,
     )
-    if not newest:
-        note = NO_WINDOW if cached else NO_CACHE
-        plain = {**layout, "yaxis": {**layout["yaxis"], "type": "linear", "categoryorder": "trace"}}
-        return {"data": [], "layout": with_note(plain, note)}, _CONTENTS
-    owners = 1 + max((owner for window in newest.values() for owner in range(len(window.by_owner))), default=0)
-    data: list[dict[str, Any]] = []
-    for owner in range(owners):
-        held = [window.by_owner[owner] if owner < len(window.by_owner) else 0 for window in newest.values()]
-        if any(held):
-            data.append(
-                {
-                    "type": "bar",
-                    "orientation": "h",
-                    "name": f"rows of part {owner}",
-                    "y": names,
-                    "x": held,
-                    "marker": {"color": series_colour(owner)},
-                    "hovertemplate": "%{y} holds %{x:,} rows of part " + str(owner) + "<extra></extra>",
-                }
-            )
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "at most",
-            "y": names,
-            "x": [window.capacity for window in newest.values()],
-            "marker": {"symbol": "line-ns", "size": 16, "line": {"width": 2, "color": BASELINE_COLOUR}},
-            "hovertemplate": "%{y} may hold %{x:,}<extra></extra>",
-        }
-    )
-    return {"data": data, "layout": layout}, _contents_words(newest)
+    return figure, _contents_words(newest) if newest else _CONTENTS
 
 
 _CONTENTS = "A cache holds the rows that its part is about to ask others for most often."
@@ -488,46 +478,36 @@ def shares_panel(windows: Windows, congestion: CongestionLog, marks: Marks, *, c
         at[window.step] = [sum(each[owner] for each in now.values() if owner < len(each)) for owner in range(owners)]
     shown = sorted(at)[-_POINTS:]
     span = [shown[0], shown[-1]] if shown else []
-    layout = frame(
-        "Shares of the cache",
-        STEP,
-        "of the rows held (%)",
-        showlegend=True,
-        yaxis={"range": [0, 101]},
-        **marks.over_steps(span),
-    )
-    if not shown:
-        return {"data": [], "layout": with_note(layout, NO_WINDOW if cached else NO_CACHE)}, _SHARES
-    data: list[dict[str, Any]] = []
-    for owner in range(max(len(at[step]) for step in shown)):
+    data: list[Drawn] = []
+    for owner in range(max((len(at[step]) for step in shown), default=0)):
         y = [_percent_of(at[step], owner) for step in shown]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines" if len(shown) > 1 else "markers",
-                "name": f"part {owner}",
-                "x": shown,
-                "y": y,
-                "line": {"color": series_colour(owner), "width": 2, "shape": "hv"},
-                "marker": {"color": series_colour(owner)},
-                "hovertemplate": "step %{x}: %{y:.0f} %<extra>rows of part " + str(owner) + "</extra>",
-            }
-        )
+        hover = f"step %{{x}}: %{{y:.0f}} %<extra>rows of part {owner}</extra>"
+        data.append(_stairs(f"part {owner}", shown, y, series_colour(owner), hover))
     liked = [window for window in swaps if window.biased >= 0 and window.step >= shown[0]]
     if liked:
         data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "preferred",
-                "x": [window.step for window in liked],
-                "y": [_percent_of(at[window.step], window.biased) for window in liked],
-                "marker": {"color": MARK_COLOUR, "symbol": "star", "size": 8},
-                "customdata": [f"part {window.part} prefers part {window.biased}" for window in liked],
-                "hovertemplate": "step %{x}: %{customdata}<extra></extra>",
-            }
+            points(
+                "preferred",
+                [window.step for window in liked],
+                [_percent_of(at[window.step], window.biased) for window in liked],
+                MARK_COLOUR,
+                "step %{x}: %{customdata}<extra></extra>",
+                size=8,
+                marker={"symbol": "star"},
+                customdata=[f"part {window.part} prefers part {window.biased}" for window in liked],
+            )
         )
-    return {"data": data, "layout": shaded(layout, congestion, span)}, _SHARES
+    figure = over_steps(
+        "Shares of the cache",
+        "of the rows held (%)",
+        data,
+        span,
+        congestion=congestion,
+        marks=marks,
+        empty=NO_WINDOW if cached else NO_CACHE,
+        yaxis={"range": [0, 101]},
+    )
+    return figure, _SHARES
 
 
 _SHARES = "Shaded: links are congested. A star: the policy gives most of the cache to that owner's rows."
@@ -542,45 +522,39 @@ def owners_panel(steps: Mapping[int, Sequence[ResolvedStep]]) -> Panel:
     """Rows asked for in the newest steps by owner: those that caches had, and those that were fetched."""
     recent = [row for step in list(steps)[-_RECENT:] for row in steps[step]]
     owners = max((len(row.hits) for row in recent), default=0)
-    layout = frame(
+    count = min(len(steps), _RECENT)
+    hits, misses = (
+        [sum(getattr(row, name)[owner] for row in recent if owner < len(getattr(row, name))) for owner in range(owners)]
+        for name in ("hits", "misses")
+    )
+    asked = any(hits) or any(misses)
+    data = [
+        bars(name, range(owners), [round(each / count, 2) for each in counts], colour, _OF_OWNER)
+        for name, counts, colour in (("in the cache", hits, series_colour(0)), ("fetched", misses, _MISSED))
+        if asked
+    ]
+    figure = chart(
         "Rows asked for by owner",
         "owner",
         "rows of a step, all parts",
+        data,
+        empty=NO_BATCH,
         barmode="stack",
         bargap=0.35,
         yaxis={"rangemode": "tozero"},
         xaxis={"dtick": 1, "showgrid": False},
         showlegend=True,
     )
-    count = min(len(steps), _RECENT)
-    hits, misses = (
-        [sum(getattr(row, name)[owner] for row in recent if owner < len(getattr(row, name))) for owner in range(owners)]
-        for name in ("hits", "misses")
-    )
-    if not any(hits) and not any(misses):
-        return {"data": [], "layout": with_note(layout, "no batch was resolved yet")}, _OWNERS
-    data = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": list(range(owners)),
-            "y": [round(each / count, 2) for each in counts],
-            "marker": {"color": colour},
-            "hovertemplate": "of part %{x}: %{y:,.4~g} rows of a step<extra>" + name + "</extra>",
-        }
-        for name, counts, colour in (("in the cache", hits, series_colour(0)), ("fetched", misses, _MISSED))
-    ]
     described = [
         f"part {owner} {percent(hits[owner] / (hits[owner] + misses[owner]))}"
         for owner in range(owners)
         if hits[owner] + misses[owner]
     ]
-    return {
-        "data": data,
-        "layout": layout,
-    }, f"In the cache, of the last {count} steps: {join_words(described)}. {_OWNERS}"
+    words = f"In the cache, of the last {count} steps: {join_words(described)}. {_OWNERS}"
+    return figure, words if asked else _OWNERS
 
 
+_OF_OWNER = "of part %{x}: %{y:,.4~g} rows of a step"
 _OWNERS = "The slowest owner decides how long a batch waits: look whether its grey part is small."
 
 
@@ -612,24 +586,20 @@ def congestion_panel(links: Links | None, parts: int) -> Panel:
         [None if owner == other else links.delay_ms[owner][other] for other in range(count)] for owner in range(count)
     ]
     top = max((each for row in cells for each in row if each is not None), default=0.0)
-    trace: dict[str, Any] = {
-        "type": "heatmap",
-        "name": "Links now",
-        "x": list(range(count)),
-        "y": list(range(count)),
-        "z": cells,
-        "zmin": 0,
-        "zmax": top or 1.0,
-        "colorscale": [list(stop) for stop in HEAT_SCALES["halo"]],
-        "colorbar": colour_bar("ms added"),
-        "xgap": 2,
-        "ygap": 2,
-        "customdata": [[_to_dict(links, owner, other) for other in range(count)] for owner in range(count)],
-        "hovertemplate": "part %{y} to part %{x}: %{customdata}<extra></extra>",
-    }
-    if not top:
-        del trace["colorbar"]
-        trace["showscale"] = False
+    bar = {"colorbar": colour_bar("ms added")} if top else {"showscale": False}
+    trace = heat(
+        "Links now",
+        cells,
+        range(count),
+        range(count),
+        HEAT_SCALES["halo"],
+        span=(0, top or 1.0),
+        xgap=2,
+        ygap=2,
+        customdata=[[_to_dict(links, owner, other) for other in range(count)] for owner in range(count)],
+        hover="part %{y} to part %{x}: %{customdata}<extra></extra>",
+        **bar,
+    )
     if count <= _WRITTEN:
         layout["annotations"] = _written(links, top)
     return {"data": [trace], "layout": layout}, _words(links)
@@ -640,24 +610,15 @@ def _to_dict(links: Links, owner: int, other: int) -> str:
     return f"{links.delay_ms[owner][other]:.3g} ms" + (", any rate" if rate is None else f", {rate:.4g} Mbit/s")
 
 
-def _written(links: Links, top: float) -> list[dict[str, Any]]:
+def _written(links: Links, top: float) -> list[Drawn]:
     found = []
     for owner in range(links.parts):
         for other in range(links.parts):
             delay, rate = links.delay_ms[owner][other], links.mbit[owner][other]
             said = ([f"{delay:.3g} ms"] if delay else []) + ([] if rate is None else [f"{rate:.4g} Mbit/s"])
             if owner != other:
-                found.append(
-                    {
-                        "text": "<br>".join(said or ["free"]),
-                        "showarrow": False,
-                        "x": other,
-                        "y": owner,
-                        "xref": "x",
-                        "yref": "y",
-                        "font": {"size": 10, "color": "white" if delay > _DARK * top else TEXT_COLOUR},
-                    }
-                )
+                colour = "white" if delay > _DARK * top else TEXT_COLOUR
+                found.append(label("<br>".join(said or ["free"]), other, owner, colour, 10))
     return found
 
 
@@ -801,71 +762,52 @@ def traffic_panel(
         marks: of the run's changes.
     """
     at = list(steps)
-    layout = frame(
+    if not at:
+        return chart("Bytes for features, and waiting", STEPS, "bytes a step", [], empty=NO_BATCH), _TRAFFIC
+    width = max(1, -(-(at[-1] - at[0] + 1) // _BARS))
+    found, built = {}, [(window, (window.step - at[0]) // width) for window in windows]
+    for bar, group in groupby(at, key=lambda step: (step - at[0]) // width):
+        every = [steps[step] for step in group]
+        missed = sum(row.bytes for rows in every for row in rows)
+        rebuilt = sum(window.fetched for window, its in built if its == bar) * row_bytes
+        waited = sum(fmean(row.wait_s for row in rows) for rows in every)
+        found[bar] = missed / len(every), rebuilt / len(every), waited / len(every)
+    unit, factor = byte_unit(max(missed + rebuilt for missed, rebuilt, _ in found.values()))
+    x = [at[0] + bar * width + (width - 1) / 2 for bar in found]
+    missed_y, built_y, waited_ms = zip(*found.values(), strict=True)
+    hover = "about step %{x:.0f}: %{y:.3~g} " + unit
+    looks = {"width": width}
+    data = [
+        bars(name, x, [round(each / factor, 4) for each in y], colour, hover, **looks)
+        for name, y, colour in (
+            ("missed by batches", missed_y, PHASE_COLOURS["communicate"]),
+            ("for caches", built_y, PHASE_COLOURS["batch"]),
+        )
+    ]
+    data.append(
+        line(
+            "waiting (right)",
+            x,
+            [round(1e3 * each, 4) for each in waited_ms],
+            WARNING_COLOUR,
+            "about step %{x:.0f}: %{y:.3~g} ms of waiting<extra></extra>",
+            width=1.5,
+            yaxis="y2",
+        )
+    )
+    figure = chart(
         "Bytes for features, and waiting",
-        STEP,
-        "bytes a step",
+        STEPS,
+        f"{unit} a step",
+        data,
         barmode="stack",
         bargap=0,
         showlegend=True,
         yaxis={"rangemode": "tozero"},
         **marks.over_steps(at),
     )
-    if not at:
-        return {"data": [], "layout": with_note(layout, "no batch was resolved yet")}, _TRAFFIC
-    width = max(1, -(-(at[-1] - at[0] + 1) // _BARS))
-    bars = sorted({(step - at[0]) // width for step in at})
-    counts = Counter((step - at[0]) // width for step in at)
-    missed, built, waited = (dict.fromkeys(bars, 0.0) for _ in range(3))
-    for step, rows in steps.items():
-        bar = (step - at[0]) // width
-        missed[bar] += sum(row.bytes for row in rows) / counts[bar]
-        waited[bar] += fmean(row.wait_s for row in rows) / counts[bar]
-    for window in windows:
-        bar = (window.step - at[0]) // width
-        if bar in built:
-            built[bar] += window.fetched * row_bytes / counts[bar]
-    top = max(missed[bar] + built[bar] for bar in bars)
-    unit, factor = byte_unit(top)
-    layout["yaxis"]["title"] = {**layout["yaxis"]["title"], "text": f"{unit} a step"}
-    x = [at[0] + bar * width + (width - 1) / 2 for bar in bars]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": x,
-            "y": [round(sums[bar] / factor, 4) for bar in bars],
-            "width": width,
-            "marker": {"color": colour, "line": {"width": 0}},
-            "hovertemplate": "about step %{x:.0f}: %{y:.3~g} " + unit + "<extra>" + name + "</extra>",
-        }
-        for name, sums, colour in (
-            ("missed by batches", missed, PHASE_COLOURS["communicate"]),
-            ("for caches", built, PHASE_COLOURS["batch"]),
-        )
-    ]
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "waiting (right)",
-            "x": x,
-            "yaxis": "y2",
-            "y": [round(1e3 * waited[bar], 4) for bar in bars],
-            "line": {"color": WARNING_COLOUR, "width": 1.5},
-            "hovertemplate": "about step %{x:.0f}: %{y:.3~g} ms of waiting<extra></extra>",
-        }
-    )
-    layout["yaxis2"] = {
-        "overlaying": "y",
-        "side": "right",
-        "showgrid": False,
-        "zeroline": False,
-        "rangemode": "tozero",
-        "title": {"text": "waiting (ms a step)", "standoff": 4, "font": {"size": 11}},
-    }
-    layout["margin"] = {**layout["margin"], "r": 52}
-    return {"data": data, "layout": layout}, traffic_words(steps, windows, row_bytes)
+    right_axis(figure["layout"], "waiting (ms a step)", 52, rangemode="tozero")
+    return figure, traffic_words(steps, windows, row_bytes)
 
 
 _TRAFFIC = "Bytes for caches are hidden behind training; those that batches miss may be waited for."
@@ -912,42 +854,43 @@ def latency_panel(misses: Sequence[Fetched], bulk: Sequence[Fetched], congestion
     """
     steps = [fetched.step for fetched in (*misses, *bulk)]
     span = [min(steps), max(steps)] if steps else []
-    layout = frame(
-        "Round trips by owner",
-        STEP,
-        "round trip (ms)",
-        showlegend=True,
-        **marks.over_steps(span),
-        yaxis={"rangemode": "tozero"},
-    )
-    if not steps:
-        return {"data": [], "layout": with_note(layout, NO_FETCH)}, _latency_words(misses, bulk)
-    data: list[dict[str, Any]] = []
+    data: list[Drawn] = []
     for owner in sorted({fetched.owner for fetched in (*misses, *bulk)}):
         name = f"part {owner}"
-        style: dict[str, Any] = {"legendgroup": name}
-        lines = [each for each in misses if each.owner == owner]
-        x, y = _medians(lines, span)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines" if len(x) > 1 else "markers",
-                "name": name,
-                "x": x,
-                "y": y,
-                "line": {"color": series_colour(owner), "width": 1.8},
-                "marker": {"color": series_colour(owner)},
-                "hovertemplate": "about step %{x:.0f}: %{y:.3~g} ms<extra>" + name + "</extra>",
-                **style,
-            }
-        )
-        data += _bulk_points([each for each in bulk if each.owner == owner], name, style)
-        data += _injected(congestion, owner, span, style)
-    top, above = _top([y for trace in data for y in trace["y"]])
-    if above:
-        layout["yaxis"]["range"] = [0, top]
+        x, y = _medians([each for each in misses if each.owner == owner], span)
+        hover = "about step %{x:.0f}: %{y:.3~g} ms"
+        data.append(line(name, x, y, series_colour(owner), hover, width=1.8, legendgroup=name))
+        shown = [each for each in bulk if each.owner == owner][-_LINK_LATENCY_POINTS:]
+        if shown:
+            data.append(
+                points(
+                    f"{name}, for caches",
+                    [each.step for each in shown],
+                    [round(1e3 * each.rtt_s, 4) for each in shown],
+                    series_colour(owner),
+                    "step %{x}: %{y:.3~g} ms for %{customdata} rows",
+                    size=5,
+                    marker={"symbol": "circle-open"},
+                    showlegend=False,
+                    customdata=[f"{each.rows:,}" for each in shown],
+                    legendgroup=name,
+                )
+            )
+        data += _injected(congestion, owner, span)
+    top, above = _top([y for trace in data for y in trace["y"]]) if data else (0.0, 0)
+    limit = {"range": [0, top]} if above else {}
+    figure = over_steps(
+        "Round trips by owner",
+        "round trip (ms)",
+        data,
+        span,
+        congestion=congestion,
+        marks=marks,
+        empty=NO_FETCH,
+        yaxis={"rangemode": "tozero", **limit},
+    )
     higher = f" {above} of the points are above the picture." if above else ""
-    return {"data": data, "layout": shaded(layout, congestion, span)}, _latency_words(misses, bulk) + higher
+    return figure, _latency_words(misses, bulk) + higher
 
 
 def _top(values: Sequence[float]) -> tuple[float, int]:
@@ -969,45 +912,13 @@ def _medians(fetches: Sequence[Fetched], span: Sequence[int]) -> tuple[list[floa
     return x, [round(1e3 * median(each.rtt_s for each in found), 4) for found in bins.values()]
 
 
-def _bulk_points(bulk: Sequence[Fetched], name: str, style: Mapping[str, Any]) -> list[dict[str, Any]]:
-    shown = bulk[-_LINK_LATENCY_POINTS:]
-    if not shown:
-        return []
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": f"{name}, for caches",
-            "showlegend": False,
-            "x": [each.step for each in shown],
-            "y": [round(1e3 * each.rtt_s, 4) for each in shown],
-            "marker": {"color": series_colour(shown[0].owner), "symbol": "circle-open", "size": 5},
-            "customdata": [f"{each.rows:,}" for each in shown],
-            "hovertemplate": "step %{x}: %{y:.3~g} ms for %{customdata} rows<extra>%{fullData.name}</extra>",
-            **style,
-        }
-    ]
-
-
-def _injected(
-    congestion: CongestionLog, owner: int, span: Sequence[int], style: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _injected(congestion: CongestionLog, owner: int, span: Sequence[int]) -> list[Drawn]:
     x, y = congestion.injected(owner, span[0], span[-1] + 1)
     if not x:
         return []
-    return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"part {owner}, added",
-            "showlegend": False,
-            "x": x,
-            "y": y,
-            "line": {"color": series_colour(owner), "width": 1.3, "dash": "dash", "shape": "hv"},
-            "hovertemplate": "%{y:.3~g} ms added<extra>part " + str(owner) + "</extra>",
-            **style,
-        }
-    ]
+    name, hover = f"part {owner}", f"%{{y:.3~g}} ms added<extra>part {owner}</extra>"
+    looks = {"width": 1.3, "dash": "dash", "showlegend": False, "legendgroup": name}
+    return [_stairs(f"{name}, added", x, y, series_colour(owner), hover, **looks)]
 
 
 def _latency_words(misses: Sequence[Fetched], bulk: Sequence[Fetched]) -> str:
@@ -1038,34 +949,34 @@ def estimates_panel(
                     found.setdefault(owner, {}).setdefault(choice.step, []).append(late)
     steps = [step for by_step in found.values() for step in by_step]
     span = [min(steps), max(steps)] if steps else []
-    layout = frame(
-        "Delay as it is estimated",
-        STEP,
-        "delay (ms)",
-        showlegend=True,
-        **marks.over_steps(span),
-        yaxis={"rangemode": "tozero"},
-    )
-    if not steps:
-        return {"data": [], "layout": with_note(layout, "no delay was estimated yet")}, _ESTIMATE
-    data: list[dict[str, Any]] = []
+    data: list[Drawn] = []
     for owner, by_step in sorted(found.items()):
         name, shown = f"part {owner}", sorted(by_step)[-2 * _LINK_LATENCY_POINTS :]
         data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "legendgroup": name,
-                "x": shown,
-                "y": [round(median(by_step[step]), 4) for step in shown],
-                "line": {"color": series_colour(owner), "width": 1.8, "shape": "hv"},
-                "marker": {"size": 4},
-                "hovertemplate": "step %{x}: %{y:.3~g} ms estimated<extra>" + name + "</extra>",
-            }
+            _stairs(
+                name,
+                shown,
+                [round(median(by_step[step]), 4) for step in shown],
+                series_colour(owner),
+                "step %{x}: %{y:.3~g} ms estimated",
+                width=1.8,
+                mode="lines+markers",
+                marker={"size": 4},
+                legendgroup=name,
+            )
         )
-        data += _injected(congestion, owner, span, {"legendgroup": name})
-    return {"data": data, "layout": shaded(layout, congestion, span)}, _estimate_words(found, congestion)
+        data += _injected(congestion, owner, span)
+    figure = over_steps(
+        "Delay as it is estimated",
+        "delay (ms)",
+        data,
+        span,
+        congestion=congestion,
+        marks=marks,
+        empty="no delay was estimated yet",
+        yaxis={"rangemode": "tozero"},
+    )
+    return figure, _estimate_words(found, congestion) if data else _ESTIMATE
 
 
 _ESTIMATE = "Dashed: added. A controller sees no more than its own calls: the estimate lags behind by some of them."
@@ -1094,7 +1005,6 @@ FLOAT_BYTES = 4
 NO_CALL = "no call was measured yet"
 _ALIKE = 1.25  # times as many rows, up to which calls are of one size
 _LEAST = 2  # sizes that a line needs
-_RECENTRED = 20  # iterations of the fit that reweight its rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -1122,17 +1032,7 @@ def call_cost(sizes: Mapping[float, float]) -> CallCost:
         sizes: bytes of a reply -> seconds.
     """
     nbytes, seconds = np.array(list(sizes), dtype=float), np.array(list(sizes.values()), dtype=float)
-    weights = 1 / np.maximum(seconds, 1e-9)
-    columns = np.stack([np.ones_like(nbytes), nbytes], axis=1)
-    scale = columns.max(axis=0)
-    for _ in range(_RECENTRED):  # least absolute deviations: one slow size must not tilt the line
-        found = np.linalg.lstsq(columns / scale * weights[:, None], seconds * weights, rcond=None)[0] / scale
-        missed = np.abs(columns @ found - seconds) / np.maximum(seconds, 1e-9)
-        weights = 1 / np.maximum(seconds, 1e-9) / np.sqrt(np.maximum(missed, 1e-3))
-    initiation, per_byte = (float(each) for each in found)
-    if initiation < 0:
-        return CallCost(0.0, float(np.median(seconds / nbytes)))
-    return CallCost(initiation, per_byte) if per_byte >= 0 else CallCost(float(np.median(seconds)), 0.0)
+    return CallCost(*relative_line(nbytes, seconds))
 
 
 def rpc_payload_figure(rows: Sequence[Row], *, title: str = "What a call costs") -> Figure:
@@ -1174,78 +1074,47 @@ def _row_bytes(rows: Sequence[Row]) -> float:
 
 
 def _shares_figure(counts: Sequence[int], cost: CallCost, width: float) -> Figure:
-    layout = frame(
+    first = [round(100 * cost.share(count * width), 2) for count in counts]
+    names = [f"{count:,}" for count in counts]
+    rest = [round(100 - each, 2) for each in first]
+    data = [
+        bars(name, names, y, PHASE_COLOURS[phase], "%{x} rows: %{y:.0f} %")
+        for name, y, phase in (("initiation", first, "rebuild"), ("payload", rest, "transfer"))
+    ]
+    return chart(
         "Initiation against payload",
         "rows of a call",
         "of its time (%)",
+        data,
         barmode="stack",
         bargap=0.25,
         xaxis={"type": "category", "showgrid": False},
         yaxis={"range": [0, 100]},
         showlegend=True,
     )
-    first = [round(100 * cost.share(count * width), 2) for count in counts]
-    names = [f"{count:,}" for count in counts]
-    data = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": names,
-            "y": y,
-            "marker": {"color": colour},
-            "hovertemplate": "%{x} rows: %{y:.0f} %<extra>" + name + "</extra>",
-        }
-        for name, y, colour in (
-            ("initiation", first, PHASE_COLOURS["rebuild"]),
-            ("payload", [round(100 - each, 2) for each in first], PHASE_COLOURS["transfer"]),
-        )
-    ]
-    return {"data": data, "layout": layout}
 
 
 def _seconds_figure(sizes: Mapping[int, Sequence[float]], cost: CallCost, width: float) -> Figure:
-    layout = frame(
-        "Time of a call",
-        "rows of a call",
-        "round trip (ms)",
-        xaxis={"type": "log", "dtick": 1},
-        yaxis={"type": "log", "dtick": 1},
-        showlegend=True,
-    )
     counts = list(sizes)
-    low, middle, high = (
-        [round(1e3 * float(np.percentile(each, point)), 5) for each in sizes.values()] for point in (25, 50, 75)
-    )
-    line = np.geomspace(counts[0], counts[-1], 60)
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "measured",
-            "x": counts,
-            "y": middle,
-            "marker": {"color": series_colour(0), "size": 7},
-            "error_y": {
-                "type": "data",
-                "symmetric": False,
-                "thickness": 1.2,
-                "color": series_colour(0),
-                "array": [h - m for m, h in zip(middle, high, strict=True)],
-                "arrayminus": [m - lo for lo, m in zip(low, middle, strict=True)],
-            },
-            "hovertemplate": "%{x:,} rows: %{y:.3~g} ms<extra></extra>",
-        },
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "initiation + bytes",
-            "x": [round(at, 2) for at in line],
-            "y": [round(1e3 * (cost.initiation_s + cost.s_per_byte * at * width), 6) for at in line],
-            "line": {"color": BASELINE_COLOUR, "width": 1.5},
-            "hoverinfo": "skip",
-        },
+    ms = 1e3 * np.array([np.percentile(each, (25, 50, 75)) for each in sizes.values()])
+    low, middle, high = ms.round(5).T.tolist()
+    at = np.geomspace(counts[0], counts[-1], 60)
+    fit = 1e3 * (cost.initiation_s + cost.s_per_byte * at * width)
+    error = {
+        "type": "data",
+        "symmetric": False,
+        "thickness": 1.2,
+        "color": series_colour(0),
+        "array": [h - m for m, h in zip(middle, high, strict=True)],
+        "arrayminus": [m - lo for lo, m in zip(low, middle, strict=True)],
+    }
+    hover = "%{x:,} rows: %{y:.3~g} ms<extra></extra>"
+    data = [
+        points("measured", counts, middle, series_colour(0), hover, error_y=error),
+        line("initiation + bytes", at.round(2).tolist(), fit.round(6).tolist(), width=1.5, hoverinfo="skip"),
     ]
-    return {"data": data, "layout": layout}
+    axes: dict[str, Any] = {axis: {"type": "log", "dtick": 1} for axis in ("xaxis", "yaxis")}
+    return chart("Time of a call", "rows of a call", "round trip (ms)", data, showlegend=True, **axes)
 
 
 def _words_rpc_payload(cost: CallCost, width: float) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 from dtdg_lab.visualization.series import PartLog
 
@@ -156,14 +156,13 @@ class FeatureLog:
 
     def fetch(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``fetches``."""
-        step, part, owner, purpose = int(row["step"]), int(row["part"]), int(row["owner"]), str(row["purpose"])
-        if (part, owner) not in self._links:
-            self._links.add((part, owner))
+        fetched = read_row(Fetched, row)
+        link = fetched.part, fetched.owner
+        if link not in self._links:
+            self._links.add(link)
             for known in self._fetches.values():
                 known.limit(self._room)
-        log = self._fetches.setdefault(purpose, PartLog(self._room))
-        fetched = Fetched(step, part, owner, purpose, _whole(row["rows"]), _real(row["bytes"]), _real(row["rtt_s"]))
-        log.add((part, owner), step, attempt, fetched)
+        self._fetches.setdefault(fetched.purpose, PartLog(self._room)).add(link, fetched.step, attempt, fetched)
 
     @property
     def _room(self) -> int:
@@ -171,54 +170,13 @@ class FeatureLog:
 
     def window(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``windows``."""
-        step, part = int(row["step"]), int(row["part"])
-        self.windows.add(
-            part,
-            step,
-            attempt,
-            CacheWindow(
-                step,
-                part,
-                _whole(row["number"]),
-                _whole(row["first"]),
-                _whole(row["length"]),
-                _whole(row["late_steps"]),
-                str(row["policy"]),
-                _number(row["action"]),
-                _number(row["biased"]),
-                _whole(row["capacity"]),
-                _whole(row["held"]),
-                _whole(row["copied"]),
-                _whole(row["fetched"]),
-                _counts(row["by_owner"]),
-                _real(row["rebuild_s"]),
-                _real(row["exposed_s"]),
-            ),
-        )
+        found = read_row(CacheWindow, row)
+        self.windows.add(found.part, found.step, attempt, found)
 
     def choice(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``cache_decisions``."""
-        step, part = int(row["step"]), int(row["part"])
-        delays = tuple(_real(each) for each in row["delays_ms"] or ())
-        greedy = row["greedy"]
-        self.choices.add(
-            part,
-            step,
-            attempt,
-            CacheChoice(
-                step,
-                part,
-                str(row["policy"]),
-                tuple(_known(each) for each in row["values"] or ()),
-                int(row["action"]),
-                _whole(row["window"]),
-                _number(row["biased"]),
-                _real(row["epsilon"]),
-                greedy is None or bool(greedy),
-                _known(row["reward"]),
-                delays,
-            ),
-        )
+        found = read_row(CacheChoice, {**row, "greedy": row["greedy"] in (None, True)})
+        self.choices.add(found.part, found.step, attempt, found)
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on."""
@@ -237,41 +195,30 @@ class FeatureLog:
 
 def resolved_of(row: Mapping[str, Any]) -> ResolvedStep:
     """One row of ``resolved``."""
-    window = row["window"]
-    return ResolvedStep(
-        int(row["step"]),
-        int(row["epoch"]),
-        int(row["part"]),
-        -1 if window is None else int(window),
-        _whole(row["remote"]),
-        _counts(row["hits"]),
-        _counts(row["misses"]),
-        _whole(row["rpcs"]),
-        _real(row["bytes"]),
-        _real(row["resolve_s"]),
-        _real(row["wait_s"]),
-    )
+    return read_row(ResolvedStep, row)
 
 
-def _whole(value: Any) -> int:
-    return int(value or 0)
+def read_row(kind: type[R], row: Mapping[str, Any]) -> R:
+    """One row of a table as ``kind``: each field from the column of its name, by its type."""
+    return kind(**{field.name: _READ[str(field.type)](row[field.name], field.name) for field in fields(kind)})
 
 
-def _real(value: Any) -> float:
-    return float(value or 0.0)
-
-
-def _number(value: Any) -> int:
-    """A number, or -1 where there is none."""
-    return -1 if value is None else int(value)
-
-
-def _known(value: Any) -> float | None:
+def _known(value: Any, name: str = "") -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def _counts(values: Sequence[Any] | None) -> tuple[int, ...]:
-    return tuple(int(value or 0) for value in values or ())
+R = TypeVar("R", ResolvedStep, Fetched, CacheWindow, CacheChoice)
+_NONE = ("window", "action", "biased")  # columns in which nothing is -1
+_READ: Mapping[str, Callable[[Any, str], Any]] = {  # by a field's type
+    "int": lambda value, name: int(value) if value is not None else -(name in _NONE),
+    "float": lambda value, name: float(value or 0.0),
+    "bool": lambda value, name: bool(value),
+    "str": lambda value, name: str(value),
+    "float | None": _known,
+    "tuple[int, ...]": lambda values, name: tuple(int(value or 0) for value in values or ()),
+    "tuple[float, ...]": lambda values, name: tuple(float(value or 0.0) for value in values or ()),
+    "tuple[float | None, ...]": lambda values, name: tuple(map(_known, values or ())),
+}
 
 
 # Rows asked for and found in the cache, epoch by epoch, for runs of any length.

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -191,40 +191,19 @@ class FeatureNotes:
 
     def handed(self, facts: ResolveFacts) -> None:
         """Record that a batch was delivered to training."""
-        row = (
-            self._part,
-            facts.window,
-            facts.remote,
-            facts.hits.tolist(),
-            facts.misses.tolist(),
-            facts.rpcs,
-            facts.nbytes,
-            facts.resolve_s,
-            facts.wait_s,
-        )
+        of = facts
+        counts = of.window, of.remote, of.hits.tolist(), of.misses.tolist(), of.rpcs, of.nbytes
+        row = self._part, *counts, of.resolve_s, of.wait_s
         with self._lock:
             self._rows["resolved"].append(row)
 
     def swapped(self, swap: Swap, exposed_s: float) -> None:
         """Record that a cache came into use, and the seconds that training waited for it."""
         built, plan = swap.built, swap.built.plan
-        row = (
-            self._part,
-            plan.number,
-            swap.due,
-            plan.length,
-            swap.late_steps,
-            plan.policy,
-            plan.action,
-            plan.biased,
-            plan.capacity,
-            len(built.cache),
-            built.copied,
-            built.fetched,
-            built.by_owner.tolist(),
-            built.rebuild_s,
-            exposed_s,
-        )
+        when = plan.number, swap.due, plan.length, swap.late_steps
+        what = plan.policy, plan.action, plan.biased, plan.capacity
+        rows = len(built.cache), built.copied, built.fetched, built.by_owner.tolist()
+        row = self._part, *when, *what, *rows, built.rebuild_s, exposed_s
         with self._lock:
             self._rows["windows"].append(row)
 
@@ -236,9 +215,8 @@ class FeatureNotes:
     def observed(self) -> Observed:
         """Counts since the last call."""
         with self._lock:
-            seen = Observed(
-                self._served, self._remote, self._hits, self._resolve_s, tuple(self._fetches), tuple(self._stepped)
-            )
+            times = tuple(self._fetches), tuple(self._stepped)
+            seen = Observed(self._served, self._remote, self._hits, self._resolve_s, *times)
             self._fetches.clear()
             self._stepped.clear()
             self._clear()
@@ -678,14 +656,9 @@ class Stages:
             step=order.first,
             steps_left=self._epochs.left(order.first),
             previous=previous,
-            served=seen.served,
-            remote=seen.remote,
-            hits=seen.hits,
-            resolve_s=seen.resolve_s,
-            fetches=seen.fetches,
+            **{field.name: getattr(seen, field.name) for field in fields(seen)},
             rebuild_s=0.0 if serving is None else serving.rebuild_s,
             late_steps=self._late_steps,
-            stepped=seen.stepped,
             lookahead=lookahead,
             now=now,
             early=order.early,

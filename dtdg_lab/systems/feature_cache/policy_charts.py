@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -16,13 +17,24 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.feature_store import WINDOWS, LinkState
 from dtdg_lab.core.units import format_joules
-from dtdg_lab.systems.feature_cache.charts import STEP, CongestionLog, estimates_panel, shaded
+from dtdg_lab.systems.feature_cache.charts import CongestionLog, estimates_panel, over_steps
 from dtdg_lab.systems.feature_cache.log import CacheChoice
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
+from dtdg_lab.visualization.charts import (
+    Drawn,
+    Panel,
+    box,
+    chart,
+    colour_bar,
+    heat,
+    label,
+    line,
+    points,
+    rule,
+)
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.visualization.palette import HEAT_SCALES, MARK_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.partition import colour_bar
 from dtdg_lab.visualization.style import Marks, text_table
 
 if TYPE_CHECKING:
@@ -40,13 +52,51 @@ if TYPE_CHECKING:
 
 Without = Literal["", "cell", "condition"]
 Row = Mapping[str, Any]
-Panel = tuple[Figure, str]
 Curves = Mapping[str, Sequence[tuple[int, float]]]  # condition -> (window, predicted ms)
 NOTHING = "nothing was measured yet"
+_W = "W (steps between rebuilds)"
 _WRITTEN = 120  # cells up to which each has its number
 _DARK = 0.6
 _LEAST_TOP = 5.0  # percent of the darkest colour, at least
 _SCALE = ((0.0, "#2166AC"), (0.5, "#FFFFFF"), (1.0, "#B2182B"))
+Cells = Sequence[Sequence[float | None]]
+_SAID, _MORE = "%{customdata}<extra></extra>", "%{customdata}, %{z:+.2f} %<extra></extra>"
+
+
+def _axis(names: Sequence[Any], *, down: bool = False) -> dict[str, Any]:
+    """An axis with a name at each whole number, the first on top where it goes down."""
+    ends = [-0.5, len(names) - 0.5]
+    return {
+        "tickvals": list(range(len(names))),
+        "ticktext": [str(name) for name in names],
+        "showgrid": False,
+        "range": ends[::-1] if down else ends,
+    }
+
+
+def _map_axes(columns: Sequence[Any], rows: Sequence[str]) -> dict[str, Any]:
+    return {"xaxis": _axis(columns), "yaxis": _axis(rows, down=True)}
+
+
+def _signed_map(
+    title: str, percents: Cells, words: Sequence[Sequence[str]], *, top: float, unit: str, hover: str = _SAID
+) -> Drawn:
+    """A map of percentages: white at 0, red above, blue below."""
+    shown = [[None if each is None else round(each, 3) for each in row] for row in percents]
+    bar = colour_bar(unit, tickformat=".3~g")
+    looks = {"colorbar": bar, "xgap": 1, "ygap": 1, "hoverongaps": False, "customdata": words}
+    columns, rows = range(len(percents[0])), range(len(percents))
+    return heat(title, shown, columns, rows, _SCALE, span=(-top, top), hover=hover, **looks)
+
+
+def _written_in(cells: Cells, form: str, is_dark: Callable[[float], bool]) -> list[Drawn]:
+    """The numbers of a map's cells."""
+    return [
+        label(format(value + 0.0, form), column, row, "white" if is_dark(value) else TEXT_COLOUR, 9)
+        for row, values in enumerate(cells)
+        for column, value in enumerate(values)
+        if value is not None
+    ]
 
 
 def error_rows(errors: Sequence[CellError], *, without: Without = "") -> list[dict[str, Any]]:
@@ -118,59 +168,24 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
 
 
 def _errors_figure(rows: Sequence[Row], title: str) -> Figure:
-    layout = frame(title, "W (steps between rebuilds)", "")
     if not rows:
-        return {"data": [], "layout": with_note(layout, NOTHING)}
+        return chart(title, _W, "", [], empty=NOTHING)
     conditions, windows = _conditions(rows), sorted({int(row["window"]) for row in rows})
     cells = {(str(row["condition"]), int(row["window"])): row for row in rows}
-    grid_rows = [[cells.get((condition, window)) for window in windows] for condition in conditions]
+    found = [[cells.get((condition, window)) for window in windows] for condition in conditions]
+    percents = [[None if row is None else 100 * _error(row) for row in each] for each in found]
     top = max(_LEAST_TOP, *(100 * abs(each) for each in _errors(rows)))
-    layout["xaxis"] |= {
-        "tickvals": list(range(len(windows))),
-        "ticktext": list(map(str, windows)),
-        "showgrid": False,
-        "range": [-0.5, len(windows) - 0.5],
-    }
-    layout["yaxis"] |= {
-        "tickvals": list(range(len(conditions))),
-        "ticktext": conditions,
-        "showgrid": False,
-        "range": [len(conditions) - 0.5, -0.5],
-    }
-    data = [
-        {
-            "type": "heatmap",
-            "name": title,
-            "x": list(range(len(windows))),
-            "y": list(range(len(conditions))),
-            "z": [[None if row is None else round(100 * _error(row), 3) for row in line] for line in grid_rows],
-            "zmin": -top,
-            "zmax": top,
-            "colorscale": [list(stop) for stop in _SCALE],
-            "hoverongaps": False,
-            "colorbar": {**colour_bar("error (%)"), "tickformat": ".3~g"},
-            "xgap": 2,
-            "ygap": 2,
-            "customdata": [["" if row is None else _cell_words(row) for row in line] for line in grid_rows],
-            "hovertemplate": "%{customdata}<extra></extra>",
-        }
-    ]
+    words = [["" if row is None else _cell_words(row) for row in each] for each in found]
+    figure = chart(
+        title,
+        _W,
+        "",
+        [_signed_map(title, percents, words, top=top, unit="error (%)")],
+        **_map_axes(windows, conditions),
+    )
     if len(conditions) * len(windows) <= _WRITTEN:
-        layout["annotations"] = [
-            {
-                "text": f"{round(100 * _error(row), 1) + 0.0:+.1f}",
-                "x": column,
-                "y": at,
-                "xref": "x",
-                "yref": "y",
-                "showarrow": False,
-                "font": {"size": 9, "color": "white" if 100 * abs(_error(row)) > _DARK * top else TEXT_COLOUR},
-            }
-            for at, line in enumerate(grid_rows)
-            for column, row in enumerate(line)
-            if row is not None
-        ]
-    return {"data": data, "layout": layout}
+        figure["layout"]["annotations"] = _written_in(percents, "+.1f", lambda value: abs(value) > _DARK * top)
+    return figure
 
 
 def _cell_words(row: Row) -> str:
@@ -182,66 +197,51 @@ def _cell_words(row: Row) -> str:
 
 
 def _curves_figure(rows: Sequence[Row], curves: Curves, title: str) -> Figure:
-    layout = frame(
-        title,
-        "W (steps between rebuilds)",
-        "step (ms)",
-        showlegend=True,
-        xaxis={"type": "log", "tickvals": sorted({int(row["window"]) for row in rows})},
-        yaxis={"type": "log", "dtick": "D2"},
-    )
-    if not rows:
-        plain = {
-            **layout,
-            **{
-                axis: {k: v for k, v in layout[axis].items() if k not in ("type", "tickvals", "dtick")}
-                for axis in ("xaxis", "yaxis")
-            },
-        }
-        return {"data": [], "layout": with_note(plain, NOTHING)}
-    data: list[dict[str, Any]] = []
+    data: list[Drawn] = []
     for index, condition in enumerate(_conditions(rows)):
         found = sorted((row for row in rows if row["condition"] == condition), key=lambda row: int(row["window"]))
-        line = list(curves.get(condition, ())) or [(int(row["window"]), float(row["predicted_ms"])) for row in found]
-        data += _condition_traces(condition, index, found, line)
-    return {"data": data, "layout": layout}
+        drawn = list(curves.get(condition, ())) or [(int(row["window"]), float(row["predicted_ms"])) for row in found]
+        data += _condition_traces(condition, index, found, drawn)
+    windows = sorted({int(row["window"]) for row in rows})
+    logs = {"xaxis": {"type": "log", "tickvals": windows}, "yaxis": {"type": "log", "dtick": "D2"}} if rows else {}
+    return chart(title, _W, "step (ms)", data, empty=NOTHING, showlegend=True, **logs)
 
 
 def _condition_traces(
-    condition: str, index: int, found: Sequence[Row], line: Sequence[tuple[int, float]]
+    condition: str, index: int, found: Sequence[Row], drawn: Sequence[tuple[int, float]]
 ) -> list[dict[str, Any]]:
     """A line and squares; a condition of one window has a dash with its name beside it: a legend would be too wide."""
-    alone, colour = len(line) == 1, series_colour(index)
-    style: dict[str, Any] = {"type": "scatter", "legendgroup": condition, "name": condition}
+    alone, colour = len(drawn) == 1, series_colour(index)
     beside = "middle right" if condition.startswith("c4") else "middle left"  # delays on one side, rates on the other
+    name: dict[str, Any] = {
+        "text": [f"  {condition}  "] * len(drawn),
+        "textposition": beside,
+        "textfont": {"size": 9, "color": colour},
+    }
     return [
-        {
-            "mode": "markers+text" if alone else "lines",
-            "x": [at for at, _ in line],
-            "y": [round(ms, 4) for _, ms in line],
-            "showlegend": not alone,
-            "line": {"color": colour, "width": 2},
-            "marker": {"color": colour, "symbol": "line-ew-open", "size": 14},
-            "hoverinfo": "skip",
-            "text": [f"  {condition}  "] * len(line),
-            "textposition": beside,
-            "textfont": {"size": 9, "color": colour},
-            **style,
-        },
-        {
-            "mode": "markers",
-            "x": [int(row["window"]) for row in found],
-            "y": [round(float(row["measured_ms"]), 4) for row in found],
-            "showlegend": False,
-            "marker": {
-                "color": colour,
-                "size": 7,
-                "symbol": ["square-open" if row.get("held_out") else "square" for row in found],
-            },
-            "customdata": [_cell_words(row) for row in found],
-            "hovertemplate": "%{customdata}<extra></extra>",
-            **style,
-        },
+        line(
+            condition,
+            [at for at, _ in drawn],
+            [round(ms, 4) for _, ms in drawn],
+            colour,
+            mode="markers+text" if alone else "lines",
+            marker={"color": colour, "symbol": "line-ew-open", "size": 14},
+            legendgroup=condition,
+            showlegend=not alone,
+            hoverinfo="skip",
+            **name,
+        ),
+        points(
+            condition,
+            [int(row["window"]) for row in found],
+            [round(float(row["measured_ms"]), 4) for row in found],
+            colour,
+            "%{customdata}<extra></extra>",
+            marker={"symbol": ["square-open" if row.get("held_out") else "square" for row in found]},
+            legendgroup=condition,
+            showlegend=False,
+            customdata=[_cell_words(row) for row in found],
+        ),
     ]
 
 
@@ -379,42 +379,19 @@ def _map(table: PolicyTable, title: str, *, optimum: bool) -> Figure:
     # one bad policy must not make all others look alike
     top = max(_NEAR, 100 * sorted(known)[int(0.9 * (len(known) - 1))])
     layout["xaxis"] |= _case_axis(table.cases, layout["xaxis"])
-    layout["shapes"] = [_between(at) for at in _begins(table.cases)[1:]] if len(table.cases) > _APART else []
-    layout["yaxis"] |= {**_names(rows), "range": [len(rows) - 0.5, -0.5]}
-    data: list[dict[str, Any]] = [
-        {
-            "type": "heatmap",
-            "name": title,
-            "x": list(range(len(table.cases))),
-            "y": list(range(len(rows))),
-            "z": [[None if each is None else round(100 * each, 3) for each in row] for row in cells],
-            "zmin": -top,
-            "zmax": top,
-            "colorscale": [list(stop) for stop in _SCALE],
-            "colorbar": {**colour_bar("% more joules"), "tickformat": ".3~g"},
-            "xgap": 1,
-            "ygap": 1,
-            "hoverongaps": False,
-            "customdata": [[f"{name}, {case}: {_joules(table, name, case)}" for case in table.cases] for name in rows],
-            "hovertemplate": "%{customdata}, %{z:+.2f} %<extra></extra>",
-        }
+    if len(table.cases) > _APART:
+        layout["shapes"] = [
+            rule(x=at - 0.5, colour=TEXT_COLOUR, width=1, dash="solid") for at in _begins(table.cases)[1:]
+        ]
+    layout["yaxis"] |= _axis(rows, down=True)
+    percents = [[None if each is None else 100 * each for each in row] for row in cells]
+    words = [
+        [f"{name}, {case}: {format_joules(table.joules.get(name, {}).get(case))}" for case in table.cases]
+        for name in rows
     ]
     if len(rows) * len(table.cases) <= _POLICY_TABLE_WRITTEN:
-        layout["annotations"] = [
-            {
-                "text": f"{round(100 * each, 1) + 0.0:+.1f}",
-                "x": column,
-                "y": row,
-                "xref": "x",
-                "yref": "y",
-                "showarrow": False,
-                "font": {"size": 9, "color": "white" if abs(100 * each) > _DARK * top else TEXT_COLOUR},
-            }
-            for row, values in enumerate(cells)
-            for column, each in enumerate(values)
-            if each is not None
-        ]
-    return {"data": data, "layout": layout}
+        layout["annotations"] = _written_in(percents, "+.1f", lambda value: abs(value) > _DARK * top)
+    return {"data": [_signed_map(title, percents, words, top=top, unit="% more joules", hover=_MORE)], "layout": layout}
 
 
 def _begins(cases: Sequence[str]) -> list[int]:
@@ -422,23 +399,9 @@ def _begins(cases: Sequence[str]) -> list[int]:
     return [at for at, case in enumerate(cases) if not at or case.split("/")[0] != cases[at - 1].split("/")[0]]
 
 
-def _between(at: int) -> dict[str, Any]:
-    line = {"color": TEXT_COLOUR, "width": 1}
-    return {
-        "type": "line",
-        "xref": "x",
-        "yref": "paper",
-        "x0": at - 0.5,
-        "x1": at - 0.5,
-        "y0": 0,
-        "y1": 1,
-        "line": line,
-    }
-
-
 def _case_axis(cases: Sequence[str], axis: Mapping[str, Any]) -> dict[str, Any]:
     """Names of cases, or where these are many, of their patterns, with what all of these have under the axis."""
-    named, begins = _names(cases), _begins(cases)
+    named, begins = _axis(cases), _begins(cases)
     if len(cases) <= _APART or len(begins) == len(cases):
         return named
     ends = [*begins[1:], len(cases)]
@@ -453,19 +416,6 @@ def _case_axis(cases: Sequence[str], axis: Mapping[str, Any]) -> dict[str, Any]:
         "ticktext": [cases[first].split("/")[0].replace("_", " ") for first in begins],
         "title": {**axis["title"], "text": alike},
     }
-
-
-def _names(names: Sequence[str]) -> dict[str, Any]:
-    return {
-        "tickvals": list(range(len(names))),
-        "ticktext": list(names),
-        "range": [-0.5, len(names) - 0.5],
-        "showgrid": False,
-    }
-
-
-def _joules(table: PolicyTable, name: str, case: str) -> str:
-    return format_joules(table.joules.get(name, {}).get(case))
 
 
 def _ranked(table: PolicyTable) -> list[str]:
@@ -539,7 +489,7 @@ def policy_text(rows: Sequence[Row], *, markdown: bool = False) -> str:
 
 
 Choices = Mapping[tuple[int, ...], Sequence[CacheChoice]]
-NO_DECISION = "nothing was decided yet"
+NO_DECISION, NO_VALUES = "nothing was decided yet", "this policy keeps no values"
 _POINTS = 300
 _ROWS = 10  # allocations up to which cells have their numbers written
 _PALE = 0.12  # of the range: the worst action is not white, as a cell without a value is
@@ -552,63 +502,40 @@ def values_panel(choices: Choices) -> Panel:
         choices: by part, in order.
     """
     described = [choice for each in choices.values() for choice in each[-1:] if len(choice.values) >= len(WINDOWS)]
-    layout = frame("What each action is worth", "W (steps between rebuilds)", "")
+    title = "What each action is worth"
     if not described:
-        note = "this policy keeps no values" if choices else NO_DECISION
-        return {"data": [], "layout": with_note(layout, note)}, _VALUES
+        return chart(title, _W, "", [], empty=NO_VALUES if choices else NO_DECISION), _VALUES
     newest = max(described, key=lambda choice: choice.step)
     rows = len(newest.values) // len(WINDOWS)
     names = ["even", *(f"most for part {owner}" for owner in _others(newest.part, rows))]
-    grid = [list(newest.values[row * len(WINDOWS) : (row + 1) * len(WINDOWS)]) for row in range(rows)]
-    known = [value for row in grid for value in row if value is not None]
+    cells = [list(newest.values[row * len(WINDOWS) : (row + 1) * len(WINDOWS)]) for row in range(rows)]
+    known = [value for row in cells for value in row if value is not None]
     if not known:
-        return {"data": [], "layout": with_note(layout, "this policy keeps no values")}, _VALUES
+        return chart(title, _W, "", [], empty=NO_VALUES), _VALUES
     low, high = min(known) + 0.0, max(known) + 0.0  # -0 becomes 0
     span = (high - low) or abs(low) or 1.0
-    layout["title"] = {**layout["title"], "text": f"What part {newest.part} thinks each action is worth"}
-    layout["xaxis"] |= {
-        "tickvals": list(range(len(WINDOWS))),
-        "ticktext": list(map(str, WINDOWS)),
-        "showgrid": False,
-        "range": [-0.5, len(WINDOWS) - 0.5],
-    }
-    layout["yaxis"] |= {
-        "tickvals": list(range(rows)),
-        "ticktext": names,
-        "range": [rows - 0.5, -0.5],
-        "showgrid": False,
-    }
-    trace = {
-        "type": "heatmap",
-        "name": "value",
-        "x": list(range(len(WINDOWS))),
-        "y": list(range(rows)),
-        "z": [[_short(value) for value in row] for row in grid],
-        "zmin": _short(low - _PALE * span),
-        "zmax": _short(high),
-        "colorscale": [list(stop) for stop in HEAT_SCALES["owned"]],
-        "colorbar": colour_bar("value"),
-        "xgap": 2,
-        "ygap": 2,
-        "customdata": [[f"W {window}, {name}" for window in WINDOWS] for name in names],
-        "hovertemplate": "%{customdata}: %{z:.4~g}<extra></extra>",
-    }
+    trace = heat(
+        "value",
+        [[_short(value) for value in row] for row in cells],
+        range(len(WINDOWS)),
+        range(rows),
+        HEAT_SCALES["owned"],
+        span=(_short(low - _PALE * span), _short(high)),
+        colorbar=colour_bar("value"),
+        xgap=2,
+        ygap=2,
+        customdata=[[f"W {window}, {name}" for window in WINDOWS] for name in names],
+        hover="%{customdata}: %{z:.4~g}<extra></extra>",
+    )
+    title = f"What part {newest.part} thinks each action is worth"
+    figure = chart(title, _W, "", [trace], **_map_axes(WINDOWS, names))
     row, column = divmod(newest.action, len(WINDOWS))
-    layout["shapes"] = [
-        {
-            "type": "rect",
-            "xref": "x",
-            "yref": "y",
-            "x0": column - 0.47,
-            "x1": column + 0.47,
-            "y0": row - 0.47,
-            "y1": row + 0.47,
-            "line": {"color": MARK_COLOUR if newest.greedy else WARNING_COLOUR, "width": 3},
-        }
-    ]
+    edge = {"color": MARK_COLOUR if newest.greedy else WARNING_COLOUR, "width": 3}
+    figure["layout"]["shapes"] = [box((column - 0.47, column + 0.47), (row - 0.47, row + 0.47), line=edge)]
     if rows <= _ROWS:
-        layout["annotations"] = _numbers(grid, low, high)
-    return {"data": [trace], "layout": layout}, _values_words(newest, names, low, high)
+        dark = low + _DARK * ((high - low) or 1.0)
+        figure["layout"]["annotations"] = _written_in(cells, ".3g", lambda value: value > dark)
+    return figure, _values_words(newest, names, low, high)
 
 
 _VALUES = "The larger, the better; the frame is what was chosen."
@@ -617,23 +544,6 @@ _VALUES = "The larger, the better; the frame is what was chosen."
 def _others(part: int, rows: int) -> list[int]:
     """The other parts in ascending order, for which there is an allocation each."""
     return [owner for owner in range(rows) if owner != part][: rows - 1]
-
-
-def _numbers(grid: Sequence[Sequence[float | None]], low: float, high: float) -> list[dict[str, Any]]:
-    return [
-        {
-            "text": f"{value + 0.0:.3g}",
-            "x": column,
-            "y": row,
-            "xref": "x",
-            "yref": "y",
-            "showarrow": False,
-            "font": {"size": 9, "color": "white" if value > low + _DARK * ((high - low) or 1.0) else TEXT_COLOUR},
-        }
-        for row, values in enumerate(grid)
-        for column, value in enumerate(values)
-        if value is not None
-    ]
 
 
 def _values_words(choice: CacheChoice, names: Sequence[str], low: float, high: float) -> str:
@@ -656,45 +566,28 @@ def actions_panel(choices: Choices, congestion: CongestionLog, marks: Marks) -> 
     """
     shown = sorted((choice for each in choices.values() for choice in each[-_POINTS:]), key=lambda each: each.step)
     span = [shown[0].step, shown[-1].step] if shown else []
-    layout = frame(
-        "Decisions",
-        STEP,
-        "W (steps between rebuilds)",
-        showlegend=True,
-        **marks.over_steps(span),
-        yaxis={
-            "tickvals": list(range(len(WINDOWS))),
-            "ticktext": list(map(str, WINDOWS)),
-            "range": [-0.6, len(WINDOWS) - 0.4],
-        },
-    )
-    if not shown:
-        return {"data": [], "layout": with_note(layout, NO_DECISION)}, _ACTIONS
-    data: list[dict[str, Any]] = []
+    data = []
     for biased in sorted({choice.biased for choice in shown}):
         found = [choice for choice in shown if choice.biased == biased]
-        name = "even" if biased < 0 else f"most for part {biased}"
-        colour = series_colour(7 if biased < 0 else biased)
         data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": name,
-                "x": [choice.step for choice in found],
+            points(
+                "even" if biased < 0 else f"most for part {biased}",
+                [choice.step for choice in found],
                 # parts decide at the same steps: a little apart, else one hides the others
-                "y": [_place(choice.window) + 0.09 * (choice.part % 4 - 1.5) for choice in found],
-                "marker": {
-                    "color": colour,
-                    "size": 6,
-                    "symbol": ["circle" if choice.greedy else "x-thin-open" for choice in found],
-                },
-                "customdata": [
+                [_place(choice.window) + 0.09 * (choice.part % 4 - 1.5) for choice in found],
+                series_colour(7 if biased < 0 else biased),
+                "step %{x}, %{customdata}",
+                size=6,
+                marker={"symbol": ["circle" if choice.greedy else "x-thin-open" for choice in found]},
+                customdata=[
                     f"part {choice.part}: W {choice.window}" + ("" if choice.greedy else ", drawn") for choice in found
                 ],
-                "hovertemplate": "step %{x}, %{customdata}<extra>" + name + "</extra>",
-            }
+            )
         )
-    return {"data": data, "layout": shaded(layout, congestion, span)}, _actions_words(shown)
+    axis = {**_axis(WINDOWS), "range": [-0.6, len(WINDOWS) - 0.4]}
+    del axis["showgrid"]
+    figure = over_steps("Decisions", _W, data, span, congestion=congestion, marks=marks, empty=NO_DECISION, yaxis=axis)
+    return figure, _actions_words(shown) if shown else _ACTIONS
 
 
 _ACTIONS = "Points that gather on one line: the policy has settled. Crosses were drawn at random."
@@ -709,10 +602,8 @@ def _place(window: int) -> float:
 
 
 def _actions_words(shown: Sequence[CacheChoice]) -> str:
-    counts: dict[tuple[int, int], int] = {}
-    for choice in shown:
-        counts[choice.window, choice.biased] = counts.get((choice.window, choice.biased), 0) + 1
-    (window, biased), most = max(counts.items(), key=lambda item: item[1])
+    counts = Counter((choice.window, choice.biased) for choice in shown)
+    ((window, biased), most), *_ = counts.most_common(1)
     liked = "an even cache" if biased < 0 else f"most for part {biased}"
     drawn = sum(not choice.greedy for choice in shown)
     random = f" {percent(drawn / len(shown))} were drawn." if drawn else ""
@@ -732,40 +623,32 @@ def regret_panel(regrets: Mapping[str, Sequence[float]], *, per: str = "step", t
         per: what a place in these is.
         title: of the picture, where it is not the usual one.
     """
-    layout = frame(
-        title or "Regret against the clairvoyant",
-        f"{per} of the trace",
-        "joules beyond the optimum",
-        showlegend=True,
-        yaxis={"rangemode": "tozero"},
-    )
     known = {name: each for name, each in regrets.items() if len(each)}
-    if not known:
-        return {"data": [], "layout": with_note(layout, "no policy was compared yet")}, _REGRET
     data = []
     for index, (name, each) in enumerate(known.items()):
         stride = max(1, -(-len(each) // _POINTS))
-        places = [*range((len(each) - 1) % stride, len(each), stride)]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": name,
-                "x": [at + 1 for at in places],
-                "y": [_short(float(each[at])) for at in places],
-                "line": {"color": series_colour(index), "width": 2},
-                "hovertemplate": f"{per} %{{x}}: %{{y:.4~g}} J<extra>{name}</extra>",
-            }
-        )
+        at = range((len(each) - 1) % stride, len(each), stride)
+        y = [_short(float(each[place])) for place in at]
+        hover = f"{per} %{{x}}: %{{y:.4~g}} J"
+        data.append(line(name, [place + 1 for place in at], y, series_colour(index), hover, mode="lines"))
+    figure = chart(
+        title or "Regret against the clairvoyant",
+        f"{per} of the trace",
+        "joules beyond the optimum",
+        data,
+        empty=POLICY_TABLE_NOTHING,
+        showlegend=True,
+        yaxis={"rangemode": "tozero"},
+    )
     ends = sorted((float(each[-1]), name) for name, each in known.items())
     described = [f"{name} {format_joules(end)}" for end, name in ends]
-    return {"data": data, "layout": layout}, f"In the end: {join_words(described)}. {_REGRET}"
+    return figure, f"In the end: {join_words(described)}. {_REGRET}" if known else _REGRET
 
 
 _REGRET = "Flat: as good as hindsight; steep: this is where it loses."
 
 
-def _short(value: float | None) -> float | None:
+def _short(value: float | None) -> Any:
     return None if value is None else float(f"{value:.5g}")
 
 

@@ -435,19 +435,10 @@ class CacheControl:
                 base_s = min(base_s, self.policy.base_s)  # a warm-up over slow links contains waiting as well
             forecast = self._forecast.of(boundary.lookahead, base_s=base_s, late_s=delays_s)
             rebuilds = None if forecast is None else forecast.rebuilds
-        return CacheView(
-            cache_state(observation, self._actions),
-            delays_s,
-            boundary.step,
-            boundary.steps_left,
-            boundary.previous,
-            forecast,
-            rebuilds,
-            boundary.now,
-            self._changed(boundary.now),
-            boundary.pending,
-            boundary.left,
-        )
+        state = cache_state(observation, self._actions)
+        due = boundary.step, boundary.steps_left, boundary.previous
+        now = boundary.now, self._changed(boundary.now), boundary.pending, boundary.left
+        return CacheView(state, delays_s, *due, forecast, rebuilds, *now)
 
     def _changed(self, now: int) -> int:
         with self._lock:
@@ -479,22 +470,10 @@ class CacheControl:
         covered: int,
     ) -> None:
         index = self._actions.biased(decision.action)
-        row = (
-            self._part,
-            decision.policy,
-            view.state.tolist(),
-            list(decision.values),
-            decision.action,
-            self._actions.window(decision.action),
-            -1 if index is None else self._others[index],
-            decision.epsilon,
-            decision.greedy,
-            reward,
-            (view.delays_s * 1e3).tolist(),
-            thought,
-            covered,
-            boundary.early,
-        )
+        biased = -1 if index is None else self._others[index]
+        chosen = decision.action, self._actions.window(decision.action), biased, decision.epsilon, decision.greedy
+        seen = decision.policy, view.state.tolist(), list(decision.values)
+        row = self._part, *seen, *chosen, reward, (view.delays_s * 1e3).tolist(), thought, covered, boundary.early
         with self._lock:
             self._rows.append(row)
 

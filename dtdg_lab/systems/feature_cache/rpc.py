@@ -10,21 +10,19 @@ import os
 import secrets
 import select
 import struct
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.core.feature_store import LinkState, OwnerReply
+from dtdg_lab.distributed.child_process import ChildProcess
 
 if TYPE_CHECKING:
     from dtdg_lab.distributed.group import Group
@@ -489,7 +487,6 @@ def opened(described: dict[str, Any]) -> NDArray[Any]:
 # Serves the features of one rank's parts to the other parts, from a separate process.
 
 
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 GRACE_S = 0.3  # between asking a process to exit and killing it
 
 
@@ -535,8 +532,12 @@ class FeatureServer:
         self._answered = b""
         with contextlib.ExitStack() as files:
             described = {part: {"rows": placed(rows[part], files), "keys": placed(keys[part], files)} for part in rows}
-            self._output = tempfile.TemporaryFile()  # noqa: SIM115 (close closes it)
-            self._start([array["fd"] for arrays in described.values() for array in arrays.values() if "fd" in array])
+            self._child = ChildProcess(
+                "dtdg_lab.systems.feature_cache.server_process",
+                purpose="serves features",
+                advice="Free memory or processes, or run with fewer ranks on this machine.",
+                fds=[array["fd"] for arrays in described.values() for array in arrays.values() if "fd" in array],
+            )
         try:
             began = self._order({"host": host, "token": token.hex(), "parts": described})
         except RunFailedError:
@@ -593,7 +594,7 @@ class FeatureServer:
         Raises:
             RunFailedError: it has exited.
         """
-        if not self._closed and self._child.poll() is not None:
+        if not self._closed and not self._child.is_alive:
             raise self._ended()
 
     def close(self) -> None:
@@ -601,35 +602,9 @@ class FeatureServer:
         if self._closed:
             return
         self._closed = True
-        assert self._child.stdin and self._child.stdout
-        with contextlib.suppress(BrokenPipeError):
-            self._child.stdin.close()  # ends the commands
-        try:
-            self._child.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+        self._child.wait(GRACE_S)
         with self._turn:  # a thread that waits for a reply has failed by now
-            self._child.stdout.close()
-            self._output.close()
-
-    def _start(self, fds: list[int]) -> None:
-        try:
-            self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "dtdg_lab.systems.feature_cache.server_process"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._output,
-                bufsize=0,
-                env=_environment(),
-                pass_fds=fds,
-            )
-        except OSError as error:
-            self._output.close()
-            raise NotAvailableError(
-                f"the process that serves features could not be started: {error}. Free memory or processes, or run "
-                "with fewer ranks on this machine."
-            ) from error
+            self._child.release()
 
     def _order(self, order: dict[str, Any]) -> dict[str, Any]:
         """Send a command and wait for its reply."""
@@ -647,46 +622,37 @@ class FeatureServer:
             return answer
 
     def _write(self, content: bytes, deadline_s: float) -> None:
-        assert self._child.stdin
         while content:  # a ready pipe accepts this number of bytes without blocking
-            self._await(self._child.stdin, select.POLLOUT, deadline_s)
-            content = content[self._child.stdin.write(content[: select.PIPE_BUF]) or 0 :]
+            self._await(self._child.orders, select.POLLOUT, deadline_s)
+            content = content[os.write(self._child.orders, content[: select.PIPE_BUF]) :]
 
     def _line(self, deadline_s: float) -> bytes:
-        assert self._child.stdout
         while b"\n" not in self._answered:
-            self._await(self._child.stdout, select.POLLIN, deadline_s)
-            if not (content := os.read(self._child.stdout.fileno(), 1 << 16)):
+            self._await(self._child.answers, select.POLLIN, deadline_s)
+            if not (content := os.read(self._child.answers, 1 << 16)):
                 raise EOFError("the end of its replies")
             self._answered += content
         line, self._answered = self._answered.split(b"\n", 1)
         return line
 
-    def _await(self, pipe: IO[bytes], event: int, deadline_s: float) -> None:
+    def _await(self, pipe: int, event: int, deadline_s: float) -> None:
         poll = select.poll()  # select does not support descriptors from 1024 on
         poll.register(pipe, event)
         if not poll.poll(max(0.0, 1e3 * (deadline_s - time.monotonic()))):
             raise RunFailedError(
-                f"the feature server of part(s) {sorted(self._parts)} (process {self._child.pid}) has not "
-                f"replied for {self._timeout_s:.1f} s: it hangs. Resume the run from its last checkpoint. A "
-                "larger fetch_timeout_s waits longer."
+                f"{self._named} (process {self._child.pid}) has not replied for {self._timeout_s:.1f} s: it hangs. "
+                "Resume the run from its last checkpoint. A larger fetch_timeout_s waits longer."
             )
 
     def _ended(self) -> RunFailedError:
         """The reason why the process accepts no commands."""
         if self._closed:
-            return RunFailedError(f"the feature server of part(s) {sorted(self._parts)} was closed.")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(1.0)
-        self._output.seek(0)
-        lines = self._output.read().decode(errors="replace").strip().splitlines()
-        output = f" Its last output: {lines[-1][:300]}" if lines else ""
-        status = self._child.returncode
-        why = " The system does this if memory runs out." if status == -9 else ""
-        return RunFailedError(
-            f"the feature server of part(s) {sorted(self._parts)} exited with status {status}.{why}{output} "
-            "Resume the run from its last checkpoint."
-        )
+            return RunFailedError(f"{self._named} was closed.")
+        return RunFailedError(f"{self._named} {self._child.ended()} Resume the run from its last checkpoint.")
+
+    @property
+    def _named(self) -> str:
+        return f"the feature server of part(s) {sorted(self._parts)}"
 
 
 def _check(rows: Mapping[int, NDArray[np.float32]], keys: Mapping[int, NDArray[np.int64]]) -> None:
@@ -703,10 +669,3 @@ def _check(rows: Mapping[int, NDArray[np.float32]], keys: Mapping[int, NDArray[n
             raise PlanError(f"part {part}: keys must ascend and be distinct. Sort rows and keys together.")
     if len({given.shape[1] for given in rows.values()}) != 1:
         raise PlanError(f"rows of {[given.shape[1] for given in rows.values()]} floats: all parts need the same width.")
-
-
-def _environment() -> dict[str, str]:
-    """This process's environment, such that the child imports this very package and starts no thread pools."""
-    root = str(Path(__file__).resolve().parents[3])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, **_ONE_THREAD, "PYTHONPATH": path}

@@ -9,8 +9,8 @@ import json
 import math
 import os
 import selectors
-import signal
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import zmq
 import zmq.asyncio
 from numpy.typing import NDArray
 
+from dtdg_lab.distributed.child_process import begin_child
 from dtdg_lab.systems.feature_cache import rpc
 from dtdg_lab.systems.feature_cache.rpc import USER, opened
 
@@ -213,7 +214,7 @@ def rate_of(given: float | None) -> float:
 # is made (ZeroMQ's PLAIN): without it no message can be sent.
 
 
-LOOK_S = 0.5  # another child may hold the input pipe open, so check at this interval whether the parent is alive
+LOOK_S = 0.5  # interval at which it is checked whether the parent is alive
 MOST_LINE = 1 << 24  # bytes of a command
 MOST_HEAD = 1 << 16  # bytes of a message besides its keys
 
@@ -299,8 +300,8 @@ def report(answer: dict[str, Any]) -> None:
 
 
 async def main() -> None:
-    """Serve what the first line specifies until the commands end."""
-    parent = os.getppid()
+    """Serve what the first line specifies until the commands end or the parent is gone."""
+    parent_lives = begin_child()
     loop = asyncio.get_running_loop()
     orders = asyncio.StreamReader(limit=MOST_LINE)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), os.fdopen(0, "rb", 0))
@@ -309,7 +310,7 @@ async def main() -> None:
     except Exception as error:
         report({"failed": f"{type(error).__name__}: {error}"})
         raise
-    work = [loop.create_task(task) for task in (serving.run(), _follow(orders, Orders(serving)), _watch(parent))]
+    work = [loop.create_task(task) for task in (serving.run(), _follow(orders, Orders(serving)), _watch(parent_lives))]
     report({"addresses": serving.addresses})
     done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
     for task in work:
@@ -328,13 +329,12 @@ async def _follow(orders: asyncio.StreamReader, followed: Orders) -> None:
         report(answer)
 
 
-async def _watch(parent: int) -> None:
-    while os.getppid() == parent:
+async def _watch(parent_lives: Callable[[], bool]) -> None:
+    while parent_lives():
         await asyncio.sleep(LOOK_S)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted parent ends this process itself
     # select takes microseconds, where epoll rounds timeouts up to milliseconds: delays of 5 ms must stay 5 ms
     with (
         contextlib.suppress(BrokenPipeError),

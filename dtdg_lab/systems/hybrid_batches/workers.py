@@ -8,14 +8,11 @@ import json
 import os
 import pickle
 import select
-import signal
 import struct
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,8 +21,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError, RunFailedError, shortened
+from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError, shortened
 from dtdg_lab.core.plans import BatchSize
+from dtdg_lab.distributed.child_process import ChildProcess, begin_child
 from dtdg_lab.engine.minibatch_blocks import BlockShape, BuiltBatch, TargetBlocks, built_batch
 from dtdg_lab.engine.replicated_part import CachedPart, LocalEdges, Reach
 from dtdg_lab.graphs.storage import read
@@ -283,7 +281,6 @@ class GeneratorThread:
 
 
 PIPE_BYTES = 1 << 20  # the limit of unprivileged processes; a larger pipe blocks less often
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class GeneratorProcess:
@@ -314,25 +311,11 @@ class GeneratorProcess:
 
     def start(self) -> None:
         """Start process and thread."""
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (join closes it)
-        try:
-            self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "dtdg_lab.systems.hybrid_batches.workers", str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._output,
-                bufsize=0,
-                env=_environment(),
-            )
-        except OSError as error:
-            self._output.close()
-            raise NotAvailableError(
-                f"the process that builds batches could not be started: {error}. Set generators='threads'."
-            ) from error
-        assert self._child.stdin and self._child.stdout
-        self._orders, self._answers = self._child.stdin.fileno(), self._child.stdout.fileno()
+        self._child = ChildProcess(
+            "dtdg_lab.systems.hybrid_batches.workers", purpose="builds batches", advice="Set generators='threads'."
+        )
         with contextlib.suppress(OSError, AttributeError):  # only Linux can resize pipes
-            fcntl.fcntl(self._answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+            fcntl.fcntl(self._child.answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._thread.start()
 
     def stop(self) -> None:
@@ -347,20 +330,18 @@ class GeneratorProcess:
             return
         self._thread.join()
         self._child.wait()
-        for pipe in (self._child.stdin, self._child.stdout, self._output):
-            assert pipe
-            pipe.close()
+        self._child.release()
 
     def _run(self) -> None:
         try:
-            send(self._orders, {}, pickle.dumps(self._source.maker))
+            send(self._child.orders, {}, pickle.dumps(self._source.maker))
             while not self._stop.is_set():
                 self._order()
-                if select.select([self._answers], [], [], IDLE_S)[0]:
+                if select.select([self._child.answers], [], [], IDLE_S)[0]:
                     self._take()
         except (EOFError, BrokenPipeError) as error:
             if not self._stop.is_set():
-                self.failure = self._ended(error)
+                self.failure = RunFailedError(f"its process {self._child.ended(f' ({error})')}")
         except Exception as error:  # raised again by Generators.check, in the training thread
             self.failure = error
 
@@ -369,11 +350,11 @@ class GeneratorProcess:
         for action, index in enumerate(self.made):
             if action not in self._requested and self._source.reservoir.wants(action):
                 self._requested.add(action)
-                send(self._orders, {"action": action, "index": index})
+                send(self._child.orders, {"action": action, "index": index})
 
     def _take(self) -> None:
         """Put the received batch into the reservoir."""
-        head, content = receive(self._answers)
+        head, content = receive(self._child.answers)
         if "failed" in head:
             raise RunFailedError(head["failed"])
         built = built_from(head, content)
@@ -381,23 +362,6 @@ class GeneratorProcess:
         self.busy_s[action] = head["busy_s"]
         self._requested.remove(action)
         self.made[action] += self._source.reservoir.put(action, index, built, built.nbytes, built.batch.content)
-
-    def _ended(self, error: Exception) -> RunFailedError:
-        """The reason why the process exited without being asked to."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(1.0)
-        self._output.seek(0)
-        lines = self._output.read().decode(errors="replace").strip().splitlines()
-        output = f" Its last output: {lines[-1][:300]}" if lines else ""
-        why = " The system does this if memory runs out." if self._child.returncode == -9 else ""
-        return RunFailedError(f"its process exited with status {self._child.returncode} ({error}).{why}{output}")
-
-
-def _environment() -> dict[str, str]:
-    """This process's environment, such that the child imports this very package and starts no thread pools."""
-    root = str(Path(__file__).resolve().parents[3])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, **_ONE_THREAD, "PYTHONPATH": path}
 
 
 # Generators that fill reservoirs with batches during training.
@@ -503,7 +467,7 @@ class Generators:
 
 
 ORDERS, ANSWERS = 0, 1  # standard input and output
-LOOK_S = 1.0  # another child may hold the request pipe open, so check at this interval whether the parent is alive
+LOOK_S = 1.0  # interval at which it is checked whether the parent is alive
 
 
 class Builder:
@@ -551,12 +515,8 @@ def report(error: Exception) -> None:
     send(ANSWERS, {"failed": f"{type(error).__name__}: {error}"})
 
 
-def serve(parent: int) -> None:
-    """Build requested batches until the requests end.
-
-    Args:
-        parent: process id of the parent.
-    """
+def serve(parent_lives: Callable[[], bool]) -> None:
+    """Build requested batches until the requests end or the parent is gone."""
     try:
         maker: BatchMaker = pickle.loads(receive(ORDERS)[1])
         builder = Builder(maker, maker.opened())
@@ -565,7 +525,7 @@ def serve(parent: int) -> None:
     except Exception as error:
         report(error)
         raise
-    while os.getppid() == parent:
+    while parent_lives():
         if select.select([ORDERS], [], [], LOOK_S)[0]:
             try:
                 order = receive(ORDERS)[0]
@@ -575,7 +535,7 @@ def serve(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted parent stops its generators itself
+    alive = begin_child()
     lower_priority()
-    serve(int(sys.argv[1]))
+    serve(alive)
     os._exit(0)  # without waiting for batches that are no longer needed

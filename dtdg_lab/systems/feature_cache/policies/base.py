@@ -134,18 +134,9 @@ def shipped_path(parts: int, name: str) -> Path:
 
 def _policy(path: Path, described: Mapping[str, Any], parameters: NDArray[Any]) -> StoredPolicy:
     try:
-        return StoredPolicy(
-            name=str(described["name"]),
-            parts=int(described["parts"]),
-            seed=int(described["seed"]),
-            episodes=int(described["episodes"]),
-            double=bool(described["double"]),
-            hidden=tuple(int(width) for width in described["hidden"]),
-            remembers=bool(described["remembers"]),
-            constants=tuple(str(digest) for digest in described["constants"]),
-            training=str(described["training"]),
-            parameters=parameters.astype(np.float32),
-        )
+        kept = {field.name: described[field.name] for field in fields(StoredPolicy) if field.name != "parameters"}
+        lists = {"hidden": tuple(map(int, kept["hidden"])), "constants": tuple(map(str, kept["constants"]))}
+        return StoredPolicy(**{**kept, **lists}, parameters=parameters.astype(np.float32))
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path} is an incomplete policy file ({error!r}); train the policy again.") from error
 

@@ -445,14 +445,8 @@ def _errors(fitted: RpcFit, fetches: Fetches) -> list[RpcError]:
                 continue
             ours = np.abs(fitted.rtt_s(some) / some.rtt_s - 1) * 100
             paper = np.abs(PAPER.rtt_s(some.nbytes) / some.rtt_s - 1) * 100
-            errors.append(
-                RpcError(
-                    name,
-                    concurrent,
-                    len(ours),
-                    *map(float, (np.median(ours), ours.mean(), np.median(paper), paper.mean())),
-                )
-            )
+            sizes = map(float, (np.median(ours), ours.mean(), np.median(paper), paper.mean()))
+            errors.append(RpcError(name, concurrent, len(ours), *sizes))
     return errors
 
 
@@ -493,7 +487,6 @@ class StepModel:
 
     Raises:
         ConfigError: a constant is negative, or not a number, or the exponent is not between -1 and 1.
-        ConfigError: a constant is negative, or no number, or the exponent not between -1 and 1.
 
     References: GreenDyGNN section IV-A, equations 1 and 2; section V-A for what overlaps.
 
@@ -1043,20 +1036,8 @@ class Calibration:
         for dataset, kept in read_steps(source).items():
             own = self.cells.get(self._meant(dataset), ())
             without = left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition, of=kept)
-            described = zip(kept, predicted_ms(self.steps[dataset], kept), without, strict=True)
-            found += [
-                CellError(
-                    dataset,
-                    cell.condition,
-                    cell.window,
-                    cell.ms,
-                    float(ms),
-                    float(ms),
-                    float(out_ms),
-                    _middle_ms(cell, own),
-                )
-                for cell, ms, out_ms in described
-            ]
+            predicted = predicted_ms(self.steps[dataset], kept)
+            found += _cell_errors(kept, own, predicted, predicted, without)
         return found
 
     def table(self) -> str:
@@ -1066,23 +1047,14 @@ class Calibration:
     def _errors_of(self, dataset: str) -> tuple[CellError, ...]:
         if dataset not in self._described:
             own = self.cells[dataset]
-            described = (
-                predicted_ms(self.steps[dataset], own),
-                left_out(self.cells, dataset, lambda cell, other: cell is other),
-                left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition),
-            )
             self._described[dataset] = tuple(
-                CellError(
-                    dataset,
-                    cell.condition,
-                    cell.window,
-                    cell.ms,
-                    float(ms),
-                    float(cell_out),
-                    float(out),
-                    _middle_ms(cell, own),
+                _cell_errors(
+                    own,
+                    own,
+                    predicted_ms(self.steps[dataset], own),
+                    left_out(self.cells, dataset, lambda cell, other: cell is other),
+                    left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition),
                 )
-                for cell, ms, cell_out, out in zip(own, *described, strict=True)
             )
         return self._described[dataset]
 
@@ -1097,6 +1069,17 @@ class Calibration:
 
 
 SHIPPED = Calibration(SHIPPED_STEPS_STEPS, {}, WATTS, {})
+
+
+def _cell_errors(
+    cells: Sequence[StepCell], known: Sequence[StepCell], predicted: Vector, cell_out: Vector, condition_out: Vector
+) -> list[CellError]:
+    """Cells with milliseconds predicted by all, without the cell, and without its condition."""
+    rows = zip(cells, predicted.tolist(), cell_out.tolist(), condition_out.tolist(), strict=True)
+    return [
+        CellError(cell.dataset, cell.condition, cell.window, cell.ms, ms, own_ms, out_ms, _middle_ms(cell, known))
+        for cell, ms, own_ms, out_ms in rows
+    ]
 
 
 def _middle_ms(cell: StepCell, known: Sequence[StepCell]) -> float:

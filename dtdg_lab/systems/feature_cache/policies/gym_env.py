@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, SupportsInt
 
 import numpy as np
@@ -94,20 +95,15 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
             )
         known, drawn = tuple(costs or (products(), reddit())), tuple(cases or training_cases())
 
-        def made(seed: int) -> CacheSimulator:
-            return CacheSimulator(
-                known,
-                drawn,
-                seed=seed,
-                epochs=epochs,
-                epoch_steps=epoch_steps,
-                penalty=penalty,
-                reward=reward,
-                noise=noise,
-            )
-
-        self._made = made
-        self._simulator = made(seed)
+        settings: dict[str, Any] = {
+            "epochs": epochs,
+            "epoch_steps": epoch_steps,
+            "penalty": penalty,
+            "reward": reward,
+            "noise": noise,
+        }
+        self._made: Callable[..., CacheSimulator] = partial(CacheSimulator, known, drawn, **settings)
+        self._simulator = self._made(seed=seed)
         self._going = False
         low, high = state_bounds(self._simulator.actions)
         self.observation_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
@@ -129,7 +125,7 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
         if unknown := set(options or {}) - {"number"}:
             raise ConfigError(f"options {sorted(unknown)} of reset: only number, of the episode, is known.")
         if seed is not None:
-            self._simulator = self._made(seed)
+            self._simulator = self._made(seed=seed)
         states = self._simulator.reset(number=(options or {}).get("number"))
         self._going = True
         return states[0], self._to_dict()

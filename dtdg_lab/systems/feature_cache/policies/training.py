@@ -385,7 +385,8 @@ def train_policy(
 ) -> StoredPolicy:
     """Train a policy for P parts, and write it to a file if one is given.
 
-    The digests of the constants are taken before the first episode; the same arguments give the same policy.
+    The digests of the constants are taken before the first episode; on one machine, the same arguments give the same
+    policy.
 
     Args:
         parts: P, 2 or more.
@@ -415,14 +416,10 @@ def train_policy(
     )
     with _bar(training.episodes, shown=progress) as advance:
         learner = _learned(simulator, training, parts, advance)
+    kept = ("name", "seed", "episodes", "double", "hidden", "remembers")
     policy = StoredPolicy(
-        name=training.name,
+        **{name: getattr(training, name) for name in kept},
         parts=parts,
-        seed=training.seed,
-        episodes=training.episodes,
-        double=training.double,
-        hidden=training.hidden,
-        remembers=training.remembers,
         constants=frozen,
         training=training.digest(),
         parameters=learner.online.parameters.astype(np.float32),

@@ -1,0 +1,102 @@
+"""A module of this package as a child process: start, pipes, how it ended, and its parent's death."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dtdg_lab.core.errors import NotAvailableError
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class ChildProcess:
+    """A child that gets commands on standard input and replies on standard output; its errors are kept.
+
+    It starts no thread pools, and must exit when its input ends or its parent is gone: see :func:`begin_child`.
+
+    Args:
+        module: to run, by its full name.
+        purpose: what it does, for messages.
+        advice: what to do where it cannot be started.
+        fds: file descriptors that it inherits.
+
+    Attributes:
+        pid: of the process.
+        orders: descriptor for commands.
+        answers: descriptor of its replies.
+
+    Raises:
+        NotAvailableError: it cannot be started.
+    """
+
+    def __init__(self, module: str, *, purpose: str, advice: str, fds: Sequence[int] = ()) -> None:
+        root = str(Path(__file__).resolve().parents[2])  # the child imports this very package
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (release closes it)
+        try:
+            self._child = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                bufsize=0,
+                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
+                pass_fds=tuple(fds),
+            )
+        except OSError as error:
+            self._errors.close()
+            raise NotAvailableError(f"the process that {purpose} could not be started: {error}. {advice}") from error
+        assert self._child.stdin and self._child.stdout
+        self._input, self._output, self.pid = self._child.stdin, self._child.stdout, self._child.pid
+        self.orders, self.answers = self._input.fileno(), self._output.fileno()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs; takes microseconds."""
+        return self._child.poll() is None
+
+    def ended(self, cause: str = "") -> str:
+        """How it exited, with its last output: ``exited with status ...``."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(1.0)
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        output = f" Its last output: {lines[-1][:300]}" if lines else ""
+        why = " The system does this if memory runs out." if self._child.returncode == -9 else ""
+        return f"exited with status {self._child.returncode}{cause}.{why}{output}"
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._child.kill()
+
+    def wait(self, grace_s: float | None = None) -> None:
+        """End its commands and wait for its exit; after ``grace_s`` seconds it is killed."""
+        with contextlib.suppress(BrokenPipeError):
+            self._input.close()
+        try:
+            self._child.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+    def release(self) -> None:
+        """Close what is left of its pipes, once no thread reads them."""
+        self._output.close()
+        self._errors.close()
+
+
+def begin_child() -> Callable[[], bool]:
+    """Be a child: interrupts are left to the parent. Returns what tells whether that is alive.
+
+    The end of the input alone does not tell: another child may hold the pipe open.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = int(sys.argv[1])
+    return lambda: os.getppid() == parent

@@ -685,19 +685,19 @@ class Card:
         pictures = self.pictures  # first: the note depends on it
         return card_html(self.system, self.text, pictures, note=self.note, root=root)
 
-    def save(self, path: str | Path, *, again: bool = False) -> Path:
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the card as a self-contained page.
 
         Args:
             path: of the file.
-            again: whether an existing file may be overwritten.
+            overwrite: whether an existing file may be overwritten.
 
         Raises:
             RunStoreError: it cannot be written, or exists already.
         """
         file = Path(path)
-        if file.exists() and not again:
-            raise RunStoreError(f"{file} exists already: give another name, or again=True to overwrite it.")
+        if file.exists() and not overwrite:
+            raise RunStoreError(f"{file} exists already: give another name, or overwrite=True to overwrite it.")
         return write_text(file, document(f"{self.system.name} · DTDG Lab", self.html()))
 
     def _of_run(self, run: Any) -> list[Panel]:

@@ -65,7 +65,7 @@ PAPERS = (ESDG, DYNAHB, DYGNEX, FLAREDTDG, GREENDYGNN)
 
 
 _EPOCHS = "python benchmarks/dygnex.py epochs --ranks 2 --only GRAPH --models MODEL"
-_SIMULATED = "lab.simulate_schedules()"
+_SIMULATED = "lab.estimate.schedules()"
 _LENGTH = Formula(
     r"T = \sum_{i=1}^{m} T_i, \quad T_i = \max_{1 \le j \le G} \sum_{k: a_k = i, g_k = j} t_k + \alpha",
     "an epoch is the sum of its iterations; each takes as long as its most loaded rank, plus alpha for the gradients",
@@ -543,7 +543,7 @@ ESDG_CARDS = (
             "dtdg_lab.partition.metrics:Volume",
         ),
         differs=(
-            "Fewer or narrower all-to-all phases are sent than the paper counts; lab.compare_volumes lists them with "
+            "Fewer or narrower all-to-all phases are sent than the paper counts; lab.estimate.volumes lists them with "
             "reasons.",
             "With overlap, one piece of rows is exchanged while the next is computed; the paper proposes it and "
             "leaves it "

@@ -1,4 +1,4 @@
-"""``lab.calibrate_here``: measures the costs of steps and fetches on this machine, in a few minutes."""
+"""``lab.control.calibrate_here``: measures the costs of steps and fetches on this machine, in a few minutes."""
 
 from __future__ import annotations
 

@@ -37,14 +37,14 @@ class LocalRun:
 
     Attributes:
         config: the settings at its start.
-        window: data of the views; hold ``lock`` while reading it.
-        version: grows with each change of ``window``.
+        live: data of the views; hold ``lock`` while reading it.
+        version: grows with each change of ``live``.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
         self.config: RunConfig = directory.config()
-        self.window = RunWindow(self.config)
+        self.live = RunWindow(self.config)
         self.lock = threading.Lock()
         self.version = 0
         self._offset = 0
@@ -82,7 +82,7 @@ class LocalRun:
         if lines:
             with self.lock:
                 for line in lines:
-                    self.window.add(line)
+                    self.live.add(line)
                 self.version += 1
 
 
@@ -102,14 +102,14 @@ class Run:
         trouble: returns why ranks could not start, if that happened.
 
     Attributes:
-        window: bounded state for the views; hold ``lock`` while reading it.
-        version: increases with every change of ``window`` or ``status``.
+        live: bounded state for the views; hold ``lock`` while reading it.
+        version: increases with every change of ``live`` or ``status``.
     """
 
     def __init__(self, session: Session, directory: RunDirectory, *, trouble: Callable[[], str] = lambda: "") -> None:
         self._session, self._directory, self._trouble = session, directory, trouble
         self._started_config = self._config = directory.config()
-        self.window = RunWindow(self._started_config)
+        self.live = RunWindow(self._started_config)
         self.lock = threading.Lock()
         self.version = 0
         self._next_seq: dict[int, int] = {}
@@ -133,7 +133,7 @@ class Run:
         return self._directory.id
 
     def __fspath__(self) -> str:
-        """The run's folder, so that a run can be used as a path: ``lab.compare([run, ...])``."""
+        """The run's folder, so that a run can be used as a path: ``lab.runs.compare([run, ...])``."""
         return str(self.path)
 
     @property
@@ -210,7 +210,7 @@ class Run:
         """End the run after the same step of all ranks, with a checkpoint to resume from."""
         return self._ask({"stop": True})
 
-    def keep(self) -> int:
+    def save_checkpoint(self) -> int:
         """Save a checkpoint at the next common step of all ranks, to fork the run from later.
 
         An event ``kept`` names the file once it exists: ``step-00345``, after 345 steps.
@@ -249,8 +249,8 @@ class Run:
     def wait(self, timeout_s: float | None = None) -> Run:
         """Return when the run has ended and its files are complete.
 
-        In a notebook cell this blocks the kernel, and with it the dashboard: prefer ``lab.progress(run)`` in scripts
-        and the dashboard in notebooks.
+        In a notebook cell this blocks the kernel, and with it the dashboard: prefer ``lab.runs.show_progress(run)`` in
+        scripts and the dashboard in notebooks.
 
         Raises:
             TimeoutError: it has not ended in time.
@@ -266,16 +266,16 @@ class Run:
             raise RunFailedError(f"run {self.id} failed: {self.reason}")
         return self
 
-    async def reached(self, step: int, *, timeout_s: float = 60.0) -> Run:
-        """In a cell, ``await run.reached(20)``: return when the run has completed that many steps, or has ended.
+    async def wait_for_step(self, step: int, *, timeout_s: float = 60.0) -> Run:
+        """In a cell, ``await run.wait_for_step(20)``: return when the run has completed that many steps, or has ended.
 
         Raises:
             TimeoutError: it has not reached the step in time.
         """
         deadline = time.monotonic() + timeout_s
-        while self.window.progress.step < step and not self._ended.is_set():
+        while self.live.progress.step < step and not self._ended.is_set():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"run {self.id} is {self.status} at step {self.window.progress.step} of {step}.")
+                raise TimeoutError(f"run {self.id} is {self.status} at step {self.live.progress.step} of {step}.")
             await asyncio.sleep(0.05)
         return self
 
@@ -319,7 +319,7 @@ class Run:
         return bool(lines)
 
     def _read_from_disk(self) -> None:
-        """Read everything on disk that is not in the window yet; others may read between two blocks."""
+        """Read everything on disk that is not in ``live`` yet; others may read between two blocks."""
         for rank in self._directory.record_files():
             more = True
             while more and not self._closing.is_set():
@@ -328,7 +328,7 @@ class Run:
 
     def _add(self, line: dict[str, Any]) -> None:
         self._next_seq[line["rank"]] = line["seq"] + 1
-        self.window.add(line)
+        self.live.add(line)
         self.version += 1
         if line["table"] == "events" and line["rank"] == 0:  # events of other ranks are duplicates of rank 0's
             kind, data = line["columns"].index("kind"), line["columns"].index("data")
@@ -361,7 +361,9 @@ class Run:
         try:
             self._follow_to_the_end()
         except Exception as error:
-            reason = f"this handle lost the run ({type(error).__name__}: {error}): read it with lab.open_run(run.path)."
+            reason = (
+                f"this handle lost the run ({type(error).__name__}: {error}): read it with lab.runs.open(run.path)."
+            )
             self._file_status = {**self._file_status, "state": "failed", "reason": reason}
             self._subscriber.close()
             self._ended.set()

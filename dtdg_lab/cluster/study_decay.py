@@ -1,4 +1,4 @@
-"""``lab.study_decay``: losses, memory and time over K and alpha, one run per cell, stored as they finish."""
+"""``lab.studies.decay``: losses, memory and time over K and alpha, one run per cell, stored as they finish."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def study_decay(
     *,
     session: Session | None = None,
     runs_dir: str | Path = "runs",
-    again: bool = False,
+    restart: bool = False,
     on_cell: Callable[[DecayStudy], None] | None = None,
     progress: bool = True,
 ) -> DecayStudy:
@@ -49,7 +49,7 @@ def study_decay(
         seeds: runs of every K and alpha.
         session: whose engines train; by default this process, with ``ranks=1``.
         runs_dir: folder for finished cells and, without a session, the runs.
-        again: restart: train all cells again, including finished ones.
+        restart: train all cells again, including finished ones.
         on_cell: called with the current study: with the results of earlier calls, then after every cell, for example to
             draw its figure.
         progress: show a progress bar of cells.
@@ -66,7 +66,7 @@ def study_decay(
     _check(config, session)
     from tqdm.auto import tqdm
 
-    kept = DecayCells(Path(runs_dir), config, again=again)
+    kept = DecayCells(Path(runs_dir), config, restart=restart)
     rows = _done(kept, configs)
     frame = _frame(config, configs)
 

@@ -168,7 +168,7 @@ def load_for(config: RunConfig) -> DynamicGraph:
     return load_dataset(config.dataset, seed=config.seed, strict_label=strict_label, **options)
 
 
-def datasets(root: str | Path | None = None) -> list[DatasetInfo]:
+def list_datasets(root: str | Path | None = None) -> list[DatasetInfo]:
     """What data sets there are, and whether this machine has them, in the catalogue's order; no file is read.
 
     Raises:

@@ -237,7 +237,7 @@ def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
     thinned = f"They do not all fit into this page: {packed.thinned}." if packed.thinned else "They are complete."
     words = (
         f"The record tables of {len(present(race))} runs are embedded in this page, packed to "
-        f"{format_bytes(packed.size)}. {thinned} dtdg_lab.open_race(page) reads the race back from this file."
+        f"{format_bytes(packed.size)}. {thinned} dtdg_lab.races.open(page) reads the race back from this file."
     )
     tables = page.section("Tables in this page", saved(words, packed.zipped(), f"race-{race.name}"))
     return made.replace(_PLACE, tables).encode()
@@ -318,8 +318,8 @@ def race_trace(race: Race) -> bytes:
 
 def _code(race: Race) -> str:
     described = read_json(race.folder / FILE)
-    stop, at_once = described["stop"], bool(described["at_once"])
-    most = max(config.ranks for config in race.configs.values()) * (1 + at_once)
+    stop, parallel = described["stop"], bool(described["parallel"])
+    most = max(config.ranks for config in race.configs.values()) * (1 + parallel)
     configs = "".join(
         f"    {label!r}: lab.RunConfig(\n{_indented(settings_code(config))}    ),\n"
         for label, config in race.configs.items()
@@ -327,7 +327,7 @@ def _code(race: Race) -> str:
     rule = ""
     if stop is not None:
         rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in stop.items())})"
-    call = f"lab.race(CONFIGS, seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, at_once={at_once}{rule}"
+    call = f"lab.race(CONFIGS, seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, parallel={parallel}{rule}"
     if most > 1:
         run = f"    with lab.Session(ranks={most}, runs_dir=runs_dir) as session:\n"
         run += f"        return {call}, session=session)"
@@ -351,7 +351,7 @@ def race_script(race: Race) -> bytes:
     """
     head = docstring(f"Repeats a race of DTDG Lab: {race.name}.\n\nStart it with: python FILE [FOLDER FOR RUNS]\n")
     end = 'if __name__ == "__main__":\n    race = repeat(*sys.argv[1:2])\n'
-    end += "    print(race.in_words())\n    print(race.table)\n"
+    end += "    print(race.summary())\n    print(race.table)\n"
     return f"{head}\nimport sys\n\nimport dtdg_lab as lab\n\n{_code(race)}\n\n{end}".encode()
 
 

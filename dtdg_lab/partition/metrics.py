@@ -478,7 +478,7 @@ def empty_counts(layers: int, ranks: int) -> dict[str, Counts]:
     return {way: np.zeros((layers, ranks, ranks), np.int64) for way in WAYS}
 
 
-# ``lab.partition_graph``: a partition of a graph's nodes together with what it will cost a model.
+# ``lab.partition.partition``: a partition of a graph's nodes together with what it will cost a model.
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -584,7 +584,7 @@ def partition_graph(
         DataError: the graph has too few snapshots for the protocol.
     """
     if not isinstance(graph, DynamicGraph):
-        raise ConfigError(f"partition_graph() got {shortened(graph)}; a graph is needed: lab.load_dataset(name).")
+        raise ConfigError(f"partition_graph() got {shortened(graph)}; a graph is needed: lab.datasets.load(name).")
     if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     if not isinstance(model, str):

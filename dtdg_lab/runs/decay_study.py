@@ -40,22 +40,22 @@ class DecayCells:
     Args:
         folder: that holds the file; created if missing.
         config: the study's.
-        again: restart; the content of the file is replaced when the first cell is stored.
+        restart: the content of the file is replaced when the first cell is stored.
 
     Raises:
         RunStoreError: the file cannot be read.
     """
 
-    def __init__(self, folder: Path, config: RunConfig, *, again: bool = False) -> None:
+    def __init__(self, folder: Path, config: RunConfig, *, restart: bool = False) -> None:
         self.path = folder / f"decay-{config.replace(full_snapshots=1, alpha=1.0, seed=0).short_hash}.json"
         self._config = config
         self._kept: dict[Cell, dict[str, Any]] = {}
-        if self.path.is_file() and not again:
+        if self.path.is_file() and not restart:
             stored = read_json(self.path)
             if not isinstance(stored, dict) or stored.get("schema") != SCHEMA:
                 raise RunStoreError(
-                    f"{self.path} holds no cells that this version reads: move it away, or give again=True to restart "
-                    "the study."
+                    f"{self.path} holds no cells that this version reads: move it away, or give restart=True to "
+                    "start the study again."
                 )
             self._kept = {_cell(each["row"]): each for each in stored["cells"]}
 
@@ -182,7 +182,7 @@ class DecayStudy(StudyResult):
 
         Args:
             path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
-                ``run.window.view("trapezoid").decisions.path()``.
+                ``run.live.view("trapezoid").decisions.path()``.
             part: whose loss is drawn, ``validation`` or ``test``; the validation split's where the protocol has one.
 
         Raises:

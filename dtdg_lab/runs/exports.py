@@ -122,7 +122,8 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
     name = str(about["run"])
     if not name or Path(name).name != name or name.startswith(".") or "\0" in name:
         raise RunStoreError(
-            f"the packed run has the name {name!r}, which is not valid for a folder. It was not made by lab.export."
+            f"the packed run has the name {name!r}, which is not valid for a folder. It was not made by "
+            "lab.runs.export."
         )
     run = RunDirectory(folder / name)
     try:
@@ -161,7 +162,7 @@ def read_about(files: Mapping[str, bytes], kind: str) -> dict[str, Any]:
             "Open it with the version that made it, or train the run again."
         )
     if about.get("kind") != kind:
-        remedy = {"race": " Open it with lab.open_race.", "run": " Open it with lab.open_run."}
+        remedy = {"race": " Open it with lab.races.open.", "run": " Open it with lab.runs.open."}
         described = about.get("kind")
         raise RunStoreError(f"this is an exported {described}, not a {kind}.{remedy.get(str(described), '')}")
     return about
@@ -250,7 +251,7 @@ def read_table(content: bytes) -> pa.Table:
     values = facts.num_rows * facts.num_columns
     if values > max(_MOST_VALUES, _VALUES_A_BYTE * len(content)):
         raise ValueError(
-            f"{values:,} values in {len(content):,} bytes would exhaust the memory: it was not made by lab.export"
+            f"{values:,} values in {len(content):,} bytes would exhaust the memory: it was not made by lab.runs.export"
         )
     return pyarrow.parquet.read_table(pa.BufferReader(content))
 
@@ -444,7 +445,7 @@ def read_events(where: Path) -> PartialRun:
             if f"loss/{name}" in tags["scalars"]:
                 losses[name] = events.Scalars(f"loss/{name}")
     if config is None:
-        raise RunStoreError("its events were not exported by lab.export: they hold no settings of a run.")
+        raise RunStoreError("its events were not exported by lab.runs.export: they hold no settings of a run.")
     tables = _tables(losses)
     holds = "its settings and losses (" + (", ".join(losses) or "none") + ")"
     return PartialRun(str(about["run"]), "tensorboard", where, RunConfig.from_json(config), tables, holds=holds)
@@ -494,7 +495,7 @@ def read_trace(where: Path, read: Mapping[str, Any]) -> PartialRun:
     other = read.get("otherData")
     noted = other.get(MADE_BY) if isinstance(other, dict) else None
     if not isinstance(noted, dict) or "config" not in noted:
-        raise RunStoreError("this trace was not exported by lab.export from a single run: open it in Perfetto.")
+        raise RunStoreError("this trace was not exported by lab.runs.export from a single run: open it in Perfetto.")
     config = RunConfig.from_json(json.dumps(noted["config"]))
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in KEPT.values()}
     try:
@@ -529,24 +530,24 @@ def _frame(table: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
     return frame.sort_values(["rank", "attempt"], kind="stable", ignore_index=True)
 
 
-# ``lab.open_run``: a run from its folder, or from any of its exports.
+# ``lab.runs.open``: a run from its folder, or from any of its exports.
 
 
 CONFIG = "config.json"
 PACKED = "dtdg-lab-packed"  # id of the element, or name of the entry, that holds a packed run as base64
-CONFIG_MARK = "# settings of the run, read back by dtdg_lab.open_run: "
-PACKED_MARK = "# what was recorded of the run, read back by dtdg_lab.open_run: "
+CONFIG_MARK = "# settings of the run, read back by dtdg_lab.runs.open: "
+PACKED_MARK = "# what was recorded of the run, read back by dtdg_lab.runs.open: "
 EXPORT_AGAIN = "Export the run again."
 # packed content expands ten- to twentyfold: files that would exhaust the memory were crafted to do so
 _MOST_UNPACKED, _MOST_TIMES = 2**28, 100
 _ELEMENT = re.compile(rf"<script[^>]*\bid=['\"]{PACKED}['\"][^>]*>([A-Za-z0-9+/=\s]*)</script>")
 _ALLOWED = (
-    "a run's folder, or a file that lab.export made of one (html, parquet, tensorboard, trace, script or notebook)"
+    "a run's folder, or a file that lab.runs.export made of one (html, parquet, tensorboard, trace, script or notebook)"
 )
 
 
 def open_run(path: str | Path) -> StoredRun | PartialRun:
-    """Open a run: its folder, or a file that ``lab.export`` made from it.
+    """Open a run: its folder, or a file that ``lab.runs.export`` made from it.
 
     A page (html) and exported tables (parquet: a zip or a folder) give the complete run, with the exported tables.
     TensorBoard events, a trace, a script, a notebook or a single table give the part that they hold; a script
@@ -648,7 +649,7 @@ def _check_unpacked(size: int, most: int) -> None:
     if size > most:
         raise RunStoreError(
             f"it would take more than {format_bytes(most)} of memory unpacked, which no exported run does: it "
-            "was not made by lab.export. Check its origin."
+            "was not made by lab.runs.export. Check its origin."
         )
 
 

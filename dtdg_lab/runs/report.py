@@ -79,10 +79,10 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         DataError: a record line is damaged.
         RunStoreError: the run's files cannot be read.
     """
-    run.window.complete(run.summary or {})
+    run.live.complete(run.summary or {})
     library = plotly_js()
     figures = run.figures()
-    sections = [view for view in run.window.shown() if view.title]
+    sections = [view for view in run.live.shown() if view.title]
     body = "".join(
         (
             _head(run, status or run.directory.status()),
@@ -223,7 +223,7 @@ def _charts(run: StoredRun, figures: Mapping[str, Figure], *, drawn: bool) -> st
     note = (
         ""
         if drawn
-        else "<p>Charts need plotly: pip install 'dtdg-lab[lab]', then dtdg_lab.open_run(path).report().</p>"
+        else "<p>Charts need plotly: pip install 'dtdg-lab[lab]', then dtdg_lab.runs.open(path).report().</p>"
     )
     data = dumps(figures).replace("<", "\\u003c")
     return f"{note}<div class='charts'>{boxes}</div><script type='application/json' id='figures'>{data}</script>"

@@ -84,7 +84,7 @@ def _points(study: Study, trial: Trial) -> Points:
     """Seconds and losses of a finished run; cached, because a study is redrawn with every trial."""
     path = None if trial.run is None else trial.run.resolve()
     if path is None or path not in _READ:
-        found = tuple(loss_points(study.open(trial).window))
+        found = tuple(loss_points(study.open(trial).live))
         if path is None:
             return found
         if len(_READ) >= MOST_READ:
@@ -316,7 +316,7 @@ _QUICK_K, _QUICK_ALPHAS, _QUICK_SEEDS = (1, 2, 4), (0.1, 0.6), (0, 1)
 
 
 def figure8_sweep(base: RunConfig | None, quick: bool) -> Sweep:
-    """K x alpha x seeds, as in ``lab.study_decay``; with K = window, alpha has no effect and one run serves.
+    """K x alpha x seeds, as in ``lab.studies.decay``; with K = window, alpha has no effect and one run serves.
 
     Raises:
         ConfigError: the base's system has no decay, or it tunes K and alpha itself.
@@ -337,7 +337,7 @@ def figure8_sweep(base: RunConfig | None, quick: bool) -> Sweep:
 
 
 def decay_study(study: Study) -> DecayStudy:
-    """The study as the result type of ``lab.study_decay``."""
+    """The study as the result type of ``lab.studies.decay``."""
     values = {axis.name: axis.values for axis in study.sweep.axes}
     config, seeds = study.sweep.base, study.sweep.all_seeds
     rows = []

@@ -113,7 +113,7 @@ def _epoch(run: StoredRun) -> Pair | None:
     done = run.summary.get("epochs") or 0
     steps = steps[(steps["epoch"] < done) & (steps["epoch"] >= done - MOST_EPOCHS)]
     measured = steps.groupby(["epoch", "rank"])["time_s"].sum(min_count=1).groupby("epoch").max()
-    facts = run.window.view("schedule").facts
+    facts = run.live.view("schedule").facts
     if facts is not None and not run.config.flat.get("pipelined"):  # else the times of two groups overlap
         bounds, name = _makespans(run, facts), "makespan bound"
     elif run.config.ranks > 1:

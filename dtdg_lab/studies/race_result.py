@@ -147,7 +147,7 @@ class Race:
         return {(entry.label, entry.seed): entry for entry in list(self._store.entries)}
 
     def show(self, label: str, seed: int, handle: Any) -> None:
-        """Draw an active run from its handle's window."""
+        """Draw an active run from its handle's live data."""
         with self._lock:
             self._live[label, seed] = handle
 
@@ -192,10 +192,10 @@ class Race:
             for place, entry in newest.items():
                 handle = self._live.get(place)
                 if entry.state == FINISHED:  # read from the files: the stream may have lost records
-                    found[place] = self._stored(entry).window
+                    found[place] = self._stored(entry).live
                 elif entry.state == UNDER_WAY and handle is not None:
                     stack.enter_context(handle.lock)
-                    found[place] = handle.window
+                    found[place] = handle.live
             yield found
 
     # results

@@ -79,7 +79,7 @@ class RaceRunner:
                 self._report()
                 if waiting and self._session is None:
                     rehearse()  # warm-up of libraries must not count as the first contestant's time
-                if plan.at_once and self._session is not None:
+                if plan.parallel and self._session is not None:
                     self._on_halves(waiting, self._session.halves())
                 else:
                     self._one_after_another(waiting, None)

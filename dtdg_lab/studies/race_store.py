@@ -56,7 +56,7 @@ class Plan:
         configs: by contestant; the race's seeds replace theirs.
         seeds: of the runs of each.
         stop: the rule that stops runs early; None without a rule.
-        at_once: whether two runs execute in parallel.
+        parallel: whether two runs execute in parallel.
         data: hash of the data by seed.
         copy_bytes_per_s: memory copy rate of one core of this machine at the start of the race; None if not measured.
     """
@@ -65,7 +65,7 @@ class Plan:
     configs: Mapping[str, RunConfig]
     seeds: tuple[int, ...]
     stop: StopRule | None = None
-    at_once: bool = False
+    parallel: bool = False
     data: Mapping[int, str] = field(default_factory=dict)
     copy_bytes_per_s: float | None = None
 
@@ -208,7 +208,7 @@ class RaceStore:
             {
                 "schema": SCHEMA,
                 "name": plan.name,
-                "at_once": plan.at_once,
+                "parallel": plan.parallel,
                 "seeds": list(plan.seeds),
                 "stop": None if plan.stop is None else plan.stop.to_dict(),
                 "data": {str(seed): digits for seed, digits in plan.data.items()},
@@ -238,7 +238,7 @@ def _plan(data: dict[str, Any]) -> Plan:
         configs={each["label"]: RunConfig(**each["config"]) for each in data["contestants"]},
         seeds=tuple(int(seed) for seed in data["seeds"]),
         stop=None if data["stop"] is None else StopRule.from_dict(data["stop"]),
-        at_once=bool(data["at_once"]),
+        parallel=bool(data["parallel"]),
         data={int(seed): str(digits) for seed, digits in data["data"].items()},
         copy_bytes_per_s=data["copy_bytes_per_s"],
     )
@@ -273,7 +273,7 @@ def _joined(old: Plan, new: Plan, folder: Path) -> Plan:
                     f"race {old.name!r} has {label!r} with {name}={was.get(name)!r}, now {name}={now.get(name)!r}: "
                     f"{other}."
                 )
-    for what, pair in {"stop": (old.stop, new.stop), "at_once": (old.at_once, new.at_once)}.items():
+    for what, pair in {"stop": (old.stop, new.stop), "parallel": (old.parallel, new.parallel)}.items():
         if pair[0] != pair[1]:
             raise ConfigError(f"race {old.name!r} has {what}={pair[0]}, now {what}={pair[1]}: {other}.")
     for seed in old.data.keys() & new.data.keys():

@@ -306,7 +306,7 @@ def _to_dict(folder: Path) -> str:
 def _busy(folder: Path, who: str) -> RunStoreError:
     return RunStoreError(
         f"the study {folder} is being written by {who}: a study has one writer. Wait for it or end it, give another "
-        "name=, or look at it meanwhile with lab.open_study(path)."
+        "name=, or look at it meanwhile with lab.studies.open(path)."
     )
 
 
@@ -520,14 +520,14 @@ def run_study(
     on_trial: OnTrial | None = None,
     on_start: Callable[[Any], None] | None = None,
     progress: bool = True,
-    again: bool = False,
+    restart: bool = False,
 ) -> Study:
     """Execute every missing run of a sweep, and return the study.
 
     All of it lies in ``<runs_dir>/studies/<name>``. The same call resumes an interrupted study, even after ``kill -9``:
     no finished run is repeated or lost. An unfinished run resumes from its checkpoint on a session's engines; in
     this process it restarts, with a note. A sweep of more trials under the same name adds those. A trial
-    that failed in an earlier call is retried once. Runs are ordinary ones: ``lab.open_run(trial.run)``.
+    that failed in an earlier call is retried once. Runs are ordinary ones: ``lab.runs.open(trial.run)``.
 
     Args:
         sweep: or the name of a shipped study, such as ``figure8``.
@@ -539,9 +539,9 @@ def run_study(
         prune: stops runs early by their validation losses: ``Median()``, ``Halving()``, ``Above(loss)`` of
             ``dtdg_lab.studies.runner``.
         on_trial: called with the current study, at the start and after every trial.
-        on_start: receives the observable part of every run that starts: ``id path config window lock version``.
+        on_start: receives the observable part of every run that starts: ``id path config live lock version``.
         progress: show a progress bar with the remaining time.
-        again: restart: existing content of the folder is moved into a folder ``before-1``, ``before-2``, ... in it.
+        restart: existing content of the folder is moved into a folder ``before-1``, ``before-2``, ... in it.
 
     Raises:
         ConfigError: several ranks and no session, the name belongs to another sweep, or there is no objective to
@@ -556,7 +556,7 @@ def run_study(
         runs_dir = "runs" if session is None else session.runs_dir
     folder = _create(Path(runs_dir) / FOLDER / name)
     with one_writer(folder):
-        if again:
+        if restart:
             _put_away(folder)
         _write_sweep(folder, sweep)
         with _bar(sweep, progress) as bar:
@@ -722,7 +722,7 @@ def _write_sweep(folder: Path, sweep: Sweep) -> None:
             raise RunStoreError(f"{file} cannot be read: {error} Nothing was changed.") from error
         if why := _conflict(before, sweep):
             raise ConfigError(
-                f"the study {folder} is of another sweep: {why}. Give another name=, or again=True to restart "
+                f"the study {folder} is of another sweep: {why}. Give another name=, or restart=True to restart "
                 "(existing "
                 "content is kept in a subfolder)."
             )

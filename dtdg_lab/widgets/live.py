@@ -118,15 +118,15 @@ def _sent(line: Line) -> _Sent:
 
 
 class Shown(Protocol):
-    """The view of a run; ``version`` grows with each change of ``window``, made while ``lock`` is held."""
+    """The view of a run; ``version`` grows with each change of ``live``, made while ``lock`` is held."""
 
     @property
-    def window(self) -> RunWindow:
+    def live(self) -> RunWindow:
         """The data of the charts."""
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
-        """Held while ``window`` is read or changed."""
+        """Held while ``live`` is read or changed."""
 
     @property
     def version(self) -> int:
@@ -320,7 +320,7 @@ class LiveCharts(Charts):
             return look(self._waiting, self._x)
         with self._shown.lock:
             self._version = self._shown.version
-            return look(self._shown.window, self._x)
+            return look(self._shown.live, self._x)
 
     def _on_ready(self) -> None:
         self.refresh()

@@ -27,7 +27,7 @@ from dtdg_lab.datasets import download
 from dtdg_lab.datasets.definitions import BITCOIN_OTC, COLLEGEMSG, CORA_T, EMAIL_EU
 from dtdg_lab.datasets.download import FoundForm, find
 from dtdg_lab.datasets.loading import load_published
-from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset, load_for
+from dtdg_lab.datasets.names import default_dataset, list_datasets, load_dataset, load_for
 from dtdg_lab.datasets.registry import Form, Published, PublishedFile
 from dtdg_lab.datasets.sequences import read, renamed, sequence
 from dtdg_lab.datasets.user_data import from_edges
@@ -668,7 +668,7 @@ def test_a_graph_that_is_not_stored(tmp_path):
 def test_the_list_is_the_catalogue_s_and_reads_no_file(real_data, monkeypatch):
     monkeypatch.setattr(download, "_computed", lambda path: pytest.fail(f"hashed {path}"))
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail(f"read {self}"))
-    listed = {info.name: info for info in datasets(real_data)}
+    listed = {info.name: info for info in list_datasets(real_data)}
     assert list(listed) == list(catalogue.names("datasets"))
     assert {name for name, info in listed.items() if info.on_this_machine} == {*REAL, *GENERATED}
     for name, info in listed.items():
@@ -685,7 +685,7 @@ def test_the_list_is_the_catalogue_s_and_reads_no_file(real_data, monkeypatch):
 
 
 def test_nothing_is_here_without_files(tmp_path):
-    listed = {info.name: info for info in datasets()}
+    listed = {info.name: info for info in list_datasets()}
     assert {name for name, info in listed.items() if info.on_this_machine} == set(GENERATED)
     assert listed["email-eu"].where == f"to be downloaded from {EMAIL_EU.address}"
     assert default_dataset() == "growing"
@@ -699,7 +699,7 @@ def test_a_folder_that_is_none_is_said_in_the_list(tmp_path, monkeypatch):
     monkeypatch.setenv("DTDG_LAB_DATA", str(tmp_path / "typo"))
     with pytest.raises(DataError, match=r"DTDG_LAB_DATA=.*is not a folder"):
         default_dataset()
-    listed = {info.name: info for info in datasets()}
+    listed = {info.name: info for info in list_datasets()}
     assert not listed["collegemsg"].on_this_machine
     assert "is not a folder" in listed["collegemsg"].where
     assert load_dataset("growing").num_nodes == 600
@@ -707,7 +707,7 @@ def test_a_folder_that_is_none_is_said_in_the_list(tmp_path, monkeypatch):
 
 def test_import_is_light():
     heavy = "torch", "dgl", "pandas", "pooch", "requests", "pyarrow"
-    code = f"import sys, dtdg_lab.datasets as d; d.datasets(); print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, dtdg_lab.datasets as d; d.list(); print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -210,6 +210,6 @@ def test_a_saved_page_shows_offline_and_is_not_overwritten(tmp_path: Path) -> No
     page = _read(file.read_text())
     assert page.open == page.wrong == page.loads == [] and "default-src 'none'" in file.read_text()
     before = file.read_bytes()
-    with pytest.raises(RunStoreError, match="again=True"):
+    with pytest.raises(RunStoreError, match="overwrite=True"):
         card("psg").save(file)
-    assert file.read_bytes() == before and card("psg").save(file, again=True) == file
+    assert file.read_bytes() == before and card("psg").save(file, overwrite=True) == file

@@ -69,10 +69,10 @@ def test_the_command_makes_a_study_and_goes_on(
         shown = capsys.readouterr()
         assert "mine: 2 runs, 2 finished." in shown.out and str(runs / "studies" / "mine") in shown.out
     assert len(training.made) == 2
-    assert main(["study", "figure8", "--quick", "--runs", str(runs), "--called", "again"]) == 0
+    assert main(["study", "figure8", "--quick", "--runs", str(runs), "--name", "again"]) == 0
     go.Figure(shipped("figure8").analysis(run_study("figure8", quick=True, name="again", runs_dir=runs))["figure8"][0])
     training.before = _fail
-    assert main(["study", str(file), "--runs", str(runs), "--called", "other"]) == 1
+    assert main(["study", str(file), "--runs", str(runs), "--name", "other"]) == 1
 
 
 def _fail(config: RunConfig) -> None:

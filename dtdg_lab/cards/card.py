@@ -611,7 +611,7 @@ def card(name: str, *, run: Any = None) -> Card:
     if not isinstance(system, str) or system not in TEXTS:
         raise UnknownNameError("card", name, {*TEXTS, *MAIN})
     opened = open_run(run) if isinstance(run, str | Path) else run
-    if opened is not None and not hasattr(opened, "window"):
+    if opened is not None and not hasattr(opened, "live"):
         raise ConfigError(f"run={shortened(run)}: give a run or its folder.")
     return Card(system, opened)
 

@@ -134,7 +134,7 @@ def _check(config: RunConfig, session: Session | None) -> None:
         raise ConfigError("tune=True changes K and alpha while a cell trains: study config.replace(tune=False).")
     if session is None and config.ranks != 1:
         raise ConfigError(
-            f"ranks={config.ranks} need engines: study_decay(config, session=lab.Session(ranks={config.ranks})), or "
+            f"ranks={config.ranks} need engines: lab.studies.decay(config, session=lab.Session(ranks={config.ranks})), or "
             "config.replace(ranks=1), which keeps the same plan."
         )
 
@@ -172,7 +172,7 @@ def _row(
     if run.status != "finished":
         raise RunFailedError(
             f"run {run.id} was {run.status}, and the study with it: {len(kept)} cells are kept in {kept.path}. Call "
-            "study_decay again to resume."
+            "lab.studies.decay again to resume."
         )
     row = cell_row(cell, run)
     kept.put(row, run.environment["data"]["sha256"])

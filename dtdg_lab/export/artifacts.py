@@ -313,7 +313,7 @@ def _taken(where: Path) -> RunStoreError:
     )
 
 
-# A run as one page: its report with embedded tables, readable offline and by open_run.
+# A run as one page: its report with embedded tables, readable offline and by ``lab.open``.
 
 
 MOST_BYTES = 10_000_000  # maximum size of a page

@@ -584,7 +584,7 @@ def partition_graph(
         DataError: the graph has too few snapshots for the protocol.
     """
     if not isinstance(graph, DynamicGraph):
-        raise ConfigError(f"partition_graph() got {shortened(graph)}; a graph is needed: lab.datasets.load(name).")
+        raise ConfigError(f"partition() got {shortened(graph)}; a graph is needed: lab.datasets.load(name).")
     if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     if not isinstance(model, str):
@@ -663,6 +663,6 @@ def _sorted_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
     of_models = [name for name, option in OPTIONS.items() if option.owner == "models"]
     for name in settings:
         if name not in PARTITION_SETTINGS and name not in of_models:
-            raise UnknownNameError("setting of partition_graph", name, [*PARTITION_SETTINGS, *of_models])
+            raise UnknownNameError("setting of lab.partition.partition", name, [*PARTITION_SETTINGS, *of_models])
     mine = {name: value for name, value in settings.items() if name in PARTITION_SETTINGS}
     return mine, {name: value for name, value in settings.items() if name not in PARTITION_SETTINGS}

@@ -86,7 +86,7 @@ class _Ended(StoredRun):
 
 
 class Race:
-    """The result of :func:`dtdg_lab.race` and of :func:`dtdg_lab.open_race`.
+    """The result of :func:`dtdg_lab.race` and of ``lab.races.open``.
 
     It may be read from any thread while the race is running: figures then use the windows of the runs.
     """

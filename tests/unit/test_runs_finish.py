@@ -346,7 +346,7 @@ def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:
 
 def test_the_bar_follows_a_run_to_its_end(tmp_path: Path) -> None:
     stored = open_run(finished_run(tmp_path).path)
-    handle = SimpleNamespace(status="running", reason="", window=stored.live, lock=threading.Lock())
+    handle = SimpleNamespace(status="running", reason="", live=stored.live, lock=threading.Lock())
 
     def end() -> None:
         time.sleep(0.1)

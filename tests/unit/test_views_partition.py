@@ -305,7 +305,7 @@ def test_plot_draws_a_measured_partition_and_several(measured: list[MeasuredPart
 
 
 def test_plot_says_what_a_bare_partition_lacks(measured: list[MeasuredPartition]) -> None:
-    with pytest.raises(ConfigError, match=r"lab\.partition_graph"):
+    with pytest.raises(ConfigError, match=r"lab\.partition\.partition"):
         lab.plot(measured[0].partition)
 
 

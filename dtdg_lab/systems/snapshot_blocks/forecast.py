@@ -327,7 +327,7 @@ def _on_one_rank(config: RunConfig, blocks: Sequence[int], steps: int) -> RunCon
     if not blocks or min(blocks) < 1 or steps < 1:
         raise ConfigError(
             f"blocks={tuple(blocks)}, steps={steps}: give at least one number of blocks, each 1 or more, and at least "
-            "1 step, as in estimate_block_memory(config, (1, 2, 4))."
+            "1 step, as in block_memory(config, (1, 2, 4))."
         )
     # ranks have whole snapshots, not partitions; the number of node partitions stays
     alone = {"row_ranks": 1, "parts": 1} if "row_ranks" in _options(config.system) else {}
@@ -501,7 +501,7 @@ def estimate_volumes(
 
 def _check_volume_study(graph: Any, models: list[str], ranks: list[int], *, protocol: str, **least: int) -> None:
     if not isinstance(graph, DynamicGraph):
-        raise ConfigError(f"estimate_volumes() got {shortened(graph)}; give a graph, such as lab.datasets.load(name).")
+        raise ConfigError(f"volumes() got {shortened(graph)}; give a graph, such as lab.datasets.load(name).")
     if protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     if not models or not ranks:

@@ -134,8 +134,8 @@ def _check(config: RunConfig, session: Session | None) -> None:
         raise ConfigError("tune=True changes K and alpha while a cell trains: study config.replace(tune=False).")
     if session is None and config.ranks != 1:
         raise ConfigError(
-            f"ranks={config.ranks} need engines: lab.studies.decay(config, session=lab.Session(ranks={config.ranks})), or "
-            "config.replace(ranks=1), which keeps the same plan."
+            f"ranks={config.ranks} need engines: lab.studies.decay(config, session=lab.Session(ranks={config.ranks})), "
+            "or config.replace(ranks=1), which keeps the same plan."
         )
 
 

@@ -1,4 +1,4 @@
-"""Studies by name: Figure 8 gives what ``lab.studies.decay`` gives, and the command line makes and goes on with studies."""
+"""Studies by name: Figure 8 gives what ``lab.studies.decay`` gives, and the command line makes and resumes studies."""
 
 from __future__ import annotations
 

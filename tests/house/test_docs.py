@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "data/README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "notebooks/README.md",
 ]
@@ -63,6 +65,11 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 @each_page
 def test_names_on_a_page_are_the_package_s(page: Path) -> None:
     assert unknown(page.read_text()) == []
+
+
+@each_lesson
+def test_names_in_a_lesson_are_the_package_s(lesson: str) -> None:
+    assert unknown((ROOT / "notebooks" / f"{lesson}.ipynb").read_text()) == []
 
 
 def test_what_leads_nowhere_is_found() -> None:

@@ -185,7 +185,7 @@ def test_ratings_below_zero_are_left_out(real_data):
 
 def test_mathoverflow_with_long_lived_edges_fits_a_gibibyte(real_data, tmp_path):
     code = (
-        "import sys\nfrom dtdg_lab.core.units import peak_rss_bytes\nfrom dtdg_lab.datasets import load_dataset\n"
+        "import sys\nfrom dtdg_lab.core.units import peak_rss_bytes\nfrom dtdg_lab.datasets.names import load_dataset\n"
         "graph = load_dataset('mathoverflow', root=sys.argv[1], cut=100, edge_life=31)\n"
         "assert graph.num_snapshots == 69, graph\n"
         "print(peak_rss_bytes() // 2**20)\n"
@@ -547,7 +547,7 @@ def test_a_build_that_fails_leaves_nothing_half_done(tmp_path, monkeypatch):
 _RACE = """
 import sys, time
 from pathlib import Path
-from dtdg_lab.datasets import load_dataset
+from dtdg_lab.datasets.names import load_dataset
 ready, go = Path(sys.argv[1]), Path(sys.argv[2])
 ready.touch()
 while not go.exists():

@@ -268,7 +268,7 @@ def test_parts_of_a_graph_that_are_none(changed, parts):
 
 @pytest.mark.parametrize("name", [None, 5, b"growing", ["sbm"], {"a": 1}])
 def test_names_that_are_none(name):
-    refused(lab.datasets.load, name, parts=["load_dataset got", type(name).__name__, "growing"], error=ConfigError)
+    refused(lab.datasets.load, name, parts=["lab.datasets.load got", type(name).__name__, "growing"], error=ConfigError)
     refused(lab.RunConfig, dataset=name, parts=["dataset=", "lab.datasets.list()"], error=ConfigError)
 
 
@@ -285,7 +285,7 @@ def test_roots_that_are_none(name, root):
 
 @pytest.mark.parametrize("root", [5, b"/tmp", "", "/nowhere"])
 def test_roots_that_are_none_are_said_by_the_list_too(root):
-    refused(lab.datasets, root, parts=["root="], error=DataError)
+    refused(lab.datasets.list, root, parts=["root="], error=DataError)
     refused(lab.datasets.default, root, parts=["root="], error=DataError)
 
 

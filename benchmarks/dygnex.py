@@ -49,7 +49,7 @@ from contenders.snapshot_groups import WARM_UPS, Contender, in_turn, trained
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.datasets.names import datasets
+from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.testing.processes import run_ranks
 
@@ -337,7 +337,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 def planned(given: argparse.Namespace) -> Plan:
     """What is asked for, of graphs that are here; the others are named."""
     plan = QUICK_PLAN if given.quick else FULL_PLAN
-    here = {known.name for known in datasets() if known.on_this_machine}
+    here = {known.name for known in list_datasets() if known.on_this_machine}
     asked = [one for one in plan.workloads if given.only is None or one.name in given.only]
     for workload in asked:
         if workload.dataset not in here:

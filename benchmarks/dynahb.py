@@ -60,7 +60,7 @@ from contenders import hb_text as words
 from contenders.esdg_plan import Workload
 from contenders.hb_plan import FULL_PLAN, MODELS, QUICK_PLAN, SYSTEMS, Plan, variants_of_systems
 
-from dtdg_lab.datasets.names import datasets
+from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"
@@ -255,7 +255,7 @@ def planned(given: argparse.Namespace) -> Plan:
     named = {each.name for what in SEVERAL for each in getattr(plan, what)}
     if unknown := sorted(set(given.only or ()) - named):
         raise SystemExit(f"--only {' '.join(unknown)}: no such graph; graphs: {', '.join(sorted(named))}")
-    here = {known.name for known in datasets() if known.on_this_machine}
+    here = {known.name for known in list_datasets() if known.on_this_machine}
     for name in sorted({each.dataset for what in SEVERAL for each in getattr(plan, what)} - here):
         print(f"{name}: not here (neither in $DTDG_LAB_DATA nor in {REAL_DATA})")
     kept = {

@@ -43,10 +43,10 @@ from contenders import esdg_rows, esdg_scaling, transfers
 from contenders import esdg_text as words
 from contenders.esdg_plan import FULL_PLAN, MODELS, PROTOCOL, QUICK_PLAN, Plan, Scaling
 
-from dtdg_lab.datasets.names import datasets, load_dataset
+from dtdg_lab.datasets.names import list_datasets, load_dataset
 from dtdg_lab.partition.volume import PAPER_SPEEDUPS as SPEEDUPS
 from dtdg_lab.runs.scaling_study import ScalingStudy
-from dtdg_lab.systems.snapshot_blocks.forecast import compare_transfers
+from dtdg_lab.systems.snapshot_blocks.forecast import estimate_transfers
 from dtdg_lab.visualization.scaling import scaling_words
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"
@@ -63,7 +63,7 @@ def transfers_part(plan: Plan) -> dict[str, Any]:
     print(f"\n{transfers.PAPER}\n{transfers.TRANSFER_HEAD}")
     for workload in plan.transfers:
         graph = load_dataset(workload.dataset, **workload.options)
-        study = compare_transfers(
+        study = estimate_transfers(
             graph, edge_life=transfers.EDGE_LIFE, smoothing_window=transfers.WINDOW, repeats=plan.repeats
         )
         rows += (of := [{"graph": workload.name, **row} for row in study.rows])
@@ -201,7 +201,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 def planned(given: argparse.Namespace) -> Plan:
     """What is asked for, of graphs that are here; the others are named."""
     plan = QUICK_PLAN if given.quick else FULL_PLAN
-    here = {known.name for known in datasets() if known.on_this_machine}
+    here = {known.name for known in list_datasets() if known.on_this_machine}
     for name in sorted({each.dataset for each in (*plan.transfers, *plan.linked)} - here):
         print(f"{name}: not here (neither in $DTDG_LAB_DATA nor in {REAL_DATA})")
     return replace(

@@ -47,7 +47,7 @@ from contenders.esdg_plan import Workload
 from contenders.flare_plan import FIXED, FULL_PLAN, MODELS, QUICK_PLAN, Plan
 from contenders.workload import make
 
-from dtdg_lab.datasets.names import datasets
+from dtdg_lab.datasets.names import list_datasets
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"
 PARTS = ("training", "memory", "shrinking", "overlap", "breakdown", "ranks", "decay", "peer")
@@ -193,7 +193,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 def planned(given: argparse.Namespace) -> Plan:
     """What is asked for, of graphs that are here; the others are named."""
     plan = QUICK_PLAN if given.quick else FULL_PLAN
-    here = {known.name for known in datasets() if known.on_this_machine} | set(FIXED)
+    here = {known.name for known in list_datasets() if known.on_this_machine} | set(FIXED)
     several = {what: getattr(plan, what) for what in ("trained", "measured", "timed", "mapped")}
     named = {each.name for some in several.values() for each in some}
     if unknown := sorted(set(given.only or ()) - named):

@@ -206,7 +206,7 @@ def main() -> None:
         rows.append(session_ready(repeat, Path(folder)))
         with Session(ranks=2, runs_dir=folder) as session:
             run = session.train(steady_config())
-            while run.window.progress.step < 50:
+            while run.live.progress.step < 50:
                 time.sleep(0.05)
             rows.append(control_points(run, 10 if arguments.quick else 50))
             run.stop()

@@ -30,7 +30,7 @@ from typing import Any
 from contenders.vertex_parts import WARM_UPS, Contender, in_turn, memory
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.datasets.names import datasets, load_for
+from dtdg_lab.datasets.names import list_datasets, load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.testing.processes import run_ranks
@@ -235,7 +235,7 @@ def epoch_text(row: dict[str, Any], name: str, first: str) -> str:
 
 def chosen_workloads(given: argparse.Namespace) -> list[Workload]:
     """Those asked for that are here; the others are named."""
-    here = {known.name for known in datasets() if known.on_this_machine}
+    here = {known.name for known in list_datasets() if known.on_this_machine}
     asked = [one for one in (QUICK if given.quick else WORKLOADS) if given.only is None or one.name in given.only]
     for workload in asked:
         if workload.dataset not in here:

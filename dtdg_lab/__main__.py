@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = _parser().parse_args(arguments)
     try:
-        code = int(parsed.command(parsed))
+        code = int(parsed.execute(parsed))
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -31,10 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return 0
     except RunFailedError as error:
-        print(f"dtdg_lab {parsed.name}: {error}", file=sys.stderr)
+        print(f"dtdg_lab {parsed.command}: {error}", file=sys.stderr)
         return 1
     except LabError as error:
-        print(f"dtdg_lab {parsed.name}: {error}", file=sys.stderr)
+        print(f"dtdg_lab {parsed.command}: {error}", file=sys.stderr)
         return 2
 
 
@@ -52,29 +52,29 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dtdg_lab", description="Run, steer and compare distributed training of dynamic graph neural networks."
     )
-    commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     env = commands.add_parser("env", help="show what this machine can run and measure, with remedies")
     env.add_argument("--json", action="store_true", help="print the findings as JSON")
-    env.set_defaults(command=_env)
+    env.set_defaults(execute=_env)
 
     run = commands.add_parser("run", help="train a config file")
     run.add_argument("config", type=Path, metavar="CONFIG.json", help="settings, as RunConfig(...).to_json() writes")
     run.add_argument("--cluster", action="store_true", help="use a cluster even for one rank")
     run.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
-    run.set_defaults(command=_run)
+    run.set_defaults(execute=_run)
 
     demo = commands.add_parser("demo", help="a short run on real data, or on synthetic data if none is available")
     demo.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
-    demo.set_defaults(command=_demo)
+    demo.set_defaults(execute=_demo)
 
     dash = commands.add_parser("dash", help="serve the dashboard to a browser, without Jupyter")
     dash.add_argument("--port", type=_port, default=5006, help="port on 127.0.0.1 (default: 5006)")
     dash.add_argument("--ranks", type=_positive, default=2, help="number of engines of the session (default: 2)")
-    dash.set_defaults(command=_dash)
+    dash.set_defaults(execute=_dash)
 
     data = commands.add_parser("datasets", help="list data sets and whether they are available locally")
-    data.set_defaults(command=_datasets)
+    data.set_defaults(execute=_datasets)
 
     _add_train_policy(commands)
     _add_export(commands)
@@ -82,17 +82,17 @@ def _parser() -> argparse.ArgumentParser:
     studied = commands.add_parser("study", help="run or resume a study")
     studied.add_argument("study", metavar="NAME|FILE.json", help="a shipped study, or a file of Sweep.to_json()")
     studied.add_argument("--quick", action="store_true", help="the short form of a shipped study")
-    studied.add_argument("--called", metavar="NAME", default="", help="name of its folder (default: the study's name)")
+    studied.add_argument("--name", metavar="NAME", default="", help="name of its folder (default: the study's name)")
     studied.add_argument(
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)"
     )
-    studied.set_defaults(command=_study)
+    studied.set_defaults(execute=_study)
 
     sessions = commands.add_parser("sessions", help="list or end this user's clusters")
     which = sessions.add_mutually_exclusive_group()
     which.add_argument("--end", metavar="ID", help="end the session with this id")
     which.add_argument("--end-all", action="store_true", help="end all of them")
-    sessions.set_defaults(command=_sessions)
+    sessions.set_defaults(execute=_sessions)
     return parser
 
 
@@ -106,7 +106,7 @@ def _add_train_policy(commands: Any) -> None:
     learn.add_argument("--seed", type=int, default=0, help="seed of weights, sampling and episodes (default: 0)")
     learn.add_argument("--no-double", action="store_true", help="DQN instead of Double DQN")
     learn.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="output file")
-    learn.set_defaults(command=_train_policy)
+    learn.set_defaults(execute=_train_policy)
 
 
 def _add_export(commands: Any) -> None:
@@ -114,8 +114,8 @@ def _add_export(commands: Any) -> None:
     exported.add_argument("run", metavar="RUN", help="folder of the run or race, or an HTML or Parquet export of a run")
     exported.add_argument("--kind", default="html", help="html, parquet, tensorboard, trace, script or notebook")
     exported.add_argument("--out", metavar="PATH", help="file, or an existing folder (default: the current folder)")
-    exported.add_argument("--again", action="store_true", help="overwrite an earlier export")
-    exported.set_defaults(command=_export)
+    exported.add_argument("--overwrite", action="store_true", help="overwrite an earlier export")
+    exported.set_defaults(execute=_export)
 
 
 def _port(text: str) -> int:
@@ -147,11 +147,11 @@ def _run(parsed: argparse.Namespace) -> int:
     config = RunConfig.load(parsed.config)
     if config.ranks > 1 or parsed.cluster:
         from dtdg_lab.cluster.session import Session
-        from dtdg_lab.runs.run import progress
+        from dtdg_lab.runs.run import show_progress
 
         with Session(ranks=config.ranks, runs_dir=parsed.runs) as session:
             run = session.train(config)
-            progress(run)
+            show_progress(run)
             run.wait()
             return _report(run)
     from dtdg_lab.cluster.local import train
@@ -192,10 +192,10 @@ def _dash(parsed: argparse.Namespace) -> int:
 
 def _datasets(parsed: argparse.Namespace) -> int:
     from dtdg_lab.core.units import format_bytes
-    from dtdg_lab.datasets.names import datasets
+    from dtdg_lab.datasets.names import list_datasets
 
     rows = [("name", "here", "rows", "nodes", "size", "learns", "licence", "where")]
-    for info in datasets():
+    for info in list_datasets():
         here, size = "yes" if info.on_this_machine else "no", "-" if info.bytes is None else format_bytes(info.bytes)
         learns, licence = ", ".join(info.tasks), info.licence.partition(";")[0]
         rows.append((info.name, here, _count(info.rows), _count(info.nodes), size, learns, licence, info.where))
@@ -223,7 +223,7 @@ def _train_policy(parsed: argparse.Namespace) -> int:
 def _export(parsed: argparse.Namespace) -> int:
     from dtdg_lab.export.export import export
 
-    print(export(parsed.run, parsed.out, parsed.kind, again=parsed.again))
+    print(export(parsed.run, parsed.out, parsed.kind, overwrite=parsed.overwrite))
     return 0
 
 
@@ -236,15 +236,15 @@ def _study(parsed: argparse.Namespace) -> int:
     if parsed.study.endswith(".json"):
         if parsed.quick:
             raise ConfigError("--quick applies to shipped studies only: a sweep file defines its own runs.")
-        sweep, name = Sweep.load(parsed.study), parsed.called or Path(parsed.study).stem
+        sweep, name = Sweep.load(parsed.study), parsed.name or Path(parsed.study).stem
     else:
         sweep = sweep_of(preset(parsed.study), None, parsed.quick)
-        name = parsed.called or parsed.study + ("-quick" if parsed.quick else "")
+        name = parsed.name or parsed.study + ("-quick" if parsed.quick else "")
     study = study_at_command(sweep, name, parsed.runs)
     print(study)
     for words in (words for _, words in study.analysis().values()):
         print(f"- {words}")
-    print(f"{study.path}: look at it with lab.open_study({str(study.path)!r})")
+    print(f"{study.path}: look at it with lab.open({str(study.path)!r})")
     return 0 if study.is_complete else 1
 
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.options import option
-from dtdg_lab.datasets.names import datasets
+from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.energy.monitor import readers_for
 from dtdg_lab.energy.readers import POWERCAP, RaplReader
 
@@ -286,7 +286,7 @@ def _browser() -> Finding:
 
 def _data() -> list[Finding]:
     findings = []
-    for info in datasets():
+    for info in list_datasets():
         remedy = "" if info.on_this_machine else "downloaded on first use, or set DTDG_LAB_DATA to its folder"
         findings.append(Finding(f"data {info.name}", "yes" if info.on_this_machine else "no", info.where, remedy))
     return findings

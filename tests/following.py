@@ -22,7 +22,7 @@ def until(condition: Callable[[], bool], *, timeout_s: float = 20.0, what: str =
 def until_step(run: Run, step: int, *, timeout_s: float = 30.0) -> None:
     """Wait until a run has made some steps."""
     until(
-        lambda: (run.status not in ("starting",) and run.window.progress.step >= step) or run.status == "failed",
+        lambda: (run.status not in ("starting",) and run.live.progress.step >= step) or run.status == "failed",
         timeout_s=timeout_s,
         what=f"step {step} of {run}",
     )
@@ -67,6 +67,6 @@ def refused(run: Run, said: str, **live_settings: Any) -> None:
 
 
 def goes_on(run: Run, steps: int = 3) -> None:
-    now = run.window.progress.step
-    until(lambda: run.window.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
+    now = run.live.progress.step
+    until(lambda: run.live.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
     assert run.status != "failed", run.reason

@@ -11,7 +11,7 @@ from contenders.esdg_plan import HIDDEN, LAYERS, PROTOCOL, Plan, Workload, confi
 from contenders.esdg_steps import Contender, in_turn, joined, trained
 from contenders.transfers import SMOOTHING
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.systems.snapshot_blocks.forecast import compare_blocks, compare_volumes
+from dtdg_lab.systems.snapshot_blocks.forecast import estimate_block_memory, estimate_volumes
 from dtdg_lab.testing.processes import run_ranks
 
 TIMEOUT_S = 3600.0
@@ -47,7 +47,7 @@ def block_rows(plan: Plan, model: str, cores: tuple[int, ...]) -> list[dict[str,
     """Peak memory and time of a step on one rank, by the number of blocks; ratios are over those of the first."""
     workload = plan.workload
     configs = [config(workload, model, ranks=1, blocks=blocks) for blocks in plan.blocks]
-    peaks = compare_blocks(configs[0], plan.blocks, graph=load_for(configs[0]), steps=1).rows
+    peaks = estimate_block_memory(configs[0], plan.blocks, graph=load_for(configs[0]), steps=1).rows
     steps, _ = timed([Contender(str(each["blocks"]), each) for each in configs], 1, plan.turns, cores)
     return [
         {"graph": workload.name, "model": model, "blocks": peak["blocks"], "peak_bytes": peak["peak_bytes"],
@@ -87,7 +87,7 @@ def overlap_rows(plan: Plan, model: str, ranks: int, cores: tuple[int, ...]) -> 
 def volume_rows(plan: Plan, model: str, cores: tuple[int, ...]) -> list[dict[str, Any]]:
     """Table 2: numbers sent in a step, computed for all ranks; counted and timed where ranks are run."""
     workload = plan.workload
-    study = compare_volumes(
+    study = estimate_volumes(
         load_for(config(workload, "cdgcn", ranks=1)), model, plan.counted, hidden=HIDDEN, layers=LAYERS,
         blocks=SEVERAL_BLOCKS, smoothing=max(SMOOTHING[model].values(), default=1), protocol=PROTOCOL,
     )  # fmt: skip

@@ -60,4 +60,4 @@ def static_graph(ground: Ground) -> lab.DynamicGraph:
     src, dst = np.concatenate([src, ring]), np.concatenate([dst, np.roll(ring, 1)])
     means = draw.standard_normal((CLASSES, ground.features))
     rows = means[classes] + NOISE * draw.standard_normal((ground.nodes, ground.features))
-    return lab.from_static(src, dst, features=rows.astype(np.float32), labels=classes, name=ground.name)
+    return lab.datasets.from_static(src, dst, features=rows.astype(np.float32), labels=classes, name=ground.name)

@@ -54,7 +54,7 @@ class Trainer:
         run.wait()
         if run.status != "finished":
             raise RunFailedError(f"the run was {run.status}")
-        return lab.open_run(run.path)
+        return lab.runs.open(run.path)
 
     def row(self, config: lab.RunConfig) -> Row:
         """What it took, or why it failed."""

@@ -13,7 +13,7 @@ from typing import Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_blocks.forecast import compare_transfers
+from dtdg_lab.systems.snapshot_blocks.forecast import estimate_transfers
 from dtdg_lab.testing.processes import run_ranks
 
 EDGE_LIFE, WINDOW = 5, 5
@@ -33,7 +33,7 @@ PAPER = (
 
 def transfer_rows(name: str, graph: DynamicGraph, *, repeats: int, device: str = "cpu") -> list[dict[str, Any]]:
     """Figure 4's transfers of one graph, not smoothed yet: a row for each model and format."""
-    study = compare_transfers(
+    study = estimate_transfers(
         graph, edge_life=EDGE_LIFE, smoothing_window=WINDOW, repeats=repeats, device=device, blocks=[1], ranks=[1]
     )
     return [{"graph": name, **row} for row in study.rows]

@@ -1,4 +1,4 @@
-"""``lab.advise``: recommends a system for a graph, ranks and memory, by calibrated models with known errors.
+"""``lab.estimate.advise``: recommends a system for a graph, ranks and memory, by calibrated models with known errors.
 
 Every prediction is a count (:mod:`dtdg_lab.systems.workload`) times rates fitted to local runs. It carries the
 leave-one-out error of such predictions on these runs, or the word assumed.
@@ -263,7 +263,7 @@ def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
             ranks *= 2
 
 
-# Result of ``lab.advise``: ranked systems with reasons, uncertainty, and predictions beside measurements.
+# Result of ``lab.estimate.advise``: ranked systems with reasons, uncertainty, and predictions beside measurements.
 
 
 CHEAP = 0.02  # share of an epoch: smaller parts are not mentioned
@@ -527,7 +527,7 @@ def advise(
     each system: use ``lab.race`` to compare convergence.
 
     Args:
-        graph: data, or a name of ``lab.datasets()``.
+        graph: data, or a name of ``lab.datasets.list()``.
         ranks: R.
         memory_gib: memory of a rank in GiB, for tensors of a step and its data.
         model: name in the catalogue.
@@ -590,7 +590,7 @@ def _to_dict(graph: DynamicGraph, facts: Facts, ranks: int, memory_gib: float) -
 
 def _checked(graph: Any, ranks: Any, memory_gib: Any, systems: Sequence[str] | None) -> float:
     if not isinstance(graph, DynamicGraph | str):
-        raise ConfigError(f"advise() got {shortened(graph)}: give a graph or a name from lab.datasets().")
+        raise ConfigError(f"advise() got {shortened(graph)}: give a graph or a name from lab.datasets.list().")
     OPTIONS["ranks"].check(ranks)
     if isinstance(memory_gib, bool) or not isinstance(memory_gib, int | float) or not 0 < memory_gib < 1e9:
         raise ConfigError(f"memory_gib={shortened(memory_gib)}: give the memory of a rank in GiB, above 0.")

@@ -1,4 +1,4 @@
-"""``lab.what_if``: forecast of a graph's costs over 1 to 1,024 ranks, with local measurements."""
+"""``lab.estimate.scaling_forecast``: forecast of a graph's costs over 1 to 1,024 ranks, with local measurements."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ class WhatIf(StudyResult):
         return f"{said}{table}<ul style='font-size:90%'>{kinds}</ul>"
 
 
-def what_if(
+def scaling_forecast(
     graph: DynamicGraph | str,
     ranks: Sequence[int] = RANKS,
     *,
@@ -267,7 +267,7 @@ def what_if(
     processor caches.
 
     Args:
-        graph: data, or a name of ``lab.datasets()``.
+        graph: data, or a name of ``lab.datasets.list()``.
         ranks: numbers of ranks.
         model: name in the catalogue.
         hidden: H.
@@ -277,7 +277,7 @@ def what_if(
         network: topology for predictions; by default as between the measured ranks.
         quick: compute up to 16 partitions, and grow the sequence of groups to 2,000 snapshots, in seconds; else
             128 and DyGNeX's 10,000, with its greedy scheduler: a minute or more.
-        options: of systems, model and data, by name, as in ``lab.advise``.
+        options: of systems, model and data, by name, as in ``lab.estimate.advise``.
 
     Raises:
         ConfigError: a number of ranks, or a setting, is invalid.
@@ -328,7 +328,9 @@ def _curves_of() -> dict[str, tuple[str, ...]]:
 
 def _checked(graph: Any, ranks: Any) -> tuple[int, ...]:
     if not isinstance(graph, DynamicGraph | str):
-        raise ConfigError(f"what_if() got {shortened(graph)}: give a graph or a name from lab.datasets().")
+        raise ConfigError(
+            f"scaling_forecast() got {shortened(graph)}: give a graph or a name from lab.datasets.list()."
+        )
     counts = list(ranks) if isinstance(ranks, Sequence) and not isinstance(ranks, str) else []
     if not counts or any(isinstance(each, bool) or not isinstance(each, int) for each in counts):
         raise ConfigError(f"ranks={shortened(ranks)}: give whole numbers, such as (1, 2, 4, 1024).")

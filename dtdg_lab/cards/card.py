@@ -324,7 +324,7 @@ def card(name: str, *, run: Any = None) -> Card:
     if not isinstance(system, str) or system not in TEXTS:
         raise UnknownNameError("card", name, {*TEXTS, *MAIN})
     opened = open_run(run) if isinstance(run, str | Path) else run
-    if opened is not None and not hasattr(opened, "window"):
+    if opened is not None and not hasattr(opened, "live"):
         raise ConfigError(f"run={shortened(run)}: give a run or its folder.")
     return Card(system, opened)
 
@@ -397,19 +397,19 @@ class Card:
         """
         return card_html(card_markdown(self.system, self.text, root=root))
 
-    def save(self, path: str | Path, *, again: bool = False) -> Path:
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the card with its pictures as a self-contained page.
 
         Args:
             path: of the file.
-            again: whether an existing file may be overwritten.
+            overwrite: whether an existing file may be overwritten.
 
         Raises:
             RunStoreError: it cannot be written, or exists already.
         """
         file = Path(path)
-        if file.exists() and not again:
-            raise RunStoreError(f"{file} exists already: give another name, or again=True to overwrite it.")
+        if file.exists() and not overwrite:
+            raise RunStoreError(f"{file} exists already: give another name, or overwrite=True to overwrite it.")
         pictures = {f"{self.system.name}-{number}": panel for number, panel in enumerate(self.pictures)}
         return write_text(
             file,

@@ -472,7 +472,7 @@ def run_pictures(system: System, run: Any) -> list[Panel]:
 
     Args:
         system: of the catalogue.
-        run: with ``config`` and ``window``, such as that of ``lab.open_run``.
+        run: with ``config`` and ``live``, such as that of ``lab.runs.open``.
 
     Raises:
         ConfigError: the run is of another system, or has recorded nothing that can be drawn yet.
@@ -482,7 +482,7 @@ def run_pictures(system: System, run: Any) -> list[Panel]:
             f"run {run.id} trained system {run.config.system!r}, and this is the card of {system.name!r}: "
             f"card({run.config.system!r}, run=...) draws it."
         )
-    window = run.window
+    window = run.live
     views = {
         "schedule": (window.view("schedule"),),
         "snapshot": (window.view("blocks"),),

@@ -1,4 +1,4 @@
-"""``lab.calibrate_here``: measures the costs of steps and fetches on this machine, in a few minutes."""
+"""``lab.control.calibrate_here``: measures the costs of steps and fetches on this machine, in a few minutes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _check(config: RunConfig, session: Session | None, steps: int) -> None:
         raise ConfigError(f"steps={steps}: give at least one step.")
     if session is None and config.ranks != 1:
         raise ConfigError(
-            f"ranks={config.ranks} need engines: calibrate_here(config, folder, session=lab.Session(ranks="
+            f"ranks={config.ranks} need engines: lab.control.calibrate_here(config, folder, session=lab.Session(ranks="
             f"{config.ranks})), or config.replace(ranks=1), which keeps the same plan."
         )
 

@@ -276,7 +276,7 @@ def run_config(
         engines: indices of the session's engines, one for each rank; by default the first ones.
         runs_dir: folder for runs, without a session.
         judge: called after every evaluation of the validation split.
-        on_start: receives the observable part of the run at its start: ``id path config status window lock version``.
+        on_start: receives the observable part of the run at its start: ``id path config status live lock version``.
         progress: show a progress bar of epochs, in this process.
 
     Raises:
@@ -349,5 +349,5 @@ def _show(bench: Bench, run: Run, table: str, row: dict[str, Any]) -> None:
         else:
             run.set(**request["set"])
     except ControlError:
-        if run.status not in (*ENDED, "stopping") and run.window.progress.epoch < run.config.epochs:
+        if run.status not in (*ENDED, "stopping") and run.live.progress.epoch < run.config.epochs:
             raise  # else it was about to end by itself

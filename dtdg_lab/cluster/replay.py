@@ -94,7 +94,7 @@ def checkpoint_at(directory: RunDirectory, at: str | int) -> Kept:
     nearest = _nearest(found, at) if isinstance(at, int) else ""
     raise ConfigError(
         f"at={at!r}: run {directory.id} has no such checkpoint; it has {names}.{nearest} Set keep_every to save one "
-        "after some epochs, or call run.keep()."
+        "after some epochs, or call run.save_checkpoint()."
     )
 
 
@@ -179,7 +179,7 @@ Facts = dict[tuple[int, Any], tuple[Any, ...]]  # (step, rank or part of the seq
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class ReplayVerification:
     """The result of comparing a replay with its run.
 
     Attributes:
@@ -189,7 +189,7 @@ class Repeated:
         evaluations: compared, over splits.
         first_difference: the first step whose loss or evaluation differs; None without one.
         parameters: whether the last parameters are equal; None if either run did not record them.
-        words: the result as text.
+        caption: the result as text.
     """
 
     run: str
@@ -198,7 +198,7 @@ class Repeated:
     evaluations: int
     first_difference: int | None
     parameters: bool | None
-    words: str
+    caption: str
 
     def __bool__(self) -> bool:
         """Whether nothing differs."""
@@ -209,7 +209,7 @@ class Repeated:
         return {"bit_for_bit": bool(self), **asdict(self)}
 
 
-def repeats(run: str | Path | StoredRun) -> Repeated:
+def verify_replay(run: str | Path | StoredRun) -> ReplayVerification:
     """Compare a replay with its original run: every loss, every evaluation, and the last parameters.
 
     Raises:
@@ -228,7 +228,9 @@ def repeats(run: str | Path | StoredRun) -> Repeated:
     parameters = None if None in prints else prints[0] == prints[1]
     where = min(differing, default=None)
     words = _words(first, again, where, parameters)
-    return Repeated(directory.id, first.directory.id, len(steps[0]), len(evaluations[0]), where, parameters, words)
+    return ReplayVerification(
+        directory.id, first.directory.id, len(steps[0]), len(evaluations[0]), where, parameters, words
+    )
 
 
 def _steps(of: EventHistory) -> Facts:
@@ -297,7 +299,7 @@ def replay(
     affect the loss is not replayed: caches decide again, and times differ. Several
     attempts are replayed as one timeline; a failed run up to its last record.
 
-    The result is in ``environment["repeats"]`` of the returned run, and :func:`repeats` computes it again.
+    The result is in ``environment["repeats"]`` of the returned run, and :func:`verify_replay` computes it again.
 
     Args:
         run: the folder or handle of a run that has ended.
@@ -313,7 +315,7 @@ def replay(
     """
     if session is not None:
         repeated = open_run(start_replay(run, session=session, runs_dir=runs_dir).wait().path)
-        tell_repeats(repeated.path)
+        store_verification(repeated.path)
         return repeated
     directory, config, make = _prepared(run)
     if config.ranks != 1:
@@ -323,12 +325,12 @@ def replay(
         )
     where = runs_dir or directory.path.resolve().parent
     repeated = train_here(config, runs_dir=where, progress=progress, make=make)
-    tell_repeats(repeated.path)
+    store_verification(repeated.path)
     return repeated
 
 
 def start_replay(run: str | Path | StoredRun | Run, *, session: Session, runs_dir: str | Path | None = None) -> Run:
-    """As :func:`replay` on engines, without waiting for its end: call :func:`tell_repeats` then.
+    """As :func:`replay` on engines, without waiting for its end: call :func:`store_verification` then.
 
     Raises:
         ControlError: the run, or another one, is active.
@@ -340,7 +342,7 @@ def start_replay(run: str | Path | StoredRun | Run, *, session: Session, runs_di
     return session.launch(config.ranks, make, runs_dir=runs_dir)
 
 
-def tell_repeats(path: str | Path) -> Repeated:
+def store_verification(path: str | Path) -> ReplayVerification:
     """Compare a finished replay with its run, and store the result in its environment.
 
     Args:
@@ -351,7 +353,7 @@ def tell_repeats(path: str | Path) -> Repeated:
         RunStoreError: either folder is missing.
         DataError: a record line is damaged.
     """
-    found = repeats(path)
+    found = verify_replay(path)
     RunDirectory.open(path).add_environment(repeats=found.to_dict())
     return found
 

@@ -40,14 +40,14 @@ class RunHandle:
     """What is seen of a run while it trains: its views, fed with its records.
 
     Attributes:
-        window: bounded state for the views; hold ``lock`` while reading it.
-        version: increases with every change of ``window``, or of the status.
+        live: bounded state for the views; hold ``lock`` while reading it.
+        version: increases with every change of ``live``, or of the status.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory, self._tables = directory, RunTables(directory)
         self._started_config = self._config = directory.config()
-        self.window = RunWindow(self._started_config)
+        self.live = RunWindow(self._started_config)
         self.lock = threading.Lock()
         self.version = 0
         self._next_seq: dict[int, int] = {}
@@ -91,7 +91,7 @@ class RunHandle:
 
     def _add(self, line: dict[str, Any]) -> None:
         self._next_seq[line["rank"]] = line["seq"] + 1
-        self.window.add(line)
+        self.live.add(line)
         self.version += 1
 
 
@@ -151,7 +151,7 @@ class Run(RunHandle):
         return f"<Run {self.id}: {self.status}>"
 
     def __fspath__(self) -> str:
-        """The run's folder, so that a run can be used as a path: ``lab.compare([run, ...])``."""
+        """The run's folder, so that a run can be used as a path: ``lab.runs.compare([run, ...])``."""
         return str(self.path)
 
     @property
@@ -218,7 +218,7 @@ class Run(RunHandle):
         """End the run after the same step of all ranks, with a checkpoint to resume from."""
         return self._ask({"stop": True})
 
-    def keep(self) -> int:
+    def save_checkpoint(self) -> int:
         """Save a checkpoint at the next common step of all ranks, to fork the run from later.
 
         An event ``kept`` names the file once it exists: ``step-00345``, after 345 steps.
@@ -257,8 +257,8 @@ class Run(RunHandle):
     def wait(self, timeout_s: float | None = None) -> Run:
         """Return when the run has ended and its files are complete.
 
-        In a notebook cell this blocks the kernel, and with it the dashboard: prefer ``lab.progress(run)`` in scripts
-        and the dashboard in notebooks.
+        In a notebook cell this blocks the kernel, and with it the dashboard: prefer ``lab.runs.show_progress(run)`` in
+        scripts and the dashboard in notebooks.
 
         Raises:
             TimeoutError: it has not ended in time.
@@ -274,16 +274,16 @@ class Run(RunHandle):
             raise RunFailedError(f"run {self.id} failed: {self.reason}")
         return self
 
-    async def reached(self, step: int, *, timeout_s: float = 60.0) -> Run:
-        """In a cell, ``await run.reached(20)``: return when the run has completed that many steps, or has ended.
+    async def wait_for_step(self, step: int, *, timeout_s: float = 60.0) -> Run:
+        """In a cell, ``await run.wait_for_step(20)``: return when the run has completed that many steps, or has ended.
 
         Raises:
             TimeoutError: it has not reached the step in time.
         """
         deadline = time.monotonic() + timeout_s
-        while self.window.progress.step < step and not self._ended.is_set():
+        while self.live.progress.step < step and not self._ended.is_set():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"run {self.id} is {self.status} at step {self.window.progress.step} of {step}.")
+                raise TimeoutError(f"run {self.id} is {self.status} at step {self.live.progress.step} of {step}.")
             await asyncio.sleep(0.05)
         return self
 
@@ -318,7 +318,7 @@ class Run(RunHandle):
                 self._tables.skip(rank, size)  # the stream carries the file's own bytes
 
     def _read_from_disk(self) -> None:
-        """Read everything on disk that is not in the window yet; others may read between two blocks."""
+        """Read everything on disk that is not in ``live`` yet; others may read between two blocks."""
         for rank in self._directory.record_files():
             more = True
             while more and not self._closing.is_set():
@@ -353,7 +353,9 @@ class Run(RunHandle):
         try:
             self._follow_to_the_end()
         except Exception as error:
-            reason = f"this handle lost the run ({type(error).__name__}: {error}): read it with lab.open_run(run.path)."
+            reason = (
+                f"this handle lost the run ({type(error).__name__}: {error}): read it with lab.runs.open(run.path)."
+            )
             self._file_status = {**self._file_status, "state": "failed", "reason": reason}
             self._subscriber.close()
             self._ended.set()

@@ -119,7 +119,7 @@ def repeated_by(directory: RunDirectory) -> RunDirectory:
     """
     described = directory.environment().get(REPLAYS)
     if described is None:
-        raise ConfigError(f"run {directory.id} is not a replay. Create one: lab.replay({str(directory.path)!r}).")
+        raise ConfigError(f"run {directory.id} is not a replay. Create one: lab.runs.replay({str(directory.path)!r}).")
     return RunDirectory.open((directory.path / described["path"]).resolve())
 
 

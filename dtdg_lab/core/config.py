@@ -197,7 +197,9 @@ def _check_names(common: dict[str, Any]) -> None:
             raise ConfigError(f"{name}={common[name]!r} has type {type(common[name]).__name__}, but must be a name.")
     if not isinstance(common["dataset"], str):
         if not hasattr(common["dataset"], "store"):
-            raise ConfigError(f"dataset={common['dataset']!r} must be a name from lab.datasets() or a DynamicGraph.")
+            raise ConfigError(
+                f"dataset={common['dataset']!r} must be a name from lab.datasets.list() or a DynamicGraph."
+            )
         common["dataset"] = common["dataset"].store()
     if not common["dataset"].startswith(catalogue.STORED):
         catalogue.entry("datasets", common["dataset"])

@@ -134,7 +134,7 @@ class Changes:
 
     def add(self, name: str, value: Any, version: int, run: Run, *, at_epoch_end: bool) -> None:
         """Record what the run has accepted; an earlier request for the same setting is no longer pending."""
-        change = Change(name, value, version, at_epoch_end, run.window.progress.epoch, run.reason)
+        change = Change(name, value, version, at_epoch_end, run.live.progress.epoch, run.reason)
         if at_epoch_end:
             self._waiting[name] = change
         else:
@@ -167,7 +167,7 @@ def _state(change: Change, run: Run, status: str) -> str:
     if _holds(config, change.name, change.value):
         return "applied"
     if f"{change.name}={change.value!r}" in run.reason and (
-        run.reason != change.reason or run.window.progress.epoch > change.epoch
+        run.reason != change.reason or run.live.progress.epoch > change.epoch
     ):
         return "refused"
     return "waits" if status in ACTIVE else "over"
@@ -237,8 +237,8 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
     parts = [f'<b style="color:{COLOURS.get(state, coloured("text"))}">{html.escape(state)}</b>']
     dropped = 0
     if run is not None:
-        progress = run.window.progress
-        dropped = run.window.dropped
+        progress = run.live.progress
+        dropped = run.live.dropped
         parts.append(f"step {progress.step}")
         parts.append(f"epoch {progress.epoch}/{progress.epochs}")
         if state == "running":
@@ -253,7 +253,7 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
     if dead:
         lines.append(f'<b style="color:{COLOURS["failed"]}">dead: {", ".join(dead)}</b>')
     if run is not None:
-        lines += [html.escape(line) for line in changes.lines(run.window)]
+        lines += [html.escape(line) for line in changes.lines(run.live)]
     return f'<div class="dl-status" data-state="{html.escape(state)}">{"<br>".join(lines)}</div>'
 
 

@@ -354,7 +354,7 @@ class Dashboard:
                 self._follow_live_settings(run)
             with run.lock:
                 self.status.value = status_html(run, engines, self._changes, ready=self.watch.seen.ready)
-                begun = run.window.progress.step > 0
+                begun = run.live.progress.step > 0
             self._tell_failure(run, state)
             if begun and not self._graph_is_here:
                 self._graph_is_here = True

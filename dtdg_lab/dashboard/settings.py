@@ -16,7 +16,7 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.options import CHOSEN_BY, OPTIONS, Option, default, option
-from dtdg_lab.datasets.names import datasets
+from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.graphs.storage import graph_folder, read_meta
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
@@ -89,7 +89,7 @@ def is_stored(dataset: str) -> bool:
 def dataset_choices() -> dict[str, dict[str, str]]:
     """Label -> name of every data set, in groups: local files, generators, files to download."""
     groups: dict[str, dict[str, str]] = {HERE: {}, GENERATED: {}, DOWNLOAD: {}}
-    for info in datasets():
+    for info in list_datasets():
         group = GENERATED if is_generated(info.name) else HERE if info.on_this_machine else DOWNLOAD
         groups[group][info.name] = info.name
     return {group: choices for group, choices in groups.items() if choices}

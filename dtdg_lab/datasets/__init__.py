@@ -1,33 +1,29 @@
-"""Data sets by name: published files, seeded generators, download, and the user's own edges. No torch, no pandas.
+"""Data sets by name: published files, seeded generators, download, and the user's own edges. No torch, no pandas."""
 
-Called, ``dtdg_lab.datasets()``, it lists the names; the package and the function share one name.
-"""
+from __future__ import annotations
 
-import sys
-from types import ModuleType
+from typing import TYPE_CHECKING
 
-from dtdg_lab.datasets.names import DatasetInfo, datasets, default_dataset, load_dataset, load_for
-from dtdg_lab.datasets.user_data import from_csv, from_dgl, from_edges, from_pandas, from_parquet
+from dtdg_lab.core.lazy import lazy_namespace
+
+if TYPE_CHECKING:
+    from dtdg_lab.datasets.names import default_dataset as default
+    from dtdg_lab.datasets.names import list_datasets as list
+    from dtdg_lab.datasets.names import load_dataset as load
+    from dtdg_lab.datasets.user_data import from_csv, from_dgl, from_edges, from_pandas, from_parquet, from_static
+    from dtdg_lab.runs.inspect_model import compare_graphs as compare
 
 __all__ = [
-    "DatasetInfo",
-    "datasets",
-    "default_dataset",
+    "compare",
+    "default",
     "from_csv",
     "from_dgl",
     "from_edges",
     "from_pandas",
     "from_parquet",
-    "load_dataset",
-    "load_for",
+    "from_static",
+    "list",
+    "load",
 ]
 
-
-class _CallablePackage(ModuleType):
-    """Importing anything of this package sets it as ``dtdg_lab.datasets``, so that it must be callable itself."""
-
-    def __call__(self, root: str | None = None) -> list[DatasetInfo]:
-        return datasets(root)
-
-
-sys.modules[__name__].__class__ = _CallablePackage
+__getattr__, __dir__ = lazy_namespace(__name__)

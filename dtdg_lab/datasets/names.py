@@ -130,7 +130,7 @@ class DatasetInfo:
     """What the lab knows about a data set.
 
     Attributes:
-        name: what ``load_dataset`` and ``RunConfig`` call it.
+        name: what ``lab.datasets.load`` and ``RunConfig`` call it.
         source: the paper to cite, and the collection.
         licence: as far as stated.
         rows: edges in the source; None where options decide, or where it is not stated.
@@ -209,9 +209,9 @@ def _check_name(name: Any) -> None:
         graph = isinstance(name, DynamicGraph)
         advice = "It is a graph already: use it as it is." if graph else f"Give one as text: {', '.join(known)}."
         kind = type(name).__name__
-        raise ConfigError(f"load_dataset got {shortened(name)}, of type {kind}, in place of a name. {advice}")
+        raise ConfigError(f"lab.datasets.load got {shortened(name)}, of type {kind}, in place of a name. {advice}")
     if name not in known and not name.startswith(STORED):
-        advice = f"A graph of your own: from_edges(...).store() returns its name, {STORED}<hash>."
+        advice = f"A graph of your own: lab.datasets.from_edges(...).store() returns its name, {STORED}<hash>."
         raise UnknownNameError("data set", name, known, advice)
 
 
@@ -266,7 +266,7 @@ def load_for(config: RunConfig) -> DynamicGraph:
     return load_dataset(config.dataset, seed=config.seed, strict_label=strict_label, **options)
 
 
-def datasets(root: str | Path | None = None) -> list[DatasetInfo]:
+def list_datasets(root: str | Path | None = None) -> list[DatasetInfo]:
     """What data sets there are, and whether this machine has them, in the catalogue's order; no file is read.
 
     Raises:

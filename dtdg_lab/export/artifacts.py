@@ -44,7 +44,7 @@ class Again:
     Attributes:
         run: its name.
         config: the settings at its start.
-        packed: its records as base64, for ``lab.replay``; empty if the settings determine the run, and for a fork.
+        packed: its records as base64, for ``lab.runs.replay``; empty if the settings determine the run, and for a fork.
         forked: whether it started from a checkpoint of another run, which is in its folder.
         changes: changes during training, a line each.
         scores: its losses, by name.
@@ -68,14 +68,14 @@ class Again:
         """Whether it is trained or replayed, and why."""
         if self.forked:
             return (
-                "That run started from another run's checkpoint, which is too large to embed: lab.replay repeats it "
-                "from its folder, which must be in the folder of runs."
+                "That run started from another run's checkpoint, which is too large to embed: lab.runs.replay repeats "
+                "it from its folder, which must be in the folder of runs."
             )
         if self.packed:
             return (
                 "That run depended on timing or on live changes (live settings, measured schedules, batch-size "
                 "controllers, averaging "
-                "rounds): its records are embedded, and lab.replay repeats it from them."
+                "rounds): its records are embedded, and lab.runs.replay repeats it from them."
             )
         return "Its settings determine it, so the same data, versions and processor give the same losses."
 
@@ -173,17 +173,17 @@ def _cells(of: Again, name: str) -> list[tuple[str, str]]:
 def _training(of: Again, name: str) -> str:
     several = of.config.ranks > 1
     if of.packed or of.forked:
-        read = f"recorded_run = lab.open_run({name!r})  # this notebook contains the records\n"
+        read = f"recorded_run = lab.runs.open({name!r})  # this notebook contains the records\n"
         if of.forked:
-            read = f"recorded_run = lab.open_run({f'runs/{of.run}'!r})\n"
+            read = f"recorded_run = lab.runs.open({f'runs/{of.run}'!r})\n"
         if several:
             engines = "with lab.Session(ranks=config.ranks) as session:\n"
-            return f"{read}{engines}    run = lab.replay(recorded_run, session=session)"
-        return f'{read}run = lab.replay(recorded_run, runs_dir="runs")'
+            return f"{read}{engines}    run = lab.runs.replay(recorded_run, session=session)"
+        return f'{read}run = lab.runs.replay(recorded_run, runs_dir="runs")'
     if several:
         return (
             "with lab.Session(ranks=config.ranks) as session:\n    handle = session.train(config)\n"
-            "    lab.progress(handle)\n    handle.wait()\nrun = lab.open_run(handle.path)"
+            "    lab.runs.show_progress(handle)\n    handle.wait()\nrun = lab.runs.open(handle.path)"
         )
     return "run = lab.train(config)"
 
@@ -206,13 +206,13 @@ _MARKS = tuple(
 _HEAD = 2**20  # bytes of a compressed file that are searched
 
 
-def target(path: str | Path | None, name: str, *, again: bool) -> Path:
+def target(path: str | Path | None, name: str, *, overwrite: bool) -> Path:
     """The file or folder to write: the given one, or ``name`` in the given or current folder.
 
     Args:
         path: a file to write, an existing folder (that is not an export itself), or None.
         name: default name.
-        again: whether an earlier export may be overwritten.
+        overwrite: whether an earlier export may be overwritten.
 
     Raises:
         DataError: it is not a path.
@@ -224,11 +224,11 @@ def target(path: str | Path | None, name: str, *, again: bool) -> Path:
     if not where.parent.is_dir():
         raise RunStoreError(f"cannot export to {where}: there is no folder {where.parent}. Create it first.")
     if where.exists() or where.is_symlink():
-        if not again:
+        if not overwrite:
             raise _taken(where)
         if not _was_exported(where):
             raise RunStoreError(
-                f"cannot export to {where}: it exists but is not an export, so again=True does not overwrite it. "
+                f"cannot export to {where}: it exists but is not an export, so overwrite=True does not overwrite it. "
                 "Give another path=."
             )
     return where
@@ -250,7 +250,7 @@ def _was_exported(where: Path) -> bool:
     return any(mark in content for mark in _MARKS)
 
 
-def place_file(where: Path, content: bytes, *, again: bool) -> Path:
+def place_file(where: Path, content: bytes, *, overwrite: bool) -> Path:
     """Write a file atomically.
 
     Raises:
@@ -263,7 +263,7 @@ def place_file(where: Path, content: bytes, *, again: bool) -> Path:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if not again and where.exists():
+        if not overwrite and where.exists():
             raise _taken(where)
         temporary.replace(where)
     except OSError as error:
@@ -274,7 +274,7 @@ def place_file(where: Path, content: bytes, *, again: bool) -> Path:
     return where
 
 
-def place_folder(where: Path, fill: Callable[[Path], None], *, again: bool) -> Path:
+def place_folder(where: Path, fill: Callable[[Path], None], *, overwrite: bool) -> Path:
     """Create a folder atomically with ``fill``; an earlier export is replaced only at the end.
 
     Raises:
@@ -290,7 +290,7 @@ def place_folder(where: Path, fill: Callable[[Path], None], *, again: bool) -> P
         hidden.mkdir()
         fill(hidden)
         if where.exists():
-            if not again:
+            if not overwrite:
                 raise _taken(where)
             where.rename(old)
         hidden.rename(where)
@@ -309,11 +309,11 @@ def place_folder(where: Path, fill: Callable[[Path], None], *, again: bool) -> P
 
 def _taken(where: Path) -> RunStoreError:
     return RunStoreError(
-        f"cannot export to {where}: it exists already. Give another path=, or again=True to overwrite it."
+        f"cannot export to {where}: it exists already. Give another path=, or overwrite=True to overwrite it."
     )
 
 
-# A run as one page: its report with embedded tables, readable offline and by open_run.
+# A run as one page: its report with embedded tables, readable offline and by ``lab.open``.
 
 
 MOST_BYTES = 10_000_000  # maximum size of a page
@@ -387,7 +387,7 @@ def script(run: StoredRun) -> bytes:
         of=of,
         head=docstring(head),
         settings=settings_code(of.config),
-        recorded="lab.open_run(__file__)" if of.packed else recorded,
+        recorded="lab.runs.open(__file__)" if of.packed else recorded,
         marks=f"{CONFIG_MARK}{held}" + (f"\n{PACKED_MARK}{of.packed}" if of.packed else ""),
     ).encode()
 
@@ -401,21 +401,21 @@ def docstring(text: str) -> str:
 # A run's tables as Parquet, with its settings, environment and summary: a zip file or a folder.
 
 
-def write_tables(files: dict[str, bytes], where: Path, *, again: bool) -> Path:
+def write_tables(files: dict[str, bytes], where: Path, *, overwrite: bool) -> Path:
     """Write named pieces as a zip where the name ends in ``.zip``, else as a folder.
 
     Raises:
         RunStoreError: they cannot be written.
     """
     if where.suffix == ".zip":
-        return place_file(where, zip_of(files), again=again)
+        return place_file(where, zip_of(files), overwrite=overwrite)
 
     def fill(folder: Path) -> None:
         for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 
-    return place_folder(where, fill, again=again)
+    return place_folder(where, fill, overwrite=overwrite)
 
 
 def run_tables(run: StoredRun) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""``lab.export``: a run or a race as a file."""
+"""``lab.runs.export``: a run or a race as a file; ``lab.open``: what was saved, whatever it is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
+from dtdg_lab.core.units import as_path
 from dtdg_lab.export.artifacts import (
     notebook,
     place_file,
@@ -30,10 +31,11 @@ from dtdg_lab.export.race import (
     race_trace,
 )
 from dtdg_lab.export.tensorboard import write_events
-from dtdg_lab.runs.exports import PartialRun, open_run
+from dtdg_lab.runs.exports import ABOUT, CONFIG, PartialRun, open_run, pieces
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.race_store import FILE
+from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 
 Writer = Callable[[Any, Path, bool], Path]
 
@@ -46,8 +48,10 @@ class ExportKind:
     write: Writer
 
 
-def export(run: Any, path: str | Path | None = None, kind: str = "html", *, again: bool = False) -> Path:
-    """Write a run or a race as one file, or folder; ``lab.open_run`` reads all kinds but ``tensorboard`` and ``trace``.
+def export(run: Any, path: str | Path | None = None, kind: str = "html", *, overwrite: bool = False) -> Path:
+    """Write a run or a race as one file, or folder.
+
+    ``lab.runs.open`` reads all kinds but ``tensorboard`` and ``trace``.
 
     ``html`` is the report as one offline page of less than 10 MB with embedded tables (thinned
     if they do not fit, which it reports); ``parquet`` is all tables with settings, environment and summary, a zip
@@ -59,7 +63,7 @@ def export(run: Any, path: str | Path | None = None, kind: str = "html", *, agai
         run: a run (possibly active, in its current state), a race, or the folder of either.
         path: the file, or an existing folder; by default the current folder.
         kind: ``html``, ``parquet``, ``tensorboard``, ``trace``, ``script`` or ``notebook``.
-        again: overwrite an earlier export.
+        overwrite: overwrite an earlier export.
 
     Returns:
         The path of the file or folder.
@@ -76,7 +80,35 @@ def export(run: Any, path: str | Path | None = None, kind: str = "html", *, agai
     race = _race(run)
     stored: Any = _stored(run) if race is None else race
     name, of = (stored.id, KINDS[kind]) if race is None else (race.name, RACE_KINDS[kind])
-    return of.write(stored, target(path, of.name.format(name), again=again), again)
+    return of.write(stored, target(path, of.name.format(name), overwrite=overwrite), overwrite)
+
+
+def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
+    """Open a run, a race or a study by looking at its folder, or a run or race from its exported file.
+
+    Args:
+        path: a folder such as ``runs/<id>``, ``runs/races/<name>`` or ``runs/studies/<name>``, or a file that
+            ``lab.runs.export`` made.
+
+    Raises:
+        RunStoreError: there is neither at that path, or it is damaged.
+    """
+    where = as_path(path, "path")
+    if where.is_dir():
+        if (where / SWEEP_FILE).is_file():
+            return open_study(where)
+        if (where / FILE).is_file():
+            return open_race(where)
+        if not ((where / CONFIG).is_file() or (where / ABOUT).is_file()):
+            raise RunStoreError(
+                f"{where} is no run, race or study: it has no {CONFIG}, {FILE} or {SWEEP_FILE}. Give the folder "
+                "of one, such as runs/<id>, runs/races/<name> or runs/studies/<name>, or an exported file."
+            )
+    elif not where.exists():
+        raise RunStoreError(f"{where} is no run, race or study: there is nothing at that path.")
+    elif where.name == FILE:
+        return open_race(where)
+    return open_race(where) if FILE in (pieces(where) or ()) else open_run(where)
 
 
 def _race(given: Any) -> Race | None:
@@ -104,32 +136,34 @@ def _stored(run: Any) -> StoredRun:
         return _stored(path)
     raise ConfigError(
         f"export() cannot write an object of type {type(run).__name__}: give a run, a race, or the folder "
-        "of one, such as lab.export('runs/20260131-120000-psg-1a2b3c4d')."
+        "of one, such as lab.runs.export('runs/20260131-120000-psg-1a2b3c4d')."
     )
 
 
 def _file(content: Callable[[Any], bytes]) -> Writer:
-    return lambda shown, where, again: place_file(where, content(shown), again=again)
+    return lambda shown, where, overwrite: place_file(where, content(shown), overwrite=overwrite)
 
 
 def _tables(files: Callable[[Any], dict[str, bytes]]) -> Writer:
-    return lambda shown, where, again: write_tables(files(shown), where, again=again)
+    return lambda shown, where, overwrite: write_tables(files(shown), where, overwrite=overwrite)
 
 
 def _folder(fill: Callable[[Any, Path], None]) -> Writer:
-    return lambda shown, where, again: place_folder(where, lambda folder: fill(shown, folder), again=again)
+    return lambda shown, where, overwrite: place_folder(where, lambda folder: fill(shown, folder), overwrite=overwrite)
 
 
 def _timeline(content: Callable[[Any], bytes]) -> Writer:
-    def write(shown: Any, where: Path, again: bool) -> Path:
+    def write(shown: Any, where: Path, overwrite: bool) -> Path:
         made = content(shown)
-        return place_file(where, gzip.compress(made, 6, mtime=0) if where.suffix == ".gz" else made, again=again)
+        return place_file(
+            where, gzip.compress(made, 6, mtime=0) if where.suffix == ".gz" else made, overwrite=overwrite
+        )
 
     return write
 
 
-def _notebook(run: StoredRun, where: Path, again: bool) -> Path:
-    return place_file(where, notebook(run, where.name), again=again)
+def _notebook(run: StoredRun, where: Path, overwrite: bool) -> Path:
+    return place_file(where, notebook(run, where.name), overwrite=overwrite)
 
 
 KINDS = {

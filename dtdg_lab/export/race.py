@@ -285,7 +285,7 @@ def race_trace(race: Race) -> bytes:
 
 def _code(race: Race) -> str:
     plan = RacePlan.load(race.folder)
-    most = max(config.ranks for config in race.configs.values()) * (1 + plan.at_once)
+    most = max(config.ranks for config in race.configs.values()) * (1 + plan.parallel)
     configs = "".join(
         f"    {label!r}: lab.RunConfig(\n{_indented(settings_code(config))}    ),\n"
         for label, config in race.configs.items()
@@ -293,7 +293,8 @@ def _code(race: Race) -> str:
     rule = ""
     if plan.stop is not None:
         rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in plan.stop.to_dict().items())})"
-    call = f"lab.race(CONFIGS, seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, at_once={plan.at_once}{rule}"
+    given = f"seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, parallel={plan.parallel}"
+    call = f"lab.race(CONFIGS, {given}{rule}"
     if most > 1:
         run = f"    with lab.Session(ranks={most}, runs_dir=runs_dir) as session:\n"
         run += f"        return {call}, session=session)"

@@ -275,7 +275,7 @@ class DynamicGraph:
             root: the cache folder; by default $DTDG_LAB_CACHE, or ~/.cache/dtdg-lab.
 
         Returns:
-            ``"graph:<hash16>"``, which ``load_dataset`` and ``RunConfig(dataset=...)`` take.
+            ``"graph:<hash16>"``, which ``lab.datasets.load`` and ``RunConfig(dataset=...)`` take.
 
         Raises:
             DataError: the folder cannot be written.

@@ -487,7 +487,7 @@ def empty_counts(layers: int, ranks: int) -> dict[str, Counts]:
     return {way: np.zeros((layers, ranks, ranks), np.int64) for way in WAYS}
 
 
-# ``lab.partition_graph``: a partition of a graph's nodes together with what it will cost a model.
+# ``lab.partition.partition``: a partition of a graph's nodes together with what it will cost a model.
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -593,7 +593,7 @@ def partition_graph(
         DataError: the graph has too few snapshots for the protocol.
     """
     if not isinstance(graph, DynamicGraph):
-        raise ConfigError(f"partition_graph() got {shortened(graph)}; a graph is needed: lab.load_dataset(name).")
+        raise ConfigError(f"partition() got {shortened(graph)}; a graph is needed: lab.datasets.load(name).")
     if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     if not isinstance(model, str):
@@ -659,6 +659,6 @@ def _sorted_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
     of_models = [name for name, option in OPTIONS.items() if option.owner == "models"]
     for name in settings:
         if name not in PARTITION_SETTINGS and name not in of_models:
-            raise UnknownNameError("setting of partition_graph", name, [*PARTITION_SETTINGS, *of_models])
+            raise UnknownNameError("setting of lab.partition.partition", name, [*PARTITION_SETTINGS, *of_models])
     mine = {name: value for name, value in settings.items() if name in PARTITION_SETTINGS}
     return mine, {name: value for name, value in settings.items() if name not in PARTITION_SETTINGS}

@@ -62,7 +62,7 @@ def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
 # The congestion of a run as a file that another run repeats.
 
 
-def save_congestion(run: StoredRun, file: str | Path) -> Path:
+def save_congestion_trace(run: StoredRun, file: str | Path) -> Path:
     """Write the link conditions of a run over time, for ``RunConfig(congestion="recorded", congestion_file=file)``.
 
     Manual changes during the run are included, by their effect.

@@ -163,7 +163,7 @@ _ADVICE = {
     errno.ENOTDIR: "There is a file where a folder is needed: move it away, or give another folder with root=.",
     errno.EEXIST: "Something else exists there: move it away, or give another folder with root=.",
     errno.EISDIR: "There is a folder where a file is needed: move it away.",
-    errno.ENOENT: "Check the path; open_run takes the folder that Session.train or lab.train made.",
+    errno.ENOENT: "Check the path; lab.runs.open takes the folder that Session.train or lab.train made.",
 }
 
 

@@ -121,7 +121,8 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
     name = str(about["run"])
     if not name or Path(name).name != name or name.startswith(".") or "\0" in name:
         raise RunStoreError(
-            f"the packed run has the name {name!r}, which is not valid for a folder. It was not made by lab.export."
+            f"the packed run has the name {name!r}, which is not valid for a folder. It was not made by "
+            "lab.runs.export."
         )
     run = RunDirectory(folder / name)
     try:
@@ -160,7 +161,7 @@ def read_about(files: Mapping[str, bytes], kind: str) -> dict[str, Any]:
             "Open it with the version that made it, or train the run again."
         )
     if about.get("kind") != kind:
-        remedy = {"race": " Open it with lab.open_race.", "run": " Open it with lab.open_run."}
+        remedy = {"race": " Open it with lab.races.open.", "run": " Open it with lab.runs.open."}
         described = about.get("kind")
         raise RunStoreError(f"this is an exported {described}, not a {kind}.{remedy.get(str(described), '')}")
     return about
@@ -249,7 +250,7 @@ def read_table(content: bytes) -> pa.Table:
     values = facts.num_rows * facts.num_columns
     if values > max(_MOST_VALUES, _VALUES_A_BYTE * len(content)):
         raise ValueError(
-            f"{values:,} values in {len(content):,} bytes would exhaust the memory: it was not made by lab.export"
+            f"{values:,} values in {len(content):,} bytes would exhaust the memory: it was not made by lab.runs.export"
         )
     return pyarrow.parquet.read_table(pa.BufferReader(content))
 
@@ -391,22 +392,22 @@ class PartialRun:
         return self.tables[name]
 
 
-# ``lab.open_run``: a run from its folder, or from any of its exports.
+# ``lab.runs.open``: a run from its folder, or from any of its exports.
 
 
 CONFIG = "config.json"
 PACKED = "dtdg-lab-packed"  # id of the element, or name of the entry, that holds a packed run as base64
-CONFIG_MARK = "# settings of the run, read back by dtdg_lab.open_run: "
-PACKED_MARK = "# what was recorded of the run, read back by dtdg_lab.open_run: "
+CONFIG_MARK = "# settings of the run, read back by dtdg_lab.runs.open: "
+PACKED_MARK = "# what was recorded of the run, read back by dtdg_lab.runs.open: "
 EXPORT_AGAIN = "Export the run again."
 # packed content expands ten- to twentyfold: files that would exhaust the memory were crafted to do so
 _MOST_UNPACKED, _MOST_TIMES = 2**28, 100
 _ELEMENT = re.compile(rf"<script[^>]*\bid=['\"]{PACKED}['\"][^>]*>([A-Za-z0-9+/=\s]*)</script>")
-_ALLOWED = "a run's folder, or a file that lab.export made of one (html, parquet, script or notebook)"
+_ALLOWED = "a run's folder, or a file that lab.runs.export made of one (html, parquet, script or notebook)"
 
 
 def open_run(path: str | Path) -> StoredRun | PartialRun:
-    """Open a run: its folder, or a file that ``lab.export`` made from it.
+    """Open a run: its folder, or a file that ``lab.runs.export`` made from it.
 
     A page (html) and exported tables (parquet: a zip or a folder) give the complete run, with the exported tables.
     A script, a notebook or a single table gives the part that it holds; a script or notebook of a run with live
@@ -513,7 +514,7 @@ def _unzipped(content: bytes) -> dict[str, bytes] | None:
             if sum(each.file_size for each in archive.infolist()) > most:
                 raise RunStoreError(
                     f"it would take more than {format_bytes(most)} of memory unpacked, which no exported run does: it "
-                    "was not made by lab.export. Check its origin."
+                    "was not made by lab.runs.export. Check its origin."
                 )
             return {name: archive.read(name) for name in names}
     except RunStoreError:

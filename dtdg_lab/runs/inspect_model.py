@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# ``lab.trace``: activations of a finished run's model over time, node by node.
+# ``lab.inspect.activations``: activations of a finished run's model over time, node by node.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace:
+class Activations:
     """Activations of a model for every node at every snapshot, with the state running from the first one.
 
     Attributes:
@@ -51,11 +51,11 @@ class Trace:
     def __repr__(self) -> str:
         steps, nodes, width = self.hidden.shape
         return (
-            f"Trace({self.model!r}: {steps} snapshots of {nodes:,} nodes, {width} hidden values each; "
+            f"Activations({self.model!r}: {steps} snapshots of {nodes:,} nodes, {width} hidden values each; "
             f"{self.parameters:,} parameters, {self.remembered:,} state values)"
         )
 
-    def vertex(self, vertex: int) -> pd.DataFrame:
+    def node(self, node: int) -> pd.DataFrame:
         """One node by snapshot: in-neighbours, features, label, persistence, prediction, size of its hidden state.
 
         Raises:
@@ -64,20 +64,20 @@ class Trace:
         import pandas as pd
 
         graph = self.graph
-        check_vertex(graph, vertex)
+        check_node(graph, node)
         columns: dict[str, NDArray[np.generic]] = {
-            "in-neighbours": np.array([np.diff(each.indptr[vertex : vertex + 2])[0] for each in graph.snapshots]),
-            **{f"feature {k}": graph.features[:, vertex, k] for k in range(graph.num_features)},
-            "label": graph.targets[:, vertex],
-            "persistence": graph.persistence[:, vertex],
+            "in-neighbours": np.array([np.diff(each.indptr[node : node + 2])[0] for each in graph.snapshots]),
+            **{f"feature {k}": graph.features[:, node, k] for k in range(graph.num_features)},
+            "label": graph.targets[:, node],
+            "persistence": graph.persistence[:, node],
         }
         if self.outputs.shape[2] == 1:
-            columns["prediction"] = self.outputs[:, vertex, 0]
-        columns["hidden (norm)"] = np.linalg.norm(self.hidden[:, vertex], axis=1)
+            columns["prediction"] = self.outputs[:, node, 0]
+        columns["hidden (norm)"] = np.linalg.norm(self.hidden[:, node], axis=1)
         return pd.DataFrame(columns, index=pd.RangeIndex(graph.num_snapshots, name="snapshot"))
 
 
-def trace(run: StoredRun, *, graph: DynamicGraph | None = None) -> Trace:
+def activations(run: StoredRun, *, graph: DynamicGraph | None = None) -> Activations:
     """Run the model of a finished run over its graph, and keep its activations for every node.
 
     The model is run in this process, as ``lab.train`` does, which imports torch.
@@ -93,125 +93,127 @@ def trace(run: StoredRun, *, graph: DynamicGraph | None = None) -> Trace:
 
     graph = load_for(run.config) if graph is None else graph
     made = run_forward(run.config, graph, run.directory.checkpoint_file)
-    return Trace(run.config.model, graph, made.hidden, made.outputs, made.parameters, made.remembered, made.hops)
+    return Activations(run.config.model, graph, made.hidden, made.outputs, made.parameters, made.remembered, made.hops)
 
 
-def check_vertex(graph: DynamicGraph, vertex: int) -> None:
+def check_node(graph: DynamicGraph, node: int) -> None:
     """Refuse a node that the graph does not have.
 
     Raises:
         ConfigError: it is below 0, or N or more.
     """
-    if not 0 <= vertex < graph.num_nodes:
-        raise ConfigError(f"vertex={vertex}: {graph.name!r} has nodes 0 to {graph.num_nodes - 1}.")
+    if not 0 <= node < graph.num_nodes:
+        raise ConfigError(f"node={node}: {graph.name!r} has nodes 0 to {graph.num_nodes - 1}.")
 
 
-# ``lab.echo``: perturb one node's features at one snapshot; which nodes are affected, how strongly, and how long.
+# ``lab.inspect.perturb``: which nodes a change of one node's features affects, how strongly, and how long.
 
 
 CHANGED = 1e-6  # a smaller change of a hidden value, relative to the largest one, counts as rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Echo:
+class Perturbation:
     """The change of a model's hidden state after one node's features were perturbed at one snapshot.
 
     Attributes:
         model: its name.
-        vertex: node whose features were changed.
+        node: node whose features were changed.
         snapshot: time of the change.
         change: shape (T, N): the largest difference of a hidden value of every node, from the unchanged sequence.
-        distance: shape (N,): edges between each node and ``vertex`` in that snapshot, in either direction; -1 where
+        distance: shape (N,): edges between each node and ``node`` in that snapshot, in either direction; -1 where
             there is no path.
     """
 
     model: str
-    vertex: int
+    node: int
     snapshot: int
     change: NDArray[np.float32]
     distance: NDArray[np.int64]
 
     @property
-    def affected(self) -> NDArray[np.bool_]:
+    def affected_mask(self) -> NDArray[np.bool_]:
         """Which nodes have a different state than without the change, shape (T, N)."""
         return self.change > CHANGED * max(float(self.change.max()), 1e-30)
 
     @property
     def hops(self) -> int:
         """The largest distance of an affected node in the snapshot of the change."""
-        at_once = self.distance[self.affected[self.snapshot]]
+        at_once = self.distance[self.affected_mask[self.snapshot]]
         return int(at_once.max(initial=0))
 
     @property
     def duration(self) -> int:
         """Number of snapshots, including that of the change, until no node is affected; up to the end of the graph."""
-        some = np.flatnonzero(self.affected.any(axis=1))
+        some = np.flatnonzero(self.affected_mask.any(axis=1))
         return int(some[-1]) - self.snapshot + 1 if len(some) else 0
 
-    def num_affected(self, later: int = 0) -> int:
-        """How many nodes are affected ``later`` snapshots after the change.
+    def affected(self, lag: int = 0) -> int:
+        """How many nodes are affected ``lag`` snapshots after the change.
 
         Raises:
             ConfigError: the graph ends before.
         """
-        at = self.snapshot + later
-        if later < 0 or at >= len(self.change):
-            raise ConfigError(f"later={later}: 0 to {len(self.change) - 1 - self.snapshot} are left after the change.")
-        return int(self.affected[at].sum())
+        at = self.snapshot + lag
+        if lag < 0 or at >= len(self.change):
+            raise ConfigError(f"lag={lag}: 0 to {len(self.change) - 1 - self.snapshot} are left after the change.")
+        return int(self.affected_mask[at].sum())
 
     def table(self) -> pd.DataFrame:
         """By snapshots since the change: the number of affected nodes, and the largest magnitude of the change."""
         import pandas as pd
 
-        affected, change = self.affected[self.snapshot :], self.change[self.snapshot :]
+        affected, change = self.affected_mask[self.snapshot :], self.change[self.snapshot :]
         index = pd.RangeIndex(len(affected), name="snapshots later")
         return pd.DataFrame({"affected nodes": affected.sum(axis=1), "largest change": change.max(axis=1)}, index)
 
 
-def echo(run: StoredRun, *, vertex: int, snapshot: int, amount: float = 1.0, unchanged: Trace | None = None) -> Echo:
+def perturb(
+    run: StoredRun, *, node: int, snapshot: int, amount: float = 1.0, unchanged: Activations | None = None
+) -> Perturbation:
     """Add ``amount`` to all features of one node at one snapshot, and compare the model's hidden states.
 
     Edges and labels stay unchanged. The model is run in this process, which imports torch.
 
     Args:
         run: a run that has a checkpoint.
-        vertex: node whose features are changed.
+        node: node whose features are changed.
         snapshot: time of the change.
         amount: added to each feature.
-        unchanged: the trace of the run, if available.
+        unchanged: the activations of the run, if available.
 
     Raises:
         ConfigError: there is no such node or snapshot.
         LabError: the run has no checkpoint, or its data set cannot be loaded.
     """
-    unchanged = trace(run) if unchanged is None else unchanged
+    unchanged = activations(run) if unchanged is None else unchanged
     graph = unchanged.graph
-    check_vertex(graph, vertex)
+    check_node(graph, node)
     if not 0 <= snapshot < graph.num_snapshots:
         raise ConfigError(f"snapshot={snapshot}: {graph.name!r} has snapshots 0 to {graph.num_snapshots - 1}.")
-    changed = trace(run, graph=_with_change(graph, vertex, snapshot, amount))
+    changed = activations(run, graph=_with_change(graph, node, snapshot, amount))
     difference = np.abs(changed.hidden - unchanged.hidden).max(axis=2)
-    return Echo(unchanged.model, vertex, snapshot, difference, _distances(graph.snapshots[snapshot], vertex))
+    return Perturbation(unchanged.model, node, snapshot, difference, _distances(graph.snapshots[snapshot], node))
 
 
-def _with_change(graph: DynamicGraph, vertex: int, snapshot: int, amount: float) -> DynamicGraph:
+def _with_change(graph: DynamicGraph, node: int, snapshot: int, amount: float) -> DynamicGraph:
     features = np.array(graph.features)
-    features[snapshot, vertex] += amount
+    features[snapshot, node] += amount
     return replace(graph, features=features)
 
 
-def _distances(snapshot: Snapshot, vertex: int) -> NDArray[np.int64]:
+def _distances(snapshot: Snapshot, node: int) -> NDArray[np.int64]:
     """Edges from a node to every other, whatever their direction; -1 where there is no path."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import shortest_path
 
     nodes = snapshot.num_nodes
     edges = csr_array((np.ones(len(snapshot.indices)), snapshot.indices, snapshot.indptr), shape=(nodes, nodes))
-    steps = shortest_path(edges, directed=False, unweighted=True, indices=vertex)
+    steps = shortest_path(edges, directed=False, unweighted=True, indices=node)
     return np.where(np.isfinite(steps), steps, -1).astype(np.int64)
 
 
-# ``lab.compare_graphs``: several graphs side by side, such as one set of edges cut into different snapshots.
+# ``lab.datasets.compare``: several graphs side by side, such as one set of edges cut into different snapshots.
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,51 +246,55 @@ def compare_graphs(graphs: Mapping[str, DynamicGraph]) -> GraphComparison:
     import pandas as pd
 
     if not graphs:
-        raise ConfigError("compare_graphs() got no graph: give labelled graphs, such as {'cut 30': graph}.")
+        raise ConfigError("compare() got no graph: give labelled graphs, such as {'cut 30': graph}.")
     rows = {label: graph_row(statistics_of(graph)) for label, graph in graphs.items()}
     table = pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="graph"), columns=list(COLUMNS))
     return GraphComparison(table, compare_graphs_figure(rows))
 
 
-# ``lab.follow_vertex``: one node through several models, side by side.
+# ``lab.inspect.follow_node``: one node through several models, side by side.
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedVertex:
+class FollowedNode:
     """One node: ``table`` has one row per snapshot and one column per model, ``figure`` draws it."""
 
-    vertex: int
+    node: int
     table: pd.DataFrame
     figure: Figure = field(repr=False)
 
     def _repr_html_(self) -> str:
         """The table; ``lab.plot(followed)`` draws the figure."""
         shown: str = self.table.to_html(escape=True, max_rows=12, float_format=lambda value: f"{value:.3g}")
-        return f"<p>node {self.vertex}</p>{shown}"
+        return f"<p>node {self.node}</p>{shown}"
 
 
-def follow_vertex(traces: Sequence[Trace], vertex: int) -> FollowedVertex:
+def follow_node(models: Sequence[Activations], node: int) -> FollowedNode:
     """The predictions of several models for one node at every snapshot, beside its label and persistence.
 
     Args:
-        traces: of models trained for regression on one graph.
-        vertex: index of the node.
+        models: activations of models trained for regression on one graph.
+        node: index of the node.
 
     Raises:
-        ConfigError: no trace is given, they are of different graphs or another task, or there is no such node.
+        ConfigError: no activations are models, they are of different graphs or another task, or there is no such node.
     """
-    if not traces:
-        raise ConfigError("follow_vertex() got no trace: give traces of finished runs, [lab.trace(run), ...].")
-    graph = traces[0].graph
-    check_vertex(graph, vertex)
-    for each in traces:
+    if not models:
+        raise ConfigError(
+            "follow_node() got no activations: give [lab.inspect.activations(run), ...] of finished runs."
+        )
+    graph = models[0].graph
+    check_node(graph, node)
+    for each in models:
         if each.graph.data_hash != graph.data_hash:
-            raise ConfigError(f"{each.model!r} was traced on another graph than {traces[0].model!r}. Train on one.")
+            raise ConfigError(
+                f"{each.model!r} has activations of another graph than {models[0].model!r}. Train on one."
+            )
         if each.outputs.shape[2] != 1:
             raise ConfigError(f"{each.model!r} has {each.outputs.shape[2]} outputs; task='regression' is required.")
-    table = traces[0].vertex(vertex)[["in-neighbours", "label", "persistence"]]
-    predictions = {each.model: each.outputs[:, vertex, 0] for each in traces}
-    if len(predictions) < len(traces):
-        raise ConfigError(f"a model occurs twice among {', '.join(each.model for each in traces)}. Give each one once.")
-    figure = vertex_figure(vertex, graph.targets[:, vertex], predictions, table["in-neighbours"].to_numpy())
-    return FollowedVertex(vertex, table.assign(**predictions), figure)
+    table = models[0].node(node)[["in-neighbours", "label", "persistence"]]
+    predictions = {each.model: each.outputs[:, node, 0] for each in models}
+    if len(predictions) < len(models):
+        raise ConfigError(f"a model occurs twice among {', '.join(each.model for each in models)}. Give each one once.")
+    figure = vertex_figure(node, graph.targets[:, node], predictions, table["in-neighbours"].to_numpy())
+    return FollowedNode(node, table.assign(**predictions), figure)

@@ -12,7 +12,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.statistics import GraphStatistics
 from dtdg_lab.partition.metrics import MeasuredPartition
-from dtdg_lab.runs.inspect_model import Echo, FollowedVertex, GraphComparison
+from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbation
 from dtdg_lab.runs.run import Comparison, StoredRun
 from dtdg_lab.visualization.graph import GraphCharts
 from dtdg_lab.visualization.grid import grid
@@ -20,14 +20,14 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.partition import compare_partitions_figure, facts_of, microscope, title_words
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.study_result import StudyResult
-from dtdg_lab.visualization.vertex import echo_figure
+from dtdg_lab.visualization.vertex import perturbation_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
 # what is made to be compared, and draws itself
-STUDIES = (Comparison, GraphComparison, FollowedVertex, StudyResult)
+STUDIES = (Comparison, GraphComparison, FollowedNode, StudyResult)
 
 
 def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure:
@@ -35,9 +35,10 @@ def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure
 
     Args:
         shown: a DynamicGraph or its statistics (edges, overlap, in-degrees and baselines over time); a run; what
-            ``compare`` and its likes (``compare_graphs``, ``study_decay``, ...), ``follow_vertex``, ``echo``,
-            ``partition_graph`` or ``simulate_schedules`` give (of echoes and partitions also several); or a plain
-            figure dict, as views make them.
+            ``lab.runs.compare`` and its likes (``lab.datasets.compare``, ``lab.studies.decay``, ...),
+            ``lab.inspect.follow_node``, ``lab.inspect.perturb``, ``lab.partition.partition`` or
+            ``lab.estimate.schedules`` give (of perturbations and partitions also several); or a plain figure dict,
+            as views make them.
         protocol: of a graph, the evaluation protocol whose parts are shaded.
         x: of a run, what the loss is drawn over: ``steps`` or ``seconds``.
 
@@ -68,24 +69,24 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
     several = _several(shown)
     if several is not None:
         return several
-    if hasattr(shown, "window"):  # a run of a session, or one read from its folder
+    if hasattr(shown, "live"):  # a run of a session, or one read from its folder
         return _run(shown, x)
     if isinstance(shown, dict) and {"data", "layout"} <= set(shown):
         return shown
     raise ConfigError(
         f"plot() cannot draw an object of type {type(shown).__name__}; it draws a DynamicGraph, "
-        "graph.describe(), a run, a comparison, a followed node, echoes, or measured partitions."
+        "graph.describe(), a run, a comparison, a followed node, perturbations, or measured partitions."
     )
 
 
 def _several(shown: Any) -> Figure | None:
-    """The picture of one or several echoes, or of several measured partitions; None where it is neither."""
-    given: Any = [shown] if isinstance(shown, Echo) else shown
+    """The picture of one or several perturbations, or of several measured partitions; None where it is neither."""
+    given: Any = [shown] if isinstance(shown, Perturbation) else shown
     if not isinstance(given, Sequence) or not given:
         return None
-    if all(isinstance(each, Echo) for each in given):
-        return echo_figure(
-            {each.model: each.affected[each.snapshot :].sum(axis=1) for each in given},
+    if all(isinstance(each, Perturbation) for each in given):
+        return perturbation_figure(
+            {each.model: each.affected_mask[each.snapshot :].sum(axis=1) for each in given},
             {each.model: each.change[each.snapshot :].max(axis=1) for each in given},
         )
     return _partitions(given) if all(isinstance(each, MeasuredPartition) for each in given) else None
@@ -94,7 +95,7 @@ def _several(shown: Any) -> Figure | None:
 def _partition(shown: Partition | MeasuredPartition) -> Figure:
     if isinstance(shown, Partition):
         raise ConfigError(
-            "plot() got a bare Partition, which has no counts. Pass the result of lab.partition_graph(graph, "
+            "plot() got a bare Partition, which has no counts. Pass the result of lab.partition.partition(graph, "
             "'metis', parts=4)."
         )
     facts = facts_of(shown.to_dict())
@@ -104,8 +105,8 @@ def _partition(shown: Partition | MeasuredPartition) -> Figure:
 def _run(run: Any, x: XAxis) -> Figure:
     """The four charts, and under them those of what else the run has: partition, schedule, blocks, features, ..."""
     if isinstance(run, StoredRun):
-        run.window.complete(run.summary or {})
-    loss, *others = run.window.shown()
+        run.live.complete(run.summary or {})
+    loss, *others = run.live.shown()
     panels, wide = [(loss.figure(x), loss.caption())], set()
     for view in others:
         if view.wide:

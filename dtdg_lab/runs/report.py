@@ -56,7 +56,7 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         DataError: a record line is damaged.
         RunStoreError: the run's files cannot be read.
     """
-    run.window.complete(run.summary or {})
+    run.live.complete(run.summary or {})
     captions, events = run.captions(), run.events
     parts: dict[str, Any] = next((event["data"] or {} for event in events if event["kind"] == "parts"), {})
     few = run.summary.get("link_warning")
@@ -73,7 +73,7 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         library=plotly_js(),
         figures=run.figures(),
         captions={name: captions[name] for name in CHARTS},
-        sections=[view for view in run.window.shown() if view.title],
+        sections=[view for view in run.live.shown() if view.title],
         numbers=_numbers(run.summary),
         events=event_rows(events),
         most_events=_MOST_EVENTS,

@@ -249,7 +249,7 @@ class StoredRun:
         return joined[[*first, *(column for column in joined.columns if column not in first)]]
 
     @cached_property
-    def window(self) -> RunWindow:
+    def live(self) -> RunWindow:
         """The views of this run, made from its records."""
         window = RunWindow(self.config, points=self.points)
         with reading(self.directory.records):
@@ -259,11 +259,11 @@ class StoredRun:
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """The charts as plotly figure dicts: loss, phases, energy, timeline; partition if the run has one."""
-        return self.window.figures(x)
+        return self.live.figures(x)
 
     def captions(self) -> dict[str, str]:
         """The caption of each chart."""
-        return self.window.captions()
+        return self.live.captions()
 
     def report(self) -> Path:
         """Rewrite report.html and return its path; if the run cannot be read, the report stays unchanged.
@@ -323,7 +323,7 @@ class Comparison:
         return " ".join([*(self.notes or (ground(self.runs),)), wall_time_words(self._labelled())])
 
     def _labelled(self) -> list[tuple[str, RunWindow]]:
-        return [(label, run.window) for label, run in zip(self.labels, self.runs, strict=True)]
+        return [(label, run.live) for label, run in zip(self.labels, self.runs, strict=True)]
 
     def _repr_html_(self) -> str:
         """The table; where plotly is installed, ``plotly.graph_objects.Figure(comparison.figure)`` draws the chart."""
@@ -354,7 +354,7 @@ def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Co
     names = list(dict.fromkeys(name for flat in settings for name in flat))
     differing = tuple(name for name in names if any(flat.get(name) != settings[0].get(name) for flat in settings))
     labels = _labels(opened, differing)
-    figure = compare_figure([(label, run.window) for label, run in zip(labels, opened, strict=True)], x)
+    figure = compare_figure([(label, run.live) for label, run in zip(labels, opened, strict=True)], x)
     few = [
         f"{label}: {run.summary['link_warning']}"
         for label, run in zip(labels, opened, strict=True)
@@ -375,7 +375,7 @@ def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
         opened = run if isinstance(run, StoredRun) else open_run_or_export(run)
         if not isinstance(opened, StoredRun):
             raise RunStoreError("it holds only a part of a run. Give its folder, or an html or parquet export of it.")
-        for known in (opened.window, opened.summary, opened.status, provenance(opened)):
+        for known in (opened.live, opened.summary, opened.status, provenance(opened)):
             assert known is not None
     except LabError as error:
         raise RunStoreError(f"{which} cannot be compared ({path}): {error}") from error
@@ -426,7 +426,7 @@ def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFr
 # A progress bar for a run, in terminals and notebooks.
 
 
-def progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) -> str:
+def show_progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) -> str:
     """Show a progress bar of epochs, with step, loss and imbalance, until the run ends; returns its last status.
 
     It only reads: interrupting it does not affect the run.
@@ -438,11 +438,11 @@ def progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) -> st
     """
     from tqdm.auto import tqdm
 
-    with tqdm(total=run.window.config.epochs, unit="epoch", **bar_options) as bar:
+    with tqdm(total=run.live.config.epochs, unit="epoch", **bar_options) as bar:
         while True:
-            status = run.status  # read before the window, so that the last update comes after the end
+            status = run.status  # read before the charts, so that the last update comes after the end
             with run.lock:
-                _show(bar, run.window, status)
+                _show(bar, run.live, status)
             if status in ENDED:
                 break
             time.sleep(every_s)

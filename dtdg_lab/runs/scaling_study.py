@@ -1,4 +1,4 @@
-"""``lab.predict_scaling``: predicts ESDG steps on many ranks from runs on few, with the prediction error."""
+"""``lab.estimate.extrapolate``: predicts ESDG steps on many ranks from runs on few, with the prediction error."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ScalingStudy(StudyResult):
         return scaling_words(self.rows, self.errors, weak=self.weak)
 
 
-def predict_scaling(
+def extrapolate(
     runs: Sequence[StoredRun | str | Path],
     ranks: Sequence[int] = RANKS,
     *,
@@ -197,7 +197,7 @@ def _opened(run: Any) -> StoredRun:
     if isinstance(run, str | Path):
         return open_run(run)
     if not isinstance(run, StoredRun):
-        raise ConfigError(f"predict_scaling() got {shortened(run)} among its runs: give runs or their folders.")
+        raise ConfigError(f"extrapolate() got {shortened(run)} among its runs: give runs or their folders.")
     return run
 
 

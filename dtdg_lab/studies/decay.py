@@ -1,4 +1,4 @@
-"""``lab.study_decay``: losses, memory and time over K and alpha, as a study of its own name."""
+"""``lab.studies.decay``: losses, memory and time over K and alpha, as a study of its own name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def study_decay(
     *,
     session: Session | None = None,
     runs_dir: str | Path = "runs",
-    again: bool = False,
+    restart: bool = False,
     on_cell: Callable[[Any], None] | None = None,
     progress: bool = True,
 ) -> Any:
@@ -50,7 +50,7 @@ def study_decay(
         seeds: runs of every K and alpha.
         session: whose engines train; by default this process, with ``ranks=1``.
         runs_dir: folder for the study and, without a session, the runs.
-        again: restart: train all cells again, including finished ones.
+        restart: train all cells again, including finished ones.
         on_cell: called with the current study: with the results of earlier calls, then after every run, for example to
             draw its figure.
         progress: show a progress bar of runs.
@@ -77,7 +77,7 @@ def study_decay(
         )
     config = config.replace(full_snapshots=1, alpha=1.0, seed=0)
     folder = Path(runs_dir) / FOLDER / f"decay-{config.short_hash}"
-    known = [] if again else TrialLog(folder).read()
+    known = [] if restart else TrialLog(folder).read()
     served = [trial.settings["alpha"] for trial in known if trial.settings["full_snapshots"] == window]
     kept = [alpha for alpha in served if window in full_snapshots][:1]  # of a run that serves all alphas
     order = tuple(dict.fromkeys([*kept, *alphas])) if len(alphas) else ()
@@ -110,7 +110,7 @@ def study_decay(
             runs_dir=Path(runs_dir),
             on_trial=report,
             progress=progress,
-            again=again,
+            restart=restart,
             outdated=outdated,
         )
     )

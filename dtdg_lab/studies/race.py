@@ -32,7 +32,7 @@ def race(
     *,
     seeds: Sequence[int] = SEEDS,
     session: Session | None = None,
-    at_once: bool = False,
+    parallel: bool = False,
     stop: StopRule | None = None,
     runs_dir: str | Path = "runs",
     name: str = "",
@@ -49,7 +49,7 @@ def race(
         configs: of the contestants, at least two; a mapping names them. Their seeds are replaced.
         seeds: of the runs of each; at least two are needed for a spread, without which nothing is called the best.
         session: whose engines train, into its own folder of runs; by default this process, with ``ranks=1``.
-        at_once: run two contestants in parallel, on disjoint halves of the session's engines. They share the machine's
+        parallel: run two contestants in parallel, on disjoint halves of the session's engines. They share the machine's
         stop: stops runs early, judging by the validation split and the clock alone.
         runs_dir: folder that holds ``races/`` and, without a session, the runs.
         name: of the race, needed to resume it; by default made of the systems, and then every call is a new race.
@@ -69,7 +69,7 @@ def race(
         configs,
         seeds=seeds,
         session=session,
-        at_once=at_once,
+        parallel=parallel,
         stop=stop,
         runs_dir=runs_dir,
         name=name,
@@ -83,7 +83,7 @@ def prepare(
     *,
     seeds: Sequence[int] = SEEDS,
     session: Session | None = None,
-    at_once: bool = False,
+    parallel: bool = False,
     stop: StopRule | None = None,
     runs_dir: str | Path = "runs",
     name: str = "",
@@ -92,14 +92,14 @@ def prepare(
 ) -> RaceRunner:
     """A race that is ready to run: it is checked and its folder exists; see :func:`race`."""
     found = contestants(configs, seeds=seeds, stop=stop)
-    _check_engines(found, session, at_once=at_once)
+    _check_engines(found, session, parallel=parallel)
     named = _checked_name(name) if name else _name_of(found)
     plan = RacePlan(
         name=named,
         configs=found,
         seeds=tuple(int(seed) for seed in seeds),
         stop=stop,
-        at_once=at_once,
+        parallel=parallel,
         data=data_hashes(found, seeds),
         copy_bytes_per_s=copy_bandwidth(),
     )
@@ -166,7 +166,7 @@ class RaceRunner:
         with self._held, progress_bar(len(cells), self._progress) as self._runner.bar:
             if self._session is None and not self.race.over:
                 rehearse()  # warm-up of libraries must not count as the first contestant's time
-            self._runner.execute(cells, parallel=self._plan.at_once)
+            self._runner.execute(cells, parallel=self._plan.parallel)
         return self.race
 
     @property
@@ -207,16 +207,16 @@ def _name_of(found: Mapping[str, RunConfig]) -> str:
     return "-".join(systems[:4]) + more
 
 
-def _check_engines(found: Mapping[str, RunConfig], session: Session | None, *, at_once: bool) -> None:
+def _check_engines(found: Mapping[str, RunConfig], session: Session | None, *, parallel: bool) -> None:
     """Refuse contestants that the engines cannot run, before anything is trained.
 
     Raises:
         ConfigError: a contestant has more ranks than there are engines for it, or engines are needed but missing.
         ClusterError: a single engine cannot be split into halves.
     """
-    if at_once and session is None:
-        raise ConfigError("at_once=True needs engines: race(..., session=lab.Session(ranks=4)), or at_once=False.")
-    most = 1 if session is None else len(session.halves()[0]) if at_once else session.ranks
+    if parallel and session is None:
+        raise ConfigError("parallel=True needs engines: race(..., session=lab.Session(ranks=4)), or parallel=False.")
+    most = 1 if session is None else len(session.halves()[0]) if parallel else session.ranks
     for label, config in found.items():
         if config.ranks <= most:
             continue
@@ -225,8 +225,8 @@ def _check_engines(found: Mapping[str, RunConfig], session: Session | None, *, a
                 f"{label!r} has ranks={config.ranks}, which need engines: race(..., session=lab.Session(ranks="
                 f"{config.ranks})), or config.replace(ranks=1), which keeps the same plan."
             )
-        where = f"half of the session's {session.ranks} engines" if at_once else f"the session's {most} engines"
+        where = f"half of the session's {session.ranks} engines" if parallel else f"the session's {most} engines"
         raise ConfigError(
             f"{label!r} has ranks={config.ranks} and {where} {'serve' if most > 1 else 'serves'} {most}: make a "
-            f"Session(ranks={config.ranks * (1 + at_once)}), or config.replace(ranks={most})."
+            f"Session(ranks={config.ranks * (1 + parallel)}), or config.replace(ranks={most})."
         )

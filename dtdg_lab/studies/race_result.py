@@ -183,7 +183,7 @@ class _Ended(StoredRun):
 
 
 class Race:
-    """The result of :func:`dtdg_lab.race` and of :func:`dtdg_lab.open_race`.
+    """The result of :func:`dtdg_lab.race` and of ``lab.races.open``.
 
     It may be read from any thread while the race is running: figures then use the windows of the runs.
 
@@ -288,10 +288,10 @@ class Race:
             for place, trial in self._started().items():
                 handle = self._live.get(trial.key)
                 if trial.status == FINISHED:  # read from the files: the stream may have lost records
-                    found[place] = self._stored(trial).window
+                    found[place] = self._stored(trial).live
                 elif trial.status == RUNNING and handle is not None:
                     stack.enter_context(handle.lock)
-                    found[place] = handle.window
+                    found[place] = handle.live
             yield found
 
     # results

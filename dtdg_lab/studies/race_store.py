@@ -28,7 +28,7 @@ class RacePlan:
         configs: by contestant; the race's seeds replace theirs.
         seeds: of the runs of each.
         stop: the rule that stops runs early; None without a rule.
-        at_once: whether two runs execute in parallel.
+        parallel: whether two runs execute in parallel.
         data: hash of the data by seed.
         copy_bytes_per_s: memory copy rate of one core of this machine at the start of the race; None if not measured.
     """
@@ -37,7 +37,7 @@ class RacePlan:
     configs: Mapping[str, RunConfig]
     seeds: tuple[int, ...]
     stop: StopRule | None = None
-    at_once: bool = False
+    parallel: bool = False
     data: Mapping[int, str] = field(default_factory=dict)
     copy_bytes_per_s: float | None = None
 
@@ -62,7 +62,7 @@ class RacePlan:
         Raises:
             RunStoreError: the disk is full, or the folder cannot be written.
         """
-        plan = {name: getattr(self, name) for name in ("name", "at_once", "seeds", "copy_bytes_per_s")}
+        plan = {name: getattr(self, name) for name in ("name", "parallel", "seeds", "copy_bytes_per_s")}
         plan["schema"] = SCHEMA
         plan["stop"] = None if self.stop is None else self.stop.to_dict()
         plan["data"] = {str(seed): digits for seed, digits in self.data.items()}
@@ -91,7 +91,7 @@ class RacePlan:
                 configs={label: RunConfig(**config) for label, config in data["contestants"].items()},
                 seeds=tuple(int(seed) for seed in data["seeds"]),
                 stop=None if data["stop"] is None else StopRule.from_dict(data["stop"]),
-                at_once=bool(data["at_once"]),
+                parallel=bool(data["parallel"]),
                 data={int(seed): str(digits) for seed, digits in data["data"].items()},
                 copy_bytes_per_s=data["copy_bytes_per_s"],
             )
@@ -168,7 +168,7 @@ def _joined(old: RacePlan, new: RacePlan, folder: Path) -> RacePlan:
                     f"race {old.name!r} has {label!r} with {name}={was.get(name)!r}, now {name}={now.get(name)!r}: "
                     f"{other}."
                 )
-    for what, pair in {"stop": (old.stop, new.stop), "at_once": (old.at_once, new.at_once)}.items():
+    for what, pair in {"stop": (old.stop, new.stop), "parallel": (old.parallel, new.parallel)}.items():
         if pair[0] != pair[1]:
             raise ConfigError(f"race {old.name!r} has {what}={pair[0]}, now {what}={pair[1]}: {other}.")
     for seed in old.data.keys() & new.data.keys():

@@ -231,7 +231,7 @@ _OF_PARTS = (("test_loss", "test", math.inf), ("validation_loss", "validation", 
 
 def _scored(run: StoredRun, described: Mapping[str, Any], name: str, part: str, never: float) -> float | None:
     """A result of a run on a split: ``never`` if its last loss is not finite, None if it has no such split."""
-    last = run.window.loss.splits[part].last
+    last = run.live.loss.splits[part].last
     return never if last is not None and last.value is None else described.get(name)
 
 
@@ -491,7 +491,7 @@ def _worst(found: Collection[Check]) -> str:
 
 def _conditions(plan: RacePlan, entries: Sequence[RaceRun]) -> list[str]:
     described = []
-    if plan.at_once and len(entries) > 1:
+    if plan.parallel and len(entries) > 1:
         described.append(
             "Two runs executed in parallel, on halves of the engines. They shared the cores, caches and memory of "
             "this machine, so their times are longer and noisier than those of a single run."

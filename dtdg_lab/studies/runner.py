@@ -680,14 +680,14 @@ def run_study(
     on_trial: Callable[[Study], None] | None = None,
     on_start: Callable[[Any], None] | None = None,
     progress: bool = True,
-    again: bool = False,
+    restart: bool = False,
 ) -> Study:
     """Execute every missing run of a sweep, and return the study.
 
     All of it lies in ``<runs_dir>/studies/<name>``. The same call resumes an interrupted study, even after ``kill -9``:
     no finished run is repeated or lost. An unfinished run resumes from its checkpoint on a session's engines; in
     this process it restarts, with a note. A sweep of more trials under the same name adds those. A trial
-    that failed in an earlier call is retried once. Runs are ordinary ones: ``lab.open_run(trial.run)``.
+    that failed in an earlier call is retried once. Runs are ordinary ones: ``lab.runs.open(trial.run)``.
 
     Args:
         sweep: or the name of a shipped study, such as ``figure8``.
@@ -699,9 +699,9 @@ def run_study(
         prune: stops runs early by their validation losses: ``Median()``, ``Halving()``, ``Above(loss)`` of
             ``dtdg_lab.studies.runner``.
         on_trial: called with the current study, at the start and after every trial.
-        on_start: receives the observable part of every run that starts: ``id path config window lock version``.
+        on_start: receives the observable part of every run that starts: ``id path config live lock version``.
         progress: show a progress bar with the remaining time.
-        again: restart: existing content of the folder is moved into a folder ``before-1``, ``before-2``, ... in it.
+        restart: existing content of the folder is moved into a folder ``before-1``, ``before-2``, ... in it.
 
     Raises:
         ConfigError: several ranks and no session, the name belongs to another sweep, or there is no objective to
@@ -722,7 +722,7 @@ def run_study(
         on_trial=on_trial,
         on_start=on_start,
         progress=progress,
-        again=again,
+        restart=restart,
     )
 
 
@@ -736,7 +736,7 @@ def run_in(
     on_trial: Callable[[Study], None] | None = None,
     on_start: Callable[[Any], None] | None = None,
     progress: bool = True,
-    again: bool = False,
+    restart: bool = False,
     outdated: Callable[[Trial], str] | None = None,
 ) -> Study:
     """As :func:`run_study`, in a folder.
@@ -750,7 +750,7 @@ def run_in(
     except OSError as error:
         raise store_error("make the study", folder, error) from error
     with one_writer(folder), progress_bar(sweep.total, progress) as bar:
-        if again:
+        if restart:
             _put_away(folder)
         _write_sweep(folder, sweep, replaces=outdated is not None)
 
@@ -869,7 +869,7 @@ def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
             raise RunStoreError(f"{file} cannot be read: {error} Nothing was changed.") from error
         if not replaces and (why := _conflict(before, sweep)):
             raise ConfigError(
-                f"the study {folder} is of another sweep: {why}. Give another name=, or again=True to restart "
+                f"the study {folder} is of another sweep: {why}. Give another name=, or restart=True to restart "
                 "(existing "
                 "content is kept in a subfolder)."
             )

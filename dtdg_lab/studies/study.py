@@ -447,7 +447,7 @@ class Study:
                 key = (config.dataset, trial.seed, str(config.options.get("datasets")))
                 data.setdefault(key, set()).add(trial.provenance["data"])
         if any(len(hashes) > 1 for hashes in data.values()):
-            said.append("The data changed between runs (see the column data): restart with again=True.")
+            said.append("The data changed between runs (see the column data): start again with restart=True.")
         said += [f"Trial {trial.number}, seed {trial.seed}: {note}" for trial in self.trials for note in trial.notes]
         return " ".join(said)
 

@@ -113,7 +113,7 @@ class TrialLog:
 
     def _trial(self, line: dict[str, Any]) -> Trial:
         if "event" in line:
-            raise ValueError("an older version wrote it: give again=True to restart the study")
+            raise ValueError("an older version wrote it: give restart=True to restart the study")
         if line.keys() != {each.name for each in fields(Trial)} or not isinstance(line["key"], str):
             raise ValueError("its entries are not those of a trial")
         curve = tuple((int(epoch), float(loss)) for epoch, loss in line["curve"])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
-GRADIENTS = "gradients, every system"  # a curve of ``lab.what_if``
+GRADIENTS = "gradients, every system"  # a curve of ``lab.estimate.scaling_forecast``
 
 
 QUICK_DATA: Mapping[str, Any] = MappingProxyType(  # of the short forms of shipped studies
@@ -119,9 +119,10 @@ class SystemFamily:
         options: its own settings, live ones included, with an entry's kind as their owner.
         memories: (memory of a model, name of its ``parallel`` entry) -> ``exact``, or how it approximates.
         tables: record tables that it adds -> columns, beginning with ``step`` and ``epoch``.
-        calibrated: system -> settings of short runs that ``lab.advise`` calibrates rates with.
-        predicted: systems whose epochs ``lab.what_if`` predicts -> whether without making partitions, so on any ranks.
-        curves_of: system -> curves of ``lab.what_if`` beside which its measured runs are drawn.
+        calibrated: system -> settings of short runs that ``lab.estimate.advise`` calibrates rates with.
+        predicted: systems whose epochs ``lab.estimate.scaling_forecast`` predicts -> whether without making partitions,
+            so on any ranks.
+        curves_of: system -> curves of ``lab.estimate.scaling_forecast`` beside which its measured runs are drawn.
         full_batch: its ``parallel`` entries that train on the whole training split in one step, as all others do.
         same_plan: why runs of equal plans have the same losses.
         summary_meanings: number that it adds to the summary of every run -> its meaning.
@@ -224,7 +225,7 @@ class SystemFamily:
         return ()
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-        """Curves of ``lab.what_if`` beside the predicted epochs: formulas and simulations of its own.
+        """Curves of ``lab.estimate.scaling_forecast`` beside the predicted epochs: formulas and simulations of its own.
 
         Args:
             facts: of the config, with the options of snapshot groups.
@@ -237,7 +238,7 @@ class SystemFamily:
     def measured_step(
         self, run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
     ) -> tuple[MeasuredStep, StepForecast, SequenceChanges]:
-        """The median step of a run, what it computes, and its graph: what ``lab.predict_scaling`` continues.
+        """The median step of a run, what it computes, and its graph: what ``lab.estimate.extrapolate`` continues.
 
         Args:
             run: of a system of the family.

@@ -410,5 +410,5 @@ def count_work(config: RunConfig, graph: DynamicGraph) -> tuple[EpochWork, Facts
 
 
 def curve_row(quantity: str, curve: str, ranks: int, value: float, kind: str) -> Row:
-    """One point of a curve of ``lab.what_if``."""
+    """One point of a curve of ``lab.estimate.scaling_forecast``."""
     return {"quantity": quantity, "curve": curve, "ranks": ranks, "value": value, "kind": kind}

@@ -1,4 +1,4 @@
-"""One node seen by several models, and how a change of it travels: figures of what traces and echoes hold."""
+"""One node seen by several models, and how a change of it travels: figures of activations and perturbations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def vertex_figure(
         *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
     ]
     layout = frame(
-        f"Vertex {vertex}: its label, and what each model predicts",
+        f"Node {vertex}: its label, and what each model predicts",
         SNAPSHOT,
         "label",
         showlegend=True,
@@ -55,7 +55,9 @@ def vertex_figure(
     return {"data": data, "layout": layout}
 
 
-def echo_figure(affected: Mapping[str, NDArray[np.integer]], largest: Mapping[str, NDArray[np.floating]]) -> Figure:
+def perturbation_figure(
+    affected: Mapping[str, NDArray[np.integer]], largest: Mapping[str, NDArray[np.floating]]
+) -> Figure:
     """The number of nodes that a change affects, and the largest difference, by snapshots since the change.
 
     Args:

@@ -295,7 +295,7 @@ class LiveCharts(Charts):
             return look(self._waiting, self._x)
         with self._shown.lock:
             self._version = self._shown.version
-            return look(self._shown.window, self._x)
+            return look(self._shown.live, self._x)
 
     def _on_ready(self) -> None:
         self.refresh()

@@ -269,6 +269,6 @@ def _repair_by_hand(page: Any, session: Session, run: Run) -> None:
     until(lambda: session.current is not None and session.current.attempt == 2, what="the run is resumed")
     again = session.current
     assert again is not None and again.id == run.id
-    until_step(again, run.window.progress.step + 5)
+    until_step(again, run.live.progress.step + 5)
     page.get_by_role("button", name="Stop").first.click()
     again.wait(30)

@@ -44,8 +44,8 @@ def assert_failed_and_repairable(session: Session, run, rank: int, ranks: int) -
     session.repair()
     assert session.ready
     again = run.resume()
-    before = again.window.progress.step
-    until(lambda: again.window.progress.step > max(before, 5) + 10, timeout_s=30, what="steps after resuming")
+    before = again.live.progress.step
+    until(lambda: again.live.progress.step > max(before, 5) + 10, timeout_s=30, what="steps after resuming")
     after = {r: sum(len(line["rows"]) for line in read_lines(f)) for r, f in _files(run).items()}
     assert all(after[r] >= written[r] for r in written), "records written before the death are gone"
     again.stop()
@@ -189,7 +189,7 @@ from dtdg_lab.core.config import RunConfig
 if __name__ == "__main__":
     session = Session(ranks=2, name="killed", runs_dir=sys.argv[1], idle_s=float(sys.argv[2]))
     run = session.train(RunConfig.load(sys.argv[3]))
-    while run.window.progress.step < 10:
+    while run.live.progress.step < 10:
         time.sleep(0.05)
     print("training", flush=True)
     time.sleep(600)
@@ -215,11 +215,11 @@ def test_training_outlives_the_kernel_and_a_new_one_steers_it(tmp_path: Path, co
     run = session.current
     assert run is not None and run.status == "running"
     until_step(run, 10)
-    assert run.window.dropped == 0
+    assert run.live.dropped == 0
     first = open_run(run.path).table("steps").step.min()
     assert first == 0, "the new kernel shows the whole history"
-    now = run.window.progress.step
-    until(lambda: run.window.progress.step > now + 5, what="training goes on")
+    now = run.live.progress.step
+    until(lambda: run.live.progress.step > now + 5, what="training goes on")
     run.set(learning_rate=0.002)
     until(lambda: run.config.learning_rate == 0.002, what="the new kernel steers")
     same = Session(ranks=2, name="killed", runs_dir=tmp_path / "runs")  # the notebook's cell, run again
@@ -261,6 +261,6 @@ def test_a_running_cluster_stays_five_minutes_without_a_kernel(tmp_path: Path, c
     session = Session.attach("killed")
     run = session.current
     assert run is not None and run.status == "running"
-    now = run.window.progress.step
-    until(lambda: run.window.progress.step > now + 5, what="training goes on")
+    now = run.live.progress.step
+    until(lambda: run.live.progress.step > now + 5, what="training goes on")
     session.close()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from following import until, until_step
 
-from dtdg_lab.cluster.replay import fork, repeats, replay
+from dtdg_lab.cluster.replay import fork, replay, verify_replay
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
@@ -33,8 +33,8 @@ def losses(run: StoredRun | Run) -> dict[tuple[int, int], Any]:
 
 def check_repeats(run: Run, session: Session) -> StoredRun:
     again = replay(run.path, session=session)
-    found = repeats(again)
-    assert found and found.parameters, found.words
+    found = verify_replay(again)
+    assert found and found.parameters, found.caption
     assert losses(again) == losses(run) and found.steps == len(losses(run))
     assert {rank for rank, _ in losses(again)} == {0, 1}
     return again
@@ -47,10 +47,10 @@ def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunC
     until_step(run, 5)
     run.pause()
     run.set(group_window=3)
-    run.keep()
+    run.save_checkpoint()
     until(lambda: len(open_run(run.path).directory.checkpoints) > 1, what="a checkpoint kept in the pause")
     run.unpause()
-    until_step(run, run.window.progress.step + 4)
+    until_step(run, run.live.progress.step + 4)
     run.stop()
     run.wait()
     (kept,) = [kept for kept in open_run(run.path).directory.checkpoints if kept.name != "last"]
@@ -86,7 +86,7 @@ def test_a_replay_takes_no_requests_but_a_stop(session: Session, small: RunConfi
         again.stop()
         stopped = replayed.result(30)
     assert stopped.status == "stopped" and len(losses(stopped)) < len(losses(run))
-    assert not repeats(stopped)
+    assert not verify_replay(stopped)
 
 
 def test_ranks_at_their_own_pace_repeat(session: Session, small: RunConfig) -> None:

@@ -68,7 +68,7 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     until(lambda: not any(process.is_running() for process in built_by), what="generators end")
     _check_what_was_recorded(run)
     again = run.resume()
-    until_step(again, run.window.progress.step + 10)
+    until_step(again, run.live.progress.step + 10)
     assert again.config == run.config
     again.stop()
     again.wait(20)

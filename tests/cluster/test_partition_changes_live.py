@@ -83,8 +83,8 @@ def refused(run: Run, reason: str, **live_settings: Any) -> None:
 
 
 def goes_on(run: Run, steps: int = 3) -> None:
-    now = run.window.progress.step
-    until(lambda: run.window.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
+    now = run.live.progress.step
+    until(lambda: run.live.progress.step > now + steps or run.status == "failed", what=f"steps of {run}")
     assert run.status != "failed", run.reason
 
 
@@ -112,7 +112,7 @@ def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, 
     _check_that_steps_are_whole(run)
     before = run.config
     again = run.resume()
-    until_step(again, run.window.progress.step + 3)
+    until_step(again, run.live.progress.step + 3)
     assert again.attempt == 2 and again.config == before
     change(again, partitioner="round_robin", parts=2)
     again.stop()
@@ -180,8 +180,8 @@ def _named(knob: dict[str, Any]) -> list[tuple[str, int]]:
 def test_what_cannot_be_partitioned_leaves_the_run_going(
     session: Session, halo: RunConfig, trap: Path, tmp_path: Path
 ) -> None:
-    other = lab.load_dataset("growing", generated_nodes=200, generated_snapshots=30, seed=5)
-    lab.partition_graph(other, "hash", parts=2).save(tmp_path / "other.npz")
+    other = lab.datasets.load("growing", generated_nodes=200, generated_snapshots=30, seed=5)
+    lab.partition.partition(other, "hash", parts=2).save(tmp_path / "other.npz")
     (tmp_path / "damaged.npz").write_bytes((tmp_path / "other.npz").read_bytes()[:200])
     run = session.train(halo.replace(seed=1))
     until_step(run, 3)
@@ -200,7 +200,7 @@ def test_what_cannot_be_partitioned_leaves_the_run_going(
     assert len(described) == 7 and described[-1]["reason"] in run.reason
     run.set(partitioner="metis")
     until(lambda: run.config["partitioner"] == "metis", what="METIS divides again")
-    run.set(epochs=run.window.progress.epoch + 50)
+    run.set(epochs=run.live.progress.epoch + 50)
     run.wait(40)
     assert run.status == "finished"
     assert run.summary["partitioner"] == "metis" and run.summary["test_loss"] is not None
@@ -229,7 +229,7 @@ def test_a_rank_killed_while_the_job_is_rebuilt(session: Session, halo: RunConfi
     until(lambda: not session.ready, what="the session sees that an engine is missing")
     session.repair()
     again = run.resume()
-    until_step(again, run.window.progress.step + 10)
+    until_step(again, run.live.progress.step + 10)
     change(again, partitioner="metis")
     again.stop()
     again.wait(20)

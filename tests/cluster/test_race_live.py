@@ -30,7 +30,7 @@ def test_two_at_a_time_on_halves_come_to_the_same_losses(session: Session, tmp_p
         states.append(sum(run.state == "under way" for run in now.runs))
         now.curves()
 
-    both = race(configs(1, epochs=30), seeds=(0, 1), session=session, at_once=True, runs_dir=tmp_path,
+    both = race(configs(1, epochs=30), seeds=(0, 1), session=session, parallel=True, runs_dir=tmp_path,
                 on_change=changed, progress=False)  # fmt: skip
     assert both.over and max(states) == 2, "two runs were under way"
     assert all(check.ok for check in both.checks) and len(both.checks) == 2
@@ -55,7 +55,7 @@ def test_ranks_that_meet_send_bytes_and_have_bounds_and_a_rule_ends_them(session
 
 def test_a_race_is_stopped_in_the_middle_and_more_ranks_than_half_are_refused(session: Session, tmp_path: Path):
     with pytest.raises(ConfigError, match=r"ranks=2 and half of the session's 2 engines serves 1"):
-        race(configs(2), seeds=(0,), session=session, at_once=True, runs_dir=tmp_path)
+        race(configs(2), seeds=(0,), session=session, parallel=True, runs_dir=tmp_path)
     begun = threading.Event()
 
     def changed(now):

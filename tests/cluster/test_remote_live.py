@@ -82,7 +82,7 @@ def test_every_knob_of_fetched_features_in_a_running_job(session: Session, remot
     until(lambda: all(map(ended, second.values())), what="servers end with the run")
     _check_what_was_recorded(run)
     again = run.resume()
-    until_step(again, run.window.progress.step + 5)
+    until_step(again, run.live.progress.step + 5)
     third = servers(again)
     assert sorted(third) == [0, 1] and again.config == run.config
     again.stop()

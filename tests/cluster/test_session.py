@@ -48,8 +48,8 @@ def test_a_run_trains_is_steered_and_stops(session: Session, config: RunConfig) 
 def test_every_record_on_disk_is_in_the_window(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(epochs=3)).wait(60)
     steps = open_run(run.path).table("steps")
-    assert run.window.progress.step + 1 >= steps.step.max() >= run.window.progress.step - 1
-    assert run.window.dropped == 0
+    assert run.live.progress.step + 1 >= steps.step.max() >= run.live.progress.step - 1
+    assert run.live.dropped == 0
     assert set(steps["rank"]) == {0, 1}
     phases = ["batch_s", "transfer_s", "compute_s", "wait_s", "communicate_s", "update_s", "control_s"]
     assert np.allclose(steps[phases].sum(axis=1), steps.time_s, rtol=0.03)
@@ -78,13 +78,13 @@ def test_pause_holds_all_ranks_and_steering_works_meanwhile(session: Session, co
     until_step(run, 5)
     run.pause()
     until(lambda: run.status == "paused", what="paused")
-    held = run.window.progress.step
+    held = run.live.progress.step
     run.set(learning_rate=0.02)
     time.sleep(0.7)
-    assert run.window.progress.step == held
+    assert run.live.progress.step == held
     assert run.config.learning_rate == 0.02
     run.unpause()
-    until(lambda: run.window.progress.step > held + 3, what="steps after the pause")
+    until(lambda: run.live.progress.step > held + 3, what="steps after the pause")
     run.stop()
     run.wait(20)
 
@@ -125,8 +125,8 @@ def test_an_epoch_change_that_cannot_be_built_leaves_the_run_as_it_was(session: 
     run.set(group_window=500)  # within bounds, but the training split is shorter: only the ranks can know
     until(lambda: "group_window=500 was refused" in run.reason, what="the refusal")
     assert run.status == "running" and run.config["group_window"] == config["group_window"]
-    before = run.window.progress.step
-    until(lambda: run.window.progress.step > before + 5, what="training goes on")
+    before = run.live.progress.step
+    until(lambda: run.live.progress.step > before + 5, what="training goes on")
     run.stop()
     run.wait(20)
 
@@ -191,8 +191,8 @@ def test_a_stranger_on_the_control_port_changes_nothing(session: Session, config
         assert replay.poll(2000)
         assert (b"version" in replay.recv()) is expected
         replay.close()
-    before = run.window.progress.step
-    until(lambda: run.window.progress.step > before + 3, what="training goes on")
+    before = run.live.progress.step
+    until(lambda: run.live.progress.step > before + 3, what="training goes on")
     assert run.status == "running"
     assert run.set(learning_rate=0.02) == 2
     run.stop()
@@ -259,7 +259,7 @@ def test_resuming_undoes_what_the_checkpoint_does_not_hold(session: Session, con
     run.stop()
     run.wait(20)
     again = run.resume(learning_rate=0.5)
-    until_step(again, run.window.progress.step + 3)
+    until_step(again, run.live.progress.step + 3)
     until(lambda: again.config.learning_rate == 0.5, what="the handle knows the settings it resumed with")
     again.set(learning_rate=0.25)
     until(lambda: again.config.learning_rate == 0.25, what="the knob")

@@ -131,7 +131,7 @@ def _kernel(folder: Path) -> dict[str, Any]:
     described: dict[str, Any] = {"machines": len(hosts), "clean": _trained(session, config)}
     described["slow"] = _trained(session, config.replace(links=f"* delay={DELAY_MS:g}", epochs=6))
     run = session.train(config.replace(epochs=100_000))
-    while run.window.progress.step < 5:
+    while run.live.progress.step < 5:
         time.sleep(0.05)
     (folder / "cut it").touch()
     _wait_for(folder / "cut")

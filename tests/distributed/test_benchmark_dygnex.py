@@ -163,8 +163,8 @@ def test_unknown_names_are_named(
 def test_data_that_is_not_here_is_named(
     dygnex: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nowhere = [dataclasses.replace(known, on_this_machine=known.name == "growing") for known in dygnex.datasets()]
-    monkeypatch.setattr(dygnex, "datasets", lambda: nowhere)
+    nowhere = [dataclasses.replace(known, on_this_machine=known.name == "growing") for known in dygnex.list_datasets()]
+    monkeypatch.setattr(dygnex, "list_datasets", lambda: nowhere)
     chosen = dygnex.planned(dygnex.arguments(["epochs", "--ranks", "3"]))
     assert [workload.name for workload in chosen.workloads] == ["grown"]
     assert chosen.ranks == (3,)

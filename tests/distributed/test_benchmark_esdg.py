@@ -149,9 +149,9 @@ def test_data_that_is_not_here_is_left_out(
 ) -> None:
     nowhere = [
         dataclasses.replace(known, on_this_machine=known.name in ("powerlaw", "transactions", "uniform"))
-        for known in esdg.datasets()
+        for known in esdg.list_datasets()
     ]
-    monkeypatch.setattr(esdg, "datasets", lambda: nowhere)
+    monkeypatch.setattr(esdg, "list_datasets", lambda: nowhere)
     chosen = esdg.planned(esdg.arguments(["links", "--ranks", "2"]))
     assert [each.name for each in chosen.linked] == ["transactions"]
     assert [each.name for each in chosen.transfers] == ["powerlaw"] and chosen.ranks == (2,)

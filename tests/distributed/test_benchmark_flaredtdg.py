@@ -318,9 +318,9 @@ def test_data_that_is_not_here_is_left_out(
     flare: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere = [
-        dataclasses.replace(known, on_this_machine=known.name in ("powerlaw", "sbm")) for known in flare.datasets()
+        dataclasses.replace(known, on_this_machine=known.name in ("powerlaw", "sbm")) for known in flare.list_datasets()
     ]
-    monkeypatch.setattr(flare, "datasets", lambda: nowhere)
+    monkeypatch.setattr(flare, "list_datasets", lambda: nowhere)
     chosen = flare.planned(flare.arguments(["memory", "--seeds", "1"]))
     assert [each.name for each in chosen.measured] == ["W1", "W2"] and chosen.trained == () and chosen.seeds == 1
     assert "mathoverflow: not here" in capsys.readouterr().out

@@ -75,8 +75,10 @@ def test_a_partition_is_told_whole(partitions: ModuleType, tiny: Any) -> None:
 def test_data_that_is_not_here_is_named(
     partitions: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nowhere = [dataclasses.replace(known, on_this_machine=known.name == "powerlaw") for known in partitions.datasets()]
-    monkeypatch.setattr(partitions, "datasets", lambda: nowhere)
+    nowhere = [
+        dataclasses.replace(known, on_this_machine=known.name == "powerlaw") for known in partitions.list_datasets()
+    ]
+    monkeypatch.setattr(partitions, "list_datasets", lambda: nowhere)
     chosen = partitions.chosen_workloads(partitions.arguments([]))
     assert [workload.name for workload in chosen] == ["million"]
     said = capsys.readouterr().out

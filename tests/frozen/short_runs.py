@@ -126,8 +126,6 @@ UNSTEADY: Mapping[str, str] = {
     "clairvoyant": _CACHE,
 }
 
-PUBLIC_PACKAGES = ("control", "studies")  # whose names are used as lab.control.calibrate
-
 
 def config_of(case: str, ranks: int, **changes: Any) -> lab.RunConfig:
     """The settings of a case."""
@@ -331,17 +329,14 @@ def _one_made_up(name: str, value: Any) -> Any:
 
 
 def public_names() -> dict[str, Any]:
-    """What ``dtdg_lab`` and its public packages export: kind and parameters, and the public members of classes."""
-    found = {name: _about(getattr(lab, name)) for name in lab.__all__}
-    for package in PUBLIC_PACKAGES:
-        module = getattr(lab, package)
-        found |= {f"{package}.{name}": _about(getattr(module, name)) for name in module.__all__}
-    return found
+    """What ``dtdg_lab`` and its groups export: kind and parameters, and the public members of classes."""
+    found = {name: getattr(lab, name) for name in lab.__all__}
+    groups = {name: value for name, value in found.items() if isinstance(value, ModuleType)}
+    grouped = {f"{group}.{name}": getattr(of, name) for group, of in groups.items() for name in of.__all__}
+    return {name: _about(value) for name, value in (found | grouped).items() if name not in groups}
 
 
 def _about(value: Any) -> dict[str, Any]:
-    if isinstance(value, ModuleType):
-        return {"kind": "package"}
     if not inspect.isclass(value):
         return {"kind": "function", "parameters": _parameters(value)}
     own = [base for base in reversed(value.__mro__) if base.__module__.startswith("dtdg_lab")]

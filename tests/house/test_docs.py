@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,12 +14,14 @@ ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "data/README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "notebooks/README.md",
 ]
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)")
-NAME = re.compile(r"(?<![\w./-])lab\.([A-Za-z_]\w*)")
+NAME = re.compile(r"(?<![\w./-])lab\.([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?")
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS)
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -31,8 +34,13 @@ def missing(text: str, folder: Path) -> list[str]:
 
 
 def unknown(text: str) -> list[str]:
-    """Names of the package, as ``lab.NAME``, that it does not have."""
-    return sorted(set(NAME.findall(text)) - set(dir(lab)))
+    """Names of the package, as ``lab.NAME`` or ``lab.GROUP.NAME``, that it does not have."""
+    return sorted({f"{name}.{inner}".rstrip(".") for name, inner in NAME.findall(text) if not _known(name, inner)})
+
+
+def _known(name: str, inner: str) -> bool:
+    of = getattr(lab, name, None)
+    return name in dir(lab) and (not inner or inner in dir(of) or not isinstance(of, ModuleType))
 
 
 @each_lesson
@@ -59,8 +67,13 @@ def test_names_on_a_page_are_the_package_s(page: Path) -> None:
     assert unknown(page.read_text()) == []
 
 
+@each_lesson
+def test_names_in_a_lesson_are_the_package_s(lesson: str) -> None:
+    assert unknown((ROOT / "notebooks" / f"{lesson}.ipynb").read_text()) == []
+
+
 def test_what_leads_nowhere_is_found() -> None:
     text = "[a](README.md#part) [b](https://x.org/y) [c](nowhere.md) ![d](docs/none.png 't')"
     assert missing(text, ROOT) == ["nowhere.md", "docs/none.png"]
-    said = "lab.race(lab.rase) lab.control.x dtdg_lab.nothing live-lab.png `lab.gone`"
-    assert unknown(said) == ["gone", "rase"]
+    said = "lab.race(lab.rase) lab.control.x lab.runs.open lab.runs. dtdg_lab.nothing live-lab.png `lab.gone`"
+    assert unknown(said) == ["control.x", "gone", "rase"]

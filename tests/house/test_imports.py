@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dtdg_lab"
+NAMESPACES = ("congestion", "control", "estimate", "inspect", "races")
 NO_TORCH = (
     "advisor",
     "cards",
     "cluster",
-    "control",
     "core",
     "dashboard",
     "datasets",
@@ -77,7 +77,8 @@ def test_every_package_without_torch_exists() -> None:
 
 def test_modules_the_dashboard_uses_import_without_torch_and_dgl() -> None:
     modules = _modules(NO_TORCH)
-    names = ["dtdg_lab", *modules, "dtdg_lab.__main__", "dtdg_lab.environment"]
+    alone = [f"dtdg_lab.{name}" for name in (*NAMESPACES, "__main__", "environment")]
+    names = ["dtdg_lab", *modules, *alone]
     code = f"{BLOCK}\nimport importlib\nfor name in {names!r}: importlib.import_module(name)\n"
     assert _fresh(code + "print(json.dumps(sorted({'torch', 'dgl'} & set(sys.modules))))") == []
 
@@ -104,7 +105,7 @@ print(json.dumps([config["group_window"], config.replace(learning_rate=0.5).lear
 def test_data_is_made_without_torch_and_dgl() -> None:
     code = f"""{BLOCK}
 import dtdg_lab as lab
-graph = lab.load_dataset("growing", generated_nodes=40, generated_edges=200, generated_snapshots=6)
+graph = lab.datasets.load("growing", generated_nodes=40, generated_edges=200, generated_snapshots=6)
 print(json.dumps([graph.num_nodes, graph.num_snapshots > 0]))"""
     assert _fresh(code) == [40, True]
 

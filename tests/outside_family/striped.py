@@ -140,7 +140,7 @@ def striped_page(context: PageContext) -> RunPage:
             self.lay_out(self.charts)
 
         def read(self, run: Run) -> tuple[dict[str, Panel], str]:
-            view = run.window.view("stripes")
+            view = run.live.view("stripes")
             return ({"stripes": (view.figure(), view.caption())}, view.caption()) if view.shown else ({}, "")
 
     return StripePage()

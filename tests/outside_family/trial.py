@@ -29,7 +29,7 @@ SMALL = {
 def reach(run: Any, step: int) -> None:
     """Wait until a run has made a step."""
     until_s = time.monotonic() + 60
-    while run.window.progress.step < step:
+    while run.live.progress.step < step:
         assert run.status != "failed" and time.monotonic() < until_s, (run.status, run.reason)
         time.sleep(0.05)
 
@@ -44,24 +44,24 @@ def main(folder: Path) -> dict[str, object]:
         run = session.train(lab.RunConfig(system="striped", epochs=4000, **SMALL))
         reach(run, 20)
         run.set(stripe_shift=2)
-        reach(run, run.window.progress.step + 20)
+        reach(run, run.live.progress.step + 20)
         try:
             run.set(stripe_shift=9)
-            reach(run, run.window.progress.step + 20)
+            reach(run, run.live.progress.step + 20)
             found["refused"] = run.reason
         except ConfigError as error:
             found["refused"] = str(error)
-        reach(run, run.window.progress.step + 40)
-        found["caption"] = run.window.captions()["stripes"]
-        found["bars"] = len(run.window.figures()["stripes"]["data"][0]["x"])
+        reach(run, run.live.progress.step + 40)
+        found["caption"] = run.live.captions()["stripes"]
+        found["bars"] = len(run.live.figures()["stripes"]["data"][0]["x"])
         run.stop()
         run.wait()
-        found["stopped_at"] = stopped = run.window.progress.step
+        found["stopped_at"] = stopped = run.live.progress.step
         run = run.resume()
         reach(run, stopped + 20)
         run.stop()
         run.wait()
-        found["resumed_to"] = run.window.progress.step
+        found["resumed_to"] = run.live.progress.step
         dashboard.tick()
         dashboard.close()
         raced = lab.race(
@@ -72,7 +72,7 @@ def main(folder: Path) -> dict[str, object]:
             progress=False,
         )
         found["raced"] = {of.label: of.open().summary["epochs"] for of in raced.runs}
-    stored = lab.open_run(run.path)
+    stored = lab.runs.open(run.path)
     found["events"] = sorted({event["data"]["shift"] for event in stored.events if event["kind"] == "stripes"})
     found["columns"] = list(stored.table("stripe_times").columns)
     report = export(stored, folder / "report.html")

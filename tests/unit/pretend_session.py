@@ -26,7 +26,7 @@ class PretendRun:
         self.config = config
         self.status = "running"
         self.reason = ""
-        self.window = RunWindow(config)
+        self.live = RunWindow(config)
         self.lock = threading.Lock()
         self.version = 0
         self.summary: dict[str, Any] = {}
@@ -84,7 +84,7 @@ class PretendRun:
             self.version += 1
 
     def _add(self, table: str, rows: list[list[Any]], rank: int) -> None:
-        self.window.add(line(table, rows, rank=rank, seq=self._seqs[rank]))
+        self.live.add(line(table, rows, rank=rank, seq=self._seqs[rank]))
         self._seqs[rank] += 1
 
     def _at(self, row: list[Any], column: int) -> list[Any]:

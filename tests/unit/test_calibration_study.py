@@ -1,4 +1,4 @@
-"""``lab.calibrate_here`` measures the cells that were asked for, and its files say what runs and fetches took."""
+"""``lab.control.calibrate_here`` measures the cells that were asked for, and its files hold the times of runs."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def read_all(path: Path) -> None:
         run.table(table, all_attempts=True)
     assert isinstance(run.events, list)
     run.to_pandas()
-    assert run.window is not None
+    assert run.live is not None
     assert provenance(run)["protocol"] == run.config.protocol
 
 
@@ -101,7 +101,7 @@ FILES = {
     "environment.json": lambda path: open_run(path).environment,
     "records/merged.json": lambda path: open_run(path).table("steps"),
     "records/steps.parquet": lambda path: open_run(path).table("steps"),
-    "records/rank1.jsonl": lambda path: open_run(path).window,
+    "records/rank1.jsonl": lambda path: open_run(path).live,
 }
 HARMLESS = {  # what can be done without
     ("summary.json", missing), ("summary.json", a_folder), ("records/merged.json", missing),
@@ -183,7 +183,7 @@ def test_record_lines_that_no_rank_of_this_version_wrote(change: dict[str, Any],
     lines = file.read_text().splitlines()
     file.write_text("\n".join([lines[0], json.dumps({**json.loads(lines[1]), **change}), *lines[2:]]) + "\n")
     before = content(run_dir)
-    for read in (lambda run: run.window, lambda run: run.to_pandas()):
+    for read in (lambda run: run.live, lambda run: run.to_pandas()):
         with pytest.raises((RunStoreError, DataError), match=words):
             read(open_run(run_dir))
     assert content(run_dir) == before

@@ -172,7 +172,7 @@ def test_a_knob_reaches_the_run_once_and_the_status_says_where_it_was_applied(da
     settle(dashboard)
     assert "slow_ms 25.0: applied at step 5 on 2 ranks" in dashboard.status.value
     assert session.current.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
-    assert "Rank 1 is slowest" in session.current.window.captions()["phases"]
+    assert "Rank 1 is slowest" in session.current.live.captions()["phases"]
 
 
 def test_a_slider_that_is_still_held_sends_nothing(dashboard, session):

@@ -195,10 +195,10 @@ def test_a_run_without_blocks_says_so_and_another_runs_pictures_go(dashboard):
 
 def test_the_live_charts_are_the_same_four_where_a_run_has_blocks(dashboard):
     run = started(dashboard)
-    assert "blocks" in run.window.figures()
+    assert "blocks" in run.live.figures()
     feed, display = ChartFeed(), Display()
-    display.take(feed.snapshot(run.window, "steps"))
+    display.take(feed.snapshot(run.live, "steps"))
     run.advance(30)
-    display.take(feed.patch(run.window, "steps"))
+    display.take(feed.patch(run.live, "steps"))
     live = {"loss", "phases", "energy", "timeline"}
     assert set(display.figures) == set(display.captions) == live

@@ -39,7 +39,9 @@ class Here:
 
 def handle(run: Any) -> Any:
     asked: list[str] = []
-    return SimpleNamespace(id=run.id, path=run.path, status=run.status, keep=lambda: asked.append("keep"), asked=asked)
+    return SimpleNamespace(
+        id=run.id, path=run.path, status=run.status, save_checkpoint=lambda: asked.append("keep"), asked=asked
+    )
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_nothing_is_offered_before_there_is_a_run(page, tmp_path):
 
 def test_a_checkpoint_is_asked_for_while_a_run_is_on(page, tmp_path):
     asked: list[str] = []
-    page.follow(SimpleNamespace(id="on", path=tmp_path, status="running", keep=lambda: asked.append("keep")))
+    page.follow(SimpleNamespace(id="on", path=tmp_path, status="running", save_checkpoint=lambda: asked.append("keep")))
     page.enable("running", free=False)
     click(page, page.keep)
     until(page, lambda: asked == ["keep"])

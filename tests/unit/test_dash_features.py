@@ -155,14 +155,14 @@ def test_links_are_entered_one_by_one_and_freed_together(dashboard):
     look(dashboard)
     assert parse_links(run.config["links"], 2) == parse_links("0>1 delay=20 rate=25", 2)
     assert editor.words.value == run.config["links"]
-    links = run.window.view("features").congestion.now
+    links = run.live.view("features").congestion.now
     assert (links.delay_of(0), links.rate_of(0), links.congested) == (20.0, 25.0, [0])
     editor.free.clicks += 1
     settle(dashboard)
     run.advance(1)
     look(dashboard)
     assert run.config["links"] == "" and editor.boxes["rate", 0, 1].value == 0.0
-    assert run.window.view("features").congestion.now.congested == []
+    assert run.live.view("features").congestion.now.congested == []
 
 
 def test_links_set_elsewhere_are_shown_but_not_over_what_was_just_entered(dashboard):

@@ -162,7 +162,7 @@ def test_nothing_is_sent_before_a_display_is_ready_and_a_late_one_gets_the_histo
     charts.ready()
     first = Display()
     first.take(charts.messages[-1])
-    assert first.shows(run.window, "steps")
+    assert first.shows(run.live, "steps")
     run.advance(10)
     assert charts.update() and not charts.update()
     charts.ready()  # a second display of the same dashboard: both are sent everything
@@ -170,7 +170,7 @@ def test_nothing_is_sent_before_a_display_is_ready_and_a_late_one_gets_the_histo
     for message in charts.messages[1:]:
         first.take(message)
     late.take(charts.messages[-1])
-    assert first.figures == late.figures and late.shows(run.window, "steps")
+    assert first.figures == late.figures and late.shows(run.live, "steps")
 
 
 def test_another_run_or_another_axis_is_a_snapshot():

@@ -38,7 +38,7 @@ def dashboard(session):
 
 def mine(name: str = "mine", edge_life: int = 1) -> lab.DynamicGraph:
     steps = [t for t in range(30) for _ in range(5)]
-    return lab.from_edges(
+    return lab.datasets.from_edges(
         [i % 7 for i in range(150)], [(i * 3 + 1) % 7 for i in range(150)], steps, cut=30, name=name,
         edge_life=edge_life,
     )  # fmt: skip

@@ -405,14 +405,14 @@ def test_a_run_without_parts_has_no_microscope_and_another_runs_one_goes(dashboa
 
 def test_the_live_charts_are_the_same_four_where_a_run_has_a_partition(dashboard):
     run = started(dashboard)
-    assert "partition" in run.window.figures()
+    assert "partition" in run.live.figures()
     feed, display = ChartFeed(), Display()
-    display.take(feed.snapshot(run.window, "steps"))
+    display.take(feed.snapshot(run.live, "steps"))
     run.advance(30)
-    display.take(feed.patch(run.window, "steps"))
+    display.take(feed.patch(run.live, "steps"))
     live = {"loss", "phases", "energy", "timeline"}
     assert set(display.figures) == set(display.captions) == live
-    whole = json.loads(json.dumps(run.window.figures("steps")))
+    whole = json.loads(json.dumps(run.live.figures("steps")))
     assert display.figures == {name: whole[name] for name in live}
 
 

@@ -211,8 +211,8 @@ def test_a_large_gantt_chart_is_drawn_at_every_other_tick(dashboard, monkeypatch
 
 def test_a_page_nobody_opened_draws_nothing(dashboard, monkeypatch):
     run = started(dashboard, 2)
-    monkeypatch.setattr(type(run.window.view("schedule")), "gantt_panel", lambda view: pytest.fail("drawn"))
-    monkeypatch.setattr(type(run.window.view("schedule")), "caption", lambda view: pytest.fail("told"))
+    monkeypatch.setattr(type(run.live.view("schedule")), "gantt_panel", lambda view: pytest.fail("drawn"))
+    monkeypatch.setattr(type(run.live.view("schedule")), "caption", lambda view: pytest.fail("told"))
     run.through(1)
     look(dashboard)
     assert not dashboard.alert.visible, dashboard.alert.value
@@ -238,12 +238,12 @@ def test_another_runs_charts_go_and_many_ranks_have_a_higher_chart():
 def test_the_live_charts_are_the_same_four_where_a_run_has_a_schedule(dashboard):
     run = started(dashboard, 2)
     feed, display = ChartFeed(), Display()
-    display.take(feed.snapshot(run.window, "steps"))
+    display.take(feed.snapshot(run.live, "steps"))
     run.through(1)
-    display.take(feed.patch(run.window, "steps"))
+    display.take(feed.patch(run.live, "steps"))
     live = {"loss", "phases", "energy", "timeline"}
     assert set(display.figures) == set(display.captions) == live
-    captions = run.window.captions()
+    captions = run.live.captions()
     assert display.captions == {name: captions[name] for name in live}
 
 
@@ -255,7 +255,7 @@ def test_the_other_schedulers_are_asked_with_the_times_of_the_run(dashboard):
     run = started(dashboard, 4)
     look(dashboard)
     assert len(figure_of(dashboard, "What would")[0]["data"][0]["y"]) == 2, "told by the run: psg and its own"
-    view = run.window.view("schedule")
+    view = run.live.view("schedule")
     found = replay(view.times_s(), 2, per_rank=2, allreduce_s=EXCHANGE_S)
     asked(dashboard)
     bars = figure_of(dashboard, "What would")[0]["data"][0]
@@ -288,7 +288,7 @@ def test_epochs_on_other_ranks_are_predicted_and_compared_with_those_measured(da
     predicted, measured = figure["data"][:2]
     assert predicted["x"] == ["1", "2", "4", "8", "16"]
     assert [value is not None for value in measured["y"]] == [True, True, False, False, False]
-    view = run.window.view("schedule")
+    view = run.live.view("schedule")
     found = predict_epochs(
         view.times_s(), measured_on=2, ranks=(1, 2, 4, 8, 16), scheduler="dygnex_greedy", per_rank=2,
         allreduce_s=EXCHANGE_S, step_s=REST_S,
@@ -318,7 +318,7 @@ def test_one_rank_has_no_exchange_and_shared_cores_are_said(session):
     opened(shown)
     run = started(shown, 3)
     with run.lock:
-        for rows in run.window.view("schedule").times._times.values():
+        for rows in run.live.view("schedule").times._times.values():
             rows[:] = [(epoch, rank, wall, wall / 2) for epoch, rank, wall, _ in rows]
     asked(shown)
     words = figure_of(shown, "Epoch time")[1]
@@ -329,16 +329,16 @@ def test_one_rank_has_no_exchange_and_shared_cores_are_said(session):
 
 def test_an_epoch_counts_as_measured_only_where_all_of_it_was_computed_as_scheduled(dashboard):
     run = started(dashboard)
-    assert calibrate(run.window.view("schedule")) is None
+    assert calibrate(run.live.view("schedule")) is None
     run.advance(3)
-    part = calibrate(run.window.view("schedule"))
+    part = calibrate(run.live.view("schedule"))
     assert part.epoch_s is None and part.epoch == 0 and np.isfinite(part.times_s).all()
     run.through(1)
-    whole = calibrate(run.window.view("schedule"))
+    whole = calibrate(run.live.view("schedule"))
     assert whole.epoch == 1 and whole.epoch_s > TIMES.sum() / 2
     choose(dashboard, "scheduler", "longest_first")
     run.advance()
-    assert calibrate(run.window.view("schedule")).epoch_s is None, "the last whole epoch is of the schedule before"
+    assert calibrate(run.live.view("schedule")).epoch_s is None, "the last whole epoch is of the schedule before"
     assert (whole.scheduler, whole.per_rank) == ("dygnex_greedy", 2)
     assert (whole.exchange_s, whole.step_s) == pytest.approx((EXCHANGE_S, REST_S), abs=1e-6)
 
@@ -363,7 +363,7 @@ def test_a_run_that_is_over_is_asked_about_once_without_a_click(dashboard, monke
     answered(dashboard)
     look(dashboard)
     assert len(calls) == 1 and len(titles(dashboard)) == 6
-    assert run.window.view("schedule").facts is not None
+    assert run.live.view("schedule").facts is not None
 
 
 def test_an_answer_for_another_schedule_or_run_is_not_drawn(dashboard, monkeypatch):
@@ -392,7 +392,7 @@ def test_an_answer_for_another_schedule_or_run_is_not_drawn(dashboard, monkeypat
     assert came[0].others and came[0].epochs
     assert page.status.value.startswith(ASK) and not page.status.value.endswith("…")
     look(dashboard)
-    assert not run.window.view("schedule")._replayed and len(titles(dashboard)) == 5
+    assert not run.live.view("schedule")._replayed and len(titles(dashboard)) == 5
     asked(dashboard)
     assert len(titles(dashboard)) == 6
     choose(dashboard, "scheduler", "longest_first")

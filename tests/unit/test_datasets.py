@@ -26,7 +26,7 @@ from dtdg_lab.core.options import option
 from dtdg_lab.datasets import download
 from dtdg_lab.datasets.definitions import BITCOIN_OTC, COLLEGEMSG, CORA_T, EMAIL_EU
 from dtdg_lab.datasets.download import FoundForm, find
-from dtdg_lab.datasets.names import datasets, default_dataset, load_dataset, load_for, load_published
+from dtdg_lab.datasets.names import default_dataset, list_datasets, load_dataset, load_for, load_published
 from dtdg_lab.datasets.registry import Form, Published, PublishedFile
 from dtdg_lab.datasets.sequences import read, renamed, sequence
 from dtdg_lab.datasets.user_data import from_edges
@@ -184,7 +184,7 @@ def test_ratings_below_zero_are_left_out(real_data):
 
 def test_mathoverflow_with_long_lived_edges_fits_a_gibibyte(real_data, tmp_path):
     code = (
-        "import sys\nfrom dtdg_lab.core.units import peak_rss_bytes\nfrom dtdg_lab.datasets import load_dataset\n"
+        "import sys\nfrom dtdg_lab.core.units import peak_rss_bytes\nfrom dtdg_lab.datasets.names import load_dataset\n"
         "graph = load_dataset('mathoverflow', root=sys.argv[1], cut=100, edge_life=31)\n"
         "assert graph.num_snapshots == 69, graph\n"
         "print(peak_rss_bytes() // 2**20)\n"
@@ -546,7 +546,7 @@ def test_a_build_that_fails_leaves_nothing_half_done(tmp_path, monkeypatch):
 _RACE = """
 import sys, time
 from pathlib import Path
-from dtdg_lab.datasets import load_dataset
+from dtdg_lab.datasets.names import load_dataset
 ready, go = Path(sys.argv[1]), Path(sys.argv[2])
 ready.touch()
 while not go.exists():
@@ -667,7 +667,7 @@ def test_a_graph_that_is_not_stored(tmp_path):
 def test_the_list_is_the_catalogue_s_and_reads_no_file(real_data, monkeypatch):
     monkeypatch.setattr(download, "_computed", lambda path: pytest.fail(f"hashed {path}"))
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail(f"read {self}"))
-    listed = {info.name: info for info in datasets(real_data)}
+    listed = {info.name: info for info in list_datasets(real_data)}
     assert list(listed) == list(catalogue.names("datasets"))
     assert {name for name, info in listed.items() if info.on_this_machine} == {*REAL, *GENERATED}
     for name, info in listed.items():
@@ -684,7 +684,7 @@ def test_the_list_is_the_catalogue_s_and_reads_no_file(real_data, monkeypatch):
 
 
 def test_nothing_is_here_without_files(tmp_path):
-    listed = {info.name: info for info in datasets()}
+    listed = {info.name: info for info in list_datasets()}
     assert {name for name, info in listed.items() if info.on_this_machine} == set(GENERATED)
     assert listed["email-eu"].where == f"to be downloaded from {EMAIL_EU.address}"
     assert default_dataset() == "growing"
@@ -698,7 +698,7 @@ def test_a_folder_that_is_none_is_said_in_the_list(tmp_path, monkeypatch):
     monkeypatch.setenv("DTDG_LAB_DATA", str(tmp_path / "typo"))
     with pytest.raises(DataError, match=r"DTDG_LAB_DATA=.*is not a folder"):
         default_dataset()
-    listed = {info.name: info for info in datasets()}
+    listed = {info.name: info for info in list_datasets()}
     assert not listed["collegemsg"].on_this_machine
     assert "is not a folder" in listed["collegemsg"].where
     assert load_dataset("growing").num_nodes == 600
@@ -706,7 +706,7 @@ def test_a_folder_that_is_none_is_said_in_the_list(tmp_path, monkeypatch):
 
 def test_import_is_light():
     heavy = "torch", "dgl", "pandas", "pooch", "requests", "pyarrow"
-    code = f"import sys, dtdg_lab.datasets as d; d.datasets(); print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, dtdg_lab.datasets as d; d.list(); print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

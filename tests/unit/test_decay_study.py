@@ -164,7 +164,7 @@ def test_what_is_kept_is_of_the_same_config_and_data(tmp_path: Path, trains: Tra
     assert len(trains.cells) == 4, "its own K, alpha and seed are replaced"
     study_in(tmp_path, config_of(hidden=5), seeds=(0,))
     assert len(trains.cells) == 8
-    study_in(tmp_path, seeds=(0,), again=True)
+    study_in(tmp_path, seeds=(0,), restart=True)
     assert len(trains.cells) == 12
     trains.data = "bb"
     study_in(tmp_path, seeds=(0,))
@@ -178,7 +178,7 @@ def test_a_damaged_file_is_said(tmp_path: Path, trains: Trains) -> None:
         file.write_text(text)
         with pytest.raises(RunStoreError, match=file.name):
             study_in(tmp_path, seeds=(0,))
-    assert study_in(tmp_path, seeds=(0,), again=True).is_complete
+    assert study_in(tmp_path, seeds=(0,), restart=True).is_complete
 
 
 def test_one_run_serves_all_alphas_where_the_window_is_full(tmp_path: Path, trains: Trains) -> None:

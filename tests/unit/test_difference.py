@@ -74,7 +74,9 @@ def drawn(weighted: bool = False, *, nodes: int = 30, snapshots: int = 6, edges:
 
 @pytest.fixture(scope="module")
 def powerlaw() -> DynamicGraph:
-    return lab.load_dataset("powerlaw", generated_nodes=500, generated_edges=5_000, generated_snapshots=12, edge_life=5)
+    return lab.datasets.load(
+        "powerlaw", generated_nodes=500, generated_edges=5_000, generated_snapshots=12, edge_life=5
+    )
 
 
 def test_a_sequence_by_hand() -> None:

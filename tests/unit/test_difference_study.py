@@ -13,19 +13,19 @@ from dtdg_lab.graphs.delta import COO64, CSR32, encode
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.windowing import averaged, lived
-from dtdg_lab.systems.snapshot_blocks.forecast import DIFFERENCE_MEANINGS, TransferStudy, compare_transfers
+from dtdg_lab.systems.snapshot_blocks.forecast import DIFFERENCE_MEANINGS, TransferStudy, estimate_transfers
 
 SIZES = {"generated_nodes": 200, "generated_edges": 1500, "generated_snapshots": 13}
 
 
 @pytest.fixture(scope="module")
 def graph() -> DynamicGraph:
-    return lab.load_dataset("powerlaw", **SIZES)
+    return lab.datasets.load("powerlaw", **SIZES)
 
 
 @pytest.fixture(scope="module")
 def study(graph: DynamicGraph) -> TransferStudy:
-    return compare_transfers(graph, edge_life=3, smoothing_window=4, repeats=1, blocks=[1, 3], ranks=[1, 2, 3])
+    return estimate_transfers(graph, edge_life=3, smoothing_window=4, repeats=1, blocks=[1, 3], ranks=[1, 2, 3])
 
 
 def test_rows_are_what_the_encoder_makes(graph: DynamicGraph, study: TransferStudy) -> None:
@@ -52,9 +52,9 @@ def test_rows_are_what_the_encoder_makes(graph: DynamicGraph, study: TransferStu
 
 
 def test_snapshots_are_smoothed_as_data_sets_are_loaded() -> None:
-    plain = lab.load_dataset("powerlaw", **SIZES)
-    life = lab.load_dataset("powerlaw", **SIZES, edge_life=3)
-    mean = lab.load_dataset("powerlaw", **SIZES, smoothing_window=3)
+    plain = lab.datasets.load("powerlaw", **SIZES)
+    life = lab.datasets.load("powerlaw", **SIZES, edge_life=3)
+    mean = lab.datasets.load("powerlaw", **SIZES, smoothing_window=3)
     ours = list(lived(plain.snapshots, 3))[2:]
     assert [one.equals(other) for one, other in zip(ours, life.snapshots, strict=False)] == [True] * len(ours)
     ours = list(averaged(plain.snapshots, 3))
@@ -84,7 +84,7 @@ def test_shares_are_those_of_the_ranks(graph: DynamicGraph, study: TransferStudy
 
 
 def test_no_times_are_taken_where_none_are_asked_for(graph: DynamicGraph) -> None:
-    study = compare_transfers(graph, repeats=0, forms=["csr32"])
+    study = estimate_transfers(graph, repeats=0, forms=["csr32"])
     assert [row["time_ratio"] for row in study.rows] == [None] * 3
     assert "overlap" in repr(study)
     assert {row["blocks"] for row in study.shares} == {1, 2, 4, 8}
@@ -101,10 +101,10 @@ def test_a_study_shows_itself(study: TransferStudy) -> None:
 def test_wrong_arguments_are_refused(graph: DynamicGraph) -> None:
     for name, value, least in (("edge_life", 0, 1), ("smoothing_window", 0, 1), ("repeats", -1, 0)):
         with pytest.raises(ConfigError, match=rf"{name}={value}: give a whole number of at least {least}\."):
-            compare_transfers(graph, **{name: value})  # type: ignore[arg-type]
+            estimate_transfers(graph, **{name: value})  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="csr32"):
-        compare_transfers(graph, forms=["csr64"])
+        estimate_transfers(graph, forms=["csr64"])
     with pytest.raises(PlanError, match="blocks"):
-        compare_transfers(graph, blocks=[14])
+        estimate_transfers(graph, blocks=[14])
     with pytest.raises(PlanError, match="ranks"):
-        compare_transfers(graph, ranks=[201])
+        estimate_transfers(graph, ranks=[201])

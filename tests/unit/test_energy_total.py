@@ -147,11 +147,11 @@ def test_every_device_counts_once_everywhere(name: str, tmp_path: Path) -> None:
     assert tuple(summary["energy_coverage"].values()) == pytest.approx(coverage)
     assert (summary["gpu_j"] or 0) + (summary["processor_j"] or 0) == pytest.approx(summary["total_j"])
     stored = open_run(run.path)
-    assert stored.window.energy.joules() == pytest.approx(joules)
-    assert stored.window.energy.joules_at([1e6]) == pytest.approx([sum(joules.values())])
-    assert stored.window.energy.coverage() == pytest.approx(summary["energy_coverage"])
+    assert stored.live.energy.joules() == pytest.approx(joules)
+    assert stored.live.energy.joules_at([1e6]) == pytest.approx([sum(joules.values())])
+    assert stored.live.energy.coverage() == pytest.approx(summary["energy_coverage"])
     assert joules_of(stored) == values_of(stored)["energy_j"] == pytest.approx(sum(joules.values()))
-    assert energy_rows([("run", stored.window)])[0]["joules"] == pytest.approx(sum(joules.values()))
+    assert energy_rows([("run", stored.live)])[0]["joules"] == pytest.approx(sum(joules.values()))
 
 
 def test_the_order_of_rows_and_their_repetition_change_nothing() -> None:
@@ -180,7 +180,7 @@ def test_joules_of_steps_stand_in_where_no_reader_tells_of_the_processors(tmp_pa
     run = recorded(tmp_path, gpu(0, 10, "X"), steps=True)
     summary = finish(run, "stopped")
     assert summary["energy_j"] == pytest.approx({"counter": 10.0, "modelled": 2 * STEPS_PER_EPOCH * 0.5})
-    assert open_run(run.path).window.energy.joules() == pytest.approx(summary["energy_j"])
+    assert open_run(run.path).live.energy.joules() == pytest.approx(summary["energy_j"])
 
 
 def test_the_live_sentence_names_what_is_unknown(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_race_table_sentence_and_comparison_follow_the_mean(tmp_path: Path) -> N
     assert table["epoch_time_s"].idxmin() == "calm" and table["epoch_time_median_s"].idxmin() == "late"
     assert "congested epochs" in race_table.page(rows)
     plan = SimpleNamespace(
-        configs={row.label: row.config for row in rows}, seeds=(0, 1, 2), stop=None, at_once=False, data={}
+        configs={row.label: row.config for row in rows}, seeds=(0, 1, 2), stop=None, parallel=False, data={}
     )
     said = " ".join(race_words(plan, [], rows, []))  # type: ignore[arg-type]
     assert "calm in training time and epoch time, mean" in said and "late in" not in said

@@ -358,7 +358,7 @@ def test_a_notebook_runs_in_jupyter(trained: StoredRun, tmp_path: Path) -> None:
 def test_a_steered_run_is_repeated_from_what_was_recorded(steered: StoredRun, kind: str, tmp_path: Path) -> None:
     made = export(steered, tmp_path, kind)
     text = made.read_text()
-    assert "lab.replay(" in text
+    assert "lab.runs.replay(" in text
     assert "Session(ranks=" in text
     assert "learning_rate = 0.003" in text
     read = open_run(made)
@@ -414,10 +414,10 @@ def test_nothing_is_overwritten_unless_it_is_wanted(steered: StoredRun, kind: st
     assert made.parent == tmp_path
     assert steered.id in made.name
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(RunStoreError, match="again=True"):
+    with pytest.raises(RunStoreError, match="overwrite=True"):
         export(steered, tmp_path, kind)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    assert export(steered, tmp_path, kind, again=True) == made
+    assert export(steered, tmp_path, kind, overwrite=True) == made
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(before)
 
 
@@ -425,8 +425,8 @@ def test_a_folder_of_something_else_is_never_replaced(steered: StoredRun, tmp_pa
     mine = tmp_path / "mine" / f"{steered.id}.tensorboard"
     mine.mkdir(parents=True)
     (mine / "thesis.txt").write_text("years of work")
-    with pytest.raises(RunStoreError, match="is not an export, so again=True does not overwrite it"):
-        export(steered, tmp_path / "mine", "tensorboard", again=True)
+    with pytest.raises(RunStoreError, match="is not an export, so overwrite=True does not overwrite it"):
+        export(steered, tmp_path / "mine", "tensorboard", overwrite=True)
     assert (mine / "thesis.txt").read_text() == "years of work"
 
 
@@ -464,7 +464,7 @@ def test_the_command_line_exports(steered: StoredRun, tmp_path: Path, capsys: py
     same_run(open_run(out), steered)  # type: ignore[arg-type]
     assert main(["export", str(steered.path), "--kind", "parquet", "--out", str(out)]) == 2
     assert "it exists already" in capsys.readouterr().err
-    assert main(["export", str(steered.path), "--kind", "parquet", "--out", str(out), "--again"]) == 0
+    assert main(["export", str(steered.path), "--kind", "parquet", "--out", str(out), "--overwrite"]) == 0
 
 
 # reading

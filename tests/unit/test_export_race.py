@@ -84,13 +84,13 @@ def _finished(race: Race) -> list[Any]:
 def test_a_page_and_tables_give_the_whole_race_again(raced: Race, kind: str, tmp_path: Path) -> None:
     for given in (raced, raced.folder):
         made = export(
-            given, tmp_path / f"{type(given).__name__}.zip" if kind == "parquet" else tmp_path, kind, again=True
+            given, tmp_path / f"{type(given).__name__}.zip" if kind == "parquet" else tmp_path, kind, overwrite=True
         )
         read = open_race(made)
         assert isinstance(read, ExportedRace)
         assert (read.source, read.thinned) == (made, "")
         same_race(read, raced)
-    with pytest.raises(RunStoreError, match=re.escape("lab.open_race")):
+    with pytest.raises(RunStoreError, match=re.escape("lab.races.open")):
         open_run(made)
 
 
@@ -176,7 +176,7 @@ def test_script_and_notebook_race_again(raced: Race, tmp_path: Path, monkeypatch
         exec(source, names)
         assert names["repeat"]("somewhere") == "raced"
         assert asked["configs"] == raced.configs
-        assert (asked["seeds"], asked["at_once"], asked["stop"]) == ((0, 1), True, StopRule(patience=3))
+        assert (asked["seeds"], asked["parallel"], asked["stop"]) == ((0, 1), True, StopRule(patience=3))
         assert asked["engines"] == {"ranks": 4, "runs_dir": "somewhere"}
         assert isinstance(asked["session"], Session) and asked["left"]
 
@@ -185,15 +185,15 @@ def test_script_and_notebook_race_again(raced: Race, tmp_path: Path, monkeypatch
 def test_nothing_is_overwritten_unless_it_is_wanted(raced: Race, kind: str, tmp_path: Path) -> None:
     made = export(raced, tmp_path, kind)
     assert raced.name in made.name
-    with pytest.raises(RunStoreError, match="again=True"):
+    with pytest.raises(RunStoreError, match="overwrite=True"):
         export(raced, tmp_path, kind)
-    assert main(["export", str(raced.folder), "--kind", kind, "--out", str(tmp_path), "--again"]) == 0
+    assert main(["export", str(raced.folder), "--kind", kind, "--out", str(tmp_path), "--overwrite"]) == 0
 
 
 def test_what_is_no_race_is_told_apart(raced: Race, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing of ours")
     run = export(_finished(raced)[0].path, tmp_path, "html")
-    for path, words in ((tmp_path / "notes.txt", "not a race"), (run, "lab.open_run"), (tmp_path, "not a race")):
+    for path, words in ((tmp_path / "notes.txt", "not a race"), (run, "lab.runs.open"), (tmp_path, "not a race")):
         with pytest.raises(RunStoreError, match=words):
             open_race(path)
     same_race(open_race(raced.folder), raced)

@@ -196,7 +196,7 @@ def test_a_run_that_leaks_ends_failed_and_says_why(tmp_path: Path, monkeypatch: 
     with pytest.raises(TestPartError):
         lab.train(config_of("psg"), runs_dir=tmp_path, progress=False)
     (folder,) = tmp_path.iterdir()
-    left = lab.open_run(folder)
+    left = lab.runs.open(folder)
     assert left.status == "failed"
     assert "belongs to the test split" in left.reason and "tune by the validation loss" in left.reason
     assert left.summary["test_loss"] is None

@@ -142,7 +142,7 @@ def test_a_handful_of_pairs_is_warned_of_everywhere(
     assert compared.table["link_pairs"].tolist() == [4]
     row = race_table.Row(label="single", config=run.config, settings={}, runs=(run,), failed=(), wanted=1, sources=(),
                          spreads=race_table.spreads_of([run], [None]), coincides=None)  # fmt: skip
-    plan = SimpleNamespace(configs={"single": run.config}, seeds=(0,), stop=None, at_once=False, data={})
+    plan = SimpleNamespace(configs={"single": run.config}, seeds=(0,), stop=None, parallel=False, data={})
     assert any("fewer than 100" in said for said in race_words(plan, [], [row], []))  # type: ignore[arg-type]
 
 

@@ -166,7 +166,7 @@ def test_a_run_writes_the_links_that_another_repeats(tmp_path) -> None:
         congestion_cycle=2, device="cpu", evaluate_every=100,
     )  # fmt: skip
     run = lab.train(config, runs_dir=tmp_path, progress=False)
-    file = lab.save_congestion(run, tmp_path / "links.jsonl")
+    file = lab.congestion.save_trace(run, tmp_path / "links.jsonl")
     pattern = make_pattern(
         "one_slow", parts=2, seed=config.seed, delay_ms=1.0, mbit=0.0, first_epoch=1, cycle=2, epochs=3
     )
@@ -177,4 +177,4 @@ def test_a_run_writes_the_links_that_another_repeats(tmp_path) -> None:
         name: config[name] for name in ("generated_nodes", "generated_edges", "generated_snapshots", "device")
     }), runs_dir=tmp_path, progress=False)  # fmt: skip
     with pytest.raises(DataError, match="has no link records"):
-        lab.save_congestion(plain, tmp_path / "none.jsonl")
+        lab.congestion.save_trace(plain, tmp_path / "none.jsonl")

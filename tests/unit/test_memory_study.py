@@ -11,7 +11,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_blocks.forecast import MEMORY_MEANINGS, compare_blocks
+from dtdg_lab.systems.snapshot_blocks.forecast import MEMORY_MEANINGS, estimate_block_memory
 
 SETTINGS = {"dataset": "growing", "dtype": "float64", "device": "cpu"}
 
@@ -24,7 +24,7 @@ def graph() -> DynamicGraph:
 @pytest.mark.parametrize("model", ["cdgcn", "tgcn"])
 def test_more_blocks_hold_less_at_once_and_give_the_same_gradients(graph: DynamicGraph, model: str) -> None:
     config = RunConfig(system="esdg", model=model, ranks=2, hidden=6, layers=2, **SETTINGS)
-    study = compare_blocks(config, (1, 2, 4), graph=graph, steps=1, predicted={2: 123})
+    study = estimate_block_memory(config, (1, 2, 4), graph=graph, steps=1, predicted={2: 123})
     assert [row["blocks"] for row in study.rows] == [1, 2, 4]
     peaks = [row["peak_bytes"] for row in study.rows]
     assert peaks[0] > peaks[1] > peaks[2] > 0
@@ -42,9 +42,9 @@ def test_more_blocks_hold_less_at_once_and_give_the_same_gradients(graph: Dynami
 
 def test_what_cannot_be_compared_is_refused(graph: DynamicGraph) -> None:
     with pytest.raises(ConfigError, match="esdg"):
-        compare_blocks(RunConfig(system="psg", **SETTINGS), graph=graph)
+        estimate_block_memory(RunConfig(system="psg", **SETTINGS), graph=graph)
     config = RunConfig(system="esdg", **SETTINGS)
     with pytest.raises(ConfigError, match="1 or more"):
-        compare_blocks(config, (0, 1), graph=graph)
+        estimate_block_memory(config, (0, 1), graph=graph)
     with pytest.raises(PlanError, match="blocks=1000"):
-        compare_blocks(config, (1000,), graph=graph)
+        estimate_block_memory(config, (1000,), graph=graph)

@@ -125,7 +125,7 @@ def test_classes_that_never_change_are_tested_on_vertices_held_back():
 
 def test_a_graph_with_features_and_labels_is_stored_and_trained_on():
     graph = from_edges(SRC, DST, TIME, features=np.eye(3), labels=[0, 1, 0], cut=4)
-    again = lab.load_dataset(graph.store())
+    again = lab.datasets.load(graph.store())
     assert again.data_hash == graph.data_hash
     assert again.tasks == graph.tasks
     config = lab.RunConfig(dataset=graph)
@@ -375,7 +375,7 @@ def test_a_data_frame_and_its_parquet_file(tmp_path):
     graph = from_pandas(frame, weight="much", cut=3, labels={"ann": 0, "bob": 1, "cem": 1})
     assert graph.node_ids.tolist() == ["ann", "bob", "cem"]
     assert [snapshot.weights.tolist() for snapshot in graph.snapshots] == [[1], [2]]
-    assert lab.load_dataset(graph.store()).node_ids.tolist() == ["ann", "bob", "cem"]
+    assert lab.datasets.load(graph.store()).node_ids.tolist() == ["ann", "bob", "cem"]
     frame.rename(columns={"src": "from", "dst": "to"}).to_parquet(tmp_path / "mine.parquet")
     again = from_parquet(
         tmp_path / "mine.parquet", "from", "to", weight="much", cut=3, labels={"ann": 0, "bob": 1, "cem": 1}

@@ -248,6 +248,6 @@ def test_a_saved_page_shows_offline_and_is_not_overwritten(tmp_path: Path) -> No
     assert "katex.render(" in text and "Plotly.react(" in text
     assert text.count("role='img'") == len(card("psg").pictures)
     before = file.read_bytes()
-    with pytest.raises(RunStoreError, match="again=True"):
+    with pytest.raises(RunStoreError, match="overwrite=True"):
         card("psg").save(file)
-    assert file.read_bytes() == before and card("psg").save(file, again=True) == file
+    assert file.read_bytes() == before and card("psg").save(file, overwrite=True) == file

@@ -212,8 +212,8 @@ def test_what_a_race_cannot_be_made_of_is_refused_before_anything_is_written(tmp
     two = [PAIR["reference"], PAIR["groups"].replace(ranks=2)]
     with pytest.raises(ConfigError, match=r"ranks=2, which need engines"):
         race(two, runs_dir=tmp_path / "runs")
-    with pytest.raises(ConfigError, match="at_once=True needs engines"):
-        race([PAIR["reference"], PAIR["groups"]], at_once=True, runs_dir=tmp_path / "runs")
+    with pytest.raises(ConfigError, match="parallel=True needs engines"):
+        race([PAIR["reference"], PAIR["groups"]], parallel=True, runs_dir=tmp_path / "runs")
     with pytest.raises(ConfigError, match="name="):
         race([PAIR["reference"], PAIR["groups"]], name="../x", runs_dir=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()

@@ -11,7 +11,7 @@ import pytest
 from steered_here import events, losses, scores, small, steered
 
 from dtdg_lab.cluster.local import train
-from dtdg_lab.cluster.replay import repeats, replay
+from dtdg_lab.cluster.replay import replay, verify_replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
@@ -42,8 +42,8 @@ def psg(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
 
 def check_repeats(run: StoredRun, again: StoredRun) -> None:
     """By their records, and by what the replay says of itself."""
-    found = repeats(again)
-    assert found and found.parameters and found.steps == len(losses(run)) > 0, found.words
+    found = verify_replay(again)
+    assert found and found.parameters and found.steps == len(losses(run)) > 0, found.caption
     assert losses(again) == losses(run) and scores(again) == scores(run)
     assert again.environment["repeats"]["bit_for_bit"] and again.status == run.status
     for kind in ("knob", "refused"):
@@ -146,7 +146,11 @@ def test_a_run_that_failed_repeats_as_far_as_it_went(tmp_path: Path) -> None:
     run = open_run(next(tmp_path.iterdir()))
     again = replay(run)
     assert again.status == "stopped" and losses(again) == losses(run)
-    assert repeats(again) and repeats(again).parameters is None and "not compared" in repeats(again).words
+    assert (
+        verify_replay(again)
+        and verify_replay(again).parameters is None
+        and "not compared" in verify_replay(again).caption
+    )
 
 
 # what it finds
@@ -172,18 +176,18 @@ def test_the_first_step_that_differs_is_found(psg: StoredRun, tmp_path: Path) ->
         return {**row, "loss": np.nextafter(row["loss"], 1.0)} if late else row
 
     _tampered(again, "steps", nudged)
-    found = repeats(again)
-    assert not found and found.first_difference == 7 and found.parameters and "from step 7 on" in found.words
+    found = verify_replay(again)
+    assert not found and found.first_difference == 7 and found.parameters and "from step 7 on" in found.caption
     again.directory.record_file(0).write_text(whole)
-    assert repeats(again)
+    assert verify_replay(again)
     _tampered(again, "events", lambda row: {**row, "data": {"parameters": "0"}} if row["kind"] == "ended" else row)
-    found = repeats(again)
-    assert not found and found.first_difference is None and "last parameters" in found.words
+    found = verify_replay(again)
+    assert not found and found.first_difference is None and "last parameters" in found.caption
 
 
 def test_what_cannot_be_repeated_is_refused_in_words(psg: StoredRun, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a replay"):
-        repeats(psg)
+        verify_replay(psg)
     run = train(small("psg", epochs=1), runs_dir=tmp_path, progress=False)
     before = sorted(tmp_path.iterdir())
     run.directory.write_status("running")

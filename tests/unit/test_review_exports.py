@@ -171,7 +171,7 @@ def test_names_of_runs_are_no_code(done: StoredRun, name: str, tmp_path: Path) -
         made.write_bytes(script(run))
         described = runpy.run_path(str(made))
         assert name in described["__doc__"]
-        noted = export(run, tmp_path / "again.ipynb", "notebook", again=True)
+        noted = export(run, tmp_path / "again.ipynb", "notebook", overwrite=True)
         for cell in json.loads(noted.read_text())["cells"]:
             if cell["cell_type"] == "code":
                 compile(cell["source"], "cell", "exec")
@@ -184,13 +184,13 @@ def test_contestants_whose_names_make_one_file_name_have_folders_each(raced: Rac
 
 def test_a_file_in_the_way_of_a_folder_is_not_hidden(done: StoredRun, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("mine")
-    with pytest.raises(RunStoreError, match="is not an export, so again=True does not overwrite it"):
-        export(done, tmp_path / "a", "tensorboard", again=True)
+    with pytest.raises(RunStoreError, match="is not an export, so overwrite=True does not overwrite it"):
+        export(done, tmp_path / "a", "tensorboard", overwrite=True)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a", "mine")]
     (tmp_path / "a").unlink()
     before = export(done, tmp_path / "a", "script").read_text()
     with pytest.raises(RunStoreError, match="it is not a folder"):
-        export(done, tmp_path / "a", "tensorboard", again=True)
+        export(done, tmp_path / "a", "tensorboard", overwrite=True)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a", before)]
 
 
@@ -280,13 +280,13 @@ def test_a_file_of_ones_own_is_never_replaced(done: StoredRun, raced: Race, kind
     for content in (b"years of work with dtdg_lab", gzip.compress(b"years of work"), zip_of({"a": b"years"}), b""):
         mine.write_bytes(content)
         for what in (done, raced):
-            with pytest.raises(RunStoreError, match="is not an export, so again=True does not overwrite it"):
-                export(what, mine, kind, again=True)
+            with pytest.raises(RunStoreError, match="is not an export, so overwrite=True does not overwrite it"):
+                export(what, mine, kind, overwrite=True)
         assert mine.read_bytes() == content
     mine.unlink()
     for what in (done, raced):
-        export(what, mine, kind, again=True)
-        export(what, mine, kind, again=True)
+        export(what, mine, kind, overwrite=True)
+        export(what, mine, kind, overwrite=True)
 
 
 def test_a_copy_is_sealed_as_far_as_its_original() -> None:

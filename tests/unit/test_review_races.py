@@ -159,7 +159,7 @@ class Handle:
     def __init__(self, path: Path, status: str = "running") -> None:
         self.path, self.status, self.id, self.stopped, self.version = path, status, path.name, 0, 0
         self.config = RunDirectory.open(path).config()
-        self.window = SimpleNamespace(progress=SimpleNamespace(epoch=1))
+        self.live = SimpleNamespace(progress=SimpleNamespace(epoch=1))
 
     def stop(self) -> None:
         self.stopped += 1

@@ -77,8 +77,8 @@ def test_what_is_seen_of_a_run_in_this_process_is_all_of_it(tmp_path: Path) -> N
     done = run_config(CONFIG.replace(epochs=2), runs_dir=tmp_path, on_start=seen.append)
     (local,) = seen
     assert local.id == done.run.id and local.status == "finished" and local.version > 0
-    assert local.window.progress.step == done.run.window.progress.step
-    assert len(local.window.loss.splits["validation"]) == len(done.run.window.loss.splits["validation"]) > 0
+    assert local.live.progress.step == done.run.live.progress.step
+    assert len(local.live.loss.splits["validation"]) == len(done.run.live.loss.splits["validation"]) > 0
 
 
 def test_wrong_verdicts_and_engines_are_refused(tmp_path: Path) -> None:

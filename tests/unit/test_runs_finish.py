@@ -24,7 +24,7 @@ from dtdg_lab.runs import report_parts as repeat
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter, RunTables
 from dtdg_lab.runs.report_parts import event_rows
-from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, progress
+from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS, finish
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
@@ -345,7 +345,7 @@ def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:
 
 def test_the_bar_follows_a_run_to_its_end(tmp_path: Path) -> None:
     stored = open_run(finished_run(tmp_path).path)
-    handle = SimpleNamespace(status="running", reason="", window=stored.window, lock=threading.Lock())
+    handle = SimpleNamespace(status="running", reason="", live=stored.live, lock=threading.Lock())
 
     def end() -> None:
         time.sleep(0.1)
@@ -354,7 +354,7 @@ def test_the_bar_follows_a_run_to_its_end(tmp_path: Path) -> None:
     ending = threading.Thread(target=end)
     ending.start()
     screen = io.StringIO()
-    assert progress(handle, every_s=0.02, file=screen, mininterval=0) == "stopped"
+    assert show_progress(handle, every_s=0.02, file=screen, mininterval=0) == "stopped"
     ending.join()
     assert "running" in screen.getvalue()
     last = screen.getvalue().split("\r")[-1]

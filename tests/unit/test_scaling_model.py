@@ -13,7 +13,7 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.graphs.delta import SequenceChanges, scaled
-from dtdg_lab.runs.scaling_study import continued, predict_scaling
+from dtdg_lab.runs.scaling_study import continued, extrapolate
 from dtdg_lab.systems.snapshot_blocks.forecast import measured_step
 from dtdg_lab.systems.snapshot_blocks.workload import StepSettings
 from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel, fit_scaling
@@ -186,30 +186,30 @@ def test_a_run_brings_what_is_counted(run):
 
 def test_runs_are_continued(run):
     network = NetworkCosts(rank_bytes_s=1e9, message_s=1e-5)
-    study = predict_scaling([run], (1, 2, 8), network=network)
+    study = extrapolate([run], (1, 2, 8), network=network)
     assert [row["ranks"] for row in study.rows] == [1, 1, 2, 8]
     assert study.error(fitted=True)[1] < 0.01  # one step, several rates
     assert "tmgcn by snapshots, extrapolated from 1 run on up to 1 ranks" in study.described
     assert go.Figure(study.figure).layout.title.text == study.described
     assert "<table" in study._repr_html_()
-    larger = predict_scaling([run.path], (1,), size=10, network=network)
+    larger = extrapolate([run.path], (1,), size=10, network=network)
     assert larger.rows[0]["nodes"] == 400 and len(larger.rows) == 1
     with pytest.raises(PlanError, match="two ranks or more"):
-        predict_scaling([run], (2,))
+        extrapolate([run], (2,))
 
 
 def test_runs_that_do_not_fit_are_refused(run, tmp_path):
     with pytest.raises(ConfigError, match="at least one"):
-        predict_scaling([])
+        extrapolate([])
     with pytest.raises(ConfigError, match="give runs or their folders"):
-        predict_scaling([3])
+        extrapolate([3])
     settings = {"dataset": "powerlaw", "generated_nodes": 40, "generated_edges": 380, "generated_snapshots": 30,
                 "epochs": 2, "device": "cpu", "threads": 1}  # fmt: skip
     other = lab.train(
         lab.RunConfig(system="esdg", model="tmgcn", hidden=4, **settings), runs_dir=tmp_path, progress=False
     )
     with pytest.raises(ConfigError, match="differs from the first in hidden"):
-        predict_scaling([run], (1,), held_out=[other])
+        extrapolate([run], (1,), held_out=[other])
     single = lab.train(lab.RunConfig(system="single", **settings), runs_dir=tmp_path, progress=False)
     with pytest.raises(ConfigError, match="system 'single'"):
-        predict_scaling([single], (1,))
+        extrapolate([single], (1,))

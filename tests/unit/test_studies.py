@@ -77,7 +77,7 @@ def test_more_of_the_same_goes_on_and_anything_else_is_refused(tmp_path: Path, t
         with pytest.raises(ConfigError, match=message):
             study_in(tmp_path, other)
     assert open_study(tmp_path / "studies" / "s").sweep == wider, "a refused call changed the study"
-    study_in(tmp_path, again=True)
+    study_in(tmp_path, restart=True)
     assert len(training.made) == 26
     assert open_study(tmp_path / "studies" / "s" / "before-1").sweep == wider, "what was there is kept"
 

@@ -1,4 +1,4 @@
-"""Studies by name: Figure 8 gives what ``study_decay`` gives, and the command line makes and goes on with studies."""
+"""Studies by name: Figure 8 gives what ``lab.studies.decay`` gives, and the command line makes and resumes studies."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_command_makes_a_study_and_goes_on(
     study = run_study("figure8", quick=True, name="again", runs_dir=runs)
     go.Figure(analysis_of(preset("figure8"), study)["figure8"][0])
     training.before = _fail
-    assert main(["study", str(file), "--runs", str(runs), "--called", "other"]) == 1
+    assert main(["study", str(file), "--runs", str(runs), "--name", "other"]) == 1
 
 
 def _fail(config: RunConfig) -> None:

@@ -371,7 +371,7 @@ def test_facts_that_do_not_fit_each_other_are_refused(wrong: dict[str, Any]) -> 
 
 @pytest.mark.parametrize(("model", "task", "by_rows"), [("cdgcn", "link", 2), ("evolvegcn-h", "regression", 1)])
 def test_what_training_tells_is_what_is_drawn(model: str, task: str, by_rows: int) -> None:
-    graph = lab.load_dataset("growing", generated_nodes=20, generated_edges=60, generated_snapshots=20)
+    graph = lab.datasets.load("growing", generated_nodes=20, generated_edges=60, generated_snapshots=20)
     config = RunConfig(
         system="esdg", dataset="growing", model=model, task=task, ranks=4, layers=2, row_ranks=by_rows, blocks=2
     )

@@ -40,7 +40,7 @@ def graph(edge_life: int = 1, name: str = "mine") -> lab.DynamicGraph:
     sources = [(i * 5 + t) % 12 for i, t in enumerate(busy)]
     targets = [(i + t // 2) % 12 for i, t in enumerate(busy)]
     times = [t + 0.5 for t in busy]
-    return lab.from_edges([*sources, 0], [*targets, 1], [*times, 20.0], cut=20, edge_life=edge_life, name=name)
+    return lab.datasets.from_edges([*sources, 0], [*targets, 1], [*times, 20.0], cut=20, edge_life=edge_life, name=name)
 
 
 def trace(figure: dict, start: str) -> dict:
@@ -130,7 +130,7 @@ def test_a_damaged_cache_is_computed_anew(damage: str, tmp_path: Path) -> None:
 
 
 def test_ten_thousand_snapshots_make_a_small_picture_soon() -> None:
-    long = lab.load_dataset("growing", generated_nodes=60, generated_edges=60, generated_snapshots=10_000)
+    long = lab.datasets.load("growing", generated_nodes=60, generated_edges=60, generated_snapshots=10_000)
     begun = time.monotonic()
     figures = GraphCharts(long).figures()
     assert time.monotonic() - begun < 20

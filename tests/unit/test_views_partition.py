@@ -283,7 +283,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> list[MeasuredPartition
     src, dst = stream.integers(0, 40, (2, 2_000))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DTDG_LAB_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))  # as each test has it
-        graph = lab.from_edges(src, dst, np.arange(2_000) // 100, cut=20)
+        graph = lab.datasets.from_edges(src, dst, np.arange(2_000) // 100, cut=20)
         return [partition_graph(graph, name, 4, layers=2) for name in ("hash", "round_robin", "load_aware")]
 
 
@@ -305,7 +305,7 @@ def test_plot_draws_a_measured_partition_and_several(measured: list[MeasuredPart
 
 
 def test_plot_says_what_a_bare_partition_lacks(measured: list[MeasuredPartition]) -> None:
-    with pytest.raises(ConfigError, match=r"lab\.partition_graph"):
+    with pytest.raises(ConfigError, match=r"lab\.partition\.partition"):
         lab.plot(measured[0].partition)
 
 

@@ -103,8 +103,8 @@ def test_a_replay_uses_what_was_measured(tmp_path: Path) -> None:
     run = scheduled_run(tmp_path, psg_makespan_s=99.0)
     finish(run, "finished")
     stored = open_run(run.path)
-    stored.window.complete(stored.summary)
-    figure, _ = stored.window.view("schedule").panels()[-1]
+    stored.live.complete(stored.summary)
+    figure, _ = stored.live.view("schedule").panels()[-1]
     bars = figure["data"][0]
     psg = round_robin(TIMES, 2, per_rank=1).makespan_s(TIMES)
     exchange = 0.002 * 3  # of three iterations, as measured
@@ -112,8 +112,8 @@ def test_a_replay_uses_what_was_measured(tmp_path: Path) -> None:
 
 
 def replayed(run: StoredRun) -> bool:
-    run.window.complete(run.summary or {})
-    return bool(run.window.view("schedule")._replayed)
+    run.live.complete(run.summary or {})
+    return bool(run.live.view("schedule")._replayed)
 
 
 def test_nothing_is_replayed_where_groups_were_not_measured(tmp_path: Path) -> None:

@@ -17,14 +17,14 @@ from dtdg_lab.partition.base import Assigned
 from dtdg_lab.partition.halo import pulled_rows
 from dtdg_lab.partition.volume import legs
 from dtdg_lab.systems.snapshot_blocks import forecast as volume_study
-from dtdg_lab.systems.snapshot_blocks.forecast import VOLUME_MEANINGS, VolumeRow, compare_volumes, smoothed
+from dtdg_lab.systems.snapshot_blocks.forecast import VOLUME_MEANINGS, VolumeRow, estimate_volumes, smoothed
 
 NODES = 30
 
 
 @pytest.fixture(scope="module")
 def graph():
-    return lab.load_dataset("growing", generated_nodes=NODES, generated_edges=60, generated_snapshots=40)
+    return lab.datasets.load("growing", generated_nodes=NODES, generated_edges=60, generated_snapshots=40)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def _halo_by_hand(graph, window, ranks, widths):
     ("model", "window", "rerun"), [("cdgcn", 1, True), ("tmgcn", 4, True), ("evolvegcn-o", 4, False)]
 )
 def test_both_counts_by_hand(graph, model, window, rerun):
-    study = compare_volumes(graph, model, ranks=(2, 3), blocks=3, smoothing=4, seed=5)
+    study = estimate_volumes(graph, model, ranks=(2, 3), blocks=3, smoothing=4, seed=5)
     wide = {"forward": 2 + 6, "rerun": (2 + 6) * rerun, "backward": 6}
     train = len(split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train)
     assert train % 3 == 0
@@ -79,13 +79,13 @@ def test_both_counts_by_hand(graph, model, window, rerun):
 def test_one_block_is_not_computed_again_in_either_count(graph):
     """The paper's six legs a layer hold two of the rerun, which one block does without: four are left."""
     for name, widths in (("tmgcn", 24), ("cdgcn", 32)):
-        one, four = (compare_volumes(graph, name, (3,), blocks=nb, smoothing=4, seed=5).outcomes[0] for nb in (1, 4))
+        one, four = (estimate_volumes(graph, name, (3,), blocks=nb, smoothing=4, seed=5).outcomes[0] for nb in (1, 4))
         assert four.snapshot_as_paper / widths / 3 == one.snapshot_as_paper / widths / 2
         assert one.hypergraph < four.hypergraph
 
 
 def test_table_has_a_row_for_each_model_and_number_of_ranks(graph):
-    study = compare_volumes(graph, ranks=(2, 4), seed=5)
+    study = estimate_volumes(graph, ranks=(2, 4), seed=5)
     assert [(row.model, row.ranks) for row in study.outcomes] == [
         (name, ranks) for name in ("tmgcn", "cdgcn", "evolvegcn-o") for ranks in (2, 4)
     ]
@@ -103,7 +103,7 @@ def test_table_has_a_row_for_each_model_and_number_of_ranks(graph):
 
 
 def test_more_snapshots_smoothed_are_more_rows_pulled(graph):
-    few, many = (compare_volumes(graph, "tmgcn", (3,), smoothing=w, seed=5).outcomes[0] for w in (1, 8))
+    few, many = (estimate_volumes(graph, "tmgcn", (3,), smoothing=w, seed=5).outcomes[0] for w in (1, 8))
     assert many.hypergraph > few.hypergraph and many.edges > few.edges
     assert many.snapshot == few.snapshot
 
@@ -125,11 +125,11 @@ def test_smoothed_graph_holds_the_edges_of_the_last_snapshots(graph):
 
 def test_blocks_are_as_many_as_snapshots_at_most(graph):
     train = len(split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train)
-    assert f"in {train} blocks" in compare_volumes(graph, "cdgcn", [2], blocks=1000, seed=5).described
+    assert f"in {train} blocks" in estimate_volumes(graph, "cdgcn", [2], blocks=1000, seed=5).described
 
 
 def test_pulls_that_are_counted_are_the_models(graph):
-    (row,) = compare_volumes(graph, "evolvegcn-h", [3], blocks=1, smoothing=1, hidden=4, layers=1, seed=5).outcomes
+    (row,) = estimate_volumes(graph, "evolvegcn-h", [3], blocks=1, smoothing=1, hidden=4, layers=1, seed=5).outcomes
     train = split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train
     owner = make.Partition((np.arange(NODES) % 3).astype(np.int32), 3)
     rows = pulled_rows(graph.snapshots[train.start : train.stop], owner).sum()
@@ -140,21 +140,21 @@ def test_pulls_that_are_counted_are_the_models(graph):
 
 
 def test_what_cannot_be_compared(graph):
-    with pytest.raises(ConfigError, match=r"got .growing.; give a graph, such as lab\.load_dataset"):
-        compare_volumes("growing")
+    with pytest.raises(ConfigError, match=r"got .growing.; give a graph, such as lab\.datasets\.load"):
+        estimate_volumes("growing")
     with pytest.raises(UnknownNameError, match="Did you mean 'cdgcn'"):
-        compare_volumes(graph, "cdgcnn")
+        estimate_volumes(graph, "cdgcnn")
     with pytest.raises(UnknownNameError, match="protocol"):
-        compare_volumes(graph, protocol="warmer")
+        estimate_volumes(graph, protocol="warmer")
     with pytest.raises(UnsupportedError, match="depends on neighbours"):
-        compare_volumes(graph, "dcrnn")
+        estimate_volumes(graph, "dcrnn")
     with pytest.raises(PlanError, match=f"ranks=64 for {NODES} nodes"):
-        compare_volumes(graph, "cdgcn")
+        estimate_volumes(graph, "cdgcn")
     with pytest.raises(ConfigError, match="at least one of each"):
-        compare_volumes(graph, [])
+        estimate_volumes(graph, [])
     for name, value in (("smoothing", 0), ("blocks", 0), ("pairs", -1)):
         with pytest.raises(ConfigError, match=f"{name}={value}: at least"):
-            compare_volumes(graph, "cdgcn", [2], **{name: value})
+            estimate_volumes(graph, "cdgcn", [2], **{name: value})
 
 
 def test_the_papers_table_covers_the_models_compared():

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.advisor.what_if import RANKS, GrowthCurve, WhatIf, expected_halo, what_if
+from dtdg_lab.advisor.what_if import RANKS, GrowthCurve, WhatIf, expected_halo, scaling_forecast
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
@@ -33,7 +33,7 @@ def shown(graph: DynamicGraph, tmp_path_factory: pytest.TempPathFactory) -> What
     folder = tmp_path_factory.mktemp("runs")
     config = RunConfig(dataset="growing", **SIZES, system="psg", hidden=8, epochs=3, threads=1, evaluate_every=3)
     run = run_config(config, runs_dir=folder).run
-    return what_if(graph, hidden=8, runs=[run], window=4)
+    return scaling_forecast(graph, hidden=8, runs=[run], window=4)
 
 
 def values(shown: WhatIf, quantity: str, curve: str) -> dict[int, tuple[float, str]]:
@@ -127,7 +127,7 @@ def test_measured_points_and_notes(shown: WhatIf, graph: DynamicGraph) -> None:
 
 def test_a_laptop_graph_takes_seconds(graph: DynamicGraph) -> None:
     begun = time.perf_counter()
-    bare = what_if(graph, runs_dir=None, window=4)
+    bare = scaling_forecast(graph, runs_dir=None, window=4)
     assert time.perf_counter() - begun < 40  # under 10 on a quiet machine
     assert bare.measured_ranks == 0 and "only the shape of the curves is meaningful" in repr(bare)
     assert not any("Shaded" in note["text"] for note in bare.figure["layout"]["annotations"])
@@ -135,8 +135,8 @@ def test_a_laptop_graph_takes_seconds(graph: DynamicGraph) -> None:
 
 def test_what_cannot_be_asked_is_refused(graph: DynamicGraph) -> None:
     with pytest.raises(ConfigError, match="1 to 4096"):
-        what_if(graph, (1, 5000))
+        scaling_forecast(graph, (1, 5000))
     with pytest.raises(ConfigError, match="whole numbers"):
-        what_if(graph, (1.5,))  # type: ignore[arg-type]
+        scaling_forecast(graph, (1.5,))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="a graph or a name"):
-        what_if(4)  # type: ignore[arg-type]
+        scaling_forecast(4)  # type: ignore[arg-type]

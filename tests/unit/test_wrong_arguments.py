@@ -43,7 +43,7 @@ def refused(function: Any, *given: Any, parts: list[str], error: type[LabError] 
 
 
 def edges(**changed: Any) -> Any:
-    return lab.from_edges(**{"src": SRC, "dst": DST, "time": TIME, "cut": 4, **changed})
+    return lab.datasets.from_edges(**{"src": SRC, "dst": DST, "time": TIME, "cut": 4, **changed})
 
 
 def frame(**changed: Any) -> pd.DataFrame:
@@ -137,7 +137,7 @@ def test_vectors_of_other_libraries():
     weight = torch.tensor([1.0, 2, 3, 4], requires_grad=True)
     assert edges(src=torch.tensor(SRC), dst=np.ma.array(DST), time=range(4), weight=weight).data_hash == expected
     objects = [np.array(vector, dtype=object) for vector in (SRC, DST, TIME, [1, 2.0, 3, 4])]
-    assert lab.from_edges(*objects, cut=4).data_hash == expected
+    assert lab.datasets.from_edges(*objects, cut=4).data_hash == expected
     assert edges(src=pd.Categorical(list("abca")), dst=np.array(list("bcab"), dtype=object)).num_nodes == 3
     refused(edges, src=torch.tensor(SRC, dtype=torch.bfloat16), parts=["src cannot be read", "BFloat16"])
 
@@ -194,10 +194,10 @@ def test_whole_days_in_nanoseconds_are_cut_exactly():
     """Years in nanoseconds leave no room for a product with the number of intervals, and days fall on boundaries."""
     days = 4000
     time = np.datetime64("2010-01-01", "D") + np.arange(days + 1)
-    graph = lab.from_edges(np.arange(days + 1) % 50, np.arange(days + 1) % 49, time, cut=days // 8)
+    graph = lab.datasets.from_edges(np.arange(days + 1) % 50, np.arange(days + 1) % 49, time, cut=days // 8)
     assert graph.num_edges.tolist() == [8] * (days // 8 - 1)
     assert np.array_equal(
-        graph.num_edges, lab.from_edges(np.arange(days + 1) % 50, np.arange(days + 1) % 49, time, interval=
+        graph.num_edges, lab.datasets.from_edges(np.arange(days + 1) % 50, np.arange(days + 1) % 49, time, interval=
                                         datetime.timedelta(days=8)).num_edges[: days // 8 - 1]
     )  # fmt: skip
 
@@ -268,30 +268,30 @@ def test_parts_of_a_graph_that_are_none(changed, parts):
 
 @pytest.mark.parametrize("name", [None, 5, b"growing", ["sbm"], {"a": 1}])
 def test_names_that_are_none(name):
-    refused(lab.load_dataset, name, parts=["load_dataset got", type(name).__name__, "growing"], error=ConfigError)
-    refused(lab.RunConfig, dataset=name, parts=["dataset=", "lab.datasets()"], error=ConfigError)
+    refused(lab.datasets.load, name, parts=["lab.datasets.load got", type(name).__name__, "growing"], error=ConfigError)
+    refused(lab.RunConfig, dataset=name, parts=["dataset=", "lab.datasets.list()"], error=ConfigError)
 
 
 def test_a_graph_is_no_name():
-    refused(lab.load_dataset, edges(), parts=["It is a graph already"], error=ConfigError)
+    refused(lab.datasets.load, edges(), parts=["It is a graph already"], error=ConfigError)
 
 
 @pytest.mark.parametrize("name", ["collegemsg", "growing", "graph:0123456789abcdef"])
 @pytest.mark.parametrize("root", [5, 0, False, b"/tmp", ["/tmp"], "", "a\0b", "~nosuchuser/x", "/nowhere", "x" * 5000])
 def test_roots_that_are_none(name, root):
     known = "graph:" in name and isinstance(root, str) and root[:1] in ("/", "x")
-    refused(lab.load_dataset, name, root=root, parts=["is not stored" if known else "root="], error=DataError)
+    refused(lab.datasets.load, name, root=root, parts=["is not stored" if known else "root="], error=DataError)
 
 
 @pytest.mark.parametrize("root", [5, b"/tmp", "", "/nowhere"])
 def test_roots_that_are_none_are_said_by_the_list_too(root):
-    refused(lab.datasets, root, parts=["root="], error=DataError)
-    refused(lab.default_dataset, root, parts=["root="], error=DataError)
+    refused(lab.datasets.list, root, parts=["root="], error=DataError)
+    refused(lab.datasets.default, root, parts=["root="], error=DataError)
 
 
 def test_a_folder_that_may_not_be_read(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    refused(lab.load_dataset, "collegemsg", root=tmp_path, parts=["may not be read"], error=DataError)
+    refused(lab.datasets.load, "collegemsg", root=tmp_path, parts=["may not be read"], error=DataError)
 
 
 @pytest.mark.parametrize("given", [None, 5, b"x", ["a"], "", "a\0b", "~nosuchuser/x"])
@@ -318,17 +318,17 @@ def test_folders_of_graphs_that_are_none(given):
     ids=str,
 )
 def test_settings_of_a_data_set_that_are_not_allowed(given, parts):
-    refused(lab.load_dataset, "growing", **given, parts=parts, error=ConfigError)
+    refused(lab.datasets.load, "growing", **given, parts=parts, error=ConfigError)
 
 
 def test_a_length_that_is_given_wins_over_the_number_that_a_data_set_brings(tmp_path):
     (tmp_path / "sx-stackoverflow.txt").write_bytes(b"1 2 0\n2 3 10\n3 1 20\n1 2 30\n")
     with pytest.warns(UserWarning, match="are published"):
-        assert lab.load_dataset("stackoverflow", root=tmp_path).num_snapshots == 50  # cut=51 comes with it
+        assert lab.datasets.load("stackoverflow", root=tmp_path).num_snapshots == 50  # cut=51 comes with it
     with pytest.warns(UserWarning, match="are published"):
-        assert lab.load_dataset("stackoverflow", root=tmp_path, interval=10.0).num_snapshots == 3
+        assert lab.datasets.load("stackoverflow", root=tmp_path, interval=10.0).num_snapshots == 3
     refused(
-        lab.load_dataset, "stackoverflow", root=tmp_path, interval=10.0, cut=5, error=ConfigError,
+        lab.datasets.load, "stackoverflow", root=tmp_path, interval=10.0, cut=5, error=ConfigError,
         parts=["cut=5 and interval=10 are both given"],
     )  # fmt: skip
 
@@ -337,7 +337,7 @@ def test_what_cannot_be_cut_names_the_file(tmp_path):
     (tmp_path / "sx-askubuntu.txt").write_bytes(b"1 2 0\n2 3 10\n3 1 20\n1 2 30\n")
     with pytest.warns(UserWarning, match="are published"):
         refused(
-            lab.load_dataset, "askubuntu", root=tmp_path, interval=1e6, error=DataError,
+            lab.datasets.load, "askubuntu", root=tmp_path, interval=1e6, error=DataError,
             parts=["file sx-askubuntu.txt in", "interval=1000000 is longer than the data", "from 0 to 30"],
         )  # fmt: skip
 
@@ -351,7 +351,7 @@ def written(folder: Path, data: bytes, name: str = "mine.csv") -> Path:
 
 
 @pytest.mark.parametrize("path", [None, 5, b"x", ["a"], "", "a\0b", "~nosuchuser/x", object()])
-@pytest.mark.parametrize("load", [lab.from_csv, lab.from_parquet])
+@pytest.mark.parametrize("load", [lab.datasets.from_csv, lab.datasets.from_parquet])
 def test_paths_that_are_none(load, path):
     refused(load, path, cut=4, parts=["path="], error=DataError)
 
@@ -380,7 +380,7 @@ def test_paths_that_are_none(load, path):
     ids=str,
 )
 def test_arguments_for_a_text_file_that_are_not_allowed(tmp_path, given, parts):
-    refused(lab.from_csv, written(tmp_path, CSV), **{"cut": 4, **given}, parts=parts)
+    refused(lab.datasets.from_csv, written(tmp_path, CSV), **{"cut": 4, **given}, parts=parts)
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_arguments_for_a_text_file_that_are_not_allowed(tmp_path, given, parts):
     ids=lambda value: repr(value)[:30] if isinstance(value, bytes) else "",
 )
 def test_text_files_that_are_none(tmp_path, data, parts):
-    refused(lab.from_csv, written(tmp_path, data), cut=4, parts=parts, error=DataError)
+    refused(lab.datasets.from_csv, written(tmp_path, data), cut=4, parts=parts, error=DataError)
 
 
 # tables
@@ -411,7 +411,7 @@ def test_text_files_that_are_none(tmp_path, data, parts):
     "given", [None, 5, "x", {"src": SRC, "dst": DST, "time": TIME}, [1], frame()["src"], pd.DataFrame], ids=repr
 )
 def test_frames_that_are_none(given):
-    refused(lab.from_pandas, given, cut=4, parts=["the frame is", "a data frame is needed"], error=DataError)
+    refused(lab.datasets.from_pandas, given, cut=4, parts=["the frame is", "a data frame is needed"], error=DataError)
 
 
 @pytest.mark.parametrize(
@@ -429,9 +429,9 @@ def test_frames_that_are_none(given):
 )
 def test_values_of_tables_that_are_not_allowed(tmp_path, changed, parts):
     table = frame(**changed)
-    refused(lab.from_pandas, table, cut=4, parts=parts, error=DataError)
+    refused(lab.datasets.from_pandas, table, cut=4, parts=parts, error=DataError)
     table.to_parquet(tmp_path / "mine.parquet")
-    refused(lab.from_parquet, tmp_path / "mine.parquet", cut=4, parts=parts, error=DataError)
+    refused(lab.datasets.from_parquet, tmp_path / "mine.parquet", cut=4, parts=parts, error=DataError)
 
 
 @pytest.mark.parametrize(
@@ -449,26 +449,26 @@ def test_values_of_tables_that_are_not_allowed(tmp_path, changed, parts):
 )
 def test_arguments_for_a_table_that_are_not_allowed(tmp_path, given, parts):
     frame().to_parquet(tmp_path / "mine.parquet")
-    refused(lab.from_pandas, frame(), **{"cut": 4, **given}, parts=parts)
-    refused(lab.from_parquet, tmp_path / "mine.parquet", **{"cut": 4, **given}, parts=parts)
+    refused(lab.datasets.from_pandas, frame(), **{"cut": 4, **given}, parts=parts)
+    refused(lab.datasets.from_parquet, tmp_path / "mine.parquet", **{"cut": 4, **given}, parts=parts)
 
 
 def test_tables_without_rows_or_with_two_columns_of_a_name(tmp_path):
-    refused(lab.from_pandas, frame().iloc[:0], cut=4, parts=["the frame holds no rows"], error=DataError)
+    refused(lab.datasets.from_pandas, frame().iloc[:0], cut=4, parts=["the frame holds no rows"], error=DataError)
     twice = frame().rename(columns={"w": "src"})
-    refused(lab.from_pandas, twice, cut=4, parts=["several columns 'src' for src"], error=DataError)
+    refused(lab.datasets.from_pandas, twice, cut=4, parts=["several columns 'src' for src"], error=DataError)
 
 
 def test_other_tables_and_names_of_columns(tmp_path):
     expected = edges().data_hash
-    assert lab.from_pandas(pa.table(frame()), cut=4).data_hash == expected
+    assert lab.datasets.from_pandas(pa.table(frame()), cut=4).data_hash == expected
     numbered = frame().rename(columns={"src": 0, "dst": 1, "time": 2})
-    assert lab.from_pandas(numbered, 0, 1, 2, cut=4).data_hash == expected
+    assert lab.datasets.from_pandas(numbered, 0, 1, 2, cut=4).data_hash == expected
     repeated = pa.table({"src": pa.array(list("abca")).dictionary_encode(), "dst": list("bcab"), "time": TIME})
     parquet.write_table(repeated, tmp_path / "mine.parquet")
-    assert lab.from_parquet(tmp_path / "mine.parquet", cut=4).node_ids.tolist() == ["a", "b", "c"]
+    assert lab.datasets.from_parquet(tmp_path / "mine.parquet", cut=4).node_ids.tolist() == ["a", "b", "c"]
     half = pa.table({"src": pa.array(np.array(SRC, np.float16)), "dst": DST, "time": TIME})
-    assert lab.from_pandas(half, cut=4).data_hash == expected
+    assert lab.datasets.from_pandas(half, cut=4).data_hash == expected
 
 
 # DGL
@@ -489,7 +489,7 @@ class Graph:
 
 @pytest.mark.parametrize("given", [None, 5, "abc", {}, Graph()], ids=lambda given: type(given).__name__)
 def test_lists_of_graphs_that_are_none(given):
-    refused(lab.from_dgl, given, parts=["graphs is", "a list of DGLGraphs is needed"], error=DataError)
+    refused(lab.datasets.from_dgl, given, parts=["graphs is", "a list of DGLGraphs is needed"], error=DataError)
 
 
 @pytest.mark.parametrize(
@@ -510,7 +510,7 @@ def test_lists_of_graphs_that_are_none(given):
 )
 def test_arguments_for_graphs_of_dgl_that_are_not_allowed(given, parts):
     weights = {"flat": np.array(1.0), "text": np.array(["a"]), "masked": np.ma.array([1.0], mask=[True])}
-    refused(lab.from_dgl, [Graph(**weights)] * 3, **{"features": None, **given}, parts=parts)
+    refused(lab.datasets.from_dgl, [Graph(**weights)] * 3, **{"features": None, **given}, parts=parts)
 
 
 # sizes
@@ -521,7 +521,7 @@ def test_a_graph_that_cannot_fit_is_refused_before_it_is_made(tmp_path, monkeypa
     refused(edges, interval=1e-3, cut=0, parts=["snapshots of 3 nodes", "1e-06 GB of memory"], error=DataError)
     assert edges(interval=1e-3, cut=0, min_edges=1).num_snapshots == 3
     monkeypatch.setattr(room, "free_bytes", lambda folder: 1000)
-    refused(lab.load_dataset, "growing", parts=["49 snapshots of 600 nodes", "GB free"], error=DataError)
+    refused(lab.datasets.load, "growing", parts=["49 snapshots of 600 nodes", "GB free"], error=DataError)
     assert not list((tmp_path / "cache").glob("graphs/*"))
 
 
@@ -537,5 +537,5 @@ def test_empty_intervals_cost_little():
 
 def test_every_refusal_suggests_what_is_close():
     with pytest.raises(UnknownNameError) as caught:
-        lab.load_dataset("x" * 10**6)
+        lab.datasets.load("x" * 10**6)
     assert len(str(caught.value)) < 1500

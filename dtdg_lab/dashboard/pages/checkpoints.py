@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
-from dtdg_lab.cluster.replay import Repeated, fork, start_replay, tell_repeats
+from dtdg_lab.cluster.replay import ReplayVerification, fork, start_replay, store_verification
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings
@@ -72,7 +72,7 @@ class Branch(Page):
     # user actions
 
     def _keep_one(self, run: Run) -> None:
-        self._actions.do("Save a checkpoint", run.keep)
+        self._actions.do("Save a checkpoint", run.save_checkpoint)
 
     def _fork(self, run: Run) -> None:
         kept = self._chosen
@@ -122,10 +122,10 @@ class Branch(Page):
         again = self._replayed
         if again is not None and again.status not in ACTIVE:
             self._replayed = None
-            self._actions.do("Compare the replay", lambda: tell_repeats(again.path), then=self._show_result)
+            self._actions.do("Compare the replay", lambda: store_verification(again.path), then=self._show_result)
 
-    def _show_result(self, found: Repeated) -> None:
-        self.found.value = html.escape(found.words[:1].upper() + found.words[1:])
+    def _show_result(self, found: ReplayVerification) -> None:
+        self.found.value = html.escape(found.caption[:1].upper() + found.caption[1:])
 
     def _read(self, path: Path) -> None:
         try:

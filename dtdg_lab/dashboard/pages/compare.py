@@ -62,7 +62,7 @@ class ComparePage(Page):
         with ExitStack() as locks:
             for lock in dict.fromkeys(run.lock for run in last):
                 locks.enter_context(lock)
-            labelled = [(run.id, run.window) for run in last]
+            labelled = [(run.id, run.live) for run in last]
             self.figure = compare_figure(labelled, self._x)
             self.wall_time = wall_time_figure(labelled)
             self.words = f"{ground_words(labelled)} {wall_time_words(labelled)}"

@@ -12,7 +12,7 @@ import panel as pn
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.settings import Settings, is_generated, is_stored
-from dtdg_lab.datasets.names import DatasetInfo, datasets, load_for
+from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization.graph import (
     GRAPH_CHARTS,
@@ -72,7 +72,7 @@ def is_here(config: RunConfig) -> bool:
 
 
 def _info(config: RunConfig) -> DatasetInfo:
-    return next(info for info in datasets() if info.name == config.dataset)
+    return next(info for info in list_datasets() if info.name == config.dataset)
 
 
 def describe_data(config: RunConfig) -> Described:

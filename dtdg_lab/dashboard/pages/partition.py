@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Partitions of the chosen graph.
 
 
-NOT_HERE = "The graph is not on this machine yet: a run, or lab.load_dataset({name!r}), downloads it."
+NOT_HERE = "The graph is not on this machine yet: a run, or lab.datasets.load({name!r}), downloads it."
 PARTITION_OPTIONS = ("dealing", "imbalance", "partition_file")
 
 
@@ -356,7 +356,7 @@ class PartitionPage(Page):
             return
         with run.lock:
             self._version = run.version
-            view = run.window.view("partition")
+            view = run.live.view("partition")
             found, words = view.panels(), view.caption()
         is_new = bool(found) != bool(self._run_panels)
         self._run_panels, self._run_words = found, words

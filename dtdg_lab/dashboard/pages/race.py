@@ -87,7 +87,7 @@ class RacePage(Page):
             pn.Row(self.add, self.start, self.stop, margin=0),
             pn.Row(self.chosen, self.remove, margin=0),
             pn.Row(self.seeds, self.epochs, self.patience, self.seconds, self.loss, margin=0),
-            pn.Row(self.name, self.at_once, self.past, margin=0),
+            pn.Row(self.name, self.parallel, self.past, margin=0),
             self.alert,
             self.words,
             self.table,
@@ -108,7 +108,7 @@ class RacePage(Page):
         self.seconds = pn.widgets.TextInput(label="Seconds a run", placeholder="any", width=120)
         self.loss = pn.widgets.TextInput(label="Validation loss reached", placeholder="none", width=155)
         self.name = pn.widgets.TextInput(label="Race name (needed to resume)", placeholder="none", width=240)
-        self.at_once = pn.widgets.Checkbox(
+        self.parallel = pn.widgets.Checkbox(
             label="Run two contestants in parallel (half the engines each)", value=False, margin=(28, 10)
         )
         self.past = pn.widgets.Select(label="Shown", options={HERE: ""}, value="", width=300)
@@ -163,7 +163,7 @@ class RacePage(Page):
             asked = {
                 "seeds": _numbers(_text(self.seeds)),
                 "stop": self._rule(),
-                "at_once": bool(self.at_once.value),
+                "parallel": bool(self.parallel.value),
                 "name": _text(self.name),
             }
         except LabError as error:
@@ -257,10 +257,10 @@ class RacePage(Page):
         if racing:
             words = "Preparing the race: loading and comparing the data." if self._runner is None else "Racing."
         elif self._past is not None:
-            words = f"A past race. lab.open_race({str(self._past.folder)!r}) opens it in a notebook."
+            words = f"A past race. lab.races.open({str(self._past.folder)!r}) opens it in a notebook."
         elif self._runner is not None:
             end = "was stopped. The same name resumes it." if self._runner.stopped else "has ended."
-            words = f"The race {end} It is kept in {self._runner.race.folder}, which lab.open_race(...) reads."
+            words = f"The race {end} It is kept in {self._runner.race.folder}, which lab.races.open(...) reads."
         self.words.value = html.escape(words, quote=False)
 
     def _show_problem(self, text: str) -> None:

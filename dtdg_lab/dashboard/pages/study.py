@@ -141,7 +141,7 @@ def look_at_run(path: Path, key: str) -> RunSeen:
         report, captions = run.directory.report_file, run.captions()
         words = f"Run {run.id} of trial {trial.number}, seed {trial.seed}: {run.status}. {trial.reason or run.reason}"
         return RunSeen(
-            f"{words} lab.open_run({str(run.path)!r})",
+            f"{words} lab.runs.open({str(run.path)!r})",
             {name: (figure, captions.get(name, "")) for name, figure in run.figures().items()},
             str(report) if report.is_file() else None,
             f"{run.id}.html",

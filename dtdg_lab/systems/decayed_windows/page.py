@@ -90,7 +90,7 @@ class DecayedWindowPage(RunPage):
 
     def read(self, run: Run) -> tuple[dict[str, Panel], str]:
         """All charts but the shape, which is drawn with the one that is chosen here."""
-        view = run.window.view("trapezoid")
+        view = run.live.view("trapezoid")
         self._read, self._batch = view.facts, view.now
         panels = view.named_panels()
         panels.pop("shape", None)

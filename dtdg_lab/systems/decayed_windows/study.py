@@ -98,7 +98,7 @@ class DecayStudy(StudyResult):
 
         Args:
             path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
-                ``run.window.view("trapezoid").decisions.path()``.
+                ``run.live.view("trapezoid").decisions.path()``.
             part: whose loss is drawn, ``validation`` or ``test``; the validation split's where the protocol has one.
 
         Raises:

@@ -88,7 +88,7 @@ class FeatureCacheFamily(SystemFamily):
         return (("batch_size", 0.5),)
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-        """Further curves of ``lab.what_if``."""
+        """Further curves of ``lab.estimate.scaling_forecast``."""
         from dtdg_lab.systems.feature_cache.forecast import fetch_rows
         from dtdg_lab.systems.feature_cache.policies.shipped_costs import products
 

@@ -1,4 +1,4 @@
-"""Curves of ``lab.what_if`` for steps that fetch features, with constants of another cluster."""
+"""Curves of ``lab.estimate.scaling_forecast`` for steps that fetch features, with constants of another cluster."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class FeaturePage(RunPage):
 
     def read(self, run: Run) -> tuple[dict[str, Panel], str]:
         """The charts of features and links, and energy by phase."""
-        view, energy = run.window.view("features"), run.window.view("phase_energy")
+        view, energy = run.live.view("features"), run.live.view("phase_energy")
         panels = view.named_panels()
         if panels and energy.joules():
             panels["energy"] = (energy.figure(), energy.caption())

@@ -47,7 +47,7 @@ class BatchPage(RunPage):
         if run is not None and run.version != self._mapped:
             with run.lock:
                 self._mapped = run.version
-                shown = run.window.view("hybrid").map()
+                shown = run.live.view("hybrid").map()
             self.map.draw({} if shown is None else {"map": shown})
         super().update(runs, slow=slow)
         if slow:
@@ -56,19 +56,19 @@ class BatchPage(RunPage):
 
     def read(self, run: Run) -> tuple[dict[str, Panel], str]:
         """All charts but the map."""
-        view = run.window.view("hybrid")
+        view = run.live.view("hybrid")
         panels = view.named_panels()
         panels.pop("map", None)
         return panels, view.caption()
 
     def _judge(self, runs: list[Run]) -> None:
         """Compare policies with the best fixed size, where the session has runs of both."""
-        judged = tuple((run.id, len(run.window.loss.splits["validation"])) for run in runs)
+        judged = tuple((run.id, len(run.live.loss.splits["validation"])) for run in runs)
         if judged == self._judged:
             return
         self._judged = judged
         with ExitStack() as locks:
             for lock in dict.fromkeys(run.lock for run in runs):
                 locks.enter_context(lock)
-            verdict = adjuster_verdict([(run.id, run.window) for run in runs])
+            verdict = adjuster_verdict([(run.id, run.live) for run in runs])
         self.verdict.param.update(value=html.escape(verdict, quote=False), visible=bool(verdict))

@@ -41,7 +41,7 @@ class SnapshotBlocksFamily(SystemFamily):
         return (("blocks", 2.0),)
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-        """Further curves of ``lab.what_if``."""
+        """Further curves of ``lab.estimate.scaling_forecast``."""
         from dtdg_lab.systems.snapshot_blocks.forecast import snapshot_rows
 
         return snapshot_rows(facts, ranks)

@@ -962,7 +962,7 @@ def volume_figure(rows: Sequence[Row], *, title: str = "") -> Figure:
 
     Args:
         rows: ``model``, ``ranks``, ``snapshot``, ``hypergraph`` and ``snapshot_as_paper`` of each, as
-            ``lab.compare_volumes`` has them.
+            ``lab.estimate.volumes`` has them.
         title: of the whole.
     """
     models = list(dict.fromkeys(str(row["model"]) for row in rows))

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from dtdg_lab.training.block_cost import BlockCost
 
 
-# ``lab.compare_transfers``: cost of transferring graphs, in full and as deltas, by model and format.
+# ``lab.estimate.transfers``: cost of transferring graphs, in full and as deltas, by model and format.
 
 
 BLOCKS, RANKS = (1, 2, 4, 8), (1, 2, 4, 8, 16)
@@ -121,7 +121,7 @@ class TransferStudy(StudyResult):
         return difference_figure(self.rows, self.shares, title=self.described)
 
 
-def compare_transfers(
+def estimate_transfers(
     graph: DynamicGraph,
     *,
     edge_life: int = 5,
@@ -243,7 +243,7 @@ def _share(changes: SequenceChanges, form: TransferFormat, plan: SnapshotBlocks)
     }
 
 
-# ``lab.compare_blocks``: peak memory and time of a step against the number of time blocks, measured here.
+# ``lab.estimate.block_memory``: peak memory and time of a step against the number of time blocks, measured here.
 
 
 _UNKNOWN: Mapping[int, int] = MappingProxyType({})
@@ -286,7 +286,7 @@ class BlockStudy(StudyResult):
         return grid(panels, title=self.described, wide={0})
 
 
-def compare_blocks(
+def estimate_block_memory(
     config: RunConfig,
     blocks: Sequence[int] = (1, 2, 4, 8),
     *,
@@ -327,7 +327,7 @@ def _on_one_rank(config: RunConfig, blocks: Sequence[int], steps: int) -> RunCon
     if not blocks or min(blocks) < 1 or steps < 1:
         raise ConfigError(
             f"blocks={tuple(blocks)}, steps={steps}: give at least one number of blocks, each 1 or more, and at least "
-            "1 step, as in compare_blocks(config, (1, 2, 4))."
+            "1 step, as in block_memory(config, (1, 2, 4))."
         )
     # ranks have whole snapshots, not partitions; the number of node partitions stays
     alone = {"row_ranks": 1, "parts": 1} if "row_ranks" in _options(config.system) else {}
@@ -350,7 +350,7 @@ def _row_memory_study(cost: BlockCost, first: BlockCost, predicted: Mapping[int,
     }
 
 
-# ``lab.compare_volumes``: values sent in a step by snapshot and by hypergraph node partitioning, without any ranks.
+# ``lab.estimate.volumes``: values sent in a step by snapshot and by hypergraph node partitioning, without any ranks.
 
 
 MODELS = ("tmgcn", "cdgcn", "evolvegcn-o")
@@ -436,7 +436,7 @@ class VolumeStudy(StudyResult):
         return "\n".join(crossing([row for row in self.rows if row["model"] == name]) for name in models)
 
 
-def compare_volumes(
+def estimate_volumes(
     graph: DynamicGraph,
     model: str | Sequence[str] = MODELS,
     ranks: Sequence[int] = VOLUME_STUDY_RANKS,
@@ -501,7 +501,7 @@ def compare_volumes(
 
 def _check_volume_study(graph: Any, models: list[str], ranks: list[int], *, protocol: str, **least: int) -> None:
     if not isinstance(graph, DynamicGraph):
-        raise ConfigError(f"compare_volumes() got {shortened(graph)}; give a graph, such as lab.load_dataset(name).")
+        raise ConfigError(f"volumes() got {shortened(graph)}; give a graph, such as lab.datasets.load(name).")
     if protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     if not models or not ranks:
@@ -635,7 +635,7 @@ def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepS
     )
 
 
-# Curves of ``lab.what_if``.
+# Curves of ``lab.estimate.scaling_forecast``.
 
 
 def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:

@@ -22,5 +22,5 @@ class BlockPage(RunPage):
 
     def read(self, run: Run) -> tuple[dict[str, Panel], str]:
         """The charts of its blocks."""
-        view = run.window.view("blocks")
+        view = run.live.view("blocks")
         return view.named_panels(), view.caption()

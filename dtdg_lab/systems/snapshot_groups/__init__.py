@@ -72,7 +72,7 @@ class SnapshotGroupsFamily(SystemFamily):
         return (("group_window", 0.5),)
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-        """Further curves of ``lab.what_if``."""
+        """Further curves of ``lab.estimate.scaling_forecast``."""
         from dtdg_lab.systems.snapshot_groups.forecast import schedule_curves
 
         return schedule_curves(facts, ranks, rates, quick=quick)
@@ -118,7 +118,7 @@ class SnapshotGroupsFamily(SystemFamily):
 
         from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 
-        facts = run.window.view("schedule").facts
+        facts = run.live.view("schedule").facts
         if facts is None or run.config.flat.get("pipelined"):
             return None
         table = run.table("groups")

@@ -1,4 +1,4 @@
-"""``lab.simulate_schedules``: results of schedulers on up to a thousand simulated ranks."""
+"""``lab.estimate.schedules``: results of schedulers on up to a thousand simulated ranks."""
 
 from __future__ import annotations
 
@@ -159,7 +159,8 @@ def _grown(curves: Sequence[str]) -> str:
     return " or ".join(f"{curve} to {CURVES[curve]:g} times the first size" for curve in curves)
 
 
-# Curves of ``lab.what_if``: epochs of a graph's groups, and efficiency on a longer sequence that grows like it.
+# Curves of ``lab.estimate.scaling_forecast``: epochs of a graph's groups; efficiency on a longer, likewise growing
+# sequence.
 
 
 CURVE_SCHEDULERS = ("psg", "longest_first", "dygnex_greedy")

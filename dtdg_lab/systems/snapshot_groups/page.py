@@ -120,7 +120,7 @@ def measured_epochs(own: ScheduleCalibration, config: RunConfig, runs: Iterable[
         if not _alike(run.config, config):
             continue
         with run.lock:
-            other = calibrate(run.window.view("schedule"))
+            other = calibrate(run.live.view("schedule"))
         if other is None or other.epoch_s is None or len(other.times_s) != len(own.times_s):
             continue
         if (other.scheduler, other.per_rank) == (own.scheduler, own.per_rank):
@@ -292,7 +292,7 @@ class SchedulePage(RunPage):
             return
         with run.lock:
             changed, self._version = run.version != self._version, run.version
-            view = run.window.view("schedule")
+            view = run.live.view("schedule")
             facts = view.facts
             self._shown = None if facts is None else view.gantt_panel()
             if slow:
@@ -325,8 +325,8 @@ class SchedulePage(RunPage):
         if run is None:
             return
         with run.lock:
-            known = calibrate(run.window.view("schedule"))
-            self._asked = run.window.view("schedule").facts
+            known = calibrate(run.live.view("schedule"))
+            self._asked = run.live.view("schedule").facts
         if known is None:
             self._tell(TOO_EARLY, problem=True)
             return
@@ -342,7 +342,7 @@ class SchedulePage(RunPage):
     def _came(self, wanted: WantedSchedule, outcome: ScheduleAnswer) -> None:
         if wanted is not self._wanted or wanted.run is not self._run:
             return  # there is a newer request
-        view = wanted.run.window.view("schedule")
+        view = wanted.run.live.view("schedule")
         with wanted.run.lock:
             current = view.facts is wanted.measured.facts
             if current:

@@ -70,7 +70,7 @@ def test_completion_lists_the_public_names_only(group: str, jedi: bool) -> None:
 
 def test_a_name_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(AttributeError, match=r"dtdg_lab has no 'load_dataset'; it has .*datasets"):
-        lab.datasets.load  # noqa: B018
+        lab.load_dataset  # noqa: B018
     with pytest.raises(AttributeError, match=r"dtdg_lab.runs has no 'close'; it has compare, export, fork, open"):
         lab.runs.close  # noqa: B018
 

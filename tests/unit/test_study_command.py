@@ -11,7 +11,7 @@ from pretend_studies import BASE, PretendTraining, pretend_training
 from dtdg_lab.__main__ import main
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.studies.decay import study_decay
+from dtdg_lab.studies.decay_study import study_decay
 from dtdg_lab.studies.presets import analysis_of, preset, presets, sweep_of
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
@@ -70,7 +70,7 @@ def test_the_command_makes_a_study_and_goes_on(
         shown = capsys.readouterr()
         assert "mine: 2 runs, 2 finished." in shown.out and str(runs / "studies" / "mine") in shown.out
     assert len(training.made) == 2
-    assert main(["study", "figure8", "--quick", "--runs", str(runs), "--called", "again"]) == 0
+    assert main(["study", "figure8", "--quick", "--runs", str(runs), "--name", "again"]) == 0
     study = run_study("figure8", quick=True, name="again", runs_dir=runs)
     go.Figure(analysis_of(preset("figure8"), study)["figure8"][0])
     training.before = _fail

@@ -16,8 +16,8 @@ breakdown       (Table 3) phases of the time to convergence
 ablation        (Figure 8) techniques added one by one
 dqn             (Table 10) parameters of the DQN
 sizes           (Table 8) hybrid batches of one size
-adjusters       the DQN, a law, a bandit, random choices, and each fixed size; with the number of decisions
-landscapes      the same adjusters in simulated training: medians of five seeds, no timing
+batch policies       the DQN, a law, a bandit, random choices, and each fixed size; with the number of decisions
+landscapes      the same batch policies in simulated training: medians of five seeds, no timing
 memory          (Table 7) bytes of a step, of copies, of kept batches
 reservoir       the share of step time spent waiting for batches; steps with generators that never stop
 slowed          steps of the other ranks with one straggler
@@ -31,7 +31,7 @@ loss, and the test split is evaluated once, with the parameters of that step. Se
 Evaluations use copies of its model, made when ranks are synchronised, and are not counted in the seconds. Two target
 losses: ``common`` was reached by every run of a graph and model; ``near`` is 5.085 % above the lowest. Times are
 minimum, median and maximum over seeds, with the number of seeds that reached the loss if some did not. In part
-adjusters rank 0 also evaluates every 10 steps within its own seconds, under every adjuster; adjusters with fewer than
+batch policies rank 0 also evaluates every 10 steps within its own seconds, under every policy; those with fewer than
 fifty decisions before the near loss are marked and not compared.
 
 Each table ends with the paper's claims and where they do not hold here. Graphs and processors differ from the paper's:
@@ -156,10 +156,10 @@ def sizes_part(plan: Plan) -> list[Row]:
     return described("Table 8", words.TRAINING_HEAD, words.training_text, blocks)
 
 
-def adjusters_part(plan: Plan) -> list[Row]:
-    blocks = [lambda graph=graph: hb_rows.adjuster_rows(plan, graph, cores()) for graph in plan.chosen]
-    title = "Adjusters; sizes as snapshots x nodes; regret: seconds to the near loss above the best size's"
-    return described(title, words.ADJUSTER_HEAD, words.adjuster_text, blocks)
+def batch_policies_part(plan: Plan) -> list[Row]:
+    blocks = [lambda graph=graph: hb_rows.batch_policy_rows(plan, graph, cores()) for graph in plan.chosen]
+    title = "BatchPolicys; sizes as snapshots x nodes; regret: seconds to the near loss above the best size's"
+    return described(title, words.ADJUSTER_HEAD, words.batch_policy_text, blocks)
 
 
 def landscapes_part(plan: Plan) -> list[Row]:
@@ -210,7 +210,7 @@ DO = {
     "convergence": convergence_part, "growth": growth_part, "layers": layers_part, "ranks": ranks_part,
     "scaling": scaling_part, "classification": classification_part, "fractions": fractions_part,
     "partitions": partitions_part, "breakdown": breakdown_part, "ablation": ablation_part, "dqn": dqn_part,
-    "sizes": sizes_part, "adjusters": adjusters_part, "landscapes": landscapes_part, "memory": memory_part,
+    "sizes": sizes_part, "batch_policies": batch_policies_part, "landscapes": landscapes_part, "memory": memory_part,
     "reservoir": reservoir_part, "slowed": slowed_part, "straggler": straggler_part, "building": building_part,
     "truncation": truncation_part,
 }  # fmt: skip

@@ -26,9 +26,9 @@ PARTS, TRAIN, OWN = 2, 15, 15
 SMALL = {"dataset": "growing", "generated_nodes": PARTS * OWN, "generated_edges": 120, "generated_snapshots": 50,
          "hidden": 6, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "learning_rate": 0.05, "epochs": 2,
          "epoch_batches": 6, "evaluate_every": 100, "parts": PARTS, "ranks": 1, "partitioner": "round_robin",
-         "batch_vertices": 0.2, "generators": "threads"}  # fmt: skip
+         "batch_nodes": 0.2, "generators": "threads"}  # fmt: skip
 TOGETHER = {"exchange": "gradients", "reservoir": False}
-SIZES = {"snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1"}
+SIZES = {"snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1"}
 SNAPSHOTS, VERTICES = (3, 3, 6, 6), (3, 15, 3, 15)  # of the actions, where parts have 15 nodes
 
 
@@ -128,8 +128,8 @@ def small_graph() -> DynamicGraph:
 
 
 def small_config(system: str = "dynahb", **settings: Any) -> RunConfig:
-    sizes = SIZES if settings.get("adjuster", "dqn") != "none" and system == "dynahb" else {}
-    small = {name: value for name, value in SMALL.items() if not (system == "dbos" and name == "batch_vertices")}
+    sizes = SIZES if settings.get("batch_policy", "dqn") != "none" and system == "dynahb" else {}
+    small = {name: value for name, value in SMALL.items() if not (system == "dbos" and name == "batch_nodes")}
     return RunConfig(system=system, **{**small, **sizes, **settings})
 
 

@@ -146,10 +146,10 @@ def chosen_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     return [verdict("Tables 8, 10", "the DQN by its default parameters reaches the near loss first", judged)]
 
 
-def adjuster_verdicts(rows: Sequence[Row]) -> list[Verdict]:
+def batch_policy_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """The DQN and the law against the best size in hindsight, and against what knows nothing.
 
-    Adjusters that decided too seldom before the near loss are not compared: the first verdict names them.
+    BatchPolicys that decided too seldom before the near loss are not compared: the first verdict names them.
     """
     long: list[tuple[bool, str]] = []
     against: dict[tuple[str, str], list[tuple[bool, str]]] = {
@@ -273,7 +273,8 @@ def truncation_verdicts(rows: Sequence[Row]) -> list[Verdict]:
 JUDGES: dict[str, Callable[[Sequence[Row]], list[Verdict]]] = {
     "convergence": convergence_verdicts, "growth": growth_verdicts, "layers": step_verdicts, "ranks": rank_verdicts,
     "classification": classification_verdicts, "fractions": convergence_verdicts, "ablation": ablation_verdicts,
-    "dqn": chosen_verdicts, "sizes": chosen_verdicts, "adjusters": adjuster_verdicts, "memory": memory_verdicts,
+    "dqn": chosen_verdicts, "sizes": chosen_verdicts, "batch_policies": batch_policy_verdicts,
+    "memory": memory_verdicts,
     "partitions": partition_verdicts, "reservoir": reservoir_verdicts, "slowed": slowed_verdicts,
     "straggler": straggler_verdicts,
     "building": building_verdicts, "truncation": truncation_verdicts,

@@ -15,15 +15,15 @@ SYSTEMS = ("pygt-dist", "adgnn-t", "dbov", "dbos", "bvr", "dynahb")
 FULL_BATCH = ("pygt-dist", "adgnn-t")
 HIDDEN = 32
 # of dynahb: hybrid batches of one size, built in the step, gradients exchanged
-PLAIN = MappingProxyType({"system": "dynahb", "adjuster": "none", "reservoir": False, "exchange": "gradients"})
+PLAIN = MappingProxyType({"system": "dynahb", "batch_policy": "none", "reservoir": False, "exchange": "gradients"})
 Variants = Mapping[str, Mapping[str, Any]]
-# of part adjusters: the policy, what rewards it, and whose loss
+# of part batch_policies: the policy, what rewards it, and whose loss
 CONTROLLERS = MappingProxyType({
     "random": ("random", "paper", "train"), "bandit": ("bandit", "paper", "train"), "dqn": ("dqn", "paper", "train"),
     "dqn, progr.": ("dqn", "progress", "validation"), "bandit, pr.": ("bandit", "progress", "validation"),
     "law": ("law", "progress", "validation"),
 })  # fmt: skip
-FEWEST_DECISIONS = 50  # before the near loss; below, an adjuster has hardly chosen anything
+FEWEST_DECISIONS = 50  # before the near loss; below, a batch policy has hardly chosen anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Plan:
         models: of parts convergence, layers and ranks; other parts take the first.
         trained: graphs of part convergence.
         timed: graph of parts layers, ranks, breakdown, ablation, memory, reservoir, slowed, building, truncation.
-        chosen: graphs of parts adjusters, dqn, sizes and straggler.
+        chosen: graphs of parts batch policies, dqn, sizes and straggler.
         sized: graphs of part growth, smallest first.
         partitioned: graphs of part partitions.
         classified: graph of part classification.
@@ -79,9 +79,9 @@ class Plan:
         slow: times as long as the others' that the slowed rank's steps are.
         slow_ms: that they take longer in part straggler.
         limits: of a training.
-        adjusting: of a training of parts adjusters, dqn and sizes.
-        snapshot_sizes: that adjusters choose from.
-        vertex_sizes: that they choose from.
+        adjusting: of a training of parts batch policies, dqn and sizes.
+        snapshot_sizes: that batch policies choose from.
+        node_sizes: that they choose from.
         systems: of parts convergence, breakdown, classification and fractions; all where empty.
     """
 
@@ -109,7 +109,7 @@ class Plan:
     limits: Limits
     adjusting: Limits
     snapshot_sizes: tuple[str, ...]
-    vertex_sizes: tuple[str, ...]
+    node_sizes: tuple[str, ...]
     systems: tuple[str, ...] = ()
 
 
@@ -127,7 +127,7 @@ FULL_PLAN = Plan(
     together=False, parts=2, ranks=(1, 2, 4), layers=(1, 2, 3), cuts=(2, 4, 8), turns=5, steps=10, turn_s=3.0,
     repeats=15, slow=10.0, slow_ms=60.0, limits=Limits(20.0, 10, 100, 0.05, 1.15, 1e-3, 0.005),
     adjusting=Limits(10.0, 10, 2000, 0.05, 1.1, 1e-3, 0.0001, 10),
-    snapshot_sizes=("0.1", "0.2", "0.3"), vertex_sizes=("0.01", "0.05", "0.1"),
+    snapshot_sizes=("0.1", "0.2", "0.3"), node_sizes=("0.01", "0.05", "0.1"),
 )  # fmt: skip
 _SMALL = grown(400, 2_000, 31)
 _BRIEF = Limits(0.15, 10, 20, 0.02, 1.6, 1e-3, 0.01, 5)
@@ -136,7 +136,7 @@ QUICK_PLAN = Plan(
     partitioned=(_SMALL,), classified=Workload("cora-t", "cora-t", {**_CORA.options, "generated_snapshots": 21}),
     cut=_SMALL, fractions=(0.5,), seeds=1, together=True, parts=2, ranks=(1, 2), layers=(2,), cuts=(2,), turns=2,
     steps=4, turn_s=0.1, repeats=3, slow=10.0, slow_ms=6.0, limits=_BRIEF, adjusting=_BRIEF,
-    snapshot_sizes=("0.2", "1"), vertex_sizes=("0.1",),
+    snapshot_sizes=("0.2", "1"), node_sizes=("0.1",),
 )  # fmt: skip
 
 
@@ -173,9 +173,9 @@ def variants_of_systems(systems: tuple[str, ...] = ()) -> Variants:
 def variants_of_ablation() -> Variants:
     """Figure 8: each has what those before it have.
 
-    Differs from the paper: the batch is the full one until an adjuster chooses sizes.
+    Differs from the paper: the batch is the full one until a batch policy chooses sizes.
     """
-    whole = {"batch_snapshots": 1.0, "batch_vertices": 1.0}
+    whole = {"batch_snapshots": 1.0, "batch_nodes": 1.0}
     return {
         "base": {"system": "pygt-dist"}, "+lap": {"system": "pygt-dist", "partitioner": "load_aware"},
         "+asyn": {**PLAIN, **whole, "exchange": "models"},
@@ -188,14 +188,14 @@ def variants_of_dqn() -> Variants:
     changed = {
         "decay .999": {"epsilon_decay": 0.999}, "decay .75": {"epsilon_decay": 0.75}, "least 0": {"epsilon_min": 0.0},
         "least .5": {"epsilon_min": 0.5}, "rate .1": {"agent_rate": 0.1}, "rate .001": {"agent_rate": 0.001},
-        "dqn": {}, "random": {"adjuster": "random"},
+        "dqn": {}, "random": {"batch_policy": "random"},
     }  # fmt: skip
     return {name: {"system": "dynahb", **settings} for name, settings in changed.items()}
 
 
 def variants_of_sizes() -> Variants:
     """Table 8: hybrid batches of one size; the paper does not say of how many snapshots: 20 %, its default."""
-    fixed = {f"{share}%": {"system": "dynahb", "adjuster": "none", "batch_vertices": share / 100}
+    fixed = {f"{share}%": {"system": "dynahb", "batch_policy": "none", "batch_nodes": share / 100}
              for share in (1, 5, 10, 20)}  # fmt: skip
     return {**fixed, "dynahb": {"system": "dynahb"}}
 
@@ -207,16 +207,16 @@ def variants_of_stragglers(ranks: int, slow_ms: float) -> Variants:
     return {**ways, **{f"{way} slow": {**chosen, **slowed} for way, chosen in ways.items()}}
 
 
-def variants_of_adjusters(plan: Plan) -> Variants:
+def variants_of_batch_policies(plan: Plan) -> Variants:
     """What chooses, and every size by itself."""
-    grid = {"snapshot_sizes": " ".join(plan.snapshot_sizes), "vertex_sizes": " ".join(plan.vertex_sizes)}
+    grid = {"snapshot_sizes": " ".join(plan.snapshot_sizes), "node_sizes": " ".join(plan.node_sizes)}
     fixed = {
-        f"{snapshots} x {vertices}": {"system": "dynahb", "adjuster": "none", "batch_snapshots": float(snapshots),
-                                      "batch_vertices": float(vertices)}
-        for snapshots in plan.snapshot_sizes for vertices in plan.vertex_sizes
+        f"{snapshots} x {vertices}": {"system": "dynahb", "batch_policy": "none", "batch_snapshots": float(snapshots),
+                                      "batch_nodes": float(vertices)}
+        for snapshots in plan.snapshot_sizes for vertices in plan.node_sizes
     }  # fmt: skip
     choosing = {
-        name: {"system": "dynahb", "adjuster": policy, "reward": reward, "reward_loss": loss, **grid}
+        name: {"system": "dynahb", "batch_policy": policy, "reward": reward, "reward_loss": loss, **grid}
         for name, (policy, reward, loss) in CONTROLLERS.items()
     }
     return {**fixed, **choosing}

@@ -16,7 +16,7 @@ from contenders.hb_plan import (
     Variants,
     config,
     variants_of_ablation,
-    variants_of_adjusters,
+    variants_of_batch_policies,
     variants_of_dqn,
     variants_of_sizes,
     variants_of_stragglers,
@@ -232,14 +232,15 @@ def size_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Ro
     return training_rows(plan, workload, plan.models[0], variants_of_sizes(), cores, limits=plan.adjusting)
 
 
-def adjuster_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Row]:
-    """Adjusters beside every size by itself: ``regret_s`` is a row's seconds to the near loss above the best size's.
+def batch_policy_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Row]:
+    """BatchPolicys beside every size by itself: ``regret_s`` is a row's seconds to the near loss above the best size's.
 
     The best size in hindsight is the one whose median over seeds is shortest. ``decisions`` are those before the near
     loss, by seed; ``few`` says that in the median they were fewer than fifty, so that the row compares nothing.
     """
     limits = plan.adjusting
-    rows = training_rows(replace(plan, together=True), workload, plan.models[0], variants_of_adjusters(plan), cores,
+    rows = training_rows(replace(plan, together=True), workload, plan.models[0], variants_of_batch_policies(plan),
+                         cores,
                          limits=limits)  # fmt: skip
     for row in (row for row in rows if "failed" not in row and any(row["decided_s"])):
         ends = [float("inf") if each is None else each for each in row["near_s"]]
@@ -257,7 +258,7 @@ def adjuster_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> lis
 
 
 def landscape_rows(name: str) -> list[Row]:
-    """Adjusters on one simulated training, over the best fixed size in hindsight; the same on every machine."""
+    """BatchPolicys on one simulated training, over the best fixed size in hindsight; the same on every machine."""
     simulator = LANDSCAPES[name]
     best, best_s = simulator.best_fixed(TARGET)
     fixed = [simulator.fixed_s_to(action, TARGET) / best_s for action in range(len(simulator.sizes))]

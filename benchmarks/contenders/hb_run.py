@@ -51,7 +51,7 @@ class RankRun:
         levels: what was last told of its reservoirs, by part and action.
         bytes_sent: by this rank in its steps.
         evaluate_steps: steps after which rank 0 evaluates the validation split in its own seconds; 0: never.
-        decided_s: its seconds at each decision of an adjuster.
+        decided_s: its seconds at each decision of a batch policy.
     """
 
     def __init__(self, config: RunConfig, group: Group, *, slowed: int = -1, slow_s: float = 0.0) -> None:

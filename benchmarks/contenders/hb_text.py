@@ -121,7 +121,7 @@ def fraction_text(row: Row) -> str:
     return f"{row['fraction']:5.0%} {training_text(row)}"
 
 
-def adjuster_text(row: Row) -> str:
+def batch_policy_text(row: Row) -> str:
     regret = row.get("regret_s")
     described = "-" if regret is None else f"{'-' if regret < 0 else ''}{format_seconds(abs(regret))}"
     best = "  best fixed in hindsight" if row.get("best_fixed") == row["system"] else ""

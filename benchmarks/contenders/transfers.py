@@ -65,7 +65,7 @@ def epoch_rows(
     configs = tuple(
         RunConfig(
             dataset=dataset, system="esdg", model=model, hidden=HIDDEN, layers=LAYERS, ranks=ranks, device="cpu",
-            threads=1, blocks=blocks, difference=difference, **{**options, **SMOOTHING[model]},
+            threads=1, blocks=blocks, delta_transfer=difference, **{**options, **SMOOTHING[model]},
         )
         for difference in (False, True)
     )  # fmt: skip

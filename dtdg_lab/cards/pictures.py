@@ -50,7 +50,7 @@ GROUPS = 10
 
 def batch_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     """The batch of one step as the system's sampler draws it, and the load of its targets in every partition."""
-    shares = [float(system.defaults.get(name, OPTIONS[name].default)) for name in ("batch_snapshots", "batch_vertices")]
+    shares = [float(system.defaults.get(name, OPTIONS[name].default)) for name in ("batch_snapshots", "batch_nodes")]
     partition = make_partition(system.parts["partition"], graph, PARTS, hops=2)
     loads, snapshots = vertex_loads(graph, 2), graph.num_snapshots
     own = [np.flatnonzero(partition.owner == part) for part in range(PARTS)]
@@ -64,7 +64,7 @@ def batch_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
         nodes=graph.num_nodes,
         candidates=tuple(len(groups) for groups in grouped),
         choice=0,
-        adjuster="none",
+        batch_policy="none",
         reservoir=False,
         exchange="gradients",
         average_every_s=0.0,

@@ -340,7 +340,7 @@ class BatchSize:
         if self.snapshots < 1 or self.vertices < 1:
             raise PlanError(
                 f"a batch of {self.snapshots} snapshots with {self.vertices} targets each: at least 1 of both is "
-                "needed. Set batch_snapshots and batch_vertices accordingly."
+                "needed. Set batch_snapshots and batch_nodes accordingly."
             )
 
     @property

@@ -149,7 +149,7 @@ _ROWS = (
     ("ranks", "parts"),
     *(row for family in catalogue.families() for row in family.setting_rows),
     ("overlap",),
-    ("difference",),
+    ("delta_transfer",),
     ("congestion",),
     ("epochs", "learning_rate"),
     ("slow_rank", "slow_ms"),

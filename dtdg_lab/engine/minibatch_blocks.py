@@ -488,7 +488,7 @@ def target_blocks(
         if len(batch.snapshots) * height > _MOST_ROWS:
             raise PlanError(
                 f"blocks of {len(batch.snapshots)} snapshots with {height} rows each: at most {_MOST_ROWS} rows can be "
-                "numbered. Choose smaller batch_snapshots or batch_vertices."
+                "numbered. Choose smaller batch_snapshots or batch_nodes."
             )
         if shape.truncated:
             if layer:

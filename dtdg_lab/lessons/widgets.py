@@ -25,7 +25,7 @@ from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode, Cach
 from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
 from dtdg_lab.systems.feature_cache.policy_charts import BEST, BY_HAND, CLAIRVOYANT, FIXED, Move, windows_by_hand_figure
 from dtdg_lab.systems.hybrid_batches.charts import given_words
-from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_adjuster, planned_s
+from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_batch_policy, planned_s
 from dtdg_lab.systems.hybrid_batches.policy_charts import sizes_by_hand_figure
 from dtdg_lab.systems.snapshot_groups.charts import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
@@ -168,7 +168,7 @@ class BatchBench(_Bench):
         return {policy: [self._adjusted_s(policy, seed) for seed in self._seeds] for policy in self._policies}
 
     @property
-    def adjuster_s(self) -> dict[str, float]:
+    def batch_policy_s(self) -> dict[str, float]:
         """Time to the target with each controller: the median over seeds."""
         return {policy: median(seconds) for policy, seconds in self.by_seed_s.items()}
 
@@ -176,7 +176,7 @@ class BatchBench(_Bench):
     def words(self) -> str:
         """Compares the plan with the controllers and with the best and the worst fixed size."""
         best = self.fixed_s.index(min(self.fixed_s))
-        others = [f"{policy} {_to_dict(seconds)}" for policy, seconds in self.adjuster_s.items()]
+        others = [f"{policy} {_to_dict(seconds)}" for policy, seconds in self.batch_policy_s.items()]
         return (
             f"Manual plan: {format_seconds(self.seconds)}. Controllers: {join_words(others) or 'none'}. Fixed sizes: "
             f"{format_seconds(self.fixed_s[best])} with the best, {self.labels[best]} (known only in hindsight); "
@@ -184,8 +184,8 @@ class BatchBench(_Bench):
         )
 
     def _adjusted_s(self, policy: str, seed: int) -> float:
-        adjuster = make_adjuster(policy, choices=len(self.labels), initial=self._middle, seed=seed)
-        run = replace(self.simulator, seed=seed).run(adjuster, target=self.target, decide_every=self._decide_every)
+        batch_policy = make_batch_policy(policy, choices=len(self.labels), initial=self._middle, seed=seed)
+        run = replace(self.simulator, seed=seed).run(batch_policy, target=self.target, decide_every=self._decide_every)
         return math.inf if run.seconds is None else run.seconds
 
     def _figure(self) -> Figure:

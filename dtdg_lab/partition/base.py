@@ -214,7 +214,7 @@ def check_graph(called: str, partition: Partition, graph: DynamicGraph) -> None:
 
 # increase it when the result of a partitioner changes, so that cached partitions are not reused
 PARTITION_VERSION = 1
-PARTITION_SETTINGS = ("dealing", "imbalance", "partition_file")
+PARTITION_SETTINGS = ("assignment_order", "imbalance", "partition_file")
 
 
 def accepted(function: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def make_partition(
         parts: P, from 1 to N.
         hops: layers times hops per layer, for partitioners that use the size of computation graphs.
         seed: of randomised partitioners.
-        **settings: ``dealing``, ``imbalance``, ``partition_file``; they default to the glossary's values.
+        **settings: ``assignment_order``, ``imbalance``, ``partition_file``; they default to the glossary's values.
 
     Returns:
         The partition; ``seconds`` is the time that making it took, also if it comes from the cache.

@@ -583,7 +583,7 @@ def partition_graph(
         layers: of the model.
         hidden: H of the model.
         protocol: whose training snapshots are counted.
-        **settings: settings of partitioners (``dealing``, ``imbalance``, ``partition_file``) and of the model
+        **settings: settings of partitioners (``assignment_order``, ``imbalance``, ``partition_file``) and of the model
             (``gc_layers``, ``heads``, ``diffusion_steps``); they default to the glossary's values.
 
     Raises:

@@ -115,7 +115,9 @@ def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
 GROUPS = 10
 
 
-def assign_load_aware(graph: DynamicGraph, parts: int, *, hops: int = 1, dealing: str = "boustrophedon") -> Assigned:
+def assign_load_aware(
+    graph: DynamicGraph, parts: int, *, hops: int = 1, assignment_order: str = "boustrophedon"
+) -> Assigned:
     """Sort nodes by load, heaviest first, and assign them to parts in rounds of one node per part.
 
     The nodes of a part, in the same order, are cut into 10 equal groups (fewer where it has fewer nodes). A node batch
@@ -125,35 +127,35 @@ def assign_load_aware(graph: DynamicGraph, parts: int, *, hops: int = 1, dealing
         graph: N nodes in T snapshots.
         parts: P, at most N.
         hops: L, depth of the computation graphs. Ties in load go to the lower node.
-        dealing: ``plain`` uses the order 1..P in every round; ``boustrophedon`` alternates 1..P and P..1.
+        assignment_order: ``plain`` uses the order 1..P in every round; ``boustrophedon`` alternates 1..P and P..1.
 
     Returns:
         owners, and groups 0 (heaviest) to 9.
 
     Raises:
-        ConfigError: ``dealing`` is unknown.
+        ConfigError: ``assignment_order`` is unknown.
 
     References: DynaHB section 5, algorithm 1 (load, plain order) and section 5's balanced groups.
     Differs from the paper: the default is boustrophedon, as in the released code; the load is corrected.
     """
-    if dealing not in ("boustrophedon", "plain"):
-        raise ConfigError(f"dealing={shortened(dealing)} must be boustrophedon or plain.")
+    if assignment_order not in ("boustrophedon", "plain"):
+        raise ConfigError(f"assignment_order={shortened(assignment_order)} must be boustrophedon or plain.")
     loads = vertex_loads(graph, hops)
-    owner = dealt(loads, parts, dealing)
+    owner = dealt(loads, parts, assignment_order)
     return Assigned(owner, _groups(owner, _heaviest_first(loads), parts))
 
 
-def dealt(loads: NDArray[np.float64], parts: int, dealing: str = "boustrophedon") -> NDArray[np.int32]:
+def dealt(loads: NDArray[np.float64], parts: int, assignment_order: str = "boustrophedon") -> NDArray[np.int32]:
     """The part of each of K nodes, (K,), assigned by load as :func:`assign_load_aware` does for a whole graph.
 
     Args:
         loads: (K,) of the nodes.
         parts: P; where K is at least P, every part gets a node.
-        dealing: ``plain`` or ``boustrophedon``.
+        assignment_order: ``plain`` or ``boustrophedon``.
     """
     order = _heaviest_first(loads)
     turn, part = np.divmod(np.arange(len(order)), parts)
-    if dealing == "boustrophedon":
+    if assignment_order == "boustrophedon":
         part = np.where(turn % 2, parts - 1 - part, part)
     owner = np.empty(len(order), np.int32)
     owner[order] = part

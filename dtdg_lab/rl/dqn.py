@@ -72,8 +72,8 @@ def checked_choices(choices: int, *, least: int = 2) -> int:
     """
     if choices < least:
         raise ConfigError(
-            f"an adjuster with {choices} action{'' if choices == 1 else 's'} has nothing to choose from: at least "
-            f"{least} are needed. Give more sizes in snapshot_sizes or vertex_sizes, or set adjuster to none."
+            f"a batch policy with {choices} action{'' if choices == 1 else 's'} has nothing to choose from: at least "
+            f"{least} are needed. Give more sizes in snapshot_sizes or node_sizes, or set batch_policy to none."
         )
     return choices
 
@@ -627,7 +627,7 @@ def _drawn_parameters(choices: int, hidden: int, seed: int) -> Array:
     return np.concatenate([into, bias, out.T.ravel(), offset])
 
 
-# The adjuster that adjusts nothing: the same action always.
+# The batch policy that adjusts nothing: the same action always.
 
 
 class Fixed:

@@ -677,7 +677,13 @@ def check_assignment(
         ContractError: a promise is broken.
     """
     before = graph.data_hash
-    settings = {"hops": hops, "seed": seed, "dealing": "boustrophedon", "imbalance": 0.03, "partition_file": ""}
+    settings = {
+        "hops": hops,
+        "seed": seed,
+        "assignment_order": "boustrophedon",
+        "imbalance": 0.03,
+        "partition_file": "",
+    }
     assigned = assign(graph, parts, **accepted(assign, settings))
     case = f"{graph.name}, N={graph.num_nodes}, P={parts}, seed={seed}"
     require(isinstance(assigned, Assigned), f"a partitioner returns Assigned, not {type(assigned).__name__} ({case})")

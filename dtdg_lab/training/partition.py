@@ -152,7 +152,7 @@ def _note(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -
 # The partition of a run: made on rank 0, broadcast to all ranks, and logged as an event with its cost.
 
 
-KNOBS = ("dealing", "imbalance", "partition_file")
+KNOBS = ("assignment_order", "imbalance", "partition_file")
 
 
 def model_hops(config: RunConfig) -> int:

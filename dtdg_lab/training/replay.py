@@ -46,7 +46,7 @@ class RunReplay:
         requests: to control the run, the first one with version 1; None where the trainer receives them.
         schedules: by step and how they came about: ``build`` or ``epoch``, in order.
         refused: reasons by step and changes (see :func:`changes_key`).
-        decisions: rows of the table ``decisions`` after step and epoch, by step, of adjusters of batches; None where
+        decisions: rows of the table ``decisions`` after step and epoch, by step, of batch policies; None where
             they are to be decided again.
     """
 
@@ -144,7 +144,7 @@ class RunReplay:
         return reasons.pop(0) if reasons else ""
 
     def decided(self, step: int) -> list[tuple[Any, ...]]:
-        """What an adjuster decided after a step; each decision is given once."""
+        """What a batch policy decided after a step; each decision is given once."""
         return [] if self.decisions is None else [self.decisions[step].pop(0)] if self.decisions.get(step) else []
 
 

@@ -19,7 +19,7 @@ STORY: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
     ({"system": "esdg"}, ("snapshot", 1, 1)),
     ({"blocks": 4}, ("snapshot", 4, 1)),
     ({"overlap": False}, ("snapshot", 4, 1)),
-    ({"difference": False}, ("snapshot", 4, 1)),
+    ({"delta_transfer": False}, ("snapshot", 4, 1)),
     ({"row_ranks": 2}, ("snapshot", 4, 2)),
     ({"row_ranks": 1, "blocks": 0, "memory_gib": 1.0}, ("snapshot", 1, 1)),
     ({"system": "hypergraph-vertex", "blocks": 3}, ("halo_vertex", 3, 1)),

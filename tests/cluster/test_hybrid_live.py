@@ -18,8 +18,8 @@ from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.runs.run import open_run
 
 STEP: list[dict[str, Any]] = [
-    {"batch_snapshots": 0.3}, {"batch_vertices": 0.1}, {"average_every_s": 0.02}, {"adjuster": "none"},
-    {"batch_snapshots": 2.0, "batch_vertices": 1.0}, {"reservoir": False}, {"adjuster": "bandit", "decide_every": 2},
+    {"batch_snapshots": 0.3}, {"batch_nodes": 0.1}, {"average_every_s": 0.02}, {"batch_policy": "none"},
+    {"batch_snapshots": 2.0, "batch_nodes": 1.0}, {"reservoir": False}, {"batch_policy": "bandit", "decide_every": 2},
     {"reward_loss": "validation"}, {"reservoir": True},
 ]  # fmt: skip
 EPOCH: list[dict[str, Any]] = [{"partitioner": "hash"}, {"exchange": "gradients"}, {"exchange": "models"},
@@ -53,8 +53,8 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     assert len(built_by) == 2, "one process a part"
     for live_settings in STEP:
         change(run, **live_settings)
-    refused(run, "batch_snapshots=9999.0 of", batch_snapshots=9999.0, adjuster="none")
-    refused(run, "batch_vertices=101.0 of", batch_vertices=101.0, adjuster="none")
+    refused(run, "batch_snapshots=9999.0 of", batch_snapshots=9999.0, batch_policy="none")
+    refused(run, "batch_nodes=101.0 of", batch_nodes=101.0, batch_policy="none")
     for live_settings in EPOCH:
         change(run, **live_settings)
     run.pause()
@@ -88,7 +88,7 @@ def _check_what_was_recorded(run: Run) -> None:
     assert set(decisions["rank"]) == {0} and {"dqn", "bandit"} >= set(decisions.policy) >= {"dqn"}
     assert (kept.held <= kept.capacity).all() and set(kept["rank"]) == {0, 1}
     hybrid = events[events.kind == "hybrid"]
-    assert hybrid.data.iloc[0]["adjuster"] == "dqn"
+    assert hybrid.data.iloc[0]["batch_policy"] == "dqn"
     assert any(data.get("layout", "there") is None for data in hybrid.data), "the run has left its batches once"
     for rank in (0, 1):
         made = steps[steps["rank"] == rank].step.tolist()

@@ -25,17 +25,17 @@ PARTS, STEPS, EPOCHS = 4, 3, 2
 SMALL = {"dataset": "growing", "generated_nodes": 48, "generated_edges": 160, "generated_snapshots": 50, "hidden": 6,
          "device": "cpu", "dtype": "float64", "optimizer": "sgd", "learning_rate": 0.05, "epochs": EPOCHS,
          "epoch_batches": STEPS, "evaluate_every": 100, "parts": PARTS, "partitioner": "hash"}  # fmt: skip
-SYNC = {"system": "dynahb", "exchange": "gradients", "reservoir": False, "adjuster": "none"}
+SYNC = {"system": "dynahb", "exchange": "gradients", "reservoir": False, "batch_policy": "none"}
 CASES: list[dict[str, Any]] = [
-    {"system": "dbov", "batch_vertices": 0.3, "layers": 2},
-    {"system": "dbov", "batch_vertices": 0.3, "model": "dcrnn"},
+    {"system": "dbov", "batch_nodes": 0.3, "layers": 2},
+    {"system": "dbov", "batch_nodes": 0.3, "model": "dcrnn"},
     {"system": "dbos", "model": "evolvegcn-o", "layers": 2},
     {"system": "dbos", "partitioner": "load_aware", "model": "gatlstm"},
-    {**SYNC, "batch_vertices": 0.3, "layers": 3},
-    {**SYNC, "batch_vertices": 2.0, "batch_snapshots": 4.0, "model": "graphsage"},
+    {**SYNC, "batch_nodes": 0.3, "layers": 3},
+    {**SYNC, "batch_nodes": 2.0, "batch_snapshots": 4.0, "model": "graphsage"},
     {
         **SYNC,
-        "batch_vertices": 0.3,
+        "batch_nodes": 0.3,
         "task": "classification",
         "dataset": "sbm",
         "communities": 3,
@@ -44,14 +44,14 @@ CASES: list[dict[str, Any]] = [
 ]
 SLOW_MS = 240.0
 HALTED_EPOCHS = 9  # whatever pace a busy machine gives the ranks, some steps are left
-RUN = {**SMALL, "system": "dynahb", "parts": 2, "batch_vertices": 0.3, "snapshot_sizes": "0.2 0.4",
-       "vertex_sizes": "0.3 0.6", "generators": "threads", "average_every_s": 0.005, "decide_every": 3,
+RUN = {**SMALL, "system": "dynahb", "parts": 2, "batch_nodes": 0.3, "snapshot_sizes": "0.2 0.4",
+       "node_sizes": "0.3 0.6", "generators": "threads", "average_every_s": 0.005, "decide_every": 3,
        "epoch_batches": 10, "epochs": 3}  # fmt: skip
 TOGETHER = {"exchange": "gradients", "reservoir": False}
 LIVE: dict[int, dict[str, Any]] = {
-    4: {"set": {"batch_snapshots": 0.4, "batch_vertices": 0.6}}, 8: {"set": {"average_every_s": 0.002}},
-    11: {"set": {"batch_vertices": 99.0, "adjuster": "none"}}, 13: {"pause": True}, 15: {"pause": False},
-    17: {"set": {"adjuster": "none", "reservoir": False}}, 20: {"set": {"adjuster": "random"}},
+    4: {"set": {"batch_snapshots": 0.4, "batch_nodes": 0.6}}, 8: {"set": {"average_every_s": 0.002}},
+    11: {"set": {"batch_nodes": 99.0, "batch_policy": "none"}}, 13: {"pause": True}, 15: {"pause": False},
+    17: {"set": {"batch_policy": "none", "reservoir": False}}, 20: {"set": {"batch_policy": "random"}},
 }  # fmt: skip
 EPOCH: dict[int, dict[str, Any]] = {2: {"set": {"partitioner": "load_aware"}}, 12: {"set": {"exchange": "gradients"}},
                                     22: {"set": {"exchange": "models"}}}  # fmt: skip
@@ -138,20 +138,20 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
 
     paced = {"slow_rank": rank_slowed, "slow_ms": 6.0} if (rank_slowed := 1) else {}
     go("together", settings={**TOGETHER, "decide_every": 2})
-    chance = {**TOGETHER, "adjuster": "random", "decide_every": 2, "epochs": 1, "seed": 2}
+    chance = {**TOGETHER, "batch_policy": "random", "decide_every": 2, "epochs": 1, "seed": 2}
     go("whole", settings=chance)
     go("first half", settings=chance, script={1: {"stop": True}})
     go("second half", keep="first half", resume=True, first_step=2)
     go("live together", settings=TOGETHER, script=LIVE)
     done = go("live", settings=paced, script=LIVE)
     go("live again", script=LIVE, replay=repeated(done))
-    go("decided", settings={**paced, "adjuster": "random", "decide_every": 2, "epochs": 6})
+    go("decided", settings={**paced, "batch_policy": "random", "decide_every": 2, "epochs": 6})
     go("halted", settings={**paced, "epochs": HALTED_EPOCHS}, script={13: {"stop": True}})
     go("resumed", keep="halted", resume=True, first_step=14)
     stops = {**EPOCH, 35: {"stop": True}}
     go("by epochs", settings={**paced, "epochs": 1000}, script=stops, one_by_one=True)
     go("to models at the end", settings={"exchange": "gradients", "epochs": 1}, script={3: EPOCH[22]})
-    fixed = {"adjuster": "none", "reservoir": False, "average_every_s": 0.02, "epochs": 2}
+    fixed = {"batch_policy": "none", "reservoir": False, "average_every_s": 0.02, "epochs": 2}
     apart = {**fixed, "average_every_s": 0.005, "slow_rank": 1, "slow_ms": 15.0, "epochs": 6, "epoch_batches": 5,
              "optimizer": "adam", "learning_rate": 0.01}  # fmt: skip
     go("from apart", settings=apart, script={14: EPOCH[12]})

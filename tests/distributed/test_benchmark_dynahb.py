@@ -81,7 +81,7 @@ def test_times_to_a_common_loss_are_read_off_the_curves(hybrid: ModuleType) -> N
     assert first.holds == 2 and mean.where == (f"g tgcn: {8 / 1.5:.2f} to the common loss",) and naive.holds == 1
 
 
-def test_adjusters_are_held_against_the_best_size_after_fifty_decisions(
+def test_batch_policies_are_held_against_the_best_size_after_fifty_decisions(
     hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def at(second: float) -> list[tuple[float, int, float]]:
@@ -98,12 +98,12 @@ def test_adjusters_are_held_against_the_best_size_after_fifty_decisions(
         return hybrid.hb_rows.judged(rows)
 
     monkeypatch.setattr(hybrid.hb_rows, "training_rows", lambda *_, **__: made())
-    rows = hybrid.hb_rows.adjuster_rows(plan, plan.chosen[0], CORES)
+    rows = hybrid.hb_rows.batch_policy_rows(plan, plan.chosen[0], CORES)
     assert {row["system"]: row["regret_s"] for row in rows} == {name: second - 2 for name, second in times.items()}
     assert {row["system"]: row["decisions"] for row in rows if "decisions" in row} == {
         "random": [50, 50], "bandit": [33, 33], "dqn": [50, 50], "law": [75, 75]
     }  # fmt: skip
-    enough, best, random, bandit, *law = hybrid.claims.adjuster_verdicts(rows)
+    enough, best, random, bandit, *law = hybrid.claims.batch_policy_verdicts(rows)
     assert enough.holds == 3 and enough.where == ("g tgcn, bandit: 33",)
     assert (best.holds, random.holds) == (0, 1) and [each.holds for each in law] == [1, 1, 1]
     assert (bandit.holds, bandit.where) == (0, ()), "one that hardly decided is not compared"
@@ -141,7 +141,7 @@ def test_systems_are_trained_by_one_rule(hybrid: ModuleType, plan: Any, monkeypa
         assert ("rl" in phases) is (name == "dynahb")
         assert f"{row['validation'][0]:.5f}" in hybrid.words.training_text(row)
         assert all(
-            isinstance(line, str) for line in (hybrid.words.breakdown_text(row), hybrid.words.adjuster_text(row))
+            isinstance(line, str) for line in (hybrid.words.breakdown_text(row), hybrid.words.batch_policy_text(row))
         )
     assert systems["dbos"]["curve"] != systems["pygt-dist"]["curve"]
     assert set(systems["dynahb"]["sources"][0]) <= {"snapshot", "reservoir", "new"}
@@ -157,14 +157,14 @@ def test_variants_differ_in_what_they_are_named_by(hybrid: ModuleType, plan: Any
     ablation = made(sizes.variants_of_ablation())
     assert [each["exchange"] for each in ablation.values()] == ["gradients"] * 2 + ["models"] * 3
     assert [each["partitioner"] for each in ablation.values()] == ["metis"] + ["load_aware"] * 4
-    assert [each["adjuster"] for each in ablation.values()] == ["none"] * 3 + ["dqn"] * 2
+    assert [each["batch_policy"] for each in ablation.values()] == ["none"] * 3 + ["dqn"] * 2
     assert [each["reservoir"] for each in ablation.values()] == [False] * 4 + [True]
     dqn = made(sizes.variants_of_dqn())
     assert len({each.to_json() for each in dqn.values()}) == len(dqn) == 8
-    adjusters = made(sizes.variants_of_adjusters(plan))
-    assert len({each.to_json() for each in adjusters.values()}) == len(adjusters) == 8
-    assert adjusters["1 x 0.1"]["batch_snapshots"] == 1.0 and adjusters["dqn"]["snapshot_sizes"] == "0.2 1"
-    assert made(sizes.variants_of_sizes())["20%"]["batch_vertices"] == 0.2
+    batch_policies = made(sizes.variants_of_batch_policies(plan))
+    assert len({each.to_json() for each in batch_policies.values()}) == len(batch_policies) == 8
+    assert batch_policies["1 x 0.1"]["batch_snapshots"] == 1.0 and batch_policies["dqn"]["snapshot_sizes"] == "0.2 1"
+    assert made(sizes.variants_of_sizes())["20%"]["batch_nodes"] == 0.2
 
 
 def test_steps_are_timed_in_turn(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:

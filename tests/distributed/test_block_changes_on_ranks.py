@@ -27,7 +27,7 @@ STORY: dict[int, dict[str, Any]] = {  # step -> changes
     0: {"blocks": 5},
     1: {"overlap": False},
     2: {"row_ranks": 2},
-    3: {"row_ranks": 1, "blocks": 3, "difference": False},
+    3: {"row_ranks": 1, "blocks": 3, "delta_transfer": False},
     4: {"blocks": 0, "memory_gib": 1.0},
     5: {"system": "hypergraph-vertex", "blocks": 4},
     6: {"system": "esdg-hybrid"},

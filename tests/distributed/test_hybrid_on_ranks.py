@@ -1,4 +1,4 @@
-"""Hybrid batches on ranks: one plan on any number of them, adjusters and knobs followed by all, no rank waits."""
+"""Hybrid batches on ranks: one plan on any number of them, batch policies and knobs followed by all, no rank waits."""
 
 from __future__ import annotations
 
@@ -174,12 +174,12 @@ def test_changes_while_no_rank_waits(stories: list[dict[str, Any]]) -> None:
         since = {name: event["step"] for event in described["knobs"] for name in event["data"]["changes"]}
         assert all(source == "new" for step, source in sources.items() if step >= since["reservoir"])
         assert "new" not in {source for step, source in sources.items() if step < since["reservoir"]}
-        fixed = [event["step"] for event in described["knobs"] if event["data"]["changes"].get("adjuster")]
+        fixed = [event["step"] for event in described["knobs"] if event["data"]["changes"].get("batch_policy")]
         assert {actions[step] for step in range(fixed[0], fixed[1])} <= {0}
         assert described["left"] == [] and len(described["reservoir"]) > 0
     assert stories[0]["live"]["paused"] == stories[0]["live together"]["paused"] == 1
     (refused,) = stories[0]["live"]["refused"]
-    assert refused["data"]["changes"] == LIVE[11]["set"] and "batch_vertices=99.0 of" in refused["data"]["reason"]
+    assert refused["data"]["changes"] == LIVE[11]["set"] and "batch_nodes=99.0 of" in refused["data"]["reason"]
 
 
 def test_a_run_that_never_waited_repeats_bit_for_bit(stories: list[dict[str, Any]]) -> None:
@@ -202,7 +202,7 @@ def test_a_stop_is_heard_by_all_and_resumed(stories: list[dict[str, Any]]) -> No
     assert again["steps"][0]["step"] == beside["steps"][0]["step"] == max(made[:2]), "numbers that no rank has had"
     taken = sorted((row["epoch"], row["iteration"]) for of in (again, beside) for row in of["steps"])
     assert taken == [divmod(number, 20) for number in range(sum(made[:2]), sum(made))]
-    assert again["decisions"][0]["reward"] is not None, "the adjuster goes on"
+    assert again["decisions"][0]["reward"] is not None, "the batch policy goes on"
 
 
 def test_a_run_of_equal_steps_is_resumed_as_if_nothing_had_been(stories: list[dict[str, Any]]) -> None:

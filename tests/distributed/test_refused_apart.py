@@ -20,7 +20,7 @@ from dtdg_lab.training.trainer import Trainer
 
 FAMILY = family("hybrid_batches")
 REFUSED = {"partitioner": "load_aware"}
-FIXED = {"adjuster": "none", "reservoir": False, "slow_rank": 1, "slow_ms": 15.0, "epochs": 4}
+FIXED = {"batch_policy": "none", "reservoir": False, "slow_rank": 1, "slow_ms": 15.0, "epochs": 4}
 
 
 def _named(run: str, *given: Any, name: str, **more: Any) -> Averager:

@@ -28,7 +28,7 @@ SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 80, 
          "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "layers": 2}  # fmt: skip
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
 CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_edges": 30}
-CUT = ("system", "blocks", "overlap", "difference", "row_ranks", "partitioner", "halo_reuse")
+CUT = ("system", "blocks", "overlap", "delta_transfer", "row_ranks", "partitioner", "halo_reuse")
 MODELS = [model for model in catalogue.names("models") if model != "dcrnn"]
 
 
@@ -39,7 +39,7 @@ def _cases() -> list[dict[str, Any]]:
     cases += [{**esdg, "model": model, "overlap": False} for model in ("tgcn", "gatlstm", "tmgcn")]
     cases += [{**esdg, "model": model, "blocks": 12} for model in ("tgcn", "evolvegcn-h", "evolvegcn-o")]
     cases += [
-        {**esdg, "model": "tgcn", "gc_layers": 2, "blocks": 3, "difference": False},
+        {**esdg, "model": "tgcn", "gc_layers": 2, "blocks": 3, "delta_transfer": False},
         {**esdg, "model": "cdgcn", "blocks": 2, "halo_reuse": True},
         {**esdg, "model": "wdgcn", "layers": 1, "blocks": 2},
         {**esdg, **LINK, "model": "cdgcn", "blocks": 2},

@@ -90,10 +90,12 @@ def test_every_vertex_is_owned_once(assign, graph, data: st.DataObject) -> None:
 
 @settings(max_examples=40)
 @given(graphs(most=40), st.integers(1, 3), st.sampled_from(["plain", "boustrophedon"]), st.data())
-def test_dealt_loads_differ_by_at_most_the_heaviest(graph, hops: int, dealing: str, data: st.DataObject) -> None:
+def test_dealt_loads_differ_by_at_most_the_heaviest(
+    graph, hops: int, assignment_order: str, data: st.DataObject
+) -> None:
     parts = data.draw(st.integers(1, graph.num_nodes))
     loads = vertex_loads(graph, hops)
-    made = load_aware.assign_load_aware(graph, parts, hops=hops, dealing=dealing)
+    made = load_aware.assign_load_aware(graph, parts, hops=hops, assignment_order=assignment_order)
     sums, counts = np.bincount(made.owner, weights=loads), np.bincount(made.owner)
     assert sums.max() - sums.min() <= loads.max()
     assert counts.max() - counts.min() <= 1

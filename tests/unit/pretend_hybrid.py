@@ -17,7 +17,7 @@ SYSTEM = {"system": "dynahb", "dataset": "growing", "epochs": 50, "ranks": RANKS
 
 
 class HybridRun(PretendRun):
-    """``dynahb`` averages every ten steps, and decides every five where it has an adjuster."""
+    """``dynahb`` averages every ten steps, and decides every five where it has a batch policy."""
 
     def __init__(self, config: RunConfig, number: int) -> None:
         super().__init__(config, number)
@@ -25,7 +25,7 @@ class HybridRun(PretendRun):
         if catalogue.system(config.system).parts.get("batching") == "hybrid":
             averaged = config.system == "dynahb"
             fixed = hybrid_data(reservoir=averaged, exchange="models" if averaged else "gradients")
-            self._described = fixed if config["adjuster"] == "none" else dynahb_data(choice=4)
+            self._described = fixed if config["batch_policy"] == "none" else dynahb_data(choice=4)
             self._add("events", [[0, 0, START_NS + self.now_ns, "hybrid", self._described]], 0)
 
     def _one_step(self) -> None:
@@ -35,7 +35,7 @@ class HybridRun(PretendRun):
                 self._add("targets", [target_row(step, rank, data)], rank)
                 if data["exchange"] == "models" and step and step % 10 == 0:
                     self._add("rounds", [round_row(step // 10, step - 2 - rank, step)], rank)
-            if data["adjuster"] != "none" and step and step % 5 == 0:
+            if data["batch_policy"] != "none" and step and step % 5 == 0:
                 number = step // 5 - 1
                 self._add("decisions", [decision_row(number, number % 9, 0.1 if number else None)], 0)
         super()._one_step()

@@ -23,16 +23,16 @@ def sizes_of(shares: Sequence[tuple[float, float]]) -> list[list[int]]:
     ]  # fmt: skip
 
 
-def hybrid_data(*, adjuster: str = "none", choice: int = 0, **more: Any) -> dict[str, Any]:
-    """The data of an event ``hybrid``; nine sizes where an adjuster chooses, else 20 % x 5 %."""
-    shares = [list(each) for each in GRID] if adjuster != "none" else [[0.2, 0.05]]
+def hybrid_data(*, batch_policy: str = "none", choice: int = 0, **more: Any) -> dict[str, Any]:
+    """The data of an event ``hybrid``; nine sizes where a batch policy chooses, else 20 % x 5 %."""
+    shares = [list(each) for each in GRID] if batch_policy != "none" else [[0.2, 0.05]]
     sizes = sizes_of([(s, v) for s, v in shares])
     capacities = [
         [max(1, n * SNAPSHOTS // (size[0] * size[1] * len(sizes))) for n in CANDIDATES] for size in sizes
     ]  # fmt: skip
     data = {
         "sizes": sizes, "shares": shares, "snapshots": SNAPSHOTS, "first": FIRST, "nodes": 460,
-        "candidates": list(CANDIDATES), "choice": choice, "adjuster": adjuster, "reservoir": False,
+        "candidates": list(CANDIDATES), "choice": choice, "batch_policy": batch_policy, "reservoir": False,
         "exchange": "gradients", "average_every_s": 0.5, "capacities": capacities, "load_groups": 10,
         "cache_bytes": 3 << 20, **more,
     }  # fmt: skip
@@ -41,7 +41,7 @@ def hybrid_data(*, adjuster: str = "none", choice: int = 0, **more: Any) -> dict
 
 def dynahb_data(**more: Any) -> dict[str, Any]:
     """The same with all that the system ``dynahb`` has."""
-    return hybrid_data(**{"adjuster": "dqn", "reservoir": True, "exchange": "models"} | more)
+    return hybrid_data(**{"batch_policy": "dqn", "reservoir": True, "exchange": "models"} | more)
 
 
 def event(data: dict[str, Any], *, step: int = 0, attempt: int = 1, at: int = 0) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def decision_row(
     number: int, action: int, reward: float | None, *, policy: str = "dqn", values: Sequence[float | None] = (),
     every: int = 5,
 ) -> list[Any]:  # fmt: skip
-    """A row of ``decisions`` of an adjuster; epsilon falls from 1 by 0.95 to 0.1."""
+    """A row of ``decisions`` of a batch policy; epsilon falls from 1 by 0.95 to 0.1."""
     epsilon = max(0.1, 0.95**number)
     state = {"loss_reduction": 0.1 / (1 + number), "epsilon": epsilon, "greedy": number % 3 != 0, "loss": 1.0,
              "step_s": 0.014, "steps": every}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Simulated trainings: the formula, regret against the best fixed size, and what adjusters make of them."""
+"""Simulated trainings: the formula, regret against the best fixed size, and what batch policies make of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dtdg_lab.rl.dqn import Choice, Fixed
 from dtdg_lab.systems.hybrid_batches.policies import (
     CONTROLLERS,
     LANDSCAPES,
-    BatchAdjuster,
+    BatchPolicy,
     BatchSimulator,
     compared,
-    make_adjuster,
+    make_batch_policy,
     over_best_fixed,
 )
 from dtdg_lab.systems.hybrid_batches.policies import TARGET as OF_LANDSCAPES
@@ -43,8 +43,8 @@ def regret_of(simulator: BatchSimulator, name: str) -> float:
     """Seconds lost, over two seeds."""
     total = 0.0
     for seed in (0, 1):
-        adjuster = make_adjuster(name, choices=ACTIONS, initial=4, seed=seed)
-        regret_s = simulator.regret_s(replace(simulator, seed=seed).run(adjuster, target=TARGET), TARGET)
+        batch_policy = make_batch_policy(name, choices=ACTIONS, initial=4, seed=seed)
+        regret_s = simulator.regret_s(replace(simulator, seed=seed).run(batch_policy, target=TARGET), TARGET)
         assert regret_s is not None
         total += regret_s
     return total
@@ -56,7 +56,7 @@ def test_a_simulated_training_is_its_formula() -> None:
     assert simulator.gain(0, 0.0) == pytest.approx(0.05)
     assert simulator.fixed_s_to(0, 1 + math.exp(-1)) == pytest.approx(20 * simulator.step_s(0))
     assert simulator.fixed_s_to(0, 1 + math.exp(-0.975)) == pytest.approx(19.5 * simulator.step_s(0))
-    run = simulator.run(make_adjuster("none", choices=2, initial=0), target=1 + math.exp(-0.975))
+    run = simulator.run(make_batch_policy("none", choices=2, initial=0), target=1 + math.exp(-0.975))
     assert run.seconds == pytest.approx(19.5 * simulator.step_s(0))
     assert run.losses[0] == pytest.approx(1 + math.exp(-0.05))
     assert run.losses[-1] == pytest.approx(1 + math.exp(-0.975))
@@ -70,7 +70,7 @@ def test_a_simulated_training_is_its_formula() -> None:
     st.sampled_from(("none", "random", "bandit")), st.integers(0, 10**6), st.integers(0, ACTIONS - 1),
     st.floats(0, 0.3), st.floats(1e-3, 1.0), st.floats(0, 2.0),
 )  # fmt: skip
-def test_no_adjuster_is_faster_than_the_best_size_where_that_stays_the_best(
+def test_no_batch_policy_is_faster_than_the_best_size_where_that_stays_the_best(
     name: str, seed: int, initial: int, noise: float, noise_share: float, per_share_s: float
 ) -> None:
     simulator = BatchSimulator(
@@ -82,7 +82,7 @@ def test_no_adjuster_is_faster_than_the_best_size_where_that_stays_the_best(
         per_share_s=per_share_s,
         seed=seed,
     )
-    run = simulator.run(make_adjuster(name, choices=ACTIONS, initial=initial, seed=seed), target=TARGET)
+    run = simulator.run(make_batch_policy(name, choices=ACTIONS, initial=initial, seed=seed), target=TARGET)
     regret_s = simulator.regret_s(run, TARGET)
     assert regret_s is None or regret_s >= -1e-9 * simulator.best_fixed(TARGET)[1]
     if name == "none" and run.seconds is not None:
@@ -105,8 +105,8 @@ def test_where_noise_drowns_reductions_time_alone_is_learned_and_chance_is_bette
 def test_where_the_best_size_changes_an_order_of_sizes_beats_every_fixed_one() -> None:
     """Small steps first, large ones later: what there is to win by adjusting."""
     simulator = BatchSimulator(sizes=((0.1, 0.05), (0.3, 0.1)), growth=40.0, progress=0.01, per_share_s=0.5)
-    adjuster = BatchAdjuster(InOrder(2, (0,) * 22 + (1,) * 10_000), "in order", 2, 0)
-    run = simulator.run(adjuster, target=TARGET)
+    batch_policy = BatchPolicy(InOrder(2, (0,) * 22 + (1,) * 10_000), "in order", 2, 0)
+    run = simulator.run(batch_policy, target=TARGET)
     regret_s = simulator.regret_s(run, TARGET)
     assert regret_s is not None
     assert regret_s < 0
@@ -140,7 +140,7 @@ def test_noise_scales_jump_and_short_rollouts_teach_less_by_formula() -> None:
 
 def test_a_target_that_is_not_reached_has_no_regret() -> None:
     simulator = BatchSimulator(sizes=GRID)
-    run = simulator.run(make_adjuster("none", choices=ACTIONS, initial=0), target=TARGET, most_steps=7)
+    run = simulator.run(make_batch_policy("none", choices=ACTIONS, initial=0), target=TARGET, most_steps=7)
     assert (run.seconds, len(run.choices), len(run.decisions)) == (None, 7, 1)
     assert simulator.regret_s(run, TARGET) is None
 
@@ -153,4 +153,4 @@ def test_wrong_simulations_are_refused() -> None:
     with pytest.raises(ConfigError, match="must lie between"):
         simulator.best_fixed(0.1)
     with pytest.raises(ConfigError, match="3 choices for 9 sizes"):
-        simulator.run(make_adjuster("random", choices=3, initial=0), target=TARGET)
+        simulator.run(make_batch_policy("random", choices=3, initial=0), target=TARGET)

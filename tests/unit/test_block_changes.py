@@ -62,7 +62,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"blocks": 5}, {"blocks": 1}),
     ({"blocks": 4}, {"blocks": 0, "memory_gib": 2.0}),
     ({"blocks": 1}, {"overlap": False}),
-    ({"blocks": 3}, {"difference": False}),
+    ({"blocks": 3}, {"delta_transfer": False}),
     ({"blocks": 2}, {"halo_reuse": True}),
     ({"blocks": 4}, HALO),
     ({"blocks": 4, **HALO}, {"system": "esdg"}),
@@ -110,8 +110,8 @@ def _check_told(live: Trained, start: dict[str, Any], changes: dict[str, Any]) -
 def test_graphs_are_brought_by_the_blocks_in_use(tmp_path: Path) -> None:
     """Those of one block stay, and kept ones; of several all but the last's are brought twice."""
     done = train(tmp_path, config_of(epochs=8), script={
-        1: {"set": {"blocks": 3}}, 3: {"set": {"difference": False}}, 5: {"set": {"graphs": "kept"}},
-        6: {"set": {"blocks": 1, "graphs": "brought"}},
+        1: {"set": {"blocks": 3}}, 3: {"set": {"delta_transfer": False}}, 5: {"set": {"graph_storage": "resident"}},
+        6: {"set": {"blocks": 1, "graph_storage": "streamed"}},
     })  # fmt: skip
     brought = {row["step"]: row for row in done.recorder.tables["transfers"]}
     assert sorted(brought) == [2, 3, 4, 5]

@@ -18,11 +18,11 @@ from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, Unknown
 from dtdg_lab.rl.dqn import DQN, Agent, Bandit, Fixed, ReplayMemory, UniformAgent
 from dtdg_lab.systems.hybrid_batches.policies import (
     POLICIES,
-    BatchAdjuster,
     BatchDecision,
+    BatchPolicy,
     ProgressLaw,
     loss_reward,
-    make_adjuster,
+    make_batch_policy,
     progress_reward,
     reward,
     time_reward,
@@ -271,7 +271,7 @@ def test_the_bandit_s_means_fade() -> None:
 
 @pytest.mark.parametrize("make", [UniformAgent, Bandit, DQN])
 def test_one_action_is_nothing_to_choose_from(make: Callable[[int], Agent]) -> None:
-    with pytest.raises(ConfigError, match=r"an adjuster with 1 action has nothing to choose from.*snapshot_sizes"):
+    with pytest.raises(ConfigError, match=r"a batch policy with 1 action has nothing to choose from.*snapshot_sizes"):
         make(1)
 
 
@@ -303,13 +303,13 @@ def test_the_law_finds_a_good_size_in_a_few_windows_and_leaves_one_it_is_wrong_a
 
 def test_a_law_needs_sizes() -> None:
     with pytest.raises(ConfigError, match="give sizes"):
-        make_adjuster("law", choices=3, initial=0)
+        make_batch_policy("law", choices=3, initial=0)
     with pytest.raises(ConfigError, match="above 0"):
         ProgressLaw(((0.1, 0.0), (0.1, 0.1)))
     with pytest.raises(ConfigError, match="1 action has nothing"):
         ProgressLaw(GRID[:1])
     with pytest.raises(ConfigError, match="paper or progress are allowed"):
-        make_adjuster("dqn", choices=3, initial=0, reward="praise")
+        make_batch_policy("dqn", choices=3, initial=0, reward="praise")
 
 
 def test_the_uniform_agent_takes_every_action_equally_often() -> None:
@@ -318,7 +318,7 @@ def test_the_uniform_agent_takes_every_action_equally_often() -> None:
     assert counts.min() > 430
 
 
-# the adjuster
+# the batch policy
 
 
 class EventList(Fixed):
@@ -335,82 +335,82 @@ class EventList(Fixed):
         self.lessons.append((state, action, reward, next_state))
 
 
-def watch(adjuster: BatchAdjuster, loss: float | None, seconds: float, steps: int = 2) -> BatchDecision:
+def watch(batch_policy: BatchPolicy, loss: float | None, seconds: float, steps: int = 2) -> BatchDecision:
     for _ in range(steps):
-        adjuster.observe(loss, seconds)
-    return adjuster.decide()
+        batch_policy.observe(loss, seconds)
+    return batch_policy.decide()
 
 
 def test_a_window_rewards_the_choice_it_was_made_under() -> None:
     agent = EventList(4, (2, 1, 3, 3))
-    adjuster = BatchAdjuster(agent, "told", 4, 0)
-    first = watch(adjuster, 10.0, 1.0)
+    batch_policy = BatchPolicy(agent, "told", 4, 0)
+    first = watch(batch_policy, 10.0, 1.0)
     assert first.row == (
         "told",
         {"loss_reduction": None, "epsilon": 0.0, "greedy": True, "loss": 10.0, "step_s": 1.0, "steps": 2},
         [None] * 4, 2, None,
     )  # fmt: skip
-    assert (adjuster.choice, adjuster.steps, agent.lessons) == (2, 0, [])
-    second = watch(adjuster, 8.0, 0.5)
+    assert (batch_policy.choice, batch_policy.steps, agent.lessons) == (2, 0, [])
+    second = watch(batch_policy, 8.0, 0.5)
     assert (second.reward, second.state["loss_reduction"]) == (0.5, 2.0), "twice as fast; no reduction before it"
-    third = watch(adjuster, 4.0, 0.5)
+    third = watch(batch_policy, 4.0, 0.5)
     assert (third.reward, third.state["loss_reduction"]) == (0.5, 4.0), "the loss fell twice as fast"
-    fourth = watch(adjuster, 5.0, 1.0)
+    fourth = watch(batch_policy, 5.0, 1.0)
     assert (fourth.reward, fourth.state["loss_reduction"]) == (-2.0, -1.0)
     assert agent.lessons == [(0.0, 2, 0.5, 2.0), (2.0, 1, 0.5, 4.0), (4.0, 3, -2.0, -1.0)]
 
 
 def test_steps_of_another_size_are_left_out() -> None:
-    adjuster = BatchAdjuster(EventList(3, (1, 2)), "told", 3, 0)
-    watch(adjuster, 1.0, 1.0)
-    adjuster.observe(100.0, 9.0, action=0)
-    assert (adjuster.steps, adjuster.is_due(1)) == (0, False)
-    adjuster.observe(0.5, 2.0, action=1)
-    adjuster.observe(0.7, 4.0, action=1)
-    assert adjuster.is_due(2)
-    assert not adjuster.is_due(3)
-    state = adjuster.decide().state
+    batch_policy = BatchPolicy(EventList(3, (1, 2)), "told", 3, 0)
+    watch(batch_policy, 1.0, 1.0)
+    batch_policy.observe(100.0, 9.0, action=0)
+    assert (batch_policy.steps, batch_policy.is_due(1)) == (0, False)
+    batch_policy.observe(0.5, 2.0, action=1)
+    batch_policy.observe(0.7, 4.0, action=1)
+    assert batch_policy.is_due(2)
+    assert not batch_policy.is_due(3)
+    state = batch_policy.decide().state
     assert (state["loss"], state["step_s"], state["steps"]) == (pytest.approx(0.6), 3.0, 2)
 
 
 def test_losses_may_be_missing_or_come_from_elsewhere() -> None:
     agent = EventList(2, (1, 0, 1, 1))
-    adjuster = BatchAdjuster(agent, "told", 2, 0)
-    watch(adjuster, None, 1.0)
-    silent = watch(adjuster, None, 0.5)
+    batch_policy = BatchPolicy(agent, "told", 2, 0)
+    watch(batch_policy, None, 1.0)
+    silent = watch(batch_policy, None, 0.5)
     assert (silent.state["loss"], silent.state["loss_reduction"], silent.reward) == (None, None, 0.5)
-    adjuster.observe(None, 0.5)
-    assert adjuster.decide(3.0).state["loss"] == 3.0
-    adjuster.observe(7.0, 0.5)
-    validated = adjuster.decide(2.0)
+    batch_policy.observe(None, 0.5)
+    assert batch_policy.decide(3.0).state["loss"] == 3.0
+    batch_policy.observe(7.0, 0.5)
+    validated = batch_policy.decide(2.0)
     assert (validated.state["loss"], validated.state["loss_reduction"], validated.reward) == (2.0, 1.0, 0.0)
 
 
 def test_a_size_that_somebody_else_chose_teaches_nothing() -> None:
     agent = EventList(3, (1, 1, 1))
-    adjuster = BatchAdjuster(agent, "told", 3, 0)
-    watch(adjuster, 1.0, 1.0)
-    adjuster.observe(0.0, 0.1)
-    adjuster.follow(2)
-    assert (adjuster.choice, adjuster.steps) == (2, 0)
-    watch(adjuster, 0.5, 1.0)
+    batch_policy = BatchPolicy(agent, "told", 3, 0)
+    watch(batch_policy, 1.0, 1.0)
+    batch_policy.observe(0.0, 0.1)
+    batch_policy.follow(2)
+    assert (batch_policy.choice, batch_policy.steps) == (2, 0)
+    watch(batch_policy, 0.5, 1.0)
     assert agent.lessons == []
     with pytest.raises(PlanError, match="numbered from 0 to 2"):
-        adjuster.follow(3)
+        batch_policy.follow(3)
 
 
 @pytest.mark.parametrize("paid", ["paper", "progress"])
 @pytest.mark.parametrize("name", POLICIES)
-def test_an_adjuster_is_resumed_in_the_middle_of_a_window(name: str, paid: str) -> None:
-    def made() -> BatchAdjuster:
-        return make_adjuster(name, choices=5, initial=2, seed=4, reward=paid, sizes=GRID[:5])
+def test_an_batch_policy_is_resumed_in_the_middle_of_a_window(name: str, paid: str) -> None:
+    def made() -> BatchPolicy:
+        return make_batch_policy(name, choices=5, initial=2, seed=4, reward=paid, sizes=GRID[:5])
 
-    def lived(adjuster: BatchAdjuster, steps: range) -> list[BatchDecision]:
+    def lived(batch_policy: BatchPolicy, steps: range) -> list[BatchDecision]:
         found = []
         for step in steps:
-            adjuster.observe(2 + math.sin(step), 1 + adjuster.choice / 5)
-            if adjuster.is_due(3):
-                found.append(adjuster.decide())
+            batch_policy.observe(2 + math.sin(step), 1 + batch_policy.choice / 5)
+            if batch_policy.is_due(3):
+                found.append(batch_policy.decide())
         return found
 
     whole, first, second = made(), made(), made()
@@ -428,23 +428,23 @@ def test_an_adjuster_is_resumed_in_the_middle_of_a_window(name: str, paid: str) 
 def test_what_cannot_be_is_refused() -> None:
     for name in LEARNING:
         with pytest.raises(ConfigError, match="1 action has nothing"):
-            make_adjuster(name, choices=1, initial=0)
-    assert make_adjuster("none", choices=1, initial=0).choice == 0
+            make_batch_policy(name, choices=1, initial=0)
+    assert make_batch_policy("none", choices=1, initial=0).choice == 0
     with pytest.raises(UnknownNameError, match="Did you mean 'bandit'"):
-        make_adjuster("bandid", choices=3, initial=0)
+        make_batch_policy("bandid", choices=3, initial=0)
     with pytest.raises(PlanError, match="numbered from 0 to 2"):
-        make_adjuster("bandit", choices=3, initial=3)
+        make_batch_policy("bandit", choices=3, initial=3)
     with pytest.raises(ConfigError, match="agent of 3 actions for 4 sizes"):
-        BatchAdjuster(Bandit(3), "bandit", 4, 0)
-    adjuster = make_adjuster("bandit", choices=3, initial=0)
+        BatchPolicy(Bandit(3), "bandit", 4, 0)
+    batch_policy = make_batch_policy("bandit", choices=3, initial=0)
     with pytest.raises(PlanError, match="observe"):
-        adjuster.decide()
+        batch_policy.decide()
     with pytest.raises(PlanError, match="seconds must be 0 or more"):
-        adjuster.observe(1.0, -1.0)
+        batch_policy.observe(1.0, -1.0)
     for wrong in (math.nan, math.inf):
         with pytest.raises(NotFiniteError, match="no batch-size controller can learn"):
-            adjuster.observe(wrong, 1.0)
+            batch_policy.observe(wrong, 1.0)
     with pytest.raises(ConfigError, match="the stored state is of a bandit controller of 3 sizes"):
-        make_adjuster("random", choices=3, initial=0).load_state_dict(adjuster.state_dict())
+        make_batch_policy("random", choices=3, initial=0).load_state_dict(batch_policy.state_dict())
     with pytest.raises(ConfigError, match="this is a bandit controller of 4"):
-        make_adjuster("bandit", choices=4, initial=0).load_state_dict(adjuster.state_dict())
+        make_batch_policy("bandit", choices=4, initial=0).load_state_dict(batch_policy.state_dict())

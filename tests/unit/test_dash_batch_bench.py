@@ -88,12 +88,12 @@ def test_a_choice_simulates_anew() -> None:
     assert f"Manual plan: {bench.seconds:.1f} s" in bench._described.value
 
 
-def test_adjusters_of_a_bench_are_those_of_the_catalogue() -> None:
+def test_batch_policies_of_a_bench_are_those_of_the_catalogue() -> None:
     bench = BatchBench(GROWING, TARGET, policies=("dqn", "bandit"), seeds=(3,), stages=1)
-    assert set(bench.adjuster_s) == {"dqn", "bandit"} and min(bench.adjuster_s.values()) > min(bench.fixed_s)
+    assert set(bench.batch_policy_s) == {"dqn", "bandit"} and min(bench.batch_policy_s.values()) > min(bench.fixed_s)
 
 
-def test_an_adjuster_that_never_arrives_is_told_and_not_drawn() -> None:
+def test_an_batch_policy_that_never_arrives_is_told_and_not_drawn() -> None:
     slow = replace(GROWING, progress=1e-6)
     bench = BatchBench(slow, 0.99995, **QUICK, stages=1, decide_every=20_000)
     bench.__dict__["by_seed_s"] = {"random": [math.inf, math.inf, 1.0]}

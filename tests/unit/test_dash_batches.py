@@ -105,11 +105,11 @@ def test_a_run_that_has_not_told_its_batches_yet_is_not_called_one_without(dashb
     assert dashboard.pages["Batches"].words.value == "No batch data yet."
 
 
-def test_an_adjuster_is_judged_where_fixed_sizes_ran_too(dashboard, session):
+def test_an_batch_policy_is_judged_where_fixed_sizes_ran_too(dashboard, session):
     opened(dashboard)
     started(dashboard, steps=100)
     click(dashboard, "stop")
-    session.train(RunConfig(**SYSTEM, adjuster="none")).advance(100)
+    session.train(RunConfig(**SYSTEM, batch_policy="none")).advance(100)
     look(dashboard)
     look(dashboard)
     verdict = dashboard.pages["Batches"].verdict
@@ -132,16 +132,16 @@ def test_the_knobs_beside_the_charts_are_the_run_s(dashboard):
     live_settings = dashboard.pages["Batches"].live_settings
     assert not live_settings.panel.visible
     run = started(dashboard)
-    assert live_settings.panel.visible and not live_settings.controls["adjuster"].widget.disabled
-    assert live_settings.controls["batch_vertices"].value == run.config["batch_vertices"]
-    live_settings.controls["adjuster"].widget.value = "none"
+    assert live_settings.panel.visible and not live_settings.controls["batch_policy"].widget.disabled
+    assert live_settings.controls["batch_nodes"].value == run.config["batch_nodes"]
+    live_settings.controls["batch_policy"].widget.value = "none"
     settle(dashboard)
     run.advance(1)
     look(dashboard)
-    assert run.config["adjuster"] == "none" == dashboard.settings.controls["adjuster"].value
-    slider = live_settings.controls["batch_vertices"].widget
+    assert run.config["batch_policy"] == "none" == dashboard.settings.controls["batch_policy"].value
+    slider = live_settings.controls["batch_nodes"].widget
     with param.edit_constant(slider):
         slider.param.update(value=-1.0, value_throttled=-1.0)  # a power of ten, let go
     settle(dashboard)
     run.advance(1)
-    assert run.config["batch_vertices"] == 0.1
+    assert run.config["batch_nodes"] == 0.1

@@ -17,7 +17,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.widgets.live import ChartFeed
 
-KNOBS = ("blocks", "memory_gib", "row_ranks", "overlap", "difference")
+KNOBS = ("blocks", "memory_gib", "row_ranks", "overlap", "delta_transfer")
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_hybrid_brings_two_ranks_to_a_snapshot():
 def test_every_knob_of_blocks_is_live(dashboard):
     run = started(dashboard)
     assert widget(dashboard, "model").disabled
-    for name, value in (("overlap", False), ("difference", False), ("blocks", 0), ("memory_gib", 2.0)):
+    for name, value in (("overlap", False), ("delta_transfer", False), ("blocks", 0), ("memory_gib", 2.0)):
         choose(dashboard, name, value)
         run.advance(1)
         settle(dashboard)
@@ -149,7 +149,7 @@ def test_changes_show_on_the_page(dashboard):
     look(dashboard)
     shares = figure(dashboard, "Share of the exchanges")["data"][-1]
     assert set(shares["y"]) == {75.0}
-    for name in ("overlap", "difference"):
+    for name in ("overlap", "delta_transfer"):
         choose(dashboard, name, False)
     run.advance(5)
     look(dashboard)

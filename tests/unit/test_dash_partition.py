@@ -79,9 +79,9 @@ def test_a_system_brings_its_partitioner_and_takes_it_along_when_it_goes(dashboa
     choose(dashboard, "system", "pygt-dist")
     assert dashboard.settings.config()["partitioner"] == "metis"
     choose(dashboard, "partitioner", "load_aware")
-    choose(dashboard, "dealing", "plain")
+    choose(dashboard, "assignment_order", "plain")
     config = dashboard.settings.config()
-    assert (config["partitioner"], config["dealing"]) == ("load_aware", "plain")
+    assert (config["partitioner"], config["assignment_order"]) == ("load_aware", "plain")
     choose(dashboard, "system", "adgnn-t")
     assert dashboard.settings.config()["partitioner"] == "metis"
 

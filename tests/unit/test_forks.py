@@ -25,7 +25,7 @@ EVERY: list[tuple[str, dict[str, Any]]] = [
     ("esdg", {"epochs": 6, "blocks": 3}),
     ("adgnn-t", {"epochs": 6, "partitioner": "load_aware"}),
     ("pygt-dist", {"epochs": 6}),
-    ("dbov", {"epoch_batches": 5, "batch_vertices": 0.2, "partitioner": "round_robin"}),
+    ("dbov", {"epoch_batches": 5, "batch_nodes": 0.2, "partitioner": "round_robin"}),
     ("flaredtdg", {"model": "mpnn-lstm", "tune": True, "tune_every": 2, "generated_snapshots": 28, "window": 4}),
     ("dynagraph", {}),
     (

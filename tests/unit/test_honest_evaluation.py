@@ -23,7 +23,7 @@ from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import Seal, SealedGraph, begin_training, last_read, seal_of, sealed, unsealed
 from dtdg_lab.graphs.split import split
-from dtdg_lab.systems.hybrid_batches.policies import BatchAdjuster
+from dtdg_lab.systems.hybrid_batches.policies import BatchPolicy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression
@@ -36,7 +36,7 @@ SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 96, "ge
 PARTS = {"parts": 2, "partitioner": "round_robin"}
 WINDOW = {**PARTS, "window": 3}
 FETCHED = {**PARTS, "batch_size": 6, "batch_length": 2, "fanouts": "3", "cache_rows": 10}
-HYBRID = {**PARTS, "epoch_batches": 3, "batch_vertices": 0.2, "exchange": "gradients", "reservoir": False}
+HYBRID = {**PARTS, "epoch_batches": 3, "batch_nodes": 0.2, "exchange": "gradients", "reservoir": False}
 FAMILIES: dict[str, dict[str, Any]] = {
     "single": {},
     "psg": PARTS | {"partitioner": None},
@@ -157,19 +157,19 @@ def test_a_tuner_that_asks_the_test_part_fails_the_run(tmp_path: Path, monkeypat
         run("flaredtdg", tmp_path, **tunes)
 
 
-def test_an_adjuster_that_is_rewarded_by_test_labels_fails_the_run(
+def test_an_batch_policy_that_is_rewarded_by_test_labels_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[BuildContext] = []
     in_compute(monkeypatch, lambda of, layout: found.append(of))
-    choosing = {"adjuster": "dqn", "decide_every": 1, "snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1"}
+    choosing = {"batch_policy": "dqn", "decide_every": 1, "snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1"}
     assert len(run("dynahb", tmp_path, **HYBRID, **choosing).recorder.tables["decisions"]) > 1
-    tested, observe = first_tested(graph_of()), BatchAdjuster.observe
+    tested, observe = first_tested(graph_of()), BatchPolicy.observe
 
-    def leaking(self: BatchAdjuster, loss: float | None, seconds: float, choice: int) -> None:
+    def leaking(self: BatchPolicy, loss: float | None, seconds: float, choice: int) -> None:
         observe(self, float(found[-1].sequence.graph.targets[tested].mean()), seconds, choice)
 
-    monkeypatch.setattr(BatchAdjuster, "observe", leaking)
+    monkeypatch.setattr(BatchPolicy, "observe", leaking)
     with pytest.raises(TestPartError, match=f"label of snapshot {tested}"):
         run("dynahb", tmp_path, **HYBRID, **choosing)
 

@@ -53,14 +53,14 @@ def scripted_s(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         {"system": "dbov"},
         {"system": "dbos", "optimizer": "adam", "model": "evolvegcn-o"},
-        {"system": "dynahb", **TOGETHER, "adjuster": "dqn", "decide_every": 2},
-        {"system": "dynahb", **TOGETHER, "adjuster": "bandit", "decide_every": 3},
+        {"system": "dynahb", **TOGETHER, "batch_policy": "dqn", "decide_every": 2},
+        {"system": "dynahb", **TOGETHER, "batch_policy": "bandit", "decide_every": 3},
     ],
-    ids=lambda settings: f"{settings['system']} {settings.get('adjuster', '')}",
+    ids=lambda settings: f"{settings['system']} {settings.get('batch_policy', '')}",
 )
 def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(settings: dict[str, Any], tmp_path: Path) -> None:
     config = small_config(**settings)
-    script = {7: {"set": {"batch_vertices": 1.0}}}
+    script = {7: {"set": {"batch_nodes": 1.0}}}
     whole = train_small(config, tmp_path, script=script)
     for step in (2, 3, 6, 8):
         folder = tmp_path / str(step)
@@ -100,7 +100,7 @@ def test_a_run_by_clocks_and_races_repeats_from_its_records(tmp_path: Path) -> N
     ids=str,
 )
 def test_a_repeated_run_is_rebuilt_where_the_first_was(changes: tuple[dict[str, Any], ...], tmp_path: Path) -> None:
-    config = small_config(average_every_s=0.005, adjuster="random", epochs=3, slow_rank=0, slow_ms=4.0)
+    config = small_config(average_every_s=0.005, batch_policy="random", epochs=3, slow_rank=0, slow_ms=4.0)
     script = {3 + 6 * number: {"set": change} for number, change in enumerate(changes)}
     done = train_small(config, tmp_path, script=script)
     sources = {row["source"] for row in done.recorder.tables["targets"] if row["step"] >= 6}
@@ -112,7 +112,7 @@ def test_a_repeated_run_is_rebuilt_where_the_first_was(changes: tuple[dict[str, 
     assert words[0] == words[1]
 
 
-def test_dynahb_is_resumed_with_its_adjuster(tmp_path: Path) -> None:
+def test_dynahb_is_resumed_with_its_batch_policy(tmp_path: Path) -> None:
     config = small_config(average_every_s=0.005, decide_every=2, slow_rank=0, slow_ms=2.0)
     first = train_small(config, tmp_path, script={6: {"stop": True}})
     assert first.outcome.state == "stopped" and 7 <= len(first.losses) < 12
@@ -126,14 +126,14 @@ def test_dynahb_is_resumed_with_its_adjuster(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("scripted_s")
-def test_an_adjuster_of_a_checkpoint_of_schema_1_goes_on(tmp_path: Path) -> None:
-    config = small_config(**TOGETHER, adjuster="bandit", decide_every=2)
+def test_an_batch_policy_of_a_checkpoint_of_schema_1_goes_on(tmp_path: Path) -> None:
+    config = small_config(**TOGETHER, batch_policy="bandit", decide_every=2)
     whole = train_small(config, tmp_path)
     train_small(config, tmp_path, script={6: {"stop": True}})
     path = tmp_path / "last.pt"
     held = torch.load(path, weights_only=True)
-    adjuster = held["plan"]["hybrid"]["adjuster"]
-    adjuster["last"] = adjuster["last"][:3]  # without the best rate of progress
+    batch_policy = held["plan"]["hybrid"]["batch_policy"]
+    batch_policy["last"] = batch_policy["last"][:3]  # without the best rate of progress
     torch.save({**held, "schema": 1, "waiting": {}}, path)
     rest = train_small(config, tmp_path, resume=True, first_step=7)
     assert rest.losses == whole.losses[7:]
@@ -141,7 +141,7 @@ def test_an_adjuster_of_a_checkpoint_of_schema_1_goes_on(tmp_path: Path) -> None
 
 def test_a_pause_changes_nothing(tmp_path: Path) -> None:
     script = {3: {"pause": True}, 1000: {"pause": False}}
-    for config in (small_config("dbov"), small_config(adjuster="none", reservoir=False, average_every_s=0.5)):
+    for config in (small_config("dbov"), small_config(batch_policy="none", reservoir=False, average_every_s=0.5)):
         paused, quiet = train_small(config, tmp_path, script=script), train_small(config, tmp_path)
         assert [len(paused.recorder.events(kind)) for kind in ("paused", "unpaused")] == [1, 1]
         assert paused.losses == quiet.losses
@@ -194,7 +194,7 @@ def test_a_step_whose_reservoir_gives_nothing_builds_nothing(tmp_path: Path, mon
 
 
 def test_no_batch_is_drawn_twice_where_epochs_become_shorter(tmp_path: Path) -> None:
-    config = small_config(**TOGETHER, adjuster="none", epochs=6, epoch_batches=6)
+    config = small_config(**TOGETHER, batch_policy="none", epochs=6, epoch_batches=6)
     done = train_small(config, tmp_path, script={3: {"set": {"epoch_batches": 3}}})
     drawn = [(row["part"], row["index"]) for row in done.recorder.tables["targets"]]
     assert len(drawn) == len(set(drawn)) and len(done.losses) < 36
@@ -212,8 +212,8 @@ def test_batches_without_labels_count_for_nothing(tmp_path: Path) -> None:
         classes=classes,
     )  # fmt: skip
     config = small_config(
-        **TOGETHER, dataset="sbm", communities=3, task="classification", batch_snapshots=0.1, batch_vertices=0.1,
-        adjuster="random", snapshot_sizes="0.1 0.2", vertex_sizes="0.1 0.2", decide_every=2, epochs=4,
+        **TOGETHER, dataset="sbm", communities=3, task="classification", batch_snapshots=0.1, batch_nodes=0.1,
+        batch_policy="random", snapshot_sizes="0.1 0.2", node_sizes="0.1 0.2", decide_every=2, epochs=4,
     )  # fmt: skip
     done = train(config, rare, tmp_path / "last.pt")
     steps = done.recorder.tables["steps"]

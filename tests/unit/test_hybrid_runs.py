@@ -1,4 +1,4 @@
-"""Runs with hybrid batches on one process: full batches as corners, live knobs, adjusters, bad input."""
+"""Runs with hybrid batches on one process: full batches as corners, live knobs, batch policies, bad input."""
 
 from __future__ import annotations
 
@@ -60,16 +60,14 @@ def _check_followed(done: Trained, *, every: int, initial: int = 0) -> None:
 # identities
 
 
-@pytest.mark.parametrize(("system", "whole"), [("dbov", {"batch_vertices": 1.0}), ("dbos", {"batch_snapshots": 1.0})])
+@pytest.mark.parametrize(("system", "whole"), [("dbov", {"batch_nodes": 1.0}), ("dbos", {"batch_snapshots": 1.0})])
 @pytest.mark.parametrize("model", ["tgcn", "dcrnn"])
 def test_a_batch_of_everything_is_the_full_batch(
     system: str, whole: dict[str, Any], model: str, tmp_path: Path
 ) -> None:
     """Nodes of parts of one size count alike in both."""
     ours = train_small(small_config(system, model=model, epoch_batches=1, epochs=3, **whole), tmp_path)
-    full = {
-        name: value for name, value in SMALL.items() if name not in ("epoch_batches", "batch_vertices", "generators")
-    }
+    full = {name: value for name, value in SMALL.items() if name not in ("epoch_batches", "batch_nodes", "generators")}
     theirs = train_small(RunConfig(system="pygt-dist", **{**full, "model": model, "epochs": 3}), tmp_path)
     np.testing.assert_allclose(ours.losses, theirs.losses, rtol=1e-11)
     for name, parameter in theirs.parameters.items():
@@ -78,7 +76,7 @@ def test_a_batch_of_everything_is_the_full_batch(
 
 @pytest.mark.parametrize("system", ["dbov", "dbos", "dynahb"])
 def test_a_run_repeats_bit_for_bit(system: str, tmp_path: Path) -> None:
-    more = TOGETHER | {"adjuster": "random", "decide_every": 2} if system == "dynahb" else {}
+    more = TOGETHER | {"batch_policy": "random", "decide_every": 2} if system == "dynahb" else {}
     one, again = (train_small(small_config(system, epochs=1, **more), tmp_path) for _ in range(2))
     other = train_small(small_config(system, epochs=1, seed=1, **more), tmp_path)
     assert one.losses == again.losses and drawn(one) == drawn(again)
@@ -99,7 +97,7 @@ def test_what_the_systems_draw(tmp_path: Path) -> None:
 
 
 def test_one_process_averages_with_nobody(tmp_path: Path) -> None:
-    fixed = {"adjuster": "none", "reservoir": False}
+    fixed = {"batch_policy": "none", "reservoir": False}
     models, gradients = (train_small(small_config(**fixed, exchange=of), tmp_path) for of in ("models", "gradients"))
     assert models.losses == gradients.losses and drawn(models) == drawn(gradients)
 
@@ -107,7 +105,7 @@ def test_one_process_averages_with_nobody(tmp_path: Path) -> None:
 def test_a_choice_among_other_sizes_is_not_followed() -> None:
     config = small_config(**TOGETHER)
     hybrid = build(config, small_graph(), SoloGroup()).strategy.controller
-    hybrid.adjuster = None  # as on a rank that follows
+    hybrid.batch_policy = None  # as on a rank that follows
     hybrid.receive(2)
     assert hybrid.choice == 2
     hybrid.apply_settings(config.replace(batch_snapshots=0.4))
@@ -121,10 +119,10 @@ def test_a_choice_among_other_sizes_is_not_followed() -> None:
 
 
 def test_sizes_change_at_the_next_step(tmp_path: Path) -> None:
-    script = {2: {"set": {"batch_snapshots": 7.0}}, 4: {"set": {"batch_vertices": 1.0}}}
+    script = {2: {"set": {"batch_snapshots": 7.0}}, 4: {"set": {"batch_nodes": 1.0}}}
     quiet = train_small(small_config("dbov"), tmp_path)
     done = train_small(small_config("dbov"), tmp_path, script=script)
-    assert knobs_of(done) == [(3, "step", {"batch_snapshots": 7.0}), (5, "step", {"batch_vertices": 1.0})]
+    assert knobs_of(done) == [(3, "step", {"batch_snapshots": 7.0}), (5, "step", {"batch_nodes": 1.0})]
     sizes = {step: set(zip(of, targets_of(done, "targets")[step], strict=True))
              for step, of in targets_of(done, "snapshots").items()}  # fmt: skip
     assert sizes == {step: {(TRAIN if step < 3 else 7, 3 if step < 5 else OWN)} for step in range(12)}
@@ -137,8 +135,8 @@ def test_sizes_change_at_the_next_step(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"batch_snapshots": 16.0}, "batch_snapshots=16.0 of 15 snapshots"),
-        ({"batch_vertices": 16.0}, "batch_vertices=16.0 of 15 nodes"),
-        ({"batch_vertices": 2.5}, "a whole number from 2 to 15"),
+        ({"batch_nodes": 16.0}, "batch_nodes=16.0 of 15 nodes"),
+        ({"batch_nodes": 2.5}, "a whole number from 2 to 15"),
     ],
 )
 def test_a_size_that_does_not_fit_is_refused_and_the_run_goes_on(
@@ -162,9 +160,9 @@ def test_a_reservoir_that_cannot_hold_a_batch_says_so(tmp_path: Path) -> None:
     assert {row["source"] for row in done.recorder.tables["targets"]} <= {"new", "snapshot"}
 
 
-def test_an_adjuster_comes_and_goes_at_a_step(tmp_path: Path) -> None:
-    script = {2: {"set": {"adjuster": "random"}}, 8: {"set": {"adjuster": "none"}}}
-    config = small_config(**TOGETHER, adjuster="none", decide_every=2, **SIZES)
+def test_an_batch_policy_comes_and_goes_at_a_step(tmp_path: Path) -> None:
+    script = {2: {"set": {"batch_policy": "random"}}, 8: {"set": {"batch_policy": "none"}}}
+    config = small_config(**TOGETHER, batch_policy="none", decide_every=2, **SIZES)
     done = train_small(config, tmp_path, script=script)
     decisions = done.recorder.tables["decisions"]
     assert len(decisions) >= 2 and decisions[0]["step"] == 4 and all(4 <= row["step"] <= 8 for row in decisions)
@@ -193,7 +191,7 @@ def test_a_reservoir_comes_and_goes_at_a_step(tmp_path: Path) -> None:
 
 def test_a_period_of_averaging_changes_at_a_step(tmp_path: Path) -> None:
     script = {3: {"set": {"average_every_s": 0.001}}}
-    config = small_config(adjuster="none", reservoir=False, average_every_s=60.0, slow_rank=0, slow_ms=3.0)
+    config = small_config(batch_policy="none", reservoir=False, average_every_s=60.0, slow_rank=0, slow_ms=3.0)
     done = train_small(config, tmp_path, script=script)
     (knob,) = knobs_of(done)
     assert knob == (4, "step", {"average_every_s": 0.001})
@@ -223,16 +221,16 @@ def test_partitioner_and_exchange_change_at_the_next_epoch(tmp_path: Path) -> No
     )
 
 
-# adjusters
+# batch policies
 
 
-@pytest.mark.parametrize("adjuster", ["random", "bandit", "dqn"])
-def test_decisions_are_told_and_followed(adjuster: str, tmp_path: Path) -> None:
-    done = train_small(small_config(**TOGETHER, adjuster=adjuster, decide_every=2), tmp_path)
+@pytest.mark.parametrize("batch_policy", ["random", "bandit", "dqn"])
+def test_decisions_are_told_and_followed(batch_policy: str, tmp_path: Path) -> None:
+    done = train_small(small_config(**TOGETHER, batch_policy=batch_policy, decide_every=2), tmp_path)
     decisions = done.recorder.tables["decisions"]
     assert decisions[0]["step"] == 1 and 3 <= len(decisions) <= 6
     for number, row in enumerate(decisions):
-        assert row["policy"] == adjuster and 0 <= row["action"] < 4 and len(row["values"]) == 4
+        assert row["policy"] == batch_policy and 0 <= row["action"] < 4 and len(row["values"]) == 4
         assert set(row["state"]) == {"loss_reduction", "epsilon", "greedy", "loss", "step_s", "steps"}
         assert row["state"]["step_s"] > 0 and (row["reward"] is None) == (number == 0)
         assert row["reward"] is None or -2 <= row["reward"] <= 2
@@ -240,7 +238,9 @@ def test_decisions_are_told_and_followed(adjuster: str, tmp_path: Path) -> None:
 
 
 def test_a_choice_does_not_wait_for_a_round_of_averaging(tmp_path: Path) -> None:
-    config = small_config(exchange="models", average_every_s=60.0, reservoir=False, adjuster="random", decide_every=2)
+    config = small_config(
+        exchange="models", average_every_s=60.0, reservoir=False, batch_policy="random", decide_every=2
+    )
     done = train_small(config, tmp_path)
     assert [row["number"] for row in done.recorder.tables["rounds"]] == [0], "ranks met at the end only"
     assert [row["step"] for row in done.recorder.tables["decisions"]] == [1, 3, 5, 7, 9, 11]
@@ -250,7 +250,7 @@ def test_a_choice_does_not_wait_for_a_round_of_averaging(tmp_path: Path) -> None
 
 def test_other_changes_leave_what_was_decided(tmp_path: Path) -> None:
     """One comes with the step of a decision."""
-    config = small_config(**TOGETHER, adjuster="random", decide_every=2)
+    config = small_config(**TOGETHER, batch_policy="random", decide_every=2)
     quiet = train_small(config, tmp_path)
     changed = next(row for row in quiet.recorder.tables["decisions"] if row["action"] != 0)
     script = {changed["step"]: {"set": {"learning_rate": 0.04}}}
@@ -261,7 +261,7 @@ def test_other_changes_leave_what_was_decided(tmp_path: Path) -> None:
 
 def test_a_reward_by_the_validation_part_is_by_its_evaluations(tmp_path: Path) -> None:
     config = small_config(
-        **TOGETHER, adjuster="dqn", decide_every=2, reward_loss="validation", evaluate_every=1, epochs=5
+        **TOGETHER, batch_policy="dqn", decide_every=2, reward_loss="validation", evaluate_every=1, epochs=5
     )
     done = train_small(config, tmp_path)
     decisions = done.recorder.tables["decisions"]
@@ -281,13 +281,13 @@ def test_a_reward_by_the_validation_part_is_by_its_evaluations(tmp_path: Path) -
     [
         ({"batch_snapshots": 16.0}, ConfigError, r"batch_snapshots=16.0 of 15 snapshots"),
         ({"batch_snapshots": 0.0}, ConfigError, "batch_snapshots"),
-        ({"batch_vertices": 0.0}, ConfigError, "batch_vertices"),
-        ({"batch_vertices": 61.0}, ConfigError, r"batch_vertices=61.0 of 15 nodes"),
+        ({"batch_nodes": 0.0}, ConfigError, "batch_nodes"),
+        ({"batch_nodes": 61.0}, ConfigError, r"batch_nodes=61.0 of 15 nodes"),
         ({"system": "bvr", "reservoir_gib": 1e-6}, ConfigError, "reservoir_gib"),
         ({"system": "dynahb", "average_every_s": 0.0}, ConfigError, "average_every_s"),
-        ({"system": "dynahb", "snapshot_sizes": "0.2", "vertex_sizes": "0.1"}, ConfigError, "one action"),
+        ({"system": "dynahb", "snapshot_sizes": "0.2", "node_sizes": "0.1"}, ConfigError, "one action"),
         ({"system": "dynahb", "snapshot_sizes": "0.2 99"}, ConfigError, r"snapshot_sizes=99.0 of 15"),
-        ({"system": "dynahb", "vertex_sizes": "0.2 nothing"}, ConfigError, "vertex_sizes"),
+        ({"system": "dynahb", "node_sizes": "0.2 nothing"}, ConfigError, "node_sizes"),
         ({"task": "link"}, UnsupportedError, "needs all nodes at once"),
     ],
 )

@@ -54,7 +54,7 @@ def train(path: Path, config: RunConfig, **how: Any) -> Trained:
 
 CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"partitioner": "load_aware"}),
-    ({}, {"partitioner": "load_aware", "dealing": "plain", "parts": 3}),
+    ({}, {"partitioner": "load_aware", "assignment_order": "plain", "parts": 3}),
     ({}, {"parts": 4}),
     ({}, {"halo_reuse": True}),
     ({}, {"system": "pygt-dist"}),

@@ -257,7 +257,7 @@ def test_wrong_names_of_a_measured_partition():
     graph = trainable()
     with pytest.raises(UnknownNameError, match="Did you mean 'warm'"):
         partition_graph(graph, "hash", protocol="warmm")
-    with pytest.raises(UnknownNameError, match="Did you mean 'dealing'"):
+    with pytest.raises(UnknownNameError, match="Did you mean 'assignment_order'"):
         partition_graph(graph, "hash", dealling="plain")
     with pytest.raises(UnknownNameError, match="Did you mean 'hash'"):
         partition_graph(graph, "hahs")

@@ -49,7 +49,7 @@ def part_loads(owner: Any, loads: Any) -> list[float]:
     return np.bincount(owner, weights=loads).tolist()
 
 
-# loads and dealing
+# loads and assignment_order
 
 
 def test_loads_are_those_of_dynahb_figure_4() -> None:
@@ -59,10 +59,10 @@ def test_loads_are_those_of_dynahb_figure_4() -> None:
     assert part_loads([0, 0, 0, 1], loads) == [14, 10]
 
 
-@pytest.mark.parametrize("dealing", ["plain", "boustrophedon"])
-def test_load_aware_is_even_on_dynahb_figure_4(dealing: str) -> None:
+@pytest.mark.parametrize("assignment_order", ["plain", "boustrophedon"])
+def test_load_aware_is_even_on_dynahb_figure_4(assignment_order: str) -> None:
     graph = dynahb_figure_4()
-    owner = load_aware.assign_load_aware(graph, 2, hops=2, dealing=dealing).owner
+    owner = load_aware.assign_load_aware(graph, 2, hops=2, assignment_order=assignment_order).owner
     assert part_loads(owner, vertex_loads(graph, 2)) == [12, 12]
 
 
@@ -73,13 +73,13 @@ def test_loads_of_no_hop_are_refused() -> None:
 
 def test_dealing_turns_round_or_starts_again() -> None:
     falling = graph_of(5, [[(u, v) for v in range(5) for u in range(5 - v)]])  # in-degrees 5, 4, 3, 2, 1
-    assert load_aware.assign_load_aware(falling, 2, dealing="plain").owner.tolist() == [0, 1, 0, 1, 0]
+    assert load_aware.assign_load_aware(falling, 2, assignment_order="plain").owner.tolist() == [0, 1, 0, 1, 0]
     assert load_aware.assign_load_aware(falling, 2).owner.tolist() == [0, 1, 1, 0, 0]
 
 
 def test_an_unknown_dealing_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'cards'.*boustrophedon or plain"):
-        load_aware.assign_load_aware(dynahb_figure_4(), 2, dealing="cards")
+        load_aware.assign_load_aware(dynahb_figure_4(), 2, assignment_order="cards")
 
 
 def test_groups_are_equal_runs_of_like_load() -> None:
@@ -258,8 +258,8 @@ def test_a_missing_library_is_named_with_its_remedy() -> None:
 
 def test_a_partition_knows_where_it_is_from() -> None:
     graph = power_law()
-    made = make_partition("load_aware", graph, 3, hops=2, dealing="plain")
-    assert made.made_by == "load_aware (hops 2, dealing plain)"
+    made = make_partition("load_aware", graph, 3, hops=2, assignment_order="plain")
+    assert made.made_by == "load_aware (hops 2, assignment_order plain)"
     assert made.data_hash == graph.data_hash
     assert made.groups is not None
     assert made.seconds > 0
@@ -268,7 +268,7 @@ def test_a_partition_knows_where_it_is_from() -> None:
 def test_what_was_made_is_read_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = power_law(nodes=31)
     first = make_partition("load_aware", graph, 3, hops=3)
-    monkeypatch.setattr(load_aware, "assign_load_aware", lambda hops, dealing: None)  # calling it fails
+    monkeypatch.setattr(load_aware, "assign_load_aware", lambda hops, assignment_order: None)  # calling it fails
     again = make_partition("load_aware", graph, 3, hops=3, seed=5, imbalance=0.5)  # it reads neither
     assert again == first
     assert (again.seconds, again.made_by) == (first.seconds, first.made_by)

@@ -126,7 +126,7 @@ def test_other_data_are_refused_with_what_differs_and_the_hash_follows_the_seed(
 
 
 def test_labels_tell_contestants_apart_however_much_they_share():
-    many = [made("dbov", batch_vertices=share, load_groups=groups_, epoch_batches=number)
+    many = [made("dbov", batch_nodes=share, load_groups=groups_, epoch_batches=number)
             for share in (0.1, 0.2) for groups_ in (4, 5) for number in (3, 4)]  # fmt: skip
     labels = labels_for(many)
     assert len(set(labels)) == len(labels) and max(map(len, labels)) <= 66

@@ -17,8 +17,8 @@ from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
 from dtdg_lab.training.trainer import Trainer
 
-HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_vertices": 0.2, "generators": "threads"}
-SIZES = {"snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1", "adjuster": "dqn", "decide_every": 2}
+HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_nodes": 0.2, "generators": "threads"}
+SIZES = {"snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1", "batch_policy": "dqn", "decide_every": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def test_a_schedule_from_measured_times_is_taken_from_the_records(
     assert schedules[0] == schedules[1] and len(schedules[0]) == 3
 
 
-def test_what_an_adjuster_decided_by_times_is_decided_again(tmp_path: Path) -> None:
+def test_what_an_batch_policy_decided_by_times_is_decided_again(tmp_path: Path) -> None:
     config = small("dynahb", **HYBRID, **SIZES, exchange="gradients", reservoir=True, slow_rank=0, slow_ms=4.0)
     run = steered(config, tmp_path, {10: {"set": {"batch_snapshots": 0.3}}})
     again = replay(run)
@@ -115,7 +115,7 @@ def test_a_run_whose_models_are_averaged_repeats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "script"),
     [
-        (small("dbov", **HYBRID), {3: {"set": {"batch_snapshots": 0.4}}, 5: {"set": {"batch_vertices": 99.0}}}),
+        (small("dbov", **HYBRID), {3: {"set": {"batch_snapshots": 0.4}}, 5: {"set": {"batch_nodes": 99.0}}}),
         (small("flaredtdg", tune=True, tune_every=2, generated_snapshots=28, window=4),
          {4: {"set": {"alpha": 0.3}}, 8: {"set": {"window": 3, "full_snapshots": 1}}}),
         (small("greendygnn", epochs=2), {3: {"set": {"cache_window": 2}}, 8: {"set": {"cache_policy": "clairvoyant"}}}),

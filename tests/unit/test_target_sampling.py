@@ -43,21 +43,21 @@ def sampler(loads: object, *, seed: int = 0, part: int = 0, groups: int = 10, tr
     ],
 )  # fmt: skip
 def test_shares_are_rounded_up_and_whole_numbers_kept(value: float, whole: int, number: int) -> None:
-    assert resolved(value, whole, "batch_vertices") == number
+    assert resolved(value, whole, "batch_nodes") == number
 
 
 @pytest.mark.parametrize(
     ("value", "whole", "name", "said"),
     [
         (31, 30, "batch_snapshots", "batch_snapshots=31 of 30 snapshots of the training split: .* from 2 to 30"),
-        (0, 30, "batch_vertices", "batch_vertices=0 of 30 nodes of the part .*: a share above 0 and up to 1"),
-        (41, 40, "batch_vertices", "batch_vertices=41 of 40 nodes"),
-        (2.5, 30, "batch_vertices", "batch_vertices=2.5 .* whole number"),
+        (0, 30, "batch_nodes", "batch_nodes=0 of 30 nodes of the part .*: a share above 0 and up to 1"),
+        (41, 40, "batch_nodes", "batch_nodes=41 of 40 nodes"),
+        (2.5, 30, "batch_nodes", "batch_nodes=2.5 .* whole number"),
         (-0.1, 30, "batch_snapshots", "batch_snapshots=-0.1"),
         (float("nan"), 30, "batch_snapshots", "batch_snapshots=nan"),
-        (float("inf"), 30, "batch_vertices", "batch_vertices=inf"),
-        (2, 1, "batch_vertices", r"a share above 0 and up to 1 \(1 is all\) is allowed"),
-        (0.5, 0, "batch_vertices", "of 0 nodes of the part .*: there are no items. Set fewer parts"),
+        (float("inf"), 30, "batch_nodes", "batch_nodes=inf"),
+        (2, 1, "batch_nodes", r"a share above 0 and up to 1 \(1 is all\) is allowed"),
+        (0.5, 0, "batch_nodes", "of 0 nodes of the part .*: there are no items. Set fewer parts"),
     ],
 )
 def test_a_size_that_is_none_is_refused(value: float, whole: int, name: str, said: str) -> None:
@@ -69,8 +69,8 @@ def test_a_batch_is_refused_by_the_option_that_asked_for_it() -> None:
     assert batch_size(0.2, 0.05, snapshots=30, candidates=100) == BatchSize(6, 5)
     with pytest.raises(ConfigError, match="batch_snapshots=40 of 30"):
         batch_size(40, 1, snapshots=30, candidates=100)
-    with pytest.raises(ConfigError, match="vertex_sizes=200 of 100 nodes"):
-        batch_size(1, 200, snapshots=30, candidates=100, named=("snapshot_sizes", "vertex_sizes"))
+    with pytest.raises(ConfigError, match="node_sizes=200 of 100 nodes"):
+        batch_size(1, 200, snapshots=30, candidates=100, named=("snapshot_sizes", "node_sizes"))
 
 
 def test_the_example_has_7_targets_where_vertex_batches_have_16_and_snapshot_batches_24() -> None:
@@ -97,7 +97,7 @@ def test_actions_count_vertex_sizes_first() -> None:
     ("snapshots", "vertices", "said"),
     [
         ("", "0.1", "snapshot_sizes='' contains no size. Give some, such as snapshot_sizes='0.1 0.2 0.3'"),
-        ("0.1", " , ", "vertex_sizes=' , ' contains no size. Give some, such as vertex_sizes='0.01 0.05 0.1'"),
+        ("0.1", " , ", "node_sizes=' , ' contains no size. Give some, such as node_sizes='0.01 0.05 0.1'"),
         ("0.1 often", "0.1", "could not convert string to float: 'often'"),
         ("0.1 0.10", "0.1", "repeats a size"),
         ("0.1", "0.1 0", "0.0 is not a size"),
@@ -112,8 +112,8 @@ def test_sizes_that_are_none_are_refused(snapshots: str, vertices: str, said: st
         grid(snapshots, vertices)
 
 
-def test_an_adjuster_with_one_action_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"controller with one action, \(\(0.1, 0.05\),\).*adjuster='none'"):
+def test_an_batch_policy_with_one_action_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"controller with one action, \(\(0.1, 0.05\),\).*batch_policy='none'"):
         adjustable(grid("0.1", "0.05"))
 
 
@@ -123,7 +123,7 @@ def test_the_nearest_action_is_so_by_ratio() -> None:
         (0.2, 0.1), (0.2, 0.01), (0.4, 0.1), (0.4, 0.01),
     ]  # fmt: skip
     assert nearest(grid("0.1 0.4", "1"), 0.2, 1) == 0  # equally near: the first
-    with pytest.raises(ConfigError, match="batch_vertices=0: numbers above 0"):
+    with pytest.raises(ConfigError, match="batch_nodes=0: numbers above 0"):
         nearest(sizes, 0.2, 0)
 
 

@@ -1,4 +1,4 @@
-"""Adjusters in pictures: values, choices and regret; averaging; and several runs over wall time."""
+"""BatchPolicys in pictures: values, choices and regret; averaging; and several runs over wall time."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.run import compare
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.hybrid_batches.charts import RoundLog, hybrid_facts, staleness_words
-from dtdg_lab.systems.hybrid_batches.policy_charts import AdjusterLog, adjuster_facts, best_words, verdict_words
+from dtdg_lab.systems.hybrid_batches.policy_charts import BatchPolicyLog, batch_policy_facts, best_words, verdict_words
 from dtdg_lab.visualization.loss import near_best, near_by_seed_words, seconds_to
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import RankSteps
 from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 
-# the adjuster
+# the batch policy
 
 
 def test_a_reward_is_of_the_action_before() -> None:
-    log = AdjusterLog()
+    log = BatchPolicyLog()
     for number, (action, reward) in enumerate(((1, None), (2, 0.5), (2, -0.25), (1, 0.0), (0, 0.1))):
         log.row(0, named(decision_row(number, action, reward)), 1)
-    facts = adjuster_facts(log.choices(), 9)
+    facts = batch_policy_facts(log.choices(), 9)
     assert [(each.action, each.reward) for each in facts.rewards] == [(1, 0.5), (2, -0.25), (2, 0.0), (1, 0.1)]
     assert (facts.arms[1].count, facts.arms[1].mean) == (2, 0.3) and facts.arms[0] is None
     assert facts.best is None and facts.regret() == [], "none was rewarded three times"
 
 
 def test_regret_is_what_the_best_would_have_earned_more() -> None:
-    log = AdjusterLog()
+    log = BatchPolicyLog()
     for number, (action, reward) in enumerate(((0, None), (0, 0.2), (0, 0.2), (1, 0.2), (1, 0.1), (0, 0.0))):
         log.row(0, named(decision_row(number, action, reward)), 1)
-    facts = adjuster_facts(log.choices(), 2)
+    facts = batch_policy_facts(log.choices(), 2)
     assert facts.best == 0
     assert facts.regret() == pytest.approx([0, 0, 0, 0.1, 0.3])
 
@@ -59,13 +59,13 @@ def test_regret_is_what_the_best_would_have_earned_more() -> None:
 )
 def test_the_verdict_follows_from_the_rewards(late: float, words: str) -> None:
     """Size 4 earns 0.2, give or take 0.01, in the first half; then others earn ``late``, one after another."""
-    log, number = AdjusterLog(), 0
+    log, number = BatchPolicyLog(), 0
     plan = [(BEST, 0.2)] * 20 + [(action % 3, late) for action in range(20)]
     reward = None
     for number, (action, earns) in enumerate(plan):
         log.row(0, named(decision_row(number, action, reward)), 1)
         reward = earns + 0.01 * (-1) ** number
-    facts = adjuster_facts(log.choices(), 9)
+    facts = batch_policy_facts(log.choices(), 9)
     if late == 0.45:  # the best of all arms is then one of the late ones: what it beats is size 4
         facts = type(facts)(**{name: getattr(facts, name) for name in facts.__dataclass_fields__} | {"best": BEST})
     assert words in best_words(facts, hybrid_facts(dynahb_data()))
@@ -95,13 +95,13 @@ def test_long_decisions_stay_small_and_end_with_the_newest() -> None:
     data = dynahb_data()
     shown = window(data, steps=2)
     shown.add(line("decisions", decisions(2500)))
-    assert shown.view("hybrid").adjuster().decisions == 2000
+    assert shown.view("hybrid").batch_policy().decisions == 2000
     values = shown.view("hybrid").named_panels()["values"][0]["data"][0]
     assert len(values["x"]) <= 300 and values["x"][-1] == 5 * 2500
 
 
 def test_a_policy_without_values_has_its_choices() -> None:
-    data = dynahb_data(adjuster="random")
+    data = dynahb_data(batch_policy="random")
     shown = window(data, steps=2)
     rows = [decision_row(number, number % 9, 0.1, policy="random", values=[None] * 9) for number in range(9)]
     shown.add(line("decisions", rows))
@@ -109,11 +109,11 @@ def test_a_policy_without_values_has_its_choices() -> None:
     assert "this policy keeps no values" in json.dumps(panels["values"][0])
     check(panels["choices"][0])
     shown.add(line("decisions", [decision_row(20, 0, 0.1, policy="dqn")]))
-    assert shown.view("hybrid").adjuster().decisions == 9, "those of another adjuster are not this one's"
+    assert shown.view("hybrid").batch_policy().decisions == 9, "those of another batch_policy are not this one's"
 
 
 def test_decisions_of_other_tuners_are_passed_over() -> None:
-    log = AdjusterLog()
+    log = BatchPolicyLog()
     log.row(
         0, {"step": 3, "policy": "greedy", "state": {"full_snapshots": 2}, "values": [], "action": {}, "reward": 0.0}, 1
     )
@@ -204,7 +204,7 @@ def test_losses_are_drawn_over_seconds_with_a_star_where_all_have_been() -> None
 @pytest.mark.parametrize(
     ("dqn", "said"), [([1.0, 0.4], "dqn (400 ms) beats it here"), ([1.0, 0.9, 0.9, 0.4], "dqn (800 ms) does not beat")]
 )
-def test_an_adjuster_is_judged_by_runs_with_fixed_sizes(dqn: list[float], said: str) -> None:
+def test_an_batch_policy_is_judged_by_runs_with_fixed_sizes(dqn: list[float], said: str) -> None:
     sizes = {"20 % x 5 %": [1.0, 0.7, 0.4], "10 % x 5 %": [1.0, 0.9, 0.8, 0.7, 0.4]}
     runs = [("adjusted", evaluated(window(dynahb_data()), dqn))]
     for label, losses in sizes.items():
@@ -226,7 +226,7 @@ def test_times_to_a_loss_have_a_spread_over_seeds() -> None:
     assert near_by_seed_words({"dqn": [window(dynahb_data())]}) == ""
 
 
-def test_several_adjusters_are_told_in_one_verdict() -> None:
+def test_several_batch_policies_are_told_in_one_verdict() -> None:
     assert verdict_words({"dqn": 2.0}, {}, 0.1) == verdict_words({}, {"a": 1.0}, 0.1) == ""
     lost = verdict_words({"dqn": math.inf}, {"a": 1.5}, 0.1)
     assert "a: 1.5 s to loss 0.1. dqn (not there) does not beat it here." in lost
@@ -252,8 +252,12 @@ def test_stored_runs_are_compared_over_wall_time(tmp_path) -> None:
 
 def test_runs_are_labelled_by_the_settings_that_tell_them_apart(tmp_path) -> None:
     runs = []
-    for number, (system, adjuster) in enumerate((("dynahb", "dqn"), ("dynahb", "none"), ("dbos", "none"))):
-        runs.append(finished_run(tmp_path / str(number), epochs=2, system=system, adjuster=adjuster))
+    for number, (system, batch_policy) in enumerate((("dynahb", "dqn"), ("dynahb", "none"), ("dbos", "none"))):
+        runs.append(finished_run(tmp_path / str(number), epochs=2, system=system, batch_policy=batch_policy))
         finish(runs[-1], "finished")
     labels = compare([run.path for run in runs]).labels
-    assert labels == ("system dynahb, adjuster dqn", "system dynahb, adjuster none", "system dbos, adjuster none")
+    assert labels == (
+        "system dynahb, batch_policy dqn",
+        "system dynahb, batch_policy none",
+        "system dbos, batch_policy none",
+    )

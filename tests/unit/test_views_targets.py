@@ -153,7 +153,7 @@ def test_another_choice_of_the_same_sizes_keeps_them() -> None:
         shown.add(event(dynahb_data(choice=step % 9), step=step))
     assert shown.view("hybrid").since == 0 and len(shown.view("hybrid").now()) == 2 and shown.view("hybrid").unchanged
     assert shown.view("hybrid").facts.choice == 39 % 9
-    assert shown.view("hybrid").adjuster().decisions == 60
+    assert shown.view("hybrid").batch_policy().decisions == 60
 
 
 # where batches come from
@@ -238,7 +238,7 @@ def test_sizes_have_a_colour_for_snapshots_and_dashes_for_vertices() -> None:
     assert key["text"].endswith("of snapshots; solid 1 %, dashed 5 %, dotted 10 % of nodes")
 
 
-def test_a_run_without_a_reservoir_an_adjuster_or_averaging_has_no_panels_of_them() -> None:
+def test_a_run_without_a_reservoir_an_batch_policy_or_averaging_has_no_panels_of_them() -> None:
     assert list(window(hybrid_data(), steps=2).view("hybrid").named_panels()) == ["map", "sources"]
     assert list(window(dynahb_data(), steps=2).view("hybrid").named_panels()) == [
         "map", "sources", "reservoir", "made", "values", "choices", "rewards", "regret", "staleness",
@@ -278,7 +278,9 @@ def test_logs_stay_bounded() -> None:
     assert [level.step for level in levels.all()[0, 0]] == list(range(180, 200))
 
 
-@pytest.mark.parametrize("data", [hybrid_data(), dynahb_data(), dynahb_data(adjuster="bandit", exchange="gradients")])
+@pytest.mark.parametrize(
+    "data", [hybrid_data(), dynahb_data(), dynahb_data(batch_policy="bandit", exchange="gradients")]
+)
 @pytest.mark.parametrize("steps", [0, 1, 90])
 @pytest.mark.parametrize("more", [0, 1, 60])
 def test_every_state_of_a_run_has_valid_pictures(data: dict[str, Any], steps: int, more: int) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 NOT_HERE = "The graph is not on this machine yet: a run, or lab.datasets.load({name!r}), downloads it."
-PARTITION_OPTIONS = ("dealing", "imbalance", "partition_file")
+PARTITION_OPTIONS = ("assignment_order", "imbalance", "partition_file")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class HybridBatchesFamily(SystemFamily):
 
     def memory_changes(self, config: RunConfig) -> Sequence[tuple[str, float]]:
         """Options that lower a rank's memory, with their factors."""
-        return (("batch_vertices", 0.5), ("batch_snapshots", 0.5)) if config["adjuster"] == "none" else ()
+        return (("batch_nodes", 0.5), ("batch_snapshots", 0.5)) if config["batch_policy"] == "none" else ()
 
     def build(self, context: BuildContext) -> Strategy:
         """Its strategy; collective."""
@@ -69,9 +69,9 @@ class HybridBatchesFamily(SystemFamily):
 
     def comparison(self, runs: Sequence[tuple[str, RunWindow]]) -> str:
         """Its verdict on labelled runs that are compared over wall time."""
-        from dtdg_lab.systems.hybrid_batches.policy_charts import adjuster_verdict
+        from dtdg_lab.systems.hybrid_batches.policy_charts import batch_policy_verdict
 
-        return adjuster_verdict(runs)
+        return batch_policy_verdict(runs)
 
     def page(self, context: PageContext) -> RunPage:
         """The page of its batches."""
@@ -87,7 +87,7 @@ class HybridBatchesFamily(SystemFamily):
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether a controller chooses sizes by a time-based reward, or batches wait in a reservoir."""
-        return config.flat.get("adjuster", "none") != "none" or bool(config.flat.get("reservoir"))
+        return config.flat.get("batch_policy", "none") != "none" or bool(config.flat.get("reservoir"))
 
 
 FAMILY = HybridBatchesFamily()

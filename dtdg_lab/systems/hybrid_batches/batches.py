@@ -26,8 +26,8 @@ _COUNTED: Mapping[str, str] = MappingProxyType(
     {
         "batch_snapshots": "snapshots of the training split",
         "snapshot_sizes": "snapshots of the training split",
-        "batch_vertices": "nodes of the part that may be targets",
-        "vertex_sizes": "nodes of the part that may be targets",
+        "batch_nodes": "nodes of the part that may be targets",
+        "node_sizes": "nodes of the part that may be targets",
     }
 )
 
@@ -58,44 +58,44 @@ def resolved(value: float, whole: int, name: str) -> int:
 
 def batch_size(
     batch_snapshots: float,
-    batch_vertices: float,
+    batch_nodes: float,
     *,
     snapshots: int,
     candidates: int,
-    named: tuple[str, str] = ("batch_snapshots", "batch_vertices"),
+    named: tuple[str, str] = ("batch_snapshots", "batch_nodes"),
 ) -> BatchSize:
     """The size of a part's batches.
 
     Args:
         batch_snapshots: share or number of snapshots, as :func:`resolved` reads it.
-        batch_vertices: share or number of targets.
+        batch_nodes: share or number of targets.
         snapshots: T of the training split.
         candidates: the part's nodes that may be targets.
-        named: the options that the two come from, for messages: ``("snapshot_sizes", "vertex_sizes")`` for a grid.
+        named: the options that the two come from, for messages: ``("snapshot_sizes", "node_sizes")`` for a grid.
 
     Raises:
         ConfigError: one of them is not allowed, for example more snapshots than there are.
     """
-    return BatchSize(resolved(batch_snapshots, snapshots, named[0]), resolved(batch_vertices, candidates, named[1]))
+    return BatchSize(resolved(batch_snapshots, snapshots, named[0]), resolved(batch_nodes, candidates, named[1]))
 
 
-def grid(snapshot_sizes: str, vertex_sizes: str) -> Grid:
+def grid(snapshot_sizes: str, node_sizes: str) -> Grid:
     """The sizes that a batch-size controller chooses from: each number of snapshots with each number of targets.
 
     Args:
         snapshot_sizes: shares or whole numbers, such as ``"0.1 0.2 0.3"``; spaces or commas between them.
-        vertex_sizes: those of targets.
+        node_sizes: those of targets.
 
     Returns:
-        (batch_snapshots, batch_vertices) of each action. The action's index is the index in ``snapshot_sizes`` times
-        the number of vertex sizes, plus the index in ``vertex_sizes``.
+        (batch_snapshots, batch_nodes) of each action. The action's index is the index in ``snapshot_sizes`` times
+        the number of vertex sizes, plus the index in ``node_sizes``.
 
     Raises:
         ConfigError: a list is empty, repeats a size, or contains an invalid size.
 
     References: DynaHB section 5.1 (definition 5).
     """
-    first, second = _sizes("snapshot_sizes", snapshot_sizes), _sizes("vertex_sizes", vertex_sizes)
+    first, second = _sizes("snapshot_sizes", snapshot_sizes), _sizes("node_sizes", node_sizes)
     return tuple((snapshots, vertices) for snapshots in first for vertices in second)
 
 
@@ -108,12 +108,12 @@ def adjustable(sizes: Grid) -> Grid:
     if len(sizes) < 2:
         raise ConfigError(
             f"a batch-size controller with one action, {shortened(sizes)}, has no choice. Give more snapshot_sizes or "
-            "vertex_sizes, or set adjuster='none'."
+            "node_sizes, or set batch_policy='none'."
         )
     return sizes
 
 
-def nearest(sizes: Grid, batch_snapshots: float, batch_vertices: float) -> int:
+def nearest(sizes: Grid, batch_snapshots: float, batch_nodes: float) -> int:
     """The action whose sizes are nearest by ratio to the given ones; the first of equally near ones.
 
     Shares and whole numbers are compared as given: a run should use the same kind for both.
@@ -121,18 +121,18 @@ def nearest(sizes: Grid, batch_snapshots: float, batch_vertices: float) -> int:
     Args:
         sizes: at least one.
         batch_snapshots: above 0.
-        batch_vertices: above 0.
+        batch_nodes: above 0.
 
     Raises:
         ConfigError: a number is not above 0.
     """
-    if not (batch_snapshots > 0 and batch_vertices > 0):
+    if not (batch_snapshots > 0 and batch_nodes > 0):
         raise ConfigError(
-            f"batch_snapshots={shortened(batch_snapshots)}, batch_vertices={shortened(batch_vertices)}: numbers "
+            f"batch_snapshots={shortened(batch_snapshots)}, batch_nodes={shortened(batch_nodes)}: numbers "
             "above 0 are needed."
         )
     far = [
-        abs(math.log(snapshots / batch_snapshots)) + abs(math.log(vertices / batch_vertices))
+        abs(math.log(snapshots / batch_snapshots)) + abs(math.log(vertices / batch_nodes))
         for snapshots, vertices in sizes
     ]
     return far.index(min(far))

@@ -64,7 +64,7 @@ class HybridFacts:
         nodes: N.
         candidates: of every part, nodes that may be targets.
         choice: the action in use.
-        adjuster: what chooses it; ``none`` where nothing does.
+        batch_policy: what chooses it; ``none`` where nothing does.
         reservoir: whether batches are generated beside training.
         exchange: ``gradients`` or ``models``.
         average_every_s: seconds between two rounds of averaging models; T_mu.
@@ -80,7 +80,7 @@ class HybridFacts:
     nodes: int
     candidates: tuple[int, ...]
     choice: int
-    adjuster: str
+    batch_policy: str
     reservoir: bool
     exchange: str
     average_every_s: float
@@ -97,7 +97,7 @@ class HybridFacts:
     @property
     def adjusted(self) -> bool:
         """Whether something chooses the size."""
-        return self.adjuster != "none"
+        return self.batch_policy != "none"
 
     def label(self, action: int) -> str:
         """The size of an action; its number where that is not of these facts."""
@@ -122,7 +122,7 @@ def hybrid_facts(data: Mapping[str, Any]) -> HybridFacts:
             nodes=int(data["nodes"]),
             candidates=tuple(map(int, data["candidates"])),
             choice=int(data["choice"]),
-            adjuster=str(data["adjuster"]),
+            batch_policy=str(data["batch_policy"]),
             reservoir=bool(data["reservoir"]),
             exchange=str(data["exchange"]),
             average_every_s=float(data["average_every_s"] or 0.0),
@@ -156,7 +156,7 @@ def hybrid_words(facts: HybridFacts) -> str:
         f"nodes in each of {parts} part{'s' * (parts > 1)}"
     )
     if facts.adjusted:
-        text += f", chosen by {facts.adjuster} among {len(facts.sizes)} sizes"
+        text += f", chosen by {facts.batch_policy} among {len(facts.sizes)} sizes"
     if facts.reservoir:
         other = "all nodes of the same snapshots stand in" if facts.stands_in else "they are built in the step"
         text += f"; from a reservoir, and where it gives none {other}"

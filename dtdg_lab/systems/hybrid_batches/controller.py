@@ -17,7 +17,7 @@ from dtdg_lab.engine.target_batches import TargetRun, add_gradients
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.systems.hybrid_batches.batches import capacity
 from dtdg_lab.systems.hybrid_batches.part_batches import MOST_CHOICES, NEW, SNAPSHOT, BatchKeeping, Drawn, Sizing
-from dtdg_lab.systems.hybrid_batches.policies import BatchAdjuster, BatchDecision, make_adjuster
+from dtdg_lab.systems.hybrid_batches.policies import BatchDecision, BatchPolicy, make_batch_policy
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.memory import peak_bytes
 
@@ -46,7 +46,7 @@ class BatchController:
         deviation: measures how far a batch's loss is from that of its targets in the whole graph.
 
     Attributes:
-        adjuster: what chooses sizes, on the rank that decides; None where they are set.
+        batch_policy: what chooses sizes, on the rank that decides; None where they are set.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class BatchController:
         self._validation = validation
         self._snapshots, self._leads, self._nodes, self._device = snapshots, leads, nodes, device
         self._generation, self._deviation = 0, cache(deviation)
-        self.adjuster = self._made_adjuster()
+        self.batch_policy = self._made_batch_policy()
         self._check_reward(config)
         self._put_back(state.get(HYBRID, {}))
         self.measure()
@@ -82,7 +82,7 @@ class BatchController:
     @property
     def asked(self) -> int:
         """What the rank that decides wants all to follow."""
-        choice = self._strategy.choice if self.adjuster is None else self.adjuster.choice
+        choice = self._strategy.choice if self.batch_policy is None else self.batch_policy.choice
         return self._generation % GENERATIONS * CHOICES + choice
 
     def receive(self, number: int) -> None:
@@ -105,7 +105,7 @@ class BatchController:
         Sizes are local to a rank, so no exchange is needed. Where gradients are summed over several ranks, all change
         at one step instead: the choice rides with the gradients of the next one.
         """
-        return self.adjuster is not None and (self._config["exchange"] == "models" or self._config.ranks == 1)
+        return self.batch_policy is not None and (self._config["exchange"] == "models" or self._config.ranks == 1)
 
     def _decided(self, decision: BatchDecision) -> BatchDecision:
         if self._applies_own:
@@ -114,34 +114,34 @@ class BatchController:
 
     def repeat(self, action: int) -> None:
         """Take a choice of the run that is repeated, at the step at which it was made."""
-        if self.adjuster is not None:
-            self.adjuster.follow(action)
+        if self.batch_policy is not None:
+            self.batch_policy.follow(action)
             if self._applies_own:
                 self._strategy.choice = action
 
     def after_step(self, loss: float | None, seconds: float, choice: int) -> BatchDecision | None:
-        """Tell the adjuster of a step, and have it decide when it is due.
+        """Tell the batch policy of a step, and have it decide when it is due.
 
         Args:
             loss: of the step's batches on this rank; None where they had no labels.
             seconds: the step took.
             choice: the size it had.
         """
-        if self.adjuster is None:
+        if self.batch_policy is None:
             return None
         by_batches = self._config["reward_loss"] == "train"
-        self.adjuster.observe(loss if by_batches else None, seconds, choice)
-        if not by_batches or not self.adjuster.is_due(self._config["decide_every"]):
+        self.batch_policy.observe(loss if by_batches else None, seconds, choice)
+        if not by_batches or not self.batch_policy.is_due(self._config["decide_every"]):
             return None
-        return self._decided(self.adjuster.decide())
+        return self._decided(self.batch_policy.decide())
 
     def after_evaluation(self, validation_loss: float | None) -> BatchDecision | None:
-        """Have the adjuster decide by the validation split, where it is to."""
-        if self.adjuster is None or validation_loss is None or self._config["reward_loss"] != "validation":
+        """Have the batch policy decide by the validation split, where it is to."""
+        if self.batch_policy is None or validation_loss is None or self._config["reward_loss"] != "validation":
             return None
-        if not self.adjuster.is_due(self._config["decide_every"]):
+        if not self.batch_policy.is_due(self._config["decide_every"]):
             return None
-        return self._decided(self.adjuster.decide(validation_loss))
+        return self._decided(self.batch_policy.decide(validation_loss))
 
     @property
     def choice(self) -> int:
@@ -160,7 +160,7 @@ class BatchController:
         return ""
 
     def _check_reward(self, config: RunConfig) -> None:
-        if config["adjuster"] != "none" and config["reward_loss"] == "validation" and not self._validation:
+        if config["batch_policy"] != "none" and config["reward_loss"] == "validation" and not self._validation:
             raise ConfigError(
                 f"reward_loss='validation', and protocol={config.protocol!r} leaves no validation split. "
                 "Choose another "
@@ -174,12 +174,12 @@ class BatchController:
         by_hand = (sizing.shares, sizing.initial) != (old.shares, old.initial)
         self._generation += by_hand
         self._strategy.use_sizes(sizing, keeping(config))
-        if before["adjuster"] != config["adjuster"]:
-            self.adjuster = self._made_adjuster()
-        elif self.adjuster is not None and by_hand:  # what it chose, and ranks may not follow yet, is overruled
-            self.adjuster.follow(self._strategy.choice)
-        if self.adjuster is not None:
-            self.adjuster.rewarded_by(config["reward"])
+        if before["batch_policy"] != config["batch_policy"]:
+            self.batch_policy = self._made_batch_policy()
+        elif self.batch_policy is not None and by_hand:  # what it chose, and ranks may not follow yet, is overruled
+            self.batch_policy.follow(self._strategy.choice)
+        if self.batch_policy is not None:
+            self.batch_policy.rewarded_by(config["reward"])
         if config["reservoir"] and not before["reservoir"]:
             self.measure()
 
@@ -193,7 +193,7 @@ class BatchController:
         strategy = self._strategy
         if not strategy.keeping.on:
             return
-        limit_bytes = self._config["stand_in_gib"] * GIB
+        limit_bytes = self._config["fallback_memory_gib"] * GIB
 
         def step() -> None:
             strategy.tried(SNAPSHOT, Unmarked())
@@ -207,24 +207,24 @@ class BatchController:
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint's plan: the size that steps have, and on the rank that decides what chooses it."""
-        adjuster = None if self.adjuster is None else self.adjuster.state_dict()
+        batch_policy = None if self.batch_policy is None else self.batch_policy.state_dict()
         shares = [list(share) for share in self._strategy.sizing.shares]
-        return {HYBRID: {"shares": shares, "choice": self._strategy.choice, "adjuster": adjuster}}
+        return {HYBRID: {"shares": shares, "choice": self._strategy.choice, "batch_policy": batch_policy}}
 
     def _put_back(self, held: Mapping[str, Any]) -> None:
         if held.get("shares") != [list(share) for share in self._strategy.sizing.shares]:
             return
         self._strategy.choice = held["choice"]
-        state = held["adjuster"]
-        if self.adjuster is not None and state is not None and state["policy"] == self.adjuster.policy:
-            self.adjuster.load_state_dict(state)
+        state = held["batch_policy"]
+        if self.batch_policy is not None and state is not None and state["policy"] == self.batch_policy.policy:
+            self.batch_policy.load_state_dict(state)
 
-    def _made_adjuster(self) -> BatchAdjuster | None:
+    def _made_batch_policy(self) -> BatchPolicy | None:
         config = self._config
-        if config["adjuster"] == "none" or not self._leads:
+        if config["batch_policy"] == "none" or not self._leads:
             return None
-        return make_adjuster(
-            config["adjuster"],
+        return make_batch_policy(
+            config["batch_policy"],
             choices=len(self._strategy.sizing),
             initial=self._strategy.choice,
             seed=config.seed,
@@ -256,7 +256,7 @@ class BatchController:
             "nodes": self._nodes,
             "candidates": list(self._candidates),
             "choice": strategy.choice,
-            "adjuster": config["adjuster"],
+            "batch_policy": config["batch_policy"],
             "reservoir": config["reservoir"],
             "stands_in": strategy.stands_in,
             "generators": config["generators"],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.systems.hybrid_batches.policy_charts import adjuster_verdict
+from dtdg_lab.systems.hybrid_batches.policy_charts import batch_policy_verdict
 from dtdg_lab.widgets.controls import LiveWidgets
 from dtdg_lab.widgets.run_page import TEXT, PageContext, Panel, RunPage, text_line
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
 
-SETTINGS = ("batch_snapshots", "batch_vertices", "adjuster", "reservoir", "average_every_s")
+SETTINGS = ("batch_snapshots", "batch_nodes", "batch_policy", "reservoir", "average_every_s")
 JUDGED = 40  # newest runs of the session among which policies and fixed sizes are compared
 
 
@@ -70,5 +70,5 @@ class BatchPage(RunPage):
         with ExitStack() as locks:
             for lock in dict.fromkeys(run.lock for run in runs):
                 locks.enter_context(lock)
-            verdict = adjuster_verdict([(run.id, run.live) for run in runs])
+            verdict = batch_policy_verdict([(run.id, run.live) for run in runs])
         self.verdict.param.update(value=html.escape(verdict, quote=False), visible=bool(verdict))

@@ -241,7 +241,7 @@ class PartBatches:
         return Prepared(self.sequence, batch, drawn, rows, edges, None)
 
 
-# The sizes that the batches of a run may have: one that is set, or those that an adjuster chooses from.
+# The sizes that the batches of a run may have: one that is set, or those that a batch policy chooses from.
 
 
 MOST_CHOICES = 1024
@@ -273,25 +273,25 @@ class Sizing:
             candidates: nodes that may be targets, of each of P parts.
 
         Raises:
-            ConfigError: a size is beyond the snapshots or nodes that there are, or an adjuster has one choice.
+            ConfigError: a size is beyond the snapshots or nodes that there are, or a batch policy has one choice.
         """
-        set_by_hand = (config["batch_snapshots"], config["batch_vertices"])
+        set_by_hand = (config["batch_snapshots"], config["batch_nodes"])
         empty = [part for part, number in enumerate(candidates) if not number]
         if empty:
             raise ConfigError(
                 f"part {empty[0]} has no node with a label that training counts: a batch of its targets has no "
                 "loss. Set fewer parts, or another partitioner."
             )
-        by_hand = _sizes((set_by_hand,), ("batch_snapshots", "batch_vertices"), snapshots, candidates)
-        if config["adjuster"] == "none":
+        by_hand = _sizes((set_by_hand,), ("batch_snapshots", "batch_nodes"), snapshots, candidates)
+        if config["batch_policy"] == "none":
             return cls((set_by_hand,), by_hand, 0)
-        shares = adjustable(grid(config["snapshot_sizes"], config["vertex_sizes"]))
-        sizes = _sizes(shares, ("snapshot_sizes", "vertex_sizes"), snapshots, candidates)
+        shares = adjustable(grid(config["snapshot_sizes"], config["node_sizes"]))
+        sizes = _sizes(shares, ("snapshot_sizes", "node_sizes"), snapshots, candidates)
         if not any(len(set(of_part)) > 1 for of_part in sizes):
             raise ConfigError(
-                f"an adjuster with one action: all of snapshot_sizes={config['snapshot_sizes']!r} x vertex_sizes="
-                f"{config['vertex_sizes']!r} come to {sizes[0][0].snapshots} snapshots x {sizes[0][0].vertices} "
-                "nodes here. Give sizes that are farther apart, or set adjuster='none'."
+                f"a batch policy with one action: all of snapshot_sizes={config['snapshot_sizes']!r} x node_sizes="
+                f"{config['node_sizes']!r} come to {sizes[0][0].snapshots} snapshots x {sizes[0][0].vertices} "
+                "nodes here. Give sizes that are farther apart, or set batch_policy='none'."
             )
         if len(shares) > MOST_CHOICES:
             raise ConfigError(f"{len(shares)} sizes to choose from: at most {MOST_CHOICES} are allowed. Give fewer.")

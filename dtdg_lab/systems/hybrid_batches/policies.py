@@ -273,7 +273,7 @@ class BatchDecision:
         return (self.policy, self.state, self.values, self.action, self.reward)
 
 
-class BatchAdjuster:
+class BatchPolicy:
     """Windows of steps of one size each: at the end of a window the agent learns its reward and chooses the next size.
 
     The agent's state is the decrease of the loss, 0 if unknown. A window's loss is the mean over its steps, its time
@@ -446,7 +446,7 @@ class BatchAdjuster:
         self._losses, self._loss_count, self._seconds, self._steps = 0.0, 0, 0.0, 0
 
 
-def make_adjuster(
+def make_batch_policy(
     name: str,
     *,
     choices: int,
@@ -458,7 +458,7 @@ def make_adjuster(
     rate: float = 0.005,
     reward: str = "paper",
     sizes: Sequence[tuple[float, float]] | None = None,
-) -> BatchAdjuster:
+) -> BatchPolicy:
     """A batch-size controller by its name in the catalogue.
 
     Args:
@@ -479,10 +479,10 @@ def make_adjuster(
         PlanError: ``initial`` is not the index of a size.
     """
     if name not in POLICIES:
-        raise UnknownNameError("adjuster", name, POLICIES)
+        raise UnknownNameError("batch_policy", name, POLICIES)
     checked_choices(choices, least=1 if name == "none" else 2)
     if name == "law" and sizes is None:
-        raise ConfigError("adjuster='law' fits progress against size: give sizes, (N_S, N_V) of each choice.")
+        raise ConfigError("batch_policy='law' fits progress against size: give sizes, (N_S, N_V) of each choice.")
     exploring: dict[str, Any] = {"epsilon_decay": epsilon_decay, "epsilon_min": epsilon_min}
     agents: dict[str, Callable[[], Agent]] = {
         "none": lambda: Fixed(choices, initial),
@@ -492,7 +492,7 @@ def make_adjuster(
         "law": lambda: ProgressLaw(sizes or ()),
     }
     agent = agents[name]()
-    return BatchAdjuster(agent, name, choices, initial, reward)
+    return BatchPolicy(agent, name, choices, initial, reward)
 
 
 def _finite(loss: float) -> float:
@@ -608,7 +608,7 @@ class BatchSimulator:
 
     def run(
         self,
-        adjuster: BatchAdjuster,
+        batch_policy: BatchPolicy,
         *,
         target: float,
         decide_every: int = 5,
@@ -618,7 +618,7 @@ class BatchSimulator:
         """Train until the loss is at the target.
 
         Args:
-            adjuster: controller that chooses among ``sizes``; it is modified.
+            batch_policy: controller that chooses among ``sizes``; it is modified.
             target: a loss between the floor and the start.
             decide_every: steps between its decisions.
             most_steps: limit after which the run is stopped.
@@ -627,8 +627,8 @@ class BatchSimulator:
         Raises:
             ConfigError: the target is not between floor and start, or the controller has another number of choices.
         """
-        if adjuster.choices != len(self.sizes):
-            raise ConfigError(f"a controller of {adjuster.choices} choices for {len(self.sizes)} sizes.")
+        if batch_policy.choices != len(self.sizes):
+            raise ConfigError(f"a controller of {batch_policy.choices} choices for {len(self.sizes)} sizes.")
         whole = self.distance(target)
         noise = rng.generator(self.seed, "control/simulator").standard_normal((most_steps, 3))
         left, seconds = whole, 0.0
@@ -636,7 +636,7 @@ class BatchSimulator:
         losses: list[float] = []
         decisions: list[BatchDecision] = []
         for for_loss, for_time, for_validation in noise:
-            action = adjuster.choice
+            action = batch_policy.choice
             step_s, gain = self.step_s(action), self.gain(action, 1 - left / whole)
             needed = min(left / gain, 1.0)
             left, seconds = left - needed * gain, seconds + needed * step_s
@@ -647,11 +647,11 @@ class BatchSimulator:
             snapshots, vertices = self.sizes[action]
             spread = self.loss_noise * math.sqrt(self.noise_share / (snapshots * vertices))
             loss = None if validated else losses[-1] * (1 + spread * for_loss)
-            adjuster.observe(loss, step_s * math.exp(self.jitter * for_time))
-            if adjuster.is_due(decide_every):
+            batch_policy.observe(loss, step_s * math.exp(self.jitter * for_time))
+            if batch_policy.is_due(decide_every):
                 seconds += self.evaluation_s * validated
                 loss = losses[-1] * (1 + self.validation_noise * for_validation) if validated else None
-                decisions.append(adjuster.decide(loss))
+                decisions.append(batch_policy.decide(loss))
         return SimulatedRun(None, tuple(choices), tuple(losses), tuple(decisions))
 
     def fixed_s_to(self, action: int, target: float) -> float:
@@ -740,7 +740,7 @@ def compared(
     for name, (policy, reward, validated) in controllers.items():
         found[name] = []
         for seed in seeds:
-            adjuster = make_adjuster(
+            batch_policy = make_batch_policy(
                 policy,
                 choices=len(simulator.sizes),
                 initial=len(simulator.sizes) // 2,
@@ -749,7 +749,7 @@ def compared(
                 sizes=simulator.sizes,
             )
             run = replace(simulator, seed=seed).run(
-                adjuster, target=target, decide_every=decide_every, validated=validated, most_steps=MOST_STEPS
+                batch_policy, target=target, decide_every=decide_every, validated=validated, most_steps=MOST_STEPS
             )
             found[name].append(run)
     return found

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
 
 
-# What an adjuster of batches saw and chose, in bounded memory.
+# What a batch policy saw and chose, in bounded memory.
 
 
 KEPT = 2000
@@ -67,7 +67,7 @@ class Rewarded:
     reward: float
 
 
-class AdjusterLog(PartLog[LoggedChoice]):
+class BatchPolicyLog(PartLog[LoggedChoice]):
     """Rows of the table ``decisions`` that are about sizes of batches; others are passed over.
 
     Args:
@@ -117,7 +117,7 @@ def _number(value: Any) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-# What rewards say of an adjuster: what each size earned on average, and what was lost against the best of them.
+# What rewards say of a batch policy: what each size earned on average, and what was lost against the best of them.
 
 
 FEWEST = 3  # rewards from which on an action may be the best
@@ -134,12 +134,12 @@ class ArmFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class AdjusterFacts:
+class BatchPolicyFacts:
     """Rewards of a run's decisions.
 
     A reward compares a choice with the one before it, and losses fall more slowly later on: means of actions that were
     tried at different times are an estimate. Only runs with fixed sizes show whether one would have been better
-    (``views.adjuster_verdict``).
+    (``views.batch_policy_verdict``).
 
     Attributes:
         policy: what decides.
@@ -182,13 +182,13 @@ class AdjusterFacts:
         return None if abs(gain) < 2 * math.hypot(best.error, self.late.error) + _NOTHING else gain > 0
 
 
-def adjuster_facts(choices: Sequence[LoggedChoice], actions: int) -> AdjusterFacts:
-    """The facts of decisions in order, of an adjuster with so many actions; there is at least one decision."""
+def batch_policy_facts(choices: Sequence[LoggedChoice], actions: int) -> BatchPolicyFacts:
+    """The facts of decisions in order, of a batch policy with so many actions; there is at least one decision."""
     rewards = tuple(each for each in rewarded(choices) if 0 <= each.action < actions)
     arms = tuple(_arm([each.reward for each in rewards if each.action == action]) for action in range(actions))
     known = [(arm.mean, action) for action, arm in enumerate(arms) if arm is not None and arm.count >= FEWEST]
     described = [choice.greedy for choice in choices if choice.greedy is not None]
-    return AdjusterFacts(
+    return BatchPolicyFacts(
         policy=choices[-1].policy,
         decisions=len(choices),
         greedy=sum(described) / len(described) if described else None,
@@ -200,7 +200,7 @@ def adjuster_facts(choices: Sequence[LoggedChoice], actions: int) -> AdjusterFac
     )
 
 
-def adjuster_words(facts: AdjusterFacts, hybrid: HybridFacts, action: int) -> str:
+def batch_policy_words(facts: BatchPolicyFacts, hybrid: HybridFacts, action: int) -> str:
     """What it chose, and how that stands against the best fixed size."""
     return (
         f"{choice_words(facts, hybrid, action)} {best_words(facts, hybrid)} Rewards compare a size with the one before "
@@ -208,14 +208,14 @@ def adjuster_words(facts: AdjusterFacts, hybrid: HybridFacts, action: int) -> st
     )
 
 
-def choice_words(facts: AdjusterFacts, hybrid: HybridFacts, action: int) -> str:
+def choice_words(facts: BatchPolicyFacts, hybrid: HybridFacts, action: int) -> str:
     """How often it has decided, and what it is at."""
     text = f"{facts.policy} made {facts.decisions:,} decision{'s' * (facts.decisions > 1)}"
     text += "" if facts.greedy is None else f", {percent(facts.greedy)} of them by the best value"
     return f"{text}, and is at {hybrid.label(action)}."
 
 
-def best_words(facts: AdjusterFacts | None, hybrid: HybridFacts) -> str:
+def best_words(facts: BatchPolicyFacts | None, hybrid: HybridFacts) -> str:
     """How it stands against the best fixed size by the rewards of its own run; empty before anything was decided."""
     if facts is None:
         return ""
@@ -224,7 +224,7 @@ def best_words(facts: AdjusterFacts | None, hybrid: HybridFacts) -> str:
         return "No size was rewarded often enough to be called the best."
     verdict = {
         True: "it beats it",
-        False: "the adjuster does not beat the best fixed size here",
+        False: "the batch policy does not beat the best fixed size here",
         None: "inconclusive",
     }
     return (
@@ -240,7 +240,7 @@ def _arm(rewards: Sequence[float]) -> ArmFacts | None:
     return ArmFacts(count, fmean(rewards), stdev(rewards) / math.sqrt(count) if count > 1 else None)
 
 
-# The adjuster of batches in pictures: values of the sizes, choices and epsilon, rewards, and regret.
+# The batch policy in pictures: values of the sizes, choices and epsilon, rewards, and regret.
 
 
 NO_DECISION = "nothing was decided yet"
@@ -249,9 +249,9 @@ _POINTS = 300  # of a line, so that pictures stay small
 _SMOOTHED = 20  # rewards that a mean is taken of
 
 
-def adjuster_panels(choices: Sequence[LoggedChoice], hybrid: HybridFacts, marks: Marks) -> dict[str, Panel]:
+def batch_policy_panels(choices: Sequence[LoggedChoice], hybrid: HybridFacts, marks: Marks) -> dict[str, Panel]:
     """``values``, ``choices``, ``rewards`` and ``regret`` of decisions in order; there may be none."""
-    facts = adjuster_facts(choices, len(hybrid.sizes)) if choices else None
+    facts = batch_policy_facts(choices, len(hybrid.sizes)) if choices else None
     said = choice_words(facts, hybrid, choices[-1].action) if facts else "Every so many steps it chooses a size."
     return {
         "values": (_values_figure(choices, hybrid, marks), _values_words(choices, hybrid)),
@@ -322,7 +322,7 @@ def _choices_figure(choices: Sequence[LoggedChoice], hybrid: HybridFacts, marks:
     return figure
 
 
-def _rewards_figure(facts: AdjusterFacts | None, marks: Marks) -> Figure:
+def _rewards_figure(facts: BatchPolicyFacts | None, marks: Marks) -> Figure:
     rewards = () if facts is None else facts.rewards[-_POINTS:]
     x, y = [each.step for each in rewards], [each.reward for each in rewards]
     means = [_short(fmean(y[max(0, at - _SMOOTHED + 1) : at + 1])) for at in range(len(y))]
@@ -335,7 +335,7 @@ def _rewards_figure(facts: AdjusterFacts | None, marks: Marks) -> Figure:
     return chart("Rewards", _STEP, "reward of the size before", data if rewards else [], **looks)
 
 
-def _regret_figure(facts: AdjusterFacts | None, hybrid: HybridFacts, marks: Marks) -> Figure:
+def _regret_figure(facts: BatchPolicyFacts | None, hybrid: HybridFacts, marks: Marks) -> Figure:
     regret = facts.regret() if facts else []
     rewards = facts.rewards if facts else ()
     steps = [each.step for each, _ in _thinned([*zip(rewards, regret, strict=False)])]
@@ -347,7 +347,7 @@ def _regret_figure(facts: AdjusterFacts | None, hybrid: HybridFacts, marks: Mark
     return chart("Regret, estimated", _STEP, "sum of reward missed", data, **looks)
 
 
-def _regret_words(facts: AdjusterFacts | None, hybrid: HybridFacts) -> str:
+def _regret_words(facts: BatchPolicyFacts | None, hybrid: HybridFacts) -> str:
     look = "Flat: it has learned what is best; still rising: it has not."
     regret = facts.regret() if facts else []
     if facts is None or facts.best is None or not regret:
@@ -362,20 +362,20 @@ def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.5g}")
 
 
-# Adjusters of batches against runs with fixed sizes: does choosing beat the best fixed size here?
+# BatchPolicys of batches against runs with fixed sizes: does choosing beat the best fixed size here?
 
 
 Labelled = Sequence[tuple[str, "RunWindow"]]
-_SIZES = ("batch_snapshots", "batch_vertices")
+_SIZES = ("batch_snapshots", "batch_nodes")
 # in which runs may differ and yet be compared: what steers sizes, the seed, and how long they may go on
 _FREE = frozenset({*_SIZES, "system", "seed", "epochs", "name"})
 
 
-def adjuster_verdict(runs: Labelled) -> str:
-    """Whether adjusters come near the least loss of all before the best fixed size does, in hindsight.
+def batch_policy_verdict(runs: Labelled) -> str:
+    """Whether batch policies come near the least loss of all before the best fixed size does, in hindsight.
 
-    Compared are runs of the same settings, but for sizes, adjusters and seeds; of several that differ in the seed alone
-    the median counts. A run whose sizes or adjuster were changed on the way is left out.
+    Compared are runs of the same settings, but for sizes, batch policies and seeds; of several seeds the
+    median counts. A run whose sizes or batch policy were changed on the way is left out.
 
     Args:
         runs: labelled windows of runs.
@@ -398,17 +398,17 @@ def _verdict(windows: Sequence[RunWindow]) -> str:
     for window in windows:
         seconds, facts = seconds_to(window, loss), window.view("hybrid").facts
         if facts is not None:
-            name = facts.adjuster if facts.adjusted else facts.size.label
+            name = facts.batch_policy if facts.adjusted else facts.size.label
             taken[facts.adjusted].setdefault(name, []).append(math.inf if seconds is None else seconds)
     adjusted, fixed = ({name: median(each) for name, each in taken[of].items()} for of in (True, False))
     return verdict_words(adjusted, fixed, loss)
 
 
 def verdict_words(adjusted: Mapping[str, float], fixed: Mapping[str, float], loss: float) -> str:
-    """The verdict on adjusters, by seconds to a loss; empty where there is nothing to compare with.
+    """The verdict on batch policies, by seconds to a loss; empty where there is nothing to compare with.
 
     Args:
-        adjusted: seconds by adjuster; infinite where it did not get there.
+        adjusted: seconds by batch policy; infinite where it did not get there.
         fixed: seconds by fixed size.
         loss: to be reached.
     """
@@ -437,26 +437,30 @@ def _settings(window: RunWindow) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, repr(value)) for name, value in flat.items() if name not in _FREE | steering))
 
 
-# Manually planned batch sizes against adjusters and fixed sizes: time to the target.
+# Manually planned batch sizes against batch policies and fixed sizes: time to the target.
 
 
 BY_HAND = "manual"
 
 
-def sizes_by_hand_figure(hand_s: float, adjusters: Mapping[str, Sequence[float]], fixed: Mapping[str, float]) -> Figure:
+def sizes_by_hand_figure(
+    hand_s: float, batch_policies: Mapping[str, Sequence[float]], fixed: Mapping[str, float]
+) -> Figure:
     """Seconds to the target as bars, the fastest on top.
 
     Args:
         hand_s: seconds of the plan.
-        adjusters: of each policy, seconds by seed; the bar is their median, the whisker reaches from least to most.
+        batch_policies: of each policy, seconds by seed; the bar is their median, the whisker their range.
         fixed: seconds of each fixed size. The dotted line is the least.
 
     Those that never arrive, in infinitely many seconds, are left out.
     """
-    rows = [(hand_s, BY_HAND, 1), *((median(seconds), policy, 0) for policy, seconds in adjusters.items())]
+    rows = [(hand_s, BY_HAND, 1), *((median(seconds), policy, 0) for policy, seconds in batch_policies.items())]
     rows = sorted(row for row in [*rows, *((seconds, size, 7) for size, seconds in fixed.items())] if row[0] < math.inf)
     # where a seed never arrives, whiskers reach up to the most that does
-    arrived = [[each for each in adjusters.get(name, ()) if each < math.inf] or [seconds] for seconds, name, _ in rows]
+    arrived = [
+        [each for each in batch_policies.get(name, ()) if each < math.inf] or [seconds] for seconds, name, _ in rows
+    ]
     whiskers = {
         "array": [max(each) - seconds for each, (seconds, *_) in zip(arrived, rows, strict=True)],
         "arrayminus": [seconds - min(each) for each, (seconds, *_) in zip(arrived, rows, strict=True)],

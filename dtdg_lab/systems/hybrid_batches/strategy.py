@@ -49,7 +49,7 @@ from dtdg_lab.training.partition import plain_partition_event
 # Hybrid batches on node parts that hold copies of what their layers reach: nothing but models travels.
 
 
-BATCH_SETTINGS = {"batch_snapshots", "batch_vertices", "adjuster", "reservoir"}
+BATCH_SETTINGS = {"batch_snapshots", "batch_nodes", "batch_policy", "reservoir"}
 MAP_EVERY_S, LEVELS_EVERY_S = 0.2, 0.5  # between rows that are only looked at
 
 
@@ -294,7 +294,7 @@ class HybridBatchStrategy(Strategy):
     @property
     def decides(self) -> bool:
         """Whether this rank chooses sizes."""
-        return self.controller.adjuster is not None
+        return self.controller.batch_policy is not None
 
     def decide_after_step(self, loss: float | None, seconds: float) -> tuple[Any, ...] | None:
         """Choose the size by the losses of batches, where it is due."""

@@ -10,11 +10,11 @@ _SHARED: dict[str, Any] = {
     "base": {"system": "dynahb", "model": "tgcn"},
     "full": {"epochs": 60},
     "quick": {**QUICK_DATA, "epochs": 8, "epoch_batches": 10, "reservoir": False},
-    "needs": ("adjuster", "has no hybrid batches"),
+    "needs": ("batch_policy", "has no hybrid batches"),
 }
-DQN = {"adjuster": "dqn"}
+DQN = {"batch_policy": "dqn"}
 _SIZES = {
-    f"{100 * size:g} %": {"adjuster": "none", "batch_vertices": size, "batch_snapshots": size}
+    f"{100 * size:g} %": {"batch_policy": "none", "batch_nodes": size, "batch_snapshots": size}
     for size in (0.01, 0.05, 0.1, 0.2)
 }
 _AGENTS = {  # epsilon's decay and end, learning rate
@@ -31,7 +31,7 @@ _STRATEGIES = {
         name: {**DQN, "epsilon_decay": decay, "epsilon_min": end, "agent_rate": rate}
         for name, (decay, end, rate) in _AGENTS.items()
     },
-    "random": {"adjuster": "random"},
+    "random": {"batch_policy": "random"},
 }
 
 STUDIES = (
@@ -62,9 +62,9 @@ STUDIES = (
         name="batch-sizes",
         question="How many snapshots and how many nodes does a batch need to match the loss of a larger one?",
         source="DynaHB section 5.1 (its actions), as a map",
-        over={"batch_snapshots": (0.1, 0.2, 0.3), "batch_vertices": (0.01, 0.05, 0.1)},
-        quick_over={"batch_snapshots": (0.1, 0.3), "batch_vertices": (0.05, 0.2)},
-        fixed={"adjuster": "none"},
+        over={"batch_snapshots": (0.1, 0.2, 0.3), "batch_nodes": (0.01, 0.05, 0.1)},
+        quick_over={"batch_snapshots": (0.1, 0.3), "batch_nodes": (0.05, 0.2)},
+        fixed={"batch_policy": "none"},
         maps={"batch-sizes": "", "seconds": "epoch_time_s", "memory": "peak_bytes"},
         **_SHARED,
     ),

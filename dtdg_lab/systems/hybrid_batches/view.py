@@ -1,4 +1,4 @@
-"""The view of hybrid batches: the batch in training, where batches come from, reservoir, adjuster, averaging."""
+"""The view of hybrid batches: the batch in training, where batches come from, reservoir, batch_policy, averaging."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from dtdg_lab.systems.hybrid_batches.charts import (
     target_sources_words,
 )
 from dtdg_lab.systems.hybrid_batches.policy_charts import (
-    AdjusterFacts,
-    AdjusterLog,
+    BatchPolicyFacts,
+    BatchPolicyLog,
     LoggedChoice,
-    adjuster_facts,
-    adjuster_panels,
-    adjuster_words,
+    batch_policy_facts,
+    batch_policy_panels,
+    batch_policy_words,
 )
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.grid import grid
@@ -46,7 +46,7 @@ class HybridView(PlanView[HybridFacts]):
     def __init__(self, shared: SharedViews) -> None:
         super().__init__()
         self.targets, self.reservoir, self.rounds = TargetLog(), ReservoirLog(), RoundLog()
-        self.decisions, self.steps = AdjusterLog(), RankSteps()
+        self.decisions, self.steps = BatchPolicyLog(), RankSteps()
         self.tables = {
             "steps": shared.timed(self.step),
             "targets": self.targets.row,
@@ -89,16 +89,16 @@ class HybridView(PlanView[HybridFacts]):
         found = self.targets.newest(since=self.since)
         return {part: batch for part, batch in found.items() if _fits(batch, facts)}
 
-    def adjuster(self) -> AdjusterFacts | None:
+    def batch_policy(self) -> BatchPolicyFacts | None:
         """What the decisions were and earned; None before the first."""
         choices, facts = self._choices(), self.facts
-        return adjuster_facts(choices, len(facts.sizes)) if facts is not None and choices else None
+        return batch_policy_facts(choices, len(facts.sizes)) if facts is not None and choices else None
 
     def _choices(self) -> list[LoggedChoice]:
-        """Decisions of the adjuster in use."""
+        """Decisions of the batch policy in use."""
         facts = self.facts
         found = self.decisions.choices(since=self.since)
-        return [] if facts is None else [choice for choice in found if choice.policy == facts.adjuster]
+        return [] if facts is None else [choice for choice in found if choice.policy == facts.batch_policy]
 
     def map(self) -> Panel | None:
         """The batch now in training; None where the run has none."""
@@ -119,7 +119,7 @@ class HybridView(PlanView[HybridFacts]):
         if facts.reservoir:
             found |= reservoir_panels(self.reservoir, facts, since=since)
         if facts.adjusted:
-            found |= adjuster_panels(self._choices(), facts, self._marks)
+            found |= batch_policy_panels(self._choices(), facts, self._marks)
         if facts.exchange == "models":
             found["staleness"] = staleness_panel(self.rounds, self.steps, self._marks, since=since)
         return found
@@ -132,7 +132,7 @@ class HybridView(PlanView[HybridFacts]):
         return grid(list(panels.values()), title="Hybrid batches", wide=[0] if last % 2 == 0 else [0, last])
 
     def caption(self) -> str:
-        """The batches, what training waits for them, and what the adjuster did, in words."""
+        """The batches, what training waits for them, and what the batch policy did, in words."""
         facts, since = self.facts, self.since
         if facts is None:
             return ""
@@ -141,15 +141,15 @@ class HybridView(PlanView[HybridFacts]):
         if steps:
             waited = self.steps.batch_share(since=since)
             text += f" {target_sources_words(steps, waited, reservoir=facts.reservoir)}"
-        adjuster = self.adjuster()
-        if adjuster is not None:
-            text += f" {adjuster_words(adjuster, facts, self._choices()[-1].action)}"
+        batch_policy = self.batch_policy()
+        if batch_policy is not None:
+            text += f" {batch_policy_words(batch_policy, facts, self._choices()[-1].action)}"
         return text
 
 
 def _plan(facts: HybridFacts | None) -> tuple[object, ...] | None:
     """What a batch's numbers are of: the sizes by action, the snapshots, the parts, and what chooses."""
-    return None if facts is None else (facts.sizes, facts.snapshots, facts.first, facts.candidates, facts.adjuster)
+    return None if facts is None else (facts.sizes, facts.snapshots, facts.first, facts.candidates, facts.batch_policy)
 
 
 def _fits(batch: PartBatch, facts: HybridFacts) -> bool:

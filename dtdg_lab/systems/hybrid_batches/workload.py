@@ -20,16 +20,16 @@ DRAWN_BATCHES = 4  # of a part and size
 def hybrid_work(facts: Facts) -> EpochWork:
     """Some snapshots of some nodes of every part, with all neighbours that their layers reach.
 
-    Where an adjuster chooses, the mean over its sizes. Batches out of a reservoir count as new ones.
+    Where a batch policy chooses, the mean over its sizes. Batches out of a reservoir count as new ones.
 
     References: DynaHB section 5, definition 3.
     """
     config, ranks = facts.config, facts.ranks
     partition = facts.partition()
     loads = vertex_loads(facts.graph, facts.reach)
-    shares = [(config["batch_snapshots"], config["batch_vertices"])]
-    if config["adjuster"] != "none":
-        shares = list(grid(config["snapshot_sizes"], config["vertex_sizes"]))
+    shares = [(config["batch_snapshots"], config["batch_nodes"])]
+    if config["batch_policy"] != "none":
+        shares = list(grid(config["snapshot_sizes"], config["node_sizes"]))
     found = []
     for part in some_parts(partition.parts):
         own = partition.vertices(part)
@@ -46,7 +46,7 @@ def hybrid_work(facts: Facts) -> EpochWork:
     every = np.full(ranks, float(steps * here))
     measures = facts.measured(partition)
     held = on_ranks(measures.cached_bytes.astype(float), ranks)
-    if config["reservoir"] and config["stand_in_gib"] > 0:  # all nodes of the window may stand in for a batch
+    if config["reservoir"] and config["fallback_memory_gib"] > 0:  # all nodes of the window may stand in for a batch
         every_snapshot = most[2] / len(facts.train)
         inner = (facts.reach - 1) / facts.reach
         whole = measures.owned * len(facts.train) + measures.replicated.sum(axis=0) * inner

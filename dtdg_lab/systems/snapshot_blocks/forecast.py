@@ -628,7 +628,7 @@ def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepS
         config.layers,
         pairs=scored[0] if scored else 0,
         blocks=described["blocks"],
-        difference=config["difference"],
+        difference=config["delta_transfer"],
         reuse=config["halo_reuse"],
         itemsize=np.dtype(config["dtype"]).itemsize,
         options=config.options.get("models", {}),

@@ -193,8 +193,8 @@ def _of_plan(of: BuildContext, plan: SnapshotBlocks) -> SnapshotBlockStrategy:
             ways=ways(config.model),
             reuse=config["halo_reuse"],
         )
-    elif plan.blocks > 1 and config["graphs"] == "brought":  # those of one block at a time are here
-        snapshots = of.sequence.fed(difference=config["difference"])
+    elif plan.blocks > 1 and config["graph_storage"] == "streamed":  # those of one block at a time are here
+        snapshots = of.sequence.fed(difference=config["delta_transfer"])
     return SnapshotBlockStrategy(
         of.model, plan, snapshots, of.task, of.group, halo=halo, overlap=config["overlap"], reuse=config["halo_reuse"]
     )

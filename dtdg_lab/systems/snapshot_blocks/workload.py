@@ -49,7 +49,7 @@ def snapshot_work(facts: Facts) -> EpochWork:
     plan = SnapshotBlocks(facts.train, blocks, ranks, facts.graph.num_nodes, split)
     # as a step of ESDG numbers the snapshots: from 0 on
     counted = SnapshotBlocks(range(len(facts.train)), blocks, ranks, facts.graph.num_nodes, split)
-    settings = settings_of(facts, blocks=blocks, difference=config["difference"], reuse=config["halo_reuse"])
+    settings = settings_of(facts, blocks=blocks, difference=config["delta_transfer"], reuse=config["halo_reuse"])
     step = settings.work(sequence_changes(facts.snapshots), ranks)
     moved = step.sent
     if split > 1:
@@ -64,7 +64,9 @@ def snapshot_work(facts: Facts) -> EpochWork:
     by_rank = _split_rows(step.passes, counted, facts) if split > 1 else step.passes
     passes = facts.weighed(np.column_stack([by_rank, np.full(ranks, float(blocks))]))
     rows, edges, alive = _shares(facts, counted)
-    brought = step.brought if split == 1 and blocks > 1 and config["graphs"] == "brought" else np.zeros((ranks, 3))
+    brought = (
+        step.brought if split == 1 and blocks > 1 and config["graph_storage"] == "streamed" else np.zeros((ranks, 3))
+    )
     held = np.full(ranks, facts.graph_bytes / (ranks if split == 1 and blocks == 1 else 1))
     return EpochWork(
         system=config.system,

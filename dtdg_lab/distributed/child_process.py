@@ -29,7 +29,7 @@ class ChildProcess:
 
     Attributes:
         pid: of the process.
-        orders: descriptor for commands.
+        orders: unbuffered file for commands; :meth:`wait` closes it.
         answers: descriptor of its replies.
 
     Raises:
@@ -54,8 +54,8 @@ class ChildProcess:
             self._errors.close()
             raise NotAvailableError(f"the process that {purpose} could not be started: {error}. {advice}") from error
         assert self._child.stdin and self._child.stdout
-        self._input, self._output, self.pid = self._child.stdin, self._child.stdout, self._child.pid
-        self.orders, self.answers = self._input.fileno(), self._output.fileno()
+        self._output, self.pid = self._child.stdout, self._child.pid
+        self.orders, self.answers = self._child.stdin, self._output.fileno()
 
     @property
     def is_alive(self) -> bool:
@@ -79,7 +79,7 @@ class ChildProcess:
     def wait(self, grace_s: float | None = None) -> None:
         """End its commands and wait for its exit; after ``grace_s`` seconds it is killed."""
         with contextlib.suppress(BrokenPipeError):
-            self._input.close()
+            self.orders.close()
         try:
             self._child.wait(grace_s)
         except subprocess.TimeoutExpired:
@@ -98,5 +98,5 @@ def begin_child() -> Callable[[], bool]:
     The end of the input alone does not tell: another child may hold the pipe open.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = int(sys.argv[1])
+    parent = int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid()
     return lambda: os.getppid() == parent

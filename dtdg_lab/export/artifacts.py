@@ -346,7 +346,7 @@ def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
             "are allowed. Export kind='parquet', which has no limit."
         )
     packed = pack(run, most_bytes=room)
-    tables = tables_section("The run's record tables", packed, run.id, reader="open_run", what="run")
+    tables = tables_section("The run's record tables", packed, run.id, reader="open", what="run")
     return made.replace(PLACE, tables).encode()
 
 

@@ -51,7 +51,7 @@ class ExportKind:
 def export(run: Any, path: str | Path | None = None, kind: str = "html", *, overwrite: bool = False) -> Path:
     """Write a run or a race as one file, or folder.
 
-    ``lab.runs.open`` reads all kinds but ``tensorboard`` and ``trace``.
+    ``lab.open`` reads pages and tables of both back, and scripts and notebooks of runs.
 
     ``html`` is the report as one offline page of less than 10 MB with embedded tables (thinned
     if they do not fit, which it reports); ``parquet`` is all tables with settings, environment and summary, a zip

@@ -146,12 +146,12 @@ def present(race: Race) -> list[RaceRun]:
 
 def _trials(race: Race) -> bytes:
     """The log of the newest runs; embedded runs are named by their folders only."""
-    here = {run.path for run in present(race)}
+    here = {run.path.resolve() for run in present(race) if run.path is not None}
     lines = []
     for trial in TrialLog(race.folder).read():
-        if trial.run in here or trial.status != FINISHED:
-            run = None if trial.run not in here or trial.run is None else Path(trial.run.name)
-            lines.append(line_of(replace(trial, run=run)) + "\n")
+        run = trial.run if trial.run is not None and trial.run.resolve() in here else None
+        if run is not None or trial.status != FINISHED:
+            lines.append(line_of(replace(trial, run=None if run is None else Path(run.name))) + "\n")
     return "".join(lines).encode()
 
 
@@ -182,6 +182,9 @@ def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
         raise store_error("unpack to", folder, error) from error
     except KeyError as error:
         raise RunStoreError(f"it has no {error}. Export the race again.") from error
+    for trial in TrialLog(where).read():
+        if trial.run is not None and not (trial.run.parent == folder and trial.run.name in by_run):
+            raise RunStoreError(f"its log names a run that it does not hold ({trial.run.name}). Export the race again.")
     return where
 
 
@@ -222,7 +225,7 @@ def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
         )
     packed = pack_race(race, most_bytes=room)
     words = f"The record tables of {len(present(race))} runs"
-    tables = tables_section(words, packed, f"race-{race.name}", reader="open_race", what="race")
+    tables = tables_section(words, packed, f"race-{race.name}", reader="open", what="race")
     return made.replace(PLACE, tables).encode()
 
 

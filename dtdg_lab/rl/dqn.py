@@ -391,7 +391,7 @@ class DoubleDQN:
         self.online = QNetwork.drawn(sizes, seed)
         self._target = QNetwork(sizes, self.online.parameters)
         self._ring = TransitionRing(memory, inputs)
-        self._adam = torch.optim.Adam(self.online.module.parameters(), RATE)
+        self._adam = torch.optim.Adam(self.online.module.parameters(), RATE, foreach=False)
         self._seed, self._batch, self._target_every, self._clip = seed, batch, target_every, clip
         self._chosen = self.updates = 0
 
@@ -535,7 +535,7 @@ class DQN:
         self._replay = ReplayMemory(memory)
         line = _drawn_parameters(choices, hidden, seed)
         self._online, self._target = (QNetwork((1, hidden, choices), line) for _ in range(2))
-        self._adam = torch.optim.Adam(self._online.module.parameters(), rate)
+        self._adam = torch.optim.Adam(self._online.module.parameters(), rate, foreach=False)
         self._decisions = 0
         self._learned = 0
 

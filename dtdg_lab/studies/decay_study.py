@@ -70,7 +70,13 @@ def study_decay(
     made = preset(FIGURE8)
     made.check(config)
     window = config["window"]
-    if max(full_snapshots, default=0) > window:
+    full_snapshots, alphas = tuple(dict.fromkeys(full_snapshots)), tuple(dict.fromkeys(alphas))
+    seeds = tuple(dict.fromkeys(seeds))
+    if not (full_snapshots and alphas and seeds):
+        raise ConfigError(
+            "a study of the decay needs values: give at least one value each of full_snapshots, alphas and seeds."
+        )
+    if max(full_snapshots) > window:
         raise ConfigError(
             f"full_snapshots={max(full_snapshots)} exceeds window={window}, which is all snapshots of a step: leave it "
             "out, or study config.replace(window=...)."
@@ -80,7 +86,7 @@ def study_decay(
     known = [] if restart else TrialLog(folder).read()
     served = [trial.settings["alpha"] for trial in known if trial.settings["full_snapshots"] == window]
     kept = [alpha for alpha in served if window in full_snapshots][:1]  # of a run that serves all alphas
-    order = tuple(dict.fromkeys([*kept, *alphas])) if len(alphas) else ()
+    order = tuple(dict.fromkeys([*kept, *alphas]))
     over, skip = made.refine(config, {"full_snapshots": tuple(full_snapshots), "alpha": order}, False)
     if kept and kept[0] not in alphas and len(full_snapshots) > 1:
         skip = [*skip, {"full_snapshots": [k for k in full_snapshots if k != window], "alpha": kept[0]}]

@@ -63,7 +63,6 @@ def race(
         RunStoreError: the race of this name is running in another process, or cannot be written.
         RunFailedError: a run was stopped, and the race with it; finished runs are kept. A run that fails is recorded,
             and the race continues.
-        LabError: a run cannot be started.
     """
     return prepare(
         configs,
@@ -160,7 +159,7 @@ class RaceRunner:
 
         Raises:
             RunFailedError: a run was stopped, and the race with it; finished runs are kept.
-            LabError: a run cannot be started, or the race cannot be written.
+            LabError: the race cannot be written.
         """
         cells = self._plan.cells
         with self._held, progress_bar(len(cells), self._progress) as self._runner.bar:

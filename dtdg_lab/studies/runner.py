@@ -289,7 +289,7 @@ def one_writer(folder: Path, kind: str = "study") -> Iterator[None]:
     except filelock.Timeout as error:
         raise RunStoreError(
             f"the {kind} {folder} is being written by {_writer(folder)}: a {kind} has one writer. Wait for it or end "
-            f"it, give another name=, or look at it meanwhile with lab.open_{kind}(path)."
+            f"it, give another name=, or look at it meanwhile with lab.open({str(folder)!r})."
         ) from error
     except OSError as error:
         raise store_error("lock", folder / LOCK, error) from error
@@ -539,8 +539,8 @@ class GridRunner:
         if not (path / "config.json").is_file():
             return self._noted(trial, f"its run {path.name} is gone: restarted")
         state = settle(path, on_engines=trial.on_engines)
-        if state == "finished":
-            return self._ended(trial, open_run(path))
+        if state == "finished" and (self._resumes or self._decide(trial, others) is None):
+            return self._ended(trial, open_run(path))  # else no stopping rule watched it after the kill
         try:
             if not self._resumes or not go_on(path, self._session):
                 return self._noted(
@@ -697,7 +697,7 @@ def run_study(
         session: whose engines train, into its own folder of runs; by default this process, with ``ranks=1``.
         runs_dir: folder for the study, and without a session for the runs; by default the session's, or ``runs``.
         prune: stops runs early by their validation losses: ``Median()``, ``Halving()``, ``Above(loss)`` of
-            ``dtdg_lab.studies.runner``.
+            ``lab.studies``.
         on_trial: called with the current study, at the start and after every trial.
         on_start: receives the observable part of every run that starts: ``id path config live lock version``.
         progress: show a progress bar with the remaining time.
@@ -837,8 +837,8 @@ def _check(sweep: Sweep, session: Session | None, prune: Pruner | None) -> None:
     most = max(config.ranks for config in configs)
     if session is None and most != 1:
         raise ConfigError(
-            f"ranks={most} need engines: run_study(..., session=lab.Session(ranks={most})), or a base with ranks=1, "
-            "which keeps the plan."
+            f"ranks={most} need engines: give session=lab.Session(ranks={most}), or a config with ranks=1, which keeps "
+            "the plan."
         )
     if session is not None and most > session.ranks:
         raise ConfigError(

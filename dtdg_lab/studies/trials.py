@@ -111,7 +111,9 @@ class TrialLog:
             found[trial.key] = trial
         return list(found.values())
 
-    def _trial(self, line: dict[str, Any]) -> Trial:
+    def _trial(self, line: Any) -> Trial:
+        if not isinstance(line, dict):
+            raise ValueError("it is not an object")
         if "event" in line:
             raise ValueError("an older version wrote it: give restart=True to restart the study")
         if line.keys() != {each.name for each in fields(Trial)} or not isinstance(line["key"], str):

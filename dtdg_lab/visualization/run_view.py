@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-import numpy as np
-
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.visualization.layout import Figure
 
@@ -148,7 +146,10 @@ def plan_ended(data: Mapping[str, Any]) -> bool:
 
 def _plan_text(facts: Any) -> str:
     """All that tells one plan from another: not the ``note`` on how it was made."""
-    return json.dumps(facts and {**asdict(facts), "note": ""}, default=np.ndarray.tolist)
+    return json.dumps(
+        facts and {**asdict(facts), "note": ""},
+        default=lambda value: value.tolist() if hasattr(value, "tolist") else list(value),
+    )
 
 
 class Plan(NamedTuple, Generic[F]):

@@ -519,7 +519,7 @@ def codes_of_words(
     import pyarrow.compute as pc
 
     places = pc.index_in(words, value_set=pa.array(list(codes)))
-    unknown = pc.is_null(places).to_numpy()
+    unknown = np.asarray(pc.is_null(places))
     refuse_rows(unknown, body, where, lambda row: called(shown(words[row].as_py())), header=1)
     return np.array(list(codes.values()), dtype=np.int64)[places.to_numpy()]
 

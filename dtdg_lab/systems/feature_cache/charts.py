@@ -1032,7 +1032,7 @@ def call_cost(sizes: Mapping[float, float]) -> CallCost:
         sizes: bytes of a reply -> seconds.
     """
     nbytes, seconds = np.array(list(sizes), dtype=float), np.array(list(sizes.values()), dtype=float)
-    return CallCost(*relative_line(nbytes, seconds))
+    return CallCost(*relative_line(nbytes, np.maximum(seconds, 1e-9)))
 
 
 def rpc_payload_figure(rows: Sequence[Row], *, title: str = "What a call costs") -> Figure:

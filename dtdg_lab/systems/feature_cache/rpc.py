@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -615,7 +615,7 @@ class FeatureServer:
             try:
                 self._write(json.dumps(order).encode() + b"\n", deadline_s)
                 answer: dict[str, Any] = json.loads(self._line(deadline_s))
-            except (BrokenPipeError, EOFError, ValueError) as error:
+            except (OSError, EOFError, ValueError) as error:  # closed by another thread, or the process ended
                 raise self._ended() from error
             if "failed" in answer:
                 raise RunFailedError(f"the server of part(s) {sorted(self._parts)}'s features: {answer['failed']}")
@@ -624,7 +624,7 @@ class FeatureServer:
     def _write(self, content: bytes, deadline_s: float) -> None:
         while content:  # a ready pipe accepts this number of bytes without blocking
             self._await(self._child.orders, select.POLLOUT, deadline_s)
-            content = content[os.write(self._child.orders, content[: select.PIPE_BUF]) :]
+            content = content[self._child.orders.write(content[: select.PIPE_BUF]) or 0 :]
 
     def _line(self, deadline_s: float) -> bytes:
         while b"\n" not in self._answered:
@@ -635,7 +635,7 @@ class FeatureServer:
         line, self._answered = self._answered.split(b"\n", 1)
         return line
 
-    def _await(self, pipe: int, event: int, deadline_s: float) -> None:
+    def _await(self, pipe: int | IO[bytes], event: int, deadline_s: float) -> None:
         poll = select.poll()  # select does not support descriptors from 1024 on
         poll.register(pipe, event)
         if not poll.poll(max(0.0, 1e3 * (deadline_s - time.monotonic()))):

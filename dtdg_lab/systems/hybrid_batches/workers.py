@@ -316,7 +316,13 @@ class GeneratorProcess:
         )
         with contextlib.suppress(OSError, AttributeError):  # only Linux can resize pipes
             fcntl.fcntl(self._child.answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no thread left
+            self._child.kill()
+            self._child.wait()
+            self._child.release()
+            raise
 
     def stop(self) -> None:
         """Kill the process; it leaves nothing behind."""
@@ -334,7 +340,7 @@ class GeneratorProcess:
 
     def _run(self) -> None:
         try:
-            send(self._child.orders, {}, pickle.dumps(self._source.maker))
+            send(self._child.orders.fileno(), {}, pickle.dumps(self._source.maker))
             while not self._stop.is_set():
                 self._order()
                 if select.select([self._child.answers], [], [], IDLE_S)[0]:
@@ -350,7 +356,7 @@ class GeneratorProcess:
         for action, index in enumerate(self.made):
             if action not in self._requested and self._source.reservoir.wants(action):
                 self._requested.add(action)
-                send(self._child.orders, {"action": action, "index": index})
+                send(self._child.orders.fileno(), {"action": action, "index": index})
 
     def _take(self) -> None:
         """Put the received batch into the reservoir."""

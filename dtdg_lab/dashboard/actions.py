@@ -278,18 +278,20 @@ class SessionWatch:
         self._session = session
         self.with_runs = False
         self.seen = Seen()
+        self._looking = threading.Lock()  # a slow poll must not overwrite a later one
         self._worker: BackgroundWorker[bool] = BackgroundWorker(lambda _: self.look(), "dashboard-watch")
 
     def look(self) -> None:
         """Poll once, now; an error is kept in ``seen.problem``."""
         session = self._session
-        try:
-            engines = dict(session.engines())
-            runs = tuple(session.runs) if self.with_runs else self.seen.runs
-            self.seen = Seen(session.current, engines, session.ready, runs)
-        except Exception as error:  # there is no caller to raise to: the page shows it
-            problem = describe(error, "" if self.seen.problem else "the session does not answer")
-            self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)
+        with self._looking:
+            try:
+                engines = dict(session.engines())
+                runs = tuple(session.runs) if self.with_runs else self.seen.runs
+                self.seen = Seen(session.current, engines, session.ready, runs)
+            except Exception as error:  # there is no caller to raise to: the page shows it
+                problem = describe(error, "" if self.seen.problem else "the session does not answer")
+                self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)
 
     def wake(self) -> None:
         """Poll soon, in the thread."""

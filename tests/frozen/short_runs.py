@@ -44,8 +44,8 @@ BASE: Settings = {
     "parts": 2,
 }
 SHARED: Settings = {"epoch_batches": 6, "generators": "threads"}  # of systems whose batches are hybrid
-SMALL: Settings = {**SHARED, "batch_vertices": 0.2}
-SIZES: Settings = {"snapshot_sizes": "0.2 0.4", "vertex_sizes": "0.2 1", "decide_every": 2}
+SMALL: Settings = {**SHARED, "batch_nodes": 0.2}
+SIZES: Settings = {"snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1", "decide_every": 2}
 REMOTE: Settings = {
     "partitioner": "hash",
     "layers": 2,
@@ -76,7 +76,7 @@ CASES: Mapping[str, Settings] = {
         "model": "dcrnn",
         **SMALL,
         **SIZES,
-        "adjuster": "random",
+        "batch_policy": "random",
         "exchange": "gradients",
         "reservoir": False,
     },

@@ -141,7 +141,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"row_ranks": 2}, "row_ranks=2 does not divide ranks=1"),
     ({}, {"system": "esdg-hybrid"}, "row_ranks=2 does not divide ranks=1"),
     ({"blocks": 2}, {"blocks": 0, "memory_gib": 1e-6}, "memory_gib=1e-06"),
-    ({"system": "psg", "model": "dcrnn"}, {"system": "esdg"}, "neighbourhood"),
+    ({"system": "psg", "model": "dcrnn"}, {"system": "esdg"}, "depends on neighbours"),
 ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +18,6 @@ from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.minibatch_blocks import TargetBlocks
 from dtdg_lab.engine.replicated import OwnBest
 from dtdg_lab.engine.strategy import SequenceSegment, StackedView
-from dtdg_lab.engine.target_edges import target_edges
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.tasks.base import Rows
@@ -229,3 +229,44 @@ def _straight(run: SequenceSegment, stacks: Sequence[Sequence[StackedView]], hei
         h, _ = model.temporal_sequence(layer, mixed[0] if len(mixed) == 1 else torch.cat(mixed), state)
         inputs = [part.flatten(0, 1) for part in h.split(counts)]
     return run.loss(model.readout(h[len(h) - len(run.at) :]), run.at, slice(0, run.own))
+
+
+# The edges of a batch's blocks in the form that operators need.
+
+
+def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, direction: str) -> PartEdges:
+    """The edges along which a layer aggregates in some consecutive snapshots of a batch, stacked.
+
+    Args:
+        blocks: of the batch.
+        snapshots: consecutive ones of the batch.
+        layer: index of the model's layer, from 0.
+        direction: edge direction, ``in`` or ``out``.
+
+    Raises:
+        PlanError: a snapshot or the layer is not in the batch, or no layer aggregates in this direction.
+    """
+    arrays = blocks.arrays
+    if f"indptr_{direction}_{layer}" not in arrays:
+        raise PlanError(f"no edges of layer {layer} in direction {direction!r}: the blocks have shape {blocks.shape}.")
+    first, last = blocks.places(snapshots)
+    height, count, at = blocks.heights[layer], len(blocks.batch.snapshots), blocks.further_at
+    if layer:
+        at = np.zeros_like(at)
+    indptr, indices = arrays[f"indptr_{direction}_{layer}"], arrays[f"indices_{direction}_{layer}"]
+    weights = arrays.get(f"weights_{direction}_{layer}")
+    if last - first < count:
+        begin, end = int(indptr[first * height]), int(indptr[last * height])
+        indptr = indptr[first * height : last * height + 1] - begin
+        indices, weights = indices[begin:end], None if weights is None else weights[begin:end]
+        of_far = count * height + int(at[first]) - (last - first) * height
+        indices = indices - np.where(indices >= count * height, of_far, first * height).astype(np.int32)
+    columns = (last - first) * height + int(at[last] - at[first])
+    unasked = np.broadcast_to(np.float64(np.nan), columns)
+    here, other = (
+        unasked if of is None else blocks.columns_of(of, first, last, layer).astype(np.float64)
+        for of in (
+            arrays.get(f"degrees_{towards}_{layer}") for towards in (direction, "out" if direction == "in" else "in")
+        )
+    )
+    return PartEdges(indptr, indices, weights, columns, here, other)

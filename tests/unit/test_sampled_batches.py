@@ -20,8 +20,7 @@ from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.minibatch_blocks import BlockShape, block_shape
 from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
 from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, SampledBatch
-from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
-from dtdg_lab.engine.target_edges import target_edges
+from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients, target_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split

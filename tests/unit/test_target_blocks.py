@@ -29,8 +29,7 @@ from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_sha
 from dtdg_lab.engine.replicated import CachedSequence
 from dtdg_lab.engine.replicated_part import CachedPart, pieces, reach_of
 from dtdg_lab.engine.strategy import SequenceSegment
-from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
-from dtdg_lab.engine.target_edges import target_edges
+from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients, target_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split

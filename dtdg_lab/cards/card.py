@@ -18,6 +18,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import System, option_owners
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, RunStoreError, UnknownNameError, shortened
+from dtdg_lab.core.lazy import parsed
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.runs.directory import write_text
 from dtdg_lab.runs.html import plotly_js, render, templates
@@ -195,7 +196,7 @@ def _tree(file: str) -> ast.Module:
     path = _ROOT / file
     if not path.is_file():
         raise ConfigError(f"{file} is missing: a card or the catalogue names it. Correct the name.")
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return parsed(path.read_text(encoding="utf-8"))
 
 
 def _first_sentence(node: ast.AST) -> str:

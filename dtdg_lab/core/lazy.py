@@ -5,9 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+# Python 3.11 counts depths of ast for all threads together: of two that parse at a time, numpy's reading of an array's
+# header included, either may fail with SystemError (python/cpython issue 106905)
+PARSING = threading.Lock()
 
 
 def lazy_namespace(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -38,11 +43,17 @@ def lazy_namespace(module: str) -> tuple[Callable[[str], Any], Callable[[], list
     return load, lambda: sorted(where)
 
 
+def parsed(source: str) -> ast.Module:
+    """The syntax tree, in any thread."""
+    with PARSING:
+        return ast.parse(source)
+
+
 def _imported_for_types(source: str) -> dict[str, tuple[str, str]]:
     """Name -> module and original name of every ``from ... import ...`` under ``if TYPE_CHECKING:``."""
     guarded = [
         node
-        for node in ast.parse(source).body
+        for node in parsed(source).body
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     ]
     imports = [each for node in guarded for each in node.body if isinstance(each, ast.ImportFrom)]

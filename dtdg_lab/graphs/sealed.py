@@ -71,8 +71,8 @@ class Seal:
     def _refuse(self, what: str) -> NoReturn:
         raise TestPartError(
             f"the {what} cannot be read while a run trains: it belongs to the test split, which only the evaluation "
-            "after the last step reads (Evaluator.evaluate(..., final=True)). Strategies, tuners, policies and tasks "
-            f"may read snapshots 0 to {self.readable - 1}, the training and validation splits: tune by validation loss."
+            "after the last step reads (Evaluator.evaluate(..., final=True)). Before, snapshots 0 to "
+            f"{self.readable - 1} may be read, the training and validation splits: tune by the validation loss."
         )
 
 

@@ -8,7 +8,6 @@ import glob
 import json
 import os
 import shutil
-import threading
 import time
 import tokenize
 import uuid
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.core.units import as_path
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, give_up, over_time
@@ -35,9 +35,6 @@ FORMAT = "dtdg-lab graph"
 SCHEMA = 2
 READABLE = (1, 2)  # schema 1 has neither label graphs nor classes
 META = "meta.json"
-# numpy parses an array's header with ast, and Python 3.11 counts depths for all threads together: of two that parse at
-# a time, either may fail with SystemError (python/cpython issue 106905)
-_ONE_AT_A_TIME = threading.Lock()
 
 
 def cache_folder(root: str | Path | None = None) -> Path:
@@ -111,7 +108,7 @@ def read(folder: Path, *, mmap: bool) -> tuple[dict[str, NDArray[Any]], dict[str
     arrays = {}
     try:
         for name in meta["arrays"]:
-            with _ONE_AT_A_TIME:
+            with PARSING:
                 array = np.load(folder / f"{name}.npy", mmap_mode="r" if mmap else None, allow_pickle=False)
             arrays[name] = give_up(np.asarray(array))  # a plain array over the same pages: slicing it is faster
     except (OSError, ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError) as error:

@@ -155,7 +155,7 @@ def test_changes_show_on_the_page(dashboard):
     look(dashboard)
     share = figure(dashboard, "Share of the exchanges")
     assert share["data"][-1]["y"][-5:] == [0.0] * 5
-    assert [note["text"] for note in share["layout"]["annotations"]] == ["overlap False, difference False"]
+    assert [note["text"] for note in share["layout"]["annotations"]] == ["overlap False, delta_transfer False"]
     assert "each whole" in dashboard.pages["Blocks"].charts.captions()["blocks-transfers"]
     choose(dashboard, "blocks", 0)
     run.advance(2)

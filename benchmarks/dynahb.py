@@ -16,7 +16,7 @@ breakdown       (Table 3) phases of the time to convergence
 ablation        (Figure 8) techniques added one by one
 dqn             (Table 10) parameters of the DQN
 sizes           (Table 8) hybrid batches of one size
-batch policies       the DQN, a law, a bandit, random choices, and each fixed size; with the number of decisions
+batch_policies  the DQN, a law, a bandit, random choices, and each fixed size; with the number of decisions
 landscapes      the same batch policies in simulated training: medians of five seeds, no timing
 memory          (Table 7) bytes of a step, of copies, of kept batches
 reservoir       the share of step time spent waiting for batches; steps with generators that never stop
@@ -31,7 +31,7 @@ loss, and the test split is evaluated once, with the parameters of that step. Se
 Evaluations use copies of its model, made when ranks are synchronised, and are not counted in the seconds. Two target
 losses: ``common`` was reached by every run of a graph and model; ``near`` is 5.085 % above the lowest. Times are
 minimum, median and maximum over seeds, with the number of seeds that reached the loss if some did not. In part
-batch policies rank 0 also evaluates every 10 steps within its own seconds, under every policy; those with fewer than
+batch_policies rank 0 also evaluates every 10 steps within its own seconds, under every policy; those with fewer than
 fifty decisions before the near loss are marked and not compared.
 
 Each table ends with the paper's claims and where they do not hold here. Graphs and processors differ from the paper's:

@@ -53,8 +53,8 @@ EVEN = "double_dqn w/o cost weights"
 def evenly_shared(parts: int, folder: Path) -> Path | None:
     """A file with the shipped policy that prefers no owner; None where none is shipped.
 
-    Each biased action is worth as much as the uniform one of its window, and of equals the first is taken: so the
-    window is the one whose uniform action was thought best.
+    Each biased action is worth less than the uniform one of its window, so the window is the one whose uniform
+    action was rated best.
     """
     try:
         stored = shipped_policy(parts, DOUBLE_DQN)
@@ -63,6 +63,7 @@ def evenly_shared(parts: int, folder: Path) -> Path | None:
     parameters = stored.parameters.copy()
     last = QNetwork(stored.sizes).layers_of(parameters)[-1]
     last[...] = np.tile(last[:, : len(WINDOWS)], parts)
+    last[-1, len(WINDOWS) :] -= 1  # no tie for rounding to break
     path = folder / "evenly_shared.npz"
     save_policy(path, replace(stored, parameters=parameters))
     return path

@@ -293,9 +293,12 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
     from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-    return (
-        MarkdownIt().enable("table").use(dollarmath_plugin, renderer=lambda tex, _: f"$${escape(tex, quote=False)}$$")
-    )
+    def formula(tex: str, _: Any) -> str:
+        # MathJax draws an image without a name: screen readers get the TeX instead
+        hidden = f"<span aria-hidden='true'>$${escape(tex, quote=False)}$$</span>"
+        return f"<span role='math' aria-label='{escape(tex.strip())}'>{hidden}</span>"
+
+    return MarkdownIt().enable("table").use(dollarmath_plugin, renderer=formula)
 
 
 @cache

@@ -157,7 +157,7 @@ def test_every_control_has_a_name_and_tabs_open_with_the_keyboard(page: Any) -> 
     expected = {
         ("slider", "Learning rate"), ("slider", "Slow down rank by (ms)"), ("button", "steps"), ("combobox", "Theme"),
         ("textbox", "Delay added (ms) from part 0 to part 1"), ("checkbox", "metis"),
-        ("combobox", "Remote feature cache"),
+        ("combobox", "Cache policy"),
         ("button", "Epochs: more"), ("tablist", "Pages"), ("tabpanel", "Features"), ("listbox", "Contestants"),
         ("combobox", "Coloured by"), ("combobox", "Selected run (or click on a cell)"), ("combobox", "System"),
     }  # fmt: skip

@@ -261,10 +261,10 @@ def test_a_killed_server_is_named_at_once(own: FeatureServer) -> None:
     with FeatureClient(2, own.addresses, TOKEN, F, 20.0, parts_per_rank=1) as client:
         threading.Timer(0.3, os.kill, (own.pid, signal.SIGKILL)).start()
         begin_s = time.perf_counter()
-        with pytest.raises(RunFailedError, match=r"part 1's features \(rank 1\) has exited.* \d\.\d s after .* 7 row"):
+        with pytest.raises(RunFailedError, match=r"part 1 \(rank 1\) has exited.* \d\.\d s after .* 7 row"):
             client.fetch({1: KEYS[1][:7]})
         assert time.perf_counter() - begin_s < 5
-        with pytest.raises(RunFailedError, match=r"part 0's features \(rank 0\) has exited"):
+        with pytest.raises(RunFailedError, match=r"part 0 \(rank 0\) has exited"):
             client.fetch({0: KEYS[0][:7]})
     deadline_s = time.monotonic() + 5
     with pytest.raises(RunFailedError, match=r"part\(s\) \[0, 1, 2\] exited with status -9"):
@@ -280,7 +280,7 @@ def test_a_server_that_stands_still_is_given_up_in_time_and_closed(own: FeatureS
         own._timeout_s = 0.3
         os.kill(own.pid, signal.SIGSTOP)
         begin_s = time.perf_counter()
-        with pytest.raises(RunFailedError, match=r"part 2's features \(rank 1\) was silent for 0\.[5-9] s"):
+        with pytest.raises(RunFailedError, match=r"part 2 \(rank 1\) was silent for 0\.[5-9] s"):
             client.fetch({2: KEYS[2][:7]})
         assert time.perf_counter() - begin_s < 2
         own.check()
@@ -305,7 +305,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(own: FeatureSer
 
 @pytest.mark.parametrize("wanted", [KEYS[1][:2], np.array([-5]), np.array([10**15]), np.array([2**63 - 1])])
 def test_unknown_keys_are_refused_by_name_and_the_server_goes_on(client: FeatureClient, wanted: np.ndarray) -> None:
-    with pytest.raises(RunFailedError, match=rf"part 2's features .*no row for .*{wanted[0]}"):
+    with pytest.raises(RunFailedError, match=rf"part 2 .*no row for .*{wanted[0]}"):
         client.fetch({2: np.concatenate([KEYS[2][:5], wanted])})
     assert np.array_equal(client.fetch({2: KEYS[2][:5]})[2].rows, ROWS[2][:5])
 
@@ -333,7 +333,7 @@ def test_rows_of_another_width_are_not_taken(server: FeatureServer) -> None:
 def test_another_run_s_token_opens_nothing(own: FeatureServer) -> None:
     with (
         FeatureClient(0, own.addresses, b"x" * 32, F, 3.0) as client,
-        pytest.raises(RunFailedError, match=r"part 1's features .* does not accept this run's token"),
+        pytest.raises(RunFailedError, match=r"part 1 .* does not accept this run's token"),
     ):
         client.fetch({1: KEYS[1][:3]})
     assert own.dropped() >= 1
@@ -365,7 +365,7 @@ def test_a_part_without_vertices_is_served_and_has_nothing() -> None:
 
 
 def test_an_address_nobody_can_listen_at_is_said() -> None:
-    with pytest.raises(RunFailedError, match=r"part\(s\) \[1\]'s features: ZMQError"):
+    with pytest.raises(RunFailedError, match=r"part\(s\) \[1\]: ZMQError"):
         FeatureServer({1: ROWS[1]}, {1: KEYS[1]}, TOKEN, host="203.0.113.1")
 
 

@@ -367,8 +367,8 @@ def test_a_pause_changes_nothing(quiet: Trained, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (signal.SIGKILL, r"part.* exited with status -9|part \d's features \(rank 0\) has exited"),
-        (signal.SIGSTOP, r"part \d's features \(rank 0\) was silent for 0\.\d s"),
+        (signal.SIGKILL, r"part.* exited with status -9|part \d \(rank 0\) has exited"),
+        (signal.SIGSTOP, r"part \d \(rank 0\) was silent for 0\.\d s"),
     ],
     ids=["killed", "stopped"],
 )

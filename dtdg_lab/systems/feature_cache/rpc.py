@@ -410,7 +410,7 @@ class FeatureClient:
         return max(1, min(POLL_MS, int(1e3 * left_s) + 1))
 
     def _named(self, owner: int) -> str:
-        return f"the server of part {owner}'s features (rank {owner // self._per_rank})"
+        return f"the feature server of part {owner} (rank {owner // self._per_rank})"
 
 
 def _ended(event: int) -> str:
@@ -618,7 +618,7 @@ class FeatureServer:
             except (OSError, EOFError, ValueError) as error:  # closed by another thread, or the process ended
                 raise self._ended() from error
             if "failed" in answer:
-                raise RunFailedError(f"the server of part(s) {sorted(self._parts)}'s features: {answer['failed']}")
+                raise RunFailedError(f"{self._named}: {answer['failed']}")
             return answer
 
     def _write(self, content: bytes, deadline_s: float) -> None:

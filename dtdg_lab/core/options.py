@@ -28,7 +28,14 @@ Live = Literal["step", "epoch", "no"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One setting of a run: its name, allowed values, and when it can change."""
+    """One setting of a run: its name, allowed values, when it can change, and how a control shows it.
+
+    Attributes:
+        label: of its control; made from the name where empty.
+        spoken: its accessible name, where the label only says something beside its neighbour's.
+        slider: ends of a slider; a box where empty.
+        logarithmic: whether the slider is over powers of ten.
+    """
 
     name: str
     owner: str
@@ -40,6 +47,10 @@ class Option:
     high: float | None = None
     choices: tuple[str, ...] = ()
     live: Live = "no"
+    label: str = ""
+    spoken: str = ""
+    slider: tuple[float, ...] = ()
+    logarithmic: bool = False
 
     def check(self, value: Any) -> Any:
         """The value in this option's type.
@@ -96,7 +107,8 @@ def _declared(owner: str, name: str, about: dict[str, Any]) -> Option:
     if isinstance(choices, str):  # a kind, whose entries it chooses from
         CHOSEN_BY[choices] = name
         choices = names(choices)
-    return Option(**{**about, "name": name, "owner": owner, "kind": type(about["default"]), "choices": tuple(choices)})
+    typed = {"kind": type(about["default"]), "choices": tuple(choices), "slider": tuple(about.get("slider", ()))}
+    return Option(**{**about, **typed, "name": name, "owner": owner})
 
 
 CHOSEN_BY: dict[str, str] = {}  # kind -> the option that names its entry

@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import panel as pn
@@ -20,93 +19,6 @@ from dtdg_lab.widgets.worker import ACTIVE
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
-
-# How options are presented; what they may be is in the glossary.
-LABELS: Mapping[str, str] = MappingProxyType(
-    {
-        "slow_rank": "Slow down rank",
-        "slow_ms": "by (ms)",
-        "gc_layers": "Graph convolutions",
-        "assignment_order": "Assignment order (load_aware)",
-        "imbalance": "Tolerated imbalance",
-        "cache_gib": "Host memory for parts (GiB)",
-        "halo_reuse": "Cache halo rows of features",
-        "groups_per_rank": "Groups per rank",
-        "group_times": "Group costs",
-        "pipelined": "Process a step's groups concurrently",
-        "schedule_gap": "Optimality gap (dygnex_ilp)",
-        "schedule_limit_s": "Search time limit (s)",
-        "schedule_targets": "Targets tried (DyGNeX-G, 0: auto)",
-        "blocks": "Time blocks (0: fit memory)",
-        "memory_gib": "Memory limit (GiB)",
-        "row_ranks": "Ranks per snapshot",
-        "overlap": "Overlap sends with compute",
-        "delta_transfer": "Delta transfer of snapshots",
-        "graph_storage": "Graph storage",
-        "full_snapshots": "Full snapshots (K)",
-        "decay": "Decay shape",
-        "chunks": "Chunks per part (0: auto)",
-        "chunker": "Chunk assignment",
-        "tune": "Tune K and alpha by the validation split",
-        "tune_every": "Search every (epochs)",
-        "tune_memory_gib": "Memory limit of tuning (GiB)",
-        "fanout": "Fanout",
-        "batch_snapshots": "Snapshots per batch (N_S)",
-        "batch_nodes": "Nodes per batch (N_V)",
-        "load_groups": "Load groups",
-        "epoch_batches": "Batches per epoch",
-        "reservoir": "Reservoir of batches",
-        "reservoir_gib": "Reservoir (GiB)",
-        "reservoir_uses": "Uses per batch (0: unlimited)",
-        "fallback_memory_gib": "Memory limit for full-batch fallback (GiB)",
-        "batch_policy": "Batch-size controller",
-        "snapshot_sizes": "Sizes in snapshots",
-        "node_sizes": "Sizes in nodes",
-        "decide_every": "Steps per decision",
-        "reward_loss": "Reward loss",
-        "reward": "Reward",
-        "agent_rate": "The DQN's learning rate",
-        "cache_policy": "Cache policy",
-        "cache_window": "Cache window (W, steps)",
-        "cache_bias": "Prioritised partition (-1 = none)",
-        "cache_rows": "Cache rows",
-        "queue_depth": "Prefetched batches (Q)",
-        "fetch_timeout_s": "Fetch timeout (s)",
-        "policy_file": "Trained policy (file)",
-        "batch_size": "Targets per batch",
-        "batch_length": "Snapshots per batch",
-        "fanouts": "Fanouts per layer",
-        "sampler": "Sampler",
-        "links": "Additional slow links",
-        "congestion_ms": "Link delay (ms)",
-        "congestion_mbit": "Link bandwidth (Mbit/s, 0: unlimited)",
-        "congestion_from": "Congestion from epoch",
-        "congestion_cycle": "Cycle (epochs)",
-        "congestion_table": "Schedule table",
-        "congestion_file": "Trace (file)",
-        "congestion_by": "Congestion mechanism",
-        "power_idle_w": "Idle power (W)",
-        "power_max_w": "Busy power (W)",
-        "power_gpu_idle_w": "GPU idle (W)",
-        "power_gpu_max_w": "GPU busy (W)",
-        "exchange": "Synchronisation",
-        "average_every_s": "Averaging interval (T_mu, s)",
-    }
-)
-# where a label only says something beside its neighbour's
-SPOKEN: Mapping[str, str] = MappingProxyType({"slow_ms": "Slow down rank by (ms)"})
-LOG_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {
-        "learning_rate": (1e-5, 1.0),
-        "alpha": (1e-3, 1.0),
-        "batch_snapshots": (0.01, 1.0),
-        "batch_nodes": (0.001, 1.0),
-        "average_every_s": (0.01, 60.0),
-    }
-)
-SLIDER_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"slow_ms": (0.0, 200.0), "congestion_ms": (0.0, 100.0)}
-)
 
 _STYLE = (
     f"input:disabled, select:disabled {{ background: {coloured('off')}; color: {coloured('off-text')}; opacity: 1; }} "
@@ -131,16 +43,16 @@ class SettingControl:
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         option = self.option
         common = {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": [_STYLE]}
-        if option.name in SPOKEN:
-            common["stylesheets"] = [_STYLE, labelled(SPOKEN[option.name])]
+        if option.spoken:
+            common["stylesheets"] = [_STYLE, labelled(option.spoken)]
         if choices:
             return pn.widgets.Select(**_offered(choices), value=_values(choices)[0], **common)
         if option.kind is bool:
             return pn.widgets.Checkbox(value=option.default, **common)
         if option.kind is str:
             return pn.widgets.TextInput(value=option.default, **common)
-        if option.name in SLIDER_RANGES:
-            low, high = SLIDER_RANGES[option.name]
+        if option.slider:
+            low, high = option.slider
             return pn.widgets.FloatSlider(start=low, end=high, step=1.0, value=option.default, **common)
         number = pn.widgets.IntInput if option.kind is int else pn.widgets.FloatInput
         step = 1 if option.kind is int else 0.1
@@ -157,7 +69,7 @@ class SettingControl:
         """What the widget is called."""
         unit = self.option.unit
         bare = self.name.removesuffix(f"_{unit.lower()}") if len(unit) <= 2 else self.name
-        words = LABELS.get(self.name, bare.replace("_", " ").capitalize())
+        words = self.option.label or bare.replace("_", " ").capitalize()
         return f"{words} ({unit})" if unit and "(" not in words and unit not in words.lower().split() else words
 
     @property
@@ -236,7 +148,7 @@ class LogControl(SettingControl):
     """A slider over powers of ten, for a positive number."""
 
     def _make(self, choices: Choices) -> pn.widgets.Widget:
-        low, high = LOG_RANGES[self.name]
+        low, high = self.option.slider
         return pn.widgets.FloatSlider(
             label=self.label,
             start=math.log10(low),
@@ -260,7 +172,7 @@ class LogControl(SettingControl):
 
 def make_control(option: Option, choices: Choices | None = None) -> SettingControl:
     """The control that fits an option."""
-    return LogControl(option) if option.name in LOG_RANGES else SettingControl(option, choices)
+    return LogControl(option) if option.logarithmic else SettingControl(option, choices)
 
 
 # A part of the controls that is folded away until it is wanted.

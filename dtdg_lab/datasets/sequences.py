@@ -20,7 +20,7 @@ from dtdg_lab.datasets.archives import ArchiveMembers, Together, content
 from dtdg_lab.datasets.download import FoundForm, one_at_a_time
 from dtdg_lab.datasets.generators.base import checked_settings, growing_counts
 from dtdg_lab.datasets.registry import Published
-from dtdg_lab.datasets.tables import EdgeTable, StaticTable, StepTable, Table
+from dtdg_lab.datasets.tables import EdgeTable, StaticTable
 from dtdg_lab.graphs.build import BUILD_VERSION
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream, cut_edges
@@ -159,7 +159,7 @@ def _snapshots(
         yield Snapshot.trusted(give_up(indptr), give_up(src[there]))
 
 
-def read(definition: Published, found: FoundForm, *, features: bool = True) -> Table:
+def read(definition: Published, found: FoundForm, *, features: bool = True) -> EdgeTable | IntervalEdges | StaticTable:
     """The table in a data set's files, its counts compared with the published ones.
 
     Args:
@@ -201,8 +201,8 @@ def sequence(
         ConfigError: the options do not go together.
     """
     table = read(definition, found, features=options["features"] == "given")
-    if isinstance(table, StepTable):
-        return in_steps(table)
+    if isinstance(table, IntervalEdges):
+        return table
     if isinstance(table, StaticTable):
         return grow(
             table,
@@ -214,22 +214,6 @@ def sequence(
     edges = _cut(definition, table, options, found.where)
     _compare(definition, found, "nodes", edges.num_nodes)
     return edges
-
-
-def in_steps(table: StepTable) -> IntervalStream:
-    """The steps of a sequence that is cut already, as base intervals."""
-    edges = IntervalEdges(
-        src=table.src,
-        dst=table.dst,
-        interval=table.step,
-        num_intervals=table.num_steps,
-        num_nodes=table.num_nodes,
-        weight=table.weight,
-        node_ids=table.node_ids,
-    )
-    return edges.stream(
-        features=table.features, targets=table.targets, persistence=table.persistence, classes=table.classes
-    )
 
 
 def renamed(edges: IntervalEdges, node_ids: Any) -> IntervalEdges:

@@ -1,4 +1,4 @@
-"""What the parsers of data files give: edges with times, sequences already cut, and static graphs.
+"""What the parsers of data files give: edges with times, and static graphs; cut sequences are IntervalEdges.
 
 All arrays are read-only numpy; writable ones are copied. Shapes, types and ranges are checked when a table is made.
 """
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.graphs.snapshot import check_finite, check_ids, check_range, frozen
+from dtdg_lab.graphs.snapshot import check_arrays, check_ids, node_arrays
 
 MAX_NODES = 2**31 - 1  # sources are kept as int32 in snapshots
 MAX_ID = 2**31 - 1  # the largest number a file may call a node by
@@ -41,76 +41,9 @@ class EdgeTable:
     node_ids: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        _ids_checked(self)
-        edges = self.src.shape
-        most = MAX_ID + 1 if self.node_ids is None else len(self.node_ids)
-        _set(self, "time", np.float64 if getattr(self.time, "dtype", None) == np.float64 else np.int64, edges)
-        _in_range(self, "src", 0, most)
-        _in_range(self, "dst", 0, most)
-        _finite(self, "time")
-        if self.weight is not None:
-            _set(self, "weight", np.float64, edges)
-            _finite(self, "weight")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepTable:
-    """A sequence already cut into B steps over N nodes, with E edges over all steps, E at least 1.
-
-    Attributes:
-        src: shape (E,), int64: sources, 0 .. N - 1.
-        dst: shape (E,), int64: targets.
-        step: shape (E,), int64: step of every edge, 0 .. B - 1, never falling.
-        num_steps: B.
-        num_nodes: N.
-        weight: shape (E,), finite float64; or None.
-        features: shape (B, N, F), or (N, F) where they never change, finite float32; or None.
-        targets: shape (B, N), finite float32: the value to predict at step b from the graph and features of step b.
-        persistence: shape (B, N), finite float32: what a prediction that nothing changes would say; or None.
-        classes: shape (B, N), or (N,) where they never change, int16; -1 where unlabelled; or None.
-        node_ids: shape (N,): what the file calls the nodes; or None.
-
-    Raises:
-        DataError: an array has the wrong type or shape, or a value is out of its range.
-    """
-
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
-    step: NDArray[np.int64]
-    num_steps: int
-    num_nodes: int
-    weight: NDArray[np.float64] | None = None
-    features: NDArray[np.float32] | None = None
-    targets: NDArray[np.float32] | None = None
-    persistence: NDArray[np.float32] | None = None
-    classes: NDArray[np.int16] | None = None
-    node_ids: NDArray[Any] | None = None
-
-    def __post_init__(self) -> None:
-        _count(self, "num_steps")
-        _count(self, "num_nodes")
-        _ids_checked(self, nodes=self.num_nodes)
-        _in_range(self, "src", 0, self.num_nodes)
-        _in_range(self, "dst", 0, self.num_nodes)
-        _set(self, "step", np.int64, self.src.shape)
-        _in_range(self, "step", 0, self.num_steps)
-        falls = np.flatnonzero(np.diff(self.step) < 0)
-        if len(falls):
-            raise DataError(
-                f"step[{falls[0] + 1}] is {self.step[falls[0] + 1]}, after {self.step[falls[0]]}; "
-                "steps must not fall. Sort the edges by step."
-            )
-        if self.weight is not None:
-            _set(self, "weight", np.float64, self.src.shape)
-            _finite(self, "weight")
-        each = (self.num_steps, self.num_nodes)
-        for name, fixed, moving in (
-            ("features", (self.num_nodes, None), (*each, None)),
-            ("targets", None, each),
-            ("persistence", None, each),
-            ("classes", (self.num_nodes,), each),
-        ):
-            _optional(self, name, fixed, moving)
+        _check_edges(self, None)
+        of_time = np.float64 if getattr(self.time, "dtype", None) == np.float64 else np.int64
+        check_arrays(self, {"time": (of_time, self.src.shape, None), "weight": (np.float64, self.src.shape, None)})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,63 +72,20 @@ class StaticTable:
     node_ids: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        _count(self, "num_nodes")
-        _ids_checked(self, nodes=self.num_nodes)
-        _in_range(self, "src", 0, self.num_nodes)
-        _in_range(self, "dst", 0, self.num_nodes)
-        _optional(self, "features", (self.num_nodes, None), None)
-        _optional(self, "classes", (self.num_nodes,), None)
-        if self.vertex_split is not None:
-            _set(self, "vertex_split", np.int8, (self.num_nodes,))
-            _in_range(self, "vertex_split", SPLIT_NONE, SPLIT_TEST + 1)
+        value = self.num_nodes
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_NODES:
+            raise DataError(f"num_nodes={value!r}; a whole number from 1 to {MAX_NODES:,} is needed.")
+        _check_edges(self, value)
+        check_arrays(self, node_arrays(value))
 
 
-Table = EdgeTable | StepTable | StaticTable
-
-
-def _ids_checked(table: Table, *, nodes: int | None = None) -> None:
+def _check_edges(table: EdgeTable | StaticTable, nodes: int | None) -> None:
     """Check ``src`` and ``dst``, which may not be empty, and ``node_ids``, which names each of ``nodes`` nodes."""
-    _set(table, "src", np.int64, (None,))
-    _set(table, "dst", np.int64, table.src.shape)
-    if not len(table.src):
-        raise DataError("src has no entries; a graph needs at least 1 edge.")
     if table.node_ids is not None:
         object.__setattr__(table, "node_ids", check_ids(table.node_ids, nodes))
-
-
-def _count(table: Table, name: str) -> None:
-    value = getattr(table, name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_NODES:
-        raise DataError(f"{name}={value!r}; a whole number from 1 to {MAX_NODES:,} is needed.")
-
-
-def _set(table: Table, name: str, dtype: DTypeLike, shape: tuple[int | None, ...]) -> None:
-    array = frozen(getattr(table, name), name=name, dtype=dtype, shape=shape)
-    object.__setattr__(table, name, array)
-
-
-def _optional(
-    table: Table, name: str, fixed: tuple[int | None, ...] | None, moving: tuple[int | None, ...] | None
-) -> None:
-    """Check an array that may be None and may have one of two shapes: never changing, or one row a step."""
-    given = getattr(table, name)
-    if given is None:
-        return
-    shape = next((shape for shape in (fixed, moving) if shape is not None and len(shape) == np.ndim(given)), None)
-    if name == "classes":
-        _set(table, name, np.int16, shape or fixed or moving or ())
-        _in_range(table, name, -1, np.iinfo(np.int16).max + 1)
-    else:
-        _set(table, name, np.float32, shape or fixed or moving or ())
-        _finite(table, name)
-
-
-def _in_range(table: Table, name: str, least: int, end: int) -> None:
-    """Refuse values outside ``least .. end - 1``, naming the first."""
-    check_range(name, getattr(table, name), least, end - 1)
-
-
-def _finite(table: Table, name: str) -> None:
-    """Refuse NaN and infinite values, naming the first."""
-    if getattr(table, name).dtype.kind == "f":
-        check_finite(name, getattr(table, name))
+        nodes = len(table.node_ids)
+    bounds = 0, MAX_ID if nodes is None else nodes - 1
+    check_arrays(table, {"src": (np.int64, (None,), bounds)})
+    check_arrays(table, {"dst": (np.int64, table.src.shape, bounds)})
+    if not len(table.src):
+        raise DataError("src has no entries; a graph needs at least 1 edge.")

@@ -4,112 +4,63 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.engine.delta_feed import SnapshotFeed
+from dtdg_lab.graphs.delta import CSR32, Contents, Payload, decode, encode
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.kernels.delta import unpack
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
 from dtdg_lab.kernels.spmm import choose_backend, stacked
 from dtdg_lab.models.base import DynamicModel, GraphView, run_straight
 
-# Common base of sequences that exchange nothing: each rank computes by itself.
-
-
-class Apart:
-    """The part of :class:`dtdg_lab.engine.strategy.SnapshotSequence` that concerns other ranks, for a single rank.
-
-    Attributes:
-        where: what holds some of the nodes, for a message.
-        instead: the system that serves losses of all nodes at once.
-    """
-
-    collective = False
-    where: ClassVar[str]
-    instead: ClassVar[str]
-
-    def any_rank(self, flag: bool) -> bool:
-        """No other rank has a say."""
-        return flag
-
-    def join(self, z: Tensor) -> Tensor:
-        """Refused: other nodes' rows are not computed here, and no rows are exchanged.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(
-            f"a loss that needs all nodes at once, on {self.where}. Choose {self.instead}, or another task."
-        )
-
-    def has_turn(self, t: int) -> bool:
-        """Always."""
-        return True
-
-
 # Where a pull finds the rows of neighbours: here, gathered from all ranks, or exchanged by precomputed indices.
 
 
-class Gather(Protocol):
-    """Joins ranks' rows; collective, without gradient."""
+class AllHere:
+    """Gives the rows that a pull of n own rows needs; here all nodes are own rows.
 
-    def __call__(self, rows: Tensor, each: int | None = None) -> Tensor:
-        """All ranks' rows in rank order: of all nodes, or ``each`` from every rank."""
-        ...
+    Attributes:
+        all_here: whether :meth:`joined` gives back what it is given.
+    """
 
-
-class Neighbours(Protocol):
-    """Gives the rows that a pull of n own rows needs."""
+    all_here: ClassVar[bool] = True
 
     async def joined(self, x: Tensor, way: str) -> Tensor:
         """The columns of the operators along a way (``in`` or ``out``): (n, F) -> (M, F), differentiable.
 
         It may suspend until rows are here (:mod:`dtdg_lab.engine.halo_exchange`); then somebody must drive the model.
         """
-        ...
-
-    def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Rows (c, F) and scores (c,) that hold the k best of the snapshot, in the order in which ties are broken."""
-        ...
-
-    def layer(self, number: int) -> Neighbours:
-        """The same, for one layer of a model."""
-        ...
-
-
-class AllHere:
-    """All nodes are own rows."""
-
-    async def joined(self, x: Tensor, way: str) -> Tensor:
-        """The rows given."""
         return x
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """All of them, by node."""
+        """Rows (c, F) and scores (c,) that hold the k best of the snapshot, in the order in which ties are broken."""
         return x, scores
 
     def layer(self, number: int) -> AllHere:
-        """All layers alike."""
+        """The same, for one layer of a model."""
         return self
 
 
-class Gathered:
+class Gathered(AllHere):
     """Own rows are a share of consecutive nodes; all others' are gathered, without gradient.
 
     Args:
-        gather: joins the ranks' shares.
+        gather: joins the ranks' rows in rank order, of all nodes, or ``each`` from every rank; collective.
     """
 
-    def __init__(self, gather: Gather) -> None:
+    all_here = False
+
+    def __init__(self, gather: Callable[..., Tensor]) -> None:
         self._gather = gather
 
     async def joined(self, x: Tensor, way: str) -> Tensor:
@@ -120,10 +71,6 @@ class Gathered:
         """The k best of every rank, in rank order; ranks with fewer nodes fill up with minus infinity."""
         joined = self._gather(best_filled(x, scores, k), each=k)
         return joined[:, :-1], joined[:, -1]
-
-    def layer(self, number: int) -> Gathered:
-        """All layers alike."""
-        return self
 
 
 def best_filled(x: Tensor, scores: Tensor, k: int) -> Tensor:
@@ -163,7 +110,7 @@ class SnapshotView:
         operators: Operators,
         snapshots: range,
         inputs: Tensor,
-        neighbours: Neighbours,
+        neighbours: AllHere,
         *,
         num_nodes: int,
         all_inputs: Tensor | None = None,
@@ -241,7 +188,7 @@ class SnapshotView:
             raise UnsupportedError("a pull of kind 'attention' needs scores=(from, to). Change the model.")
         self._is_busy = True
         scores_from, scores_to = scores
-        if not isinstance(self._neighbours, AllHere):  # one exchange brings both
+        if not self._neighbours.all_here:  # one exchange brings both
             joined = await self._neighbours.joined(torch.cat([x, scores_from], dim=1), "in")
             x, scores_from = joined.split([x.shape[1], scores_to.shape[1]], dim=1)
         return self._operators.attention().apply(x, scores_from, scores_to)
@@ -257,6 +204,73 @@ class SnapshotView:
         x, scores = self._neighbours.candidates(x, scores, k)
         best = torch.sort(scores, descending=True, stable=True).indices[: min(k, self._num_nodes)]
         return x.index_select(0, best), scores.index_select(0, best)
+
+
+# What the engine asks of a training sequence: some nodes' rows, and spaces in which they find their neighbours.
+
+
+class SnapshotSequence:
+    """Snapshots as spaces, for the nodes that this rank (or one part) trains.
+
+    This base exchanges nothing: each rank computes by itself.
+
+    Attributes:
+        device: where tensors live.
+        dtype: of features and products.
+        own: n, the nodes whose loss is computed here. They are the first rows of every space.
+        vertices: (n,) their numbers in the graph; None where they are all N, in order.
+        collective: whether spaces exchange rows with other ranks while a model pulls, in forward and in backward. Then
+            every rank must ask the same of its sequence in the same order, one thing after another.
+        where: what holds some of the nodes alone, for a message; empty where all are here.
+        instead: the system that serves losses of all nodes at once.
+    """
+
+    device: str
+    dtype: torch.dtype
+    own: int
+    vertices: Tensor | None
+    _store: ViewStore
+    collective: bool = False
+    where: ClassVar[str] = ""
+    instead: ClassVar[str] = "system='adgnn-t' (halo_vertex)"
+
+    def view(self, t: int) -> SnapshotView:
+        """Snapshot t for all layers of the model."""
+        return self._store.get(range(t, t + 1))
+
+    def stack(self, snapshots: range) -> SnapshotView:
+        """Some consecutive snapshots as one space."""
+        return self._store.get(snapshots)
+
+    def stacks(self, snapshots: range, layer: int) -> Sequence[SnapshotView]:
+        """Consecutive snapshots for one layer of the model, some stacked; every layer stacks the same ones.
+
+        A layer's space may have fewer rows than the space of the layer before it: of the earlier layer's output the
+        first rows of each snapshot are then its input. After the last layer the first ``own`` rows count.
+        """
+        raise NotImplementedError
+
+    def any_rank(self, flag: bool) -> bool:
+        """Whether the flag is set on any rank that takes part; collective where the sequence is."""
+        return flag
+
+    def join(self, z: Tensor) -> Tensor:
+        """Rows of all N nodes of the graph, in order, from every rank's own: (S, n, F) -> (S, N, F); differentiable.
+
+        Collective where the sequence is.
+
+        Raises:
+            UnsupportedError: other nodes' rows are not computed here, and no rows are exchanged.
+        """
+        if self.where:
+            raise UnsupportedError(
+                f"a loss that needs all nodes at once, on {self.where}. Choose {self.instead}, or another task."
+            )
+        return z
+
+    def has_turn(self, t: int) -> bool:
+        """Whether what needs all nodes of snapshot t at once is computed here; true on one rank."""
+        return True
 
 
 # Spaces that a sequence has made, kept while they fit; and how many snapshots one of them stands for.
@@ -338,6 +352,106 @@ class ViewStore:
         return fits
 
 
+# What brings a rank the graphs of a block: whole, or the first whole and the others by their differences.
+
+
+Transferred = list[Snapshot] | list[DeviceSnapshot]
+
+
+class SnapshotFeed:
+    """Snapshots of a graph as copies in a rank's own memory.
+
+    On the CPU they arrive as :class:`Snapshot`. On a CUDA device they arrive as :class:`DeviceSnapshot`: payloads are
+    pinned, their copies queued, and what follows on the same stream waits for them there; the host does not.
+
+    A payload is made once for a range of snapshots and kept on the host until a range is asked for that has some of
+    the same snapshots and others: so no snapshot is in two of them. Whole snapshots for the CPU are copied from the
+    graph itself.
+
+    Args:
+        graph: T snapshots.
+        difference: whether snapshots that follow another one arrive as differences.
+        device: where they arrive.
+
+    References: ESDG section 3.2 (differences, pinned memory).
+    """
+
+    def __init__(self, graph: DynamicGraph, *, difference: bool, device: str) -> None:
+        self.graph, self.difference, self.device = graph, difference, device
+        self._tensors = _takes_tensors(device)
+        self._payloads: dict[range, Payload] = {}
+        self._pages: dict[range, tuple[Contents, Tensor, Tensor | None]] = {}
+        self._snapshots = self._bytes = self._whole_bytes = 0
+
+    def bring(self, snapshots: range) -> Transferred:
+        """Transfer consecutive snapshots; the first is always transferred in full.
+
+        Raises:
+            DataError: the snapshots cannot be encoded.
+        """
+        if not len(snapshots):
+            return []
+        if self._tensors:
+            return self._to_device(snapshots)
+        if not self.difference:
+            payload = self._encoded(snapshots)  # this is the copy
+        else:
+            kept = self._kept(snapshots)
+            values = None if kept.values is None else kept.values.copy()
+            numbers = kept.numbers.copy()
+            for array in (numbers, values):
+                if array is not None:
+                    array.setflags(write=False)
+            payload = Payload(kept.contents, numbers, values)
+        self._count(payload.contents, payload.nbytes)
+        return decode(payload)
+
+    def drain(self) -> list[tuple[int, int, int]]:
+        """(snapshots, bytes, bytes in full) transferred since the last call; empty if there were none."""
+        row = (self._snapshots, self._bytes, self._whole_bytes)
+        self._snapshots = self._bytes = self._whole_bytes = 0
+        return [row] if row[0] else []
+
+    def _to_device(self, snapshots: range) -> list[DeviceSnapshot]:
+        if snapshots not in self._pages:
+            _forget_parts_of(snapshots, self._pages)
+            made = self._encoded(snapshots)
+            numbers = torch.tensor(made.numbers).pin_memory()
+            values = None if made.values is None else torch.tensor(made.values).pin_memory()
+            self._pages[snapshots] = (made.contents, numbers, values)
+        contents, numbers, values = self._pages[snapshots]
+        self._count(contents, numbers.nbytes + (0 if values is None else values.nbytes))
+        there = None if values is None else values.to(self.device, non_blocking=True)
+        return unpack(contents, numbers.to(self.device, non_blocking=True), there)
+
+    def _kept(self, snapshots: range) -> Payload:
+        if snapshots not in self._payloads:
+            _forget_parts_of(snapshots, self._payloads)
+            self._payloads[snapshots] = self._encoded(snapshots)
+        return self._payloads[snapshots]
+
+    def _encoded(self, snapshots: range) -> Payload:
+        return encode([self.graph.snapshots[t] for t in snapshots], CSR32, difference=self.difference)
+
+    def _count(self, contents: Contents, sent: int) -> None:
+        self._snapshots += len(contents.parts)
+        self._bytes += sent
+        for part in contents.parts:
+            numbers = CSR32.whole_numbers(contents.nodes, part.edges)
+            self._whole_bytes += numbers * CSR32.index_bytes + CSR32.value_bytes(part.edges, contents.weighted)
+
+
+def _takes_tensors(device: str) -> bool:
+    """Whether snapshots arrive there as tensors, by pinned memory."""
+    return torch.device(device).type == "cuda"
+
+
+def _forget_parts_of(snapshots: range, kept: dict[range, Any]) -> None:
+    """Let go of payloads that have some of these snapshots: the blocks are cut otherwise by now."""
+    for other in [other for other in kept if other.start < snapshots.stop and snapshots.start < other.stop]:
+        kept.pop(other)
+
+
 # A graph's snapshots as spaces on the device that computes, moved there when first used.
 
 
@@ -345,8 +459,8 @@ class ViewStore:
 PULLS_BYTES, SPACES_BYTES = 1 << 30, 4 << 30
 
 
-class DeviceSequence:
-    """Snapshots of a graph as :class:`SnapshotView`, for the nodes in ``rows`` (see ``parallel.sequence``).
+class DeviceSequence(SnapshotSequence):
+    """Snapshots of a graph as :class:`SnapshotView`, for the nodes in ``rows`` (see :class:`SnapshotSequence`).
 
     Args:
         graph: T labelled snapshots of N nodes.
@@ -372,7 +486,7 @@ class DeviceSequence:
         norm: str = "in",
         self_loops: bool = True,
         rows: range | None = None,
-        gather: Gather | None = None,
+        gather: Callable[..., Tensor] | None = None,
         pulls_bytes: int = PULLS_BYTES,
         spaces_bytes: int = SPACES_BYTES,
         feed: SnapshotFeed | None = None,
@@ -395,10 +509,6 @@ class DeviceSequence:
     def backend(self) -> str:
         """``dgl`` or ``torch``."""
         return self.settings.backend
-
-    def view(self, t: int) -> SnapshotView:
-        """Snapshot t on the device."""
-        return self._store.get(range(t, t + 1))
 
     def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
         """Consecutive snapshots as spaces of one or, where they are small, several snapshots each; alike for layers."""
@@ -428,22 +538,6 @@ class DeviceSequence:
         if self.feed is not None:
             self._brought.clear()  # first, because both may not fit in memory
             self._brought.update(zip(snapshots, self.feed.bring(snapshots), strict=True))
-
-    def stack(self, snapshots: range) -> SnapshotView:
-        """Some consecutive snapshots as one space."""
-        return self._store.get(snapshots)
-
-    def any_rank(self, flag: bool) -> bool:
-        """No other rank has a say: each computes by itself."""
-        return flag
-
-    def join(self, z: Tensor) -> Tensor:
-        """All rows are here."""
-        return z
-
-    def has_turn(self, t: int) -> bool:
-        """Always."""
-        return True
 
     def _make(self, snapshots: range) -> SnapshotView:
         one = self._one(snapshots)

@@ -9,7 +9,14 @@ from torch import Tensor
 from dtdg_lab.core.message_passing import ways
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotView, ViewStore, stack_ranges
+from dtdg_lab.engine.graph_view import (
+    SPACES_BYTES,
+    DeviceSequence,
+    SnapshotSequence,
+    SnapshotView,
+    ViewStore,
+    stack_ranges,
+)
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route, part_edges
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -19,8 +26,8 @@ from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_m
 # A rank's own nodes in every snapshot; the rows of neighbours that other ranks own are exchanged.
 
 
-class HaloSequence:
-    """Snapshots as spaces of the nodes of one rank (see ``parallel.sequence``); collective.
+class HaloSequence(SnapshotSequence):
+    """Snapshots as spaces of the nodes of one rank (see :class:`SnapshotSequence`); collective.
 
     Args:
         graph: T labelled snapshots of N nodes.
@@ -65,19 +72,11 @@ class HaloSequence:
         self._halos: dict[int, int] = {}
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the space is not
 
-    def view(self, t: int) -> SnapshotView:
-        """Snapshot t for all layers."""
-        return self._store.get(range(t, t + 1))
-
     def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
         """Consecutive snapshots for one layer; as many are stacked as the largest rank can, so that all stack alike."""
         rows, features = max(self._counts), self.graph.num_features
         ranges = stack_ranges(snapshots, rows=rows, features=features, device=self.device)
         return [self._store.get(some).layer(layer) for some in ranges]
-
-    def stack(self, snapshots: range) -> SnapshotView:
-        """Some consecutive snapshots as one space."""
-        return self._store.get(snapshots)
 
     def halo_rows(self, t: int) -> int:
         """Halo rows received for a snapshot, over all edge directions of the model."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.plans import HaloPlan, Partition
 from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.graph_view import best_filled
-from dtdg_lab.engine.strategy import StepMarks, Unmarked
+from dtdg_lab.engine.graph_view import AllHere, best_filled
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import OperatorSettings, checked
 from dtdg_lab.kernels.spmm import Adjacency
@@ -29,36 +29,27 @@ from dtdg_lab.partition.halo import distinct_rows, pulls_of
 LegRow = tuple[int, str, str, int, float, float]
 
 
-@dataclass(slots=True)
-class _Spent:
-    """Flights of one leg: when each began and ended, and the seconds that were waited for."""
-
-    flights: list[tuple[float, float]] = field(default_factory=list)
-    exposed_s: float = 0.0
-
-
 class LegTimes:
     """What has been waited for since the last drain. Seconds in which several exchanges travel count once."""
 
     def __init__(self) -> None:
-        self._spent: dict[tuple[int, str, str], _Spent] = {}
+        self._flights: dict[tuple[int, str, str], list[tuple[float, float, float]]] = {}  # begin, end, exposed
 
     def add(self, layer: int, way: str, leg: str, found: Arrived) -> None:
         """Note an exchange that has been waited for."""
-        spent = self._spent.setdefault((layer, way, leg), _Spent())
-        spent.flights.append((found.started_s, found.started_s + found.in_flight_s))
-        spent.exposed_s += found.exposed_s
+        flight = (found.started_s, found.started_s + found.in_flight_s, found.exposed_s)
+        self._flights.setdefault((layer, way, leg), []).append(flight)
 
     def drain(self) -> list[LegRow]:
         """(layer, way, leg, exchanges, in_flight_s, exposed_s); forgets them."""
-        spent, self._spent = self._spent, {}
-        return [(*key, len(of.flights), covered_s(of.flights), of.exposed_s) for key, of in spent.items()]
+        flights, self._flights = self._flights, {}
+        return [(*key, len(of), covered_s(of), sum(exposed_s for *_, exposed_s in of)) for key, of in flights.items()]
 
 
-def covered_s(flights: list[tuple[float, float]]) -> float:
-    """Seconds in which at least one of some intervals (begin, end) lies."""
+def covered_s(flights: list[tuple[float, float, float]]) -> float:
+    """Seconds in which at least one of some intervals (begin, end, ..) lies."""
     total, until = 0.0, float("-inf")
-    for begin, end in sorted(flights):
+    for begin, end, _ in sorted(flights):
         total += max(0.0, end - max(begin, until))
         until = max(until, end)
     return total
@@ -114,6 +105,7 @@ class Started:
     pending: PendingRows
     layer: int
     way: str
+    leg: str
 
 
 class Exchanger:
@@ -129,6 +121,7 @@ class Exchanger:
         group: the processes; rank r executes part r of the plans.
         marks: called where an exchange begins and ends; may be replaced.
         leg: name of its exchanges in records.
+        ranks: by its place in the group, each one's number in records; the places themselves where None.
 
     Attributes:
         marks: as above.
@@ -138,9 +131,11 @@ class Exchanger:
         legs: seconds of all of them.
     """
 
-    def __init__(self, group: Group, marks: StepMarks | None = None, *, leg: str = "halo") -> None:
-        self.marks: StepMarks = Unmarked() if marks is None else marks
-        self.legs, self._leg = LegTimes(), leg
+    def __init__(
+        self, group: Group, marks: StepMarks | None = None, *, leg: str = "halo", ranks: Sequence[int] | None = None
+    ) -> None:
+        self.marks = StepMarks() if marks is None else marks
+        self.legs, self._leg, self._ranks = LegTimes(), leg, range(group.size) if ranks is None else ranks
         self.forward_way = "forward"
         self.links: dict[tuple[int, str], NDArray[np.int64]] = {}
         self._group = group
@@ -208,54 +203,40 @@ class Exchanger:
         return [
             (layer, way, to, int(rows), int(moved))
             for (layer, way), sent in links.items()
-            for to, (rows, moved) in enumerate(sent.T)
+            for to, (rows, moved) in zip(self._ranks, sent.T, strict=True)
             if rows
         ]
 
     def _between_ranks(self, x: Tensor, route: Route, layer: int) -> Tensor:
         if self._group.size == 1:  # a single rank
             return x.new_zeros((0, *x.shape[1:]))
-        received: Tensor = _Rows.apply(x, self, route, layer)
+        flight = PendingExchange(self, route, layer)
+        received: Tensor = _Land.apply(_Leave.apply(x, flight), flight)
         return received
 
-    def swap(self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, way: str) -> Tensor:
-        """One exchange of rows as they are, without a gradient: what forward and backward do."""
-        return self.finish(self.start(rows, send, receive, layer, way)).rows
+    def start(
+        self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, way: str, *, leg: str = ""
+    ) -> Started:
+        """Let rows leave; every rank must start the same exchanges in the same order, and finish each once.
 
-    def start(self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, way: str) -> Started:
-        """Let rows leave; every rank must start the same exchanges in the same order, and finish each once."""
+        What a rank sends itself moves nowhere. ``leg`` replaces the name in records.
+        """
         place = (self._exchanges, layer, _WAYS.index(way))
         self._exchanges += 1
         if layer != NO_LAYER:
             link = self.links.setdefault((layer, way), np.zeros((2, self._group.size), dtype=np.int64))
             row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
-            link += np.outer([1, row_bytes], send)
-        return Started(self._group.start_exchange(rows, send, receive, place=place), layer, way)
+            moved = [0 if to == self._group.rank else count for to, count in enumerate(send)]
+            link += np.outer([1, row_bytes], moved)
+        return Started(self._group.start_exchange(rows, send, receive, place=place), layer, way, leg or self._leg)
 
     def finish(self, started: Started) -> Arrived:
         """Wait for what was started; only what is stood still for counts as an exchange in the step's phases."""
         self.marks("compute")
         found = started.pending.wait()
         self.marks.exchange(found.wait_s)
-        self.legs.add(started.layer, started.way, self._leg, found)
+        self.legs.add(started.layer, started.way, started.leg, found)
         return found
-
-
-class _Rows(torch.autograd.Function):
-    """Forward: own rows go out, others' come in. Backward: the gradient of what came in goes back and is added up."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, exchanger: Exchanger, route: Route, layer: int) -> Tensor:
-        ctx.exchanger, ctx.route, ctx.layer, ctx.shape = exchanger, route, layer, x.shape
-        rows = x.index_select(0, route.send)
-        return exchanger.swap(rows, route.send_counts, route.receive_counts, layer, exchanger.forward_way)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        refuse_second_gradients()
-        route: Route = ctx.route
-        rows = ctx.exchanger.swap(gradients[0], route.receive_counts, route.send_counts, ctx.layer, "backward")
-        return route.added_up(rows, ctx.shape), None, None, None
 
 
 def refuse_second_gradients() -> None:
@@ -271,56 +252,7 @@ def refuse_second_gradients() -> None:
         )
 
 
-# What went between ranks in the exchanges of a step, and how much of their time the rank stood still for.
-
-
-LinkRow = tuple[int, str, int, int, int]
-
-
-class ExchangeLog:
-    """Rows and bytes by link, and seconds by leg, since the last drain.
-
-    Args:
-        ranks: by its place among the ranks that exchange, each one's number in the run.
-
-    Attributes:
-        marks: called where waiting for an exchange begins and ends; replaced for every step.
-        number: exchanges so far, which every rank counts alike.
-        legs: seconds by leg.
-    """
-
-    def __init__(self, ranks: Sequence[int]) -> None:
-        self.marks: StepMarks = Unmarked()
-        self.number = 0
-        self._ranks = list(ranks)
-        self._links: dict[tuple[int, str], NDArray[np.int64]] = {}
-        self.legs = LegTimes()
-
-    def start(self, layer: int, way: str, send_counts: Sequence[int], row_bytes: int, *, own: int) -> int:
-        """Note what an exchange sends to each rank; what this one sends itself moves nowhere. Returns its number."""
-        sent = np.array([0 if place == own else count for place, count in enumerate(send_counts)])
-        link = self._links.setdefault((layer, way), np.zeros((2, len(sent)), dtype=np.int64))
-        link += np.outer([1, row_bytes], sent)
-        self.number += 1
-        return self.number
-
-    def arrived(self, layer: int, way: str, leg: str, found: Arrived) -> None:
-        """Note that an exchange has been waited for, just now."""
-        self.marks.exchange(found.wait_s)
-        self.legs.add(layer, way, leg, found)
-
-    def drain(self) -> list[LinkRow]:
-        """(layer, way, to, rows, bytes) of every link that carried rows; forgets them."""
-        links, self._links = self._links, {}
-        return [
-            (layer, way, self._ranks[to], int(rows), int(moved))
-            for (layer, way), sent in links.items()
-            for to, (rows, moved) in enumerate(sent.T)
-            if rows
-        ]
-
-
-# Pulls that suspend: rows leave in one node of the graph and arrive in another, and what lies between runs meanwhile.
+# Pulls: rows leave in one node of the graph and arrive in another, and what lies between runs meanwhile.
 #
 # Backward runs nodes in reverse order of their making. The gradient of what arrived leaves where the rows arrived and
 # is waited for where they left, so that whatever was computed in between in forward is computed in between in backward.
@@ -332,58 +264,32 @@ class PendingExchange:
     Attributes:
         in_flight_s: seconds that its rows took forward; None before they were waited for.
         exposed_s: of these, what the rank stood still for.
+
+    References: FlareDTDG section 3.4 (a snapshot's forward is a coroutine that awaits its exchange).
     """
 
     def __init__(self, exchanger: Exchanger, route: Route, layer: int) -> None:
         self.exchanger, self.route, self.layer = exchanger, route, layer
         self.in_flight_s: float | None = None
         self.exposed_s = 0.0
-        self._out: Started | None = None
-        self._back: Started | None = None
+        self._started: Started | None = None
 
     def __await__(self) -> Generator[PendingExchange, None, None]:
         yield self
 
-    def leave(self, rows: Tensor) -> None:
-        """Start forward."""
-        route, exchanger = self.route, self.exchanger
-        self._out = exchanger.start(rows, route.send_counts, route.receive_counts, self.layer, exchanger.forward_way)
+    def start(self, rows: Tensor, *, back: bool = False) -> None:
+        """Let own rows leave, or the gradients of those that came in."""
+        send, receive = self.route.send_counts, self.route.receive_counts
+        if back:
+            self._started = self.exchanger.start(rows, receive, send, self.layer, "backward")
+        else:
+            self._started = self.exchanger.start(rows, send, receive, self.layer, self.exchanger.forward_way)
 
-    def land(self) -> Tensor:
-        """Wait for forward."""
-        assert self._out is not None
-        found, self._out = self.exchanger.finish(self._out), None
-        self.in_flight_s, self.exposed_s = found.in_flight_s, found.exposed_s
-        return found.rows
-
-    def return_(self, gradients: Tensor) -> None:
-        """Start backward."""
-        route = self.route
-        self._back = self.exchanger.start(gradients, route.receive_counts, route.send_counts, self.layer, "backward")
-
-    def land_back(self) -> Tensor:
-        """Wait for backward."""
-        assert self._back is not None
-        found, self._back = self.exchanger.finish(self._back), None
-        return found.rows
-
-
-async def awaited_rows(x: Tensor, exchanger: Exchanger, route: Route, layer: int) -> Tensor:
-    """Rows that this rank's nodes pull from and other ranks own, (h, F); suspends once, after they have left.
-
-    Args:
-        x: (n, F) own rows.
-        exchanger: starts and finishes exchanges; every rank starts the same ones in the same order.
-        route: what goes where.
-        layer: of the model, for the record.
-
-    References: FlareDTDG section 3.4 (a snapshot's forward is a coroutine that awaits its exchange).
-    """
-    flight = PendingExchange(exchanger, exchanger.checked(x, route), layer)
-    left = _Leave.apply(x, flight)
-    await flight
-    rows: Tensor = _Land.apply(left, flight)
-    return rows
+    def wait(self) -> Arrived:
+        """Wait for what was started, and let go of it."""
+        assert self._started is not None
+        started, self._started = self._started, None
+        return self.exchanger.finish(started)
 
 
 class _Leave(torch.autograd.Function):
@@ -392,13 +298,12 @@ class _Leave(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, flight: PendingExchange) -> Tensor:
         ctx.flight, ctx.shape = flight, x.shape
-        flight.leave(x.index_select(0, flight.route.send))
+        flight.start(x.index_select(0, flight.route.send))
         return x.new_zeros(0)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        flight: PendingExchange = ctx.flight
-        return flight.route.added_up(flight.land_back(), ctx.shape), None
+        return ctx.flight.route.added_up(ctx.flight.wait().rows, ctx.shape), None
 
 
 class _Land(torch.autograd.Function):
@@ -406,21 +311,21 @@ class _Land(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, left: Tensor, flight: PendingExchange) -> Tensor:
-        ctx.flight = flight
-        return flight.land()
+        ctx.flight, found = flight, flight.wait()
+        flight.in_flight_s, flight.exposed_s = found.in_flight_s, found.exposed_s
+        return found.rows
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         refuse_second_gradients()
-        flight: PendingExchange = ctx.flight
-        flight.return_(gradients[0])
+        ctx.flight.start(gradients[0], back=True)
         return gradients[0].new_zeros(0), None
 
 
 # Neighbours' rows that other ranks own, exchanged at every pull by indices computed once.
 
 
-class HaloRows:
+class HaloRows(AllHere):
     """Own rows first, then those received (see :class:`dtdg_lab.core.plans.HaloPlan`). Collective.
 
     Args:
@@ -431,6 +336,8 @@ class HaloRows:
         number: the layer of the model that exchanges are counted for.
         awaited: whether a pull suspends while its rows are on their way; else it stands still for them.
     """
+
+    all_here = False
 
     def __init__(
         self,
@@ -447,9 +354,12 @@ class HaloRows:
 
     async def joined(self, x: Tensor, way: str) -> Tensor:
         """Own rows and those of remote neighbours: (n, F) -> (n + h, F)."""
-        if self._awaited:
-            return torch.cat([x, await awaited_rows(x, self._exchanger, self._route(way), self._number)])
-        return torch.cat([x, self._exchanger.pull(x, self._route(way), self._number)])
+        if not self._awaited:
+            return torch.cat([x, self._exchanger.pull(x, self._route(way), self._number)])
+        flight = PendingExchange(self._exchanger, self._exchanger.checked(x, self._route(way)), self._number)
+        left = _Leave.apply(x, flight)
+        await flight  # once its rows have left
+        return torch.cat([x, _Land.apply(left, flight)])
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The k best of every rank, by node: (R k, F) and (R k,), differentiable."""

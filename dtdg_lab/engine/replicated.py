@@ -15,7 +15,7 @@ from dtdg_lab.engine.graph_view import (
     PULLS_BYTES,
     SPACES_BYTES,
     AllHere,
-    Apart,
+    SnapshotSequence,
     SnapshotView,
     ViewStore,
     stack_ranges,
@@ -46,8 +46,8 @@ class OwnBest(AllHere):
         return x[: self._own], scores[: self._own]
 
 
-class CachedSequence(Apart):
-    """Snapshots of a cached part as spaces (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`).
+class CachedSequence(SnapshotSequence):
+    """Snapshots of a cached part as spaces (see :class:`SnapshotSequence`).
 
     Layer l of L, of h hops each, sees the nodes within (L - l) h hops, which are the first rows of its input, and
     pulls for those within one hop less. Nothing is exchanged. Spaces and first-layer pulls are kept as
@@ -65,7 +65,6 @@ class CachedSequence(Apart):
     """
 
     where = "layout cached_vertex, where each part computes its own rows"
-    instead = "system='adgnn-t' (halo_vertex)"
 
     def __init__(
         self,
@@ -95,12 +94,9 @@ class CachedSequence(Apart):
             )
             for hops in range(part.reach.hops, 0, -layer_hops)
         ]
+        self._store = self._stores[0]  # all nodes held
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
         self._features_once: Tensor | None = None
-
-    def view(self, t: int) -> SnapshotView:
-        """Snapshot t with all nodes held."""
-        return self._stores[0].get(range(t, t + 1))
 
     def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
         """Consecutive snapshots for one layer, several as one space where the part's nodes stay the same.
@@ -127,7 +123,7 @@ class CachedSequence(Apart):
                 neighbours,
                 num_nodes=self.own,
                 pulled=self._pulled.setdefault(snapshots, {}),
-                may_keep=self._stores[0].take_pull,
+                may_keep=self._store.take_pull,
             )
         rows = sum(self.part.prefix(t, hops) for t in snapshots)
         unfed = torch.empty(rows, 0, dtype=self.dtype, device=self.device)  # only the first layer is fed features

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import abc
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from dtdg_lab.models.base import DynamicModel, GraphView, State
+from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Rows, Task
 
 if TYPE_CHECKING:
@@ -21,39 +20,26 @@ if TYPE_CHECKING:
     from dtdg_lab.core.plans import Partition
     from dtdg_lab.distributed.gradients import FlatGradients
     from dtdg_lab.distributed.group import Group
-    from dtdg_lab.engine.graph_view import DeviceSequence
+    from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotSequence, SnapshotView
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 # The interface of a strategy.
 
 
-class StepMarks(Protocol):
-    """Records the boundaries between the phases of a step."""
+class StepMarks:
+    """Takes note of the boundaries between the phases of a step; this one records nothing."""
 
     def __call__(self, phase: str) -> None:
         """The time since the last mark was this phase."""
-        ...
 
     def exchange(self, wait_s: float) -> None:
         """The time since the last mark was an exchange, whose first ``wait_s`` seconds were waiting."""
-        ...
 
     def block(self, number: int, way: str) -> None:
         """Time block ``number`` begins, in the pass ``forward``, ``rerun`` (recompute) or ``backward``."""
-        ...
 
 
-class Unmarked:
-    """Records nothing."""
-
-    def __call__(self, phase: str) -> None:
-        """Nothing."""
-
-    def exchange(self, wait_s: float) -> None:
-        """Nothing."""
-
-    def block(self, number: int, way: str) -> None:
-        """Nothing."""
+Unmarked = StepMarks  # where the steps of a strategy are not timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,66 +362,6 @@ class Learned:
                 parameter.grad.add_(gradient)
 
 
-# What the engine asks of a training sequence: some nodes' rows, and spaces in which they find their neighbours.
-
-
-class StackedView(GraphView, Protocol):
-    """One or several consecutive snapshots, stacked, with the features that a model is fed first."""
-
-    snapshots: range
-    inputs: Tensor  # (S n, F), n rows of each of the S snapshots
-
-    def layer(self, number: int) -> StackedView:
-        """The same snapshots as one layer of the model is to see them."""
-        ...
-
-
-class SnapshotSequence(Protocol):
-    """Snapshots as spaces, for the nodes that this rank (or one part) trains.
-
-    Attributes:
-        device: where tensors live.
-        dtype: of features and products.
-        own: n, the nodes whose loss is computed here. They are the first rows of every space.
-        vertices: (n,) their numbers in the graph; None where they are all N, in order.
-        collective: whether spaces exchange rows with other ranks while a model pulls, in forward and in backward. Then
-            every rank must ask the same of its sequence in the same order, one thing after another.
-    """
-
-    device: str
-    dtype: torch.dtype
-    own: int
-    vertices: Tensor | None
-    collective: bool
-
-    def view(self, t: int) -> StackedView:
-        """Snapshot t for all layers of the model."""
-        ...
-
-    def stacks(self, snapshots: range, layer: int) -> abc.Sequence[StackedView]:
-        """Consecutive snapshots for one layer of the model, some stacked; every layer stacks the same ones.
-
-        A layer's space may have fewer rows than the space of the layer before it: of the earlier layer's output the
-        first rows of each snapshot are then its input. After the last layer the first ``own`` rows count.
-        """
-        ...
-
-    def any_rank(self, flag: bool) -> bool:
-        """Whether the flag is set on any rank that takes part; collective where the sequence is."""
-        ...
-
-    def join(self, z: Tensor) -> Tensor:
-        """Rows of all N nodes of the graph, in order, from every rank's own: (S, n, F) -> (S, N, F); differentiable.
-
-        Collective where the sequence is.
-        """
-        ...
-
-    def has_turn(self, t: int) -> bool:
-        """Whether what needs all nodes of snapshot t at once is computed here; true on one rank."""
-        ...
-
-
 # A run of consecutive snapshots from the initial state: what is to be differentiated, however it is computed.
 
 
@@ -568,26 +494,39 @@ class AllToAllPhase:
     width: int
 
 
-class BlockRedistribution(Protocol):
+class BlockRedistribution:
     """Moves rows from own snapshots, which have all nodes (n), to own nodes (m), which have all S snapshots.
 
     What is computed is handed over as work on pieces, so that rows of one piece may travel while the next is computed.
+    Here rows are already where they are needed, and nothing moves.
+
+    Args:
+        spaces: the S snapshots, some stacked.
+        device: where work is done.
+        alone: whether pieces over spaces must be worked on one after another.
     """
 
-    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: AllToAllPhase) -> tuple[list[Tensor], list[T]]:
+    def __init__(self, spaces: Sequence[SnapshotView], *, device: str, alone: bool) -> None:
+        self._stacks = [len(space.snapshots) for space in spaces]
+        self._device, self._alone = device, alone
+
+    def to_vertices(
+        self, work: Callable[[int], tuple[Tensor, T]], phase: AllToAllPhase
+    ) -> tuple[list[Tensor], list[T]]:
         """Rows of own nodes in every snapshot of the block, S times (m, C), and what else the work gave, in order.
 
         Args:
             work: given the place of an own stack of S' snapshots, its rows (S' n, C) without history, and a rest.
-            leg: what moves.
+            phase: what moves.
         """
-        ...
+        found = in_order(work, range(len(self._stacks)), device=self._device, alone=self._alone)
+        return by_snapshot(self._stacks, [rows for rows, _ in found]), [rest for _, rest in found]
 
     def to_snapshots(
         self,
         work: Callable[[slice], tuple[Tensor, T]],
         pieces: Sequence[slice],
-        leg: AllToAllPhase,
+        phase: AllToAllPhase,
         *,
         like: Tensor,
         height: int,
@@ -597,15 +536,26 @@ class BlockRedistribution(Protocol):
         Args:
             work: given a piece of the own nodes, their rows in all snapshots, (S, piece, C), and a rest.
             pieces: of the own nodes, in order; as many on every rank.
-            leg: what moves.
+            phase: what moves.
             like: of the type and on the device of the result.
             height: rows of a snapshot where nothing moves; those that no piece has are zero.
         """
-        ...
+        covered = sum(rows.stop - rows.start for rows in pieces) == height
+        make = like.new_empty if covered else like.new_zeros
+        out = [make(stacked * height, phase.width) for stacked in self._stacks]
+        parts = by_snapshot(self._stacks, out)
+
+        def write(rows: slice) -> T:
+            found, rest = work(rows)
+            for part, here in zip(parts, found, strict=True):
+                part[rows] = here
+            return rest
+
+        return out, in_order(write, pieces, device=self._device)
 
     def pieces(self, rows: int, size: int) -> list[slice]:
         """The first ``rows`` own nodes in pieces of at most ``size``, as many pieces on every rank."""
-        ...
+        return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,17 +571,27 @@ class TimeBlock:
     """
 
     snapshots: range
-    stacks: Sequence[Sequence[StackedView]]
+    stacks: Sequence[Sequence[SnapshotView]]
     vertices: Sequence[int]
     seam: BlockRedistribution
 
 
-class Timeline(Protocol):
-    """A run's snapshots in consecutive time blocks; one block is loaded at a time."""
+class Timeline:
+    """A run's snapshots in consecutive time blocks; one block is loaded at a time.
+
+    Here some of them are the only block, and it needs no transfers.
+
+    Args:
+        run: the segment.
+        snapshots: those of the block; all where None.
+    """
+
+    def __init__(self, run: SequenceSegment, snapshots: range | None = None) -> None:
+        self._run, self._snapshots = run, run.snapshots if snapshots is None else snapshots
 
     def __len__(self) -> int:
         """nb, the blocks."""
-        ...
+        return 1
 
     def open(self, number: int, way: str) -> TimeBlock:
         """Load a block; data of an earlier one may be released.
@@ -640,11 +600,14 @@ class Timeline(Protocol):
             number: of the block, from 0.
             way: the pass: ``forward``, or ``rerun`` for recomputation.
         """
-        ...
+        sequence = self._run.sequence
+        stacks = [sequence.stacks(self._snapshots, layer) for layer in range(self._run.model.layers)]
+        seam = BlockRedistribution(stacks[0], device=sequence.device, alone=sequence.collective)
+        read = [spaces[0].num_rows // len(spaces[0].snapshots) for spaces in stacks[1:]]
+        return TimeBlock(self._snapshots, stacks, [*read, self._run.own], seam)
 
     def turn(self, number: int) -> None:
         """Note that backward of a block begins."""
-        ...
 
 
 def by_snapshot(stacks: Sequence[int], tensors: Sequence[Tensor]) -> list[Tensor]:

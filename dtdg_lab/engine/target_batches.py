@@ -13,11 +13,11 @@ from torch import Tensor
 from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.engine.backprop.reference import HOW
 from dtdg_lab.engine.backprop.time_blocks import PIECE_NUMBERS, STEP_NUMBERS
-from dtdg_lab.engine.graph_view import Apart, SnapshotView, stack_ranges
+from dtdg_lab.engine.graph_view import SnapshotSequence, SnapshotView, stack_ranges
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.minibatch_blocks import TargetBlocks
 from dtdg_lab.engine.replicated import OwnBest
-from dtdg_lab.engine.strategy import SequenceSegment, StackedView
+from dtdg_lab.engine.strategy import SequenceSegment
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.tasks.base import Rows
@@ -25,8 +25,8 @@ from dtdg_lab.tasks.base import Rows
 # A batch's computation blocks as graph views on the device: they are trained like a whole graph.
 
 
-class TargetSequence(Apart):
-    """The snapshots of a batch as spaces (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`).
+class TargetSequence(SnapshotSequence):
+    """The snapshots of a batch as spaces (see :class:`SnapshotSequence`).
 
     The targets are the first rows of every space. Snapshots are stacked. Pulls of features, which no parameter changes,
     are computed once and kept with the sequence, so that a batch that is trained again is cheap.
@@ -37,7 +37,6 @@ class TargetSequence(Apart):
     """
 
     where = "batches of target nodes, which have some of them"
-    instead = "system='adgnn-t' (halo_vertex)"
 
     def __init__(self, blocks: TargetBlocks, settings: OperatorSettings) -> None:
         keep_freed_memory()
@@ -216,7 +215,7 @@ def add_gradients(run: SequenceSegment) -> Tensor:
     return loss.detach()
 
 
-def _straight(run: SequenceSegment, stacks: Sequence[Sequence[StackedView]], heights: Sequence[int]) -> Tensor:
+def _straight(run: SequenceSegment, stacks: Sequence[Sequence[SnapshotView]], heights: Sequence[int]) -> Tensor:
     """The loss, with its history; a layer's output has the rows that the next one reads."""
     model, counts = run.model, [len(space.snapshots) for space in stacks[0]]
     inputs = [space.inputs for space in stacks[0]]

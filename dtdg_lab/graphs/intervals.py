@@ -14,12 +14,12 @@ from dtdg_lab.core.errors import DataError, UnknownNameError
 from dtdg_lab.graphs.edge_list import SpokenTimes, check_weights, read_ids, read_times, read_weights
 from dtdg_lab.graphs.snapshot import (
     Snapshot,
-    check_finite,
+    check_arrays,
     check_ids,
     check_range,
-    frozen,
     give_up,
     keys_of,
+    node_arrays,
     snapshot_of_keys,
 )
 
@@ -64,27 +64,9 @@ class IntervalStream:
             raise DataError(
                 f"{self.num_intervals} base intervals over {self.num_nodes} nodes: at least 1 of each is needed."
             )
-        steps, nodes = self.num_intervals, self.num_nodes
         if self.node_ids is not None:
-            object.__setattr__(self, "node_ids", check_ids(self.node_ids, nodes))
-        features = () if self.features is None or np.ndim(self.features) == 2 else (steps,)
-        classes = () if self.classes is None or np.ndim(self.classes) == 1 else (steps,)
-        wanted: tuple[tuple[str, Any, tuple[int | None, ...]], ...] = (
-            ("features", np.float32, (*features, nodes, None)),
-            ("targets", np.float32, (steps, nodes)),
-            ("persistence", np.float32, (steps, nodes)),
-            ("classes", np.int16, (*classes, nodes)),
-            ("vertex_split", np.int8, (nodes,)),
-        )
-        for name, dtype, shape in wanted:
-            if getattr(self, name) is not None:
-                array = frozen(getattr(self, name), name=name, dtype=dtype, shape=shape)
-                if dtype == np.float32:
-                    check_finite(name, array)
-                object.__setattr__(self, name, array)
-        for name, high in (("classes", np.iinfo(np.int16).max), ("vertex_split", 2)):
-            if getattr(self, name) is not None:
-                check_range(name, getattr(self, name), -1, high)
+            object.__setattr__(self, "node_ids", check_ids(self.node_ids, self.num_nodes))
+        check_arrays(self, node_arrays(self.num_nodes, self.num_intervals, self))
         if self.persistence is not None and self.targets is None:
             raise DataError("persistence is given without targets; it says what is expected of targets that are given.")
 
@@ -101,6 +83,10 @@ class IntervalEdges:
         num_nodes: N.
         weight: shape (E,), or None.
         node_ids: shape (N,): ids in the source, or None.
+        features: as of :class:`IntervalStream`, like those that follow.
+        targets: the value to predict.
+        persistence: what "tomorrow is like today" predicts for it.
+        classes: of the nodes.
 
     Raises:
         DataError: vectors of different lengths, or numbers outside their range.
@@ -113,6 +99,10 @@ class IntervalEdges:
     num_nodes: int
     weight: NDArray[Any] | None = None
     node_ids: NDArray[Any] | None = None
+    features: NDArray[np.float32] | None = None
+    targets: NDArray[np.float32] | None = None
+    persistence: NDArray[np.float32] | None = None
+    classes: NDArray[np.int16] | None = None
 
     def __post_init__(self) -> None:
         limits = (("src", self.num_nodes), ("dst", self.num_nodes), ("interval", self.num_intervals))
@@ -122,8 +112,7 @@ class IntervalEdges:
                 raise DataError(f"{name} has shape {array.shape} and src {self.src.shape}; equal vectors are needed.")
             if array.dtype.kind not in "iu":
                 raise DataError(f"{name} has type {array.dtype}; whole numbers are needed.")
-            if len(array) and not (array.min() >= 0 and array.max() < limit):
-                raise DataError(f"{name} runs from {array.min()} to {array.max()}; 0 to {limit - 1} is allowed.")
+            check_range(name, array, 0, limit - 1)
         if self.weight is not None:
             if self.weight.shape != self.src.shape:
                 raise DataError(
@@ -132,7 +121,8 @@ class IntervalEdges:
             check_weights(self.weight)
 
     def stream(self, **given: Any) -> IntervalStream:
-        """The same intervals one after the other; ``given`` are features, targets and so on of IntervalStream."""
+        """The same intervals one after the other; ``given`` are features, targets and so on in place of its own."""
+        own = {name: getattr(self, name) for name in ("features", "targets", "persistence", "classes")}
         return IntervalStream(
             num_intervals=self.num_intervals,
             num_nodes=self.num_nodes,
@@ -140,7 +130,7 @@ class IntervalEdges:
             make=self.snapshots,
             node_ids=self.node_ids,
             rows=len(self.src),
-            **given,
+            **{**own, **given},
         )
 
     def snapshots(self) -> Iterator[Snapshot]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +142,49 @@ def check_range(name: str, array: NDArray[Any], low: int, high: int) -> None:
     if array.size and (array.min() < low or array.max() > high):
         where = tuple(int(i) for i in np.argwhere((array < low) | (array > high))[0])
         raise DataError(f"{name}{list(where)} is {array[where]}; {low} to {high} is allowed.")
+
+
+Wanted = tuple[Any, tuple[int | None, ...], tuple[int, int] | None]  # type, shape, and least and largest value
+
+
+def check_arrays(holder: Any, wanted: Mapping[str, Wanted]) -> None:
+    """Check the arrays of a frozen dataclass, where they are not None, and put read-only ones in their place.
+
+    Args:
+        holder: has them as attributes.
+        wanted: name -> type, shape (see :func:`frozen`), and bounds of whole numbers. Other numbers must be finite.
+
+    Raises:
+        DataError: an array has another type or shape, or a value that is not allowed.
+    """
+    for name, (dtype, shape, bounds) in wanted.items():
+        if getattr(holder, name) is not None:
+            array = frozen(getattr(holder, name), name=name, dtype=dtype, shape=shape)
+            object.__setattr__(holder, name, array)
+            if bounds is not None:
+                check_range(name, array, *bounds)
+            elif array.dtype.kind == "f":
+                check_finite(name, array)
+
+
+def node_arrays(nodes: int, steps: int | None = None, holder: Any = None) -> dict[str, Wanted]:
+    """What arrays beside N nodes must be, for :func:`check_arrays`; those over T steps where there are steps.
+
+    Args:
+        nodes: N.
+        steps: T; None where nothing changes.
+        holder: has ``features`` and ``classes``, which may have one entry for all steps.
+    """
+    over = () if steps is None else (steps,)
+    features, classes = (
+        over if np.ndim(getattr(holder, name, 0)) > entry else () for name, entry in (("features", 2), ("classes", 1))
+    )
+    return {
+        "features": (np.float32, (*features, nodes, None), None),
+        "classes": (np.int16, (*classes, nodes), (-1, np.iinfo(np.int16).max)),
+        "vertex_split": (np.int8, (nodes,), (-1, 2)),
+        **dict.fromkeys(("targets", "persistence") if over else (), (np.float32, (*over, nodes), None)),
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

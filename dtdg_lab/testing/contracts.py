@@ -16,7 +16,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator, torch_seed
-from dtdg_lab.engine.strategy import Step, Strategy, Unmarked
+from dtdg_lab.engine.strategy import Step, StepMarks, Strategy, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.models.base import MEMORIES, DynamicModel, GraphView, State, run_straight, stack_layer
@@ -49,7 +49,7 @@ MakeLayout = Callable[[int, int], tuple[Strategy, DynamicModel]]
 EPOCHS = 3
 
 
-class RecordingMarks:
+class RecordingMarks(StepMarks):
     """Takes down the phases, exchanges and blocks that are marked, in order; an exchange is ``exchange``."""
 
     def __init__(self) -> None:

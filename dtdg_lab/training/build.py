@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.graph_view import DeviceSequence, Gather
+from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import BuildContext, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
@@ -190,7 +190,7 @@ def _evaluators(of: BuildContext, splits: Split, group: Group) -> tuple[Evaluato
     return Evaluator(of.task, splits, protocol, group, sequence=evaluated, gather=gather), own
 
 
-def _gather(num_nodes: int, group: Group) -> Gather | None:
+def _gather(num_nodes: int, group: Group) -> Callable[..., Tensor] | None:
     """What joins the ranks' rows to those of all nodes; None where one rank has them all."""
     if group.size == 1:
         return None

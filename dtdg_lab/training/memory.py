@@ -149,7 +149,7 @@ class _Samples:
         self._left = self._stride - 1
 
 
-class _Probe:
+class _Probe(StepMarks):
     """The marks of a step that is probed: notes when its blocks begin."""
 
     def __init__(self, limit: int) -> None:

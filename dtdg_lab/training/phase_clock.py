@@ -6,8 +6,10 @@ import time
 
 import torch
 
+from dtdg_lab.engine.strategy import StepMarks
 
-class PhaseClock:
+
+class PhaseClock(StepMarks):
     """Marks where one phase ends and the next begins; on a GPU the device is waited for at each mark.
 
     Args:

@@ -9,10 +9,9 @@ from numpy.typing import ArrayLike
 
 from dtdg_lab.core.feature_store import WINDOWS
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.visualization.layout import Figure, frame
+from dtdg_lab.visualization.charts import STEPS, Drawn, Panel, bars, box, chart, counts_axis, level_bars, line
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, VERTEX_COLOUR, WARNING_COLOUR
 
-Panel = tuple[Figure, str]
 Span = tuple[float, float]
 OWN, OTHER = EDGE_COLOUR, "#A9B4C0"
 
@@ -29,24 +28,16 @@ def compared_panel(title: str, unit: str, values: Mapping[str, float], *, own: s
     """
     order = sorted(values, key=lambda name: -values[name])
     numbers = [round(values[name], 4) for name in order]
-    described = [f"{number:,.0f}" if number >= 1000 else f"{number:.4g}" for number in numbers]
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": own,
-            "showlegend": False,
-            "x": numbers,
-            "y": order,
-            "width": 0.7,
-            "marker": {"color": [OWN if name == own else OTHER for name in order], "line": {"width": 0}},
-            "text": described,
-            "insidetextfont": {"size": 10, "color": ["white" if name == own else "#24292F" for name in order]},
-            "hovertemplate": "%{y}: %{x:,.4~g} " + unit + "<extra></extra>",
-        }
-    ]
-    layout = frame(title, unit, "", yaxis={"showgrid": False}, margin={"l": 120, "r": 14, "t": 34, "b": 58})
-    return {"data": data, "layout": layout}, words
+    looks: Drawn = {
+        "showlegend": False,
+        "width": 0.7,
+        "marker": {"color": [OWN if name == own else OTHER for name in order], "line": {"width": 0}},
+        "text": [f"{number:,.0f}" if number >= 1000 else f"{number:.4g}" for number in numbers],
+        "insidetextfont": {"size": 10, "color": ["white" if name == own else "#24292F" for name in order]},
+    }
+    data = [level_bars(own, order, numbers, None, "%{y}: %{x:,.4~g} " + unit + "<extra></extra>", **looks)]
+    margin = {"l": 120, "r": 14, "t": 34, "b": 58}
+    return chart(title, unit, "", data, yaxis={"showgrid": False}, margin=margin), words
 
 
 def stacked_panel(title: str, axes: tuple[str, str], parts: Mapping[str, Sequence[float]], *, words: str) -> Panel:
@@ -59,20 +50,20 @@ def stacked_panel(title: str, axes: tuple[str, str], parts: Mapping[str, Sequenc
         words: the sentence under it.
     """
     colours = (EDGE_COLOUR, OTHER, VERTEX_COLOUR)
+    count = len(next(iter(parts.values())))
     data = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": list(range(len(heights))),
-            "y": [round(float(each), 3) for each in heights],
-            "marker": {"color": colour, "line": {"width": 0}},
-            "hovertemplate": "%{x}: %{y:,.4~g}<extra>" + name + "</extra>",
-        }
+        bars(
+            name,
+            range(count),
+            [round(float(each), 3) for each in heights],
+            None,
+            "%{x}: %{y:,.4~g}",
+            marker={"color": colour, "line": {"width": 0}},
+        )
         for (name, heights), colour in zip(parts.items(), colours, strict=False)
     ]
-    count = len(next(iter(parts.values())))
     ticks = {"dtick": max(1, count // 12), "showgrid": False, "range": [-0.6, count - 0.4]}
-    return {"data": data, "layout": frame(title, *axes, xaxis=ticks, barmode="stack", bargap=0.12)}, words
+    return chart(title, *axes, data, xaxis=ticks, barmode="stack", bargap=0.12), words
 
 
 def windows_chosen_panel(
@@ -89,47 +80,22 @@ def windows_chosen_panel(
     References: GreenDyGNN figure 7, upper half.
     """
     looks = ((OWN, 3, "solid"), (BASELINE_COLOUR, 1.5, "dash"), (VERTEX_COLOUR, 1.5, "dot"))
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": name,
-            "x": [*(first for first, _ in chosen), steps],
-            "y": [*(window for _, window in chosen), chosen[-1][1]],
-            "line": {"color": colour, "width": width, "dash": dash, "shape": "hv"},
-            "hovertemplate": "from step %{x}: W = %{y}<extra>" + name + "</extra>",
-        }
-        for (name, chosen), (colour, width, dash) in zip(windows.items(), looks, strict=False)
-    ]
-    layout = frame(
+    data = []
+    for (name, chosen), (colour, width, dash) in zip(windows.items(), looks, strict=False):
+        x, y = [*(first for first, _ in chosen), steps], [*(window for _, window in chosen), chosen[-1][1]]
+        stroke = {"color": colour, "width": width, "dash": dash, "shape": "hv"}
+        data.append(line(name, x, y, colour, "from step %{x}: W = %{y}", line=stroke))
+    shaded: Drawn = {"layer": "below", "fillcolor": WARNING_COLOUR, "opacity": 0.14, "line": {"width": 0}}
+    figure = chart(
         "How long each cache serves",
-        "step (model updates)",
+        STEPS,
         "W (steps)",
+        data,
         xaxis={"range": [0, steps]},
-        yaxis={
-            "type": "log",
-            "tickvals": list(WINDOWS),
-            "ticktext": [str(each) for each in WINDOWS],
-            "range": [-0.1, 2.25],
-        },
+        yaxis={**counts_axis(WINDOWS), "range": [-0.1, 2.25]},
+        shapes=[box(span, (0, 1), yref="paper", **shaded) for span in slow],
     )
-    layout["shapes"] = [
-        {
-            "type": "rect",
-            "xref": "x",
-            "yref": "paper",
-            "x0": start,
-            "x1": stop,
-            "y0": 0,
-            "y1": 1,
-            "layer": "below",
-            "fillcolor": WARNING_COLOUR,
-            "opacity": 0.14,
-            "line": {"width": 0},
-        }
-        for start, stop in slow
-    ]
-    return {"data": data, "layout": layout}, words
+    return figure, words
 
 
 def lanes_panel(fetch_s: ArrayLike, compute_s: float, *, own: str) -> Panel:
@@ -152,31 +118,27 @@ def lanes_panel(fetch_s: ArrayLike, compute_s: float, *, own: str) -> Panel:
     }
     data = []
     for kind, colour in (("fetch", VERTEX_COLOUR), ("compute", EDGE_COLOUR)):
-        bars = [(name, *span) for name, spans in lanes.items() if name.endswith(kind) for span in spans]
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": kind,
-                "y": [list(lanes).index(bar[0]) for bar in bars],
-                "base": [round(1e3 * bar[1], 3) for bar in bars],
-                "x": [round(1e3 * (bar[2] - bar[1]), 3) for bar in bars],
-                "width": 0.7,
-                "marker": {"color": colour, "line": {"width": 1, "color": "white"}},
-                "hovertemplate": "%{x:.4g} ms<extra>" + kind + "</extra>",
-            }
-        )
-    layout = frame(
+        drawn = [(place, *span) for place, name in enumerate(lanes) if name.endswith(kind) for span in lanes[name]]
+        starts = [round(1e3 * start, 3) for _, start, _ in drawn]
+        looks: Drawn = {
+            "base": starts,
+            "width": 0.7,
+            "marker": {"color": colour, "line": {"width": 1, "color": "white"}},
+        }
+        lasted = [round(1e3 * (end - start), 3) for _, start, end in drawn]
+        data.append(level_bars(kind, [place for place, *_ in drawn], lasted, None, "%{x:.4g} ms", **looks))
+    figure = chart(
         "The same steps, by turns and ahead",
         "time (ms)",
         "",
+        data,
         barmode="overlay",
         yaxis={"tickvals": list(range(len(lanes))), "ticktext": list(lanes), "showgrid": False, "range": [-0.6, 3.6]},
         margin={"l": 130, "r": 14, "t": 34, "b": 58},
     )
     turns_s, ahead_s = by_turns[1][-1][1], ahead[1][-1][1]
     this, other = (turns_s, ahead_s) if own == "by turns" else (ahead_s, turns_s)
-    return {"data": data, "layout": layout}, (
+    return figure, (
         f"{len(fetches)} steps, a slow owner from the middle on: {own} {format_seconds(this)}, the other way "
         f"{format_seconds(other)}. Ahead, a step lasts as long as the longer of both; look where orange outgrows blue: "
         "there nothing is left to hide behind."

@@ -207,7 +207,7 @@ def _right_axis(title: str) -> dict[str, Any]:
 
 
 Labelled = Sequence[tuple[str, "RunWindow"]]
-SEVERAL = "loss (of different tasks)"
+NO_LOSS = "no run has been evaluated yet"
 
 
 def compare_figure(runs: Labelled, x: XAxis = "steps") -> Figure:
@@ -219,10 +219,10 @@ def compare_figure(runs: Labelled, x: XAxis = "steps") -> Figure:
     """
     data = [_line(label, window, index, x) for index, (label, window) in enumerate(runs)] + _baselines(runs, x)
     tasks = {window.loss.task for _, window in runs} or {"regression"}
-    y_title = LOSSES.get(tasks.pop(), "loss") if len(tasks) == 1 else SEVERAL
+    y_title = LOSSES.get(tasks.pop(), "loss") if len(tasks) == 1 else "loss (of different tasks)"
     layout = frame(_title(runs), X_TITLES[x], y_title, showlegend=True)
     if not any(trace["x"] for trace in data):
-        return {"data": data, "layout": with_note(layout, "no run has been evaluated yet")}
+        return {"data": data, "layout": with_note(layout, NO_LOSS)}
     metrics = {window.loss.metric for _, window in runs}
     metric = metrics.pop() if len(metrics) == 1 else None
     if metric is not None:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.visualization.charts import Drawn, bars, chart
 from dtdg_lab.visualization.graph import SNAPSHOT, right_axis
-from dtdg_lab.visualization.layout import Figure, frame
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.loss import add_panel
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
 
 _COLOURS = 8  # of the palette; from there on lines are dotted
@@ -29,30 +31,16 @@ def vertex_figure(
         predictions: model -> shape (T,).
         neighbours: shape (T,): in-neighbours of every snapshot.
     """
-    steps = list(range(len(label)))
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": "in-neighbours (right axis)",
-            "x": steps,
-            "y": neighbours.tolist(),
-            "yaxis": "y2",
-            "marker": {"color": "#D7DCE2"},
-        },
+    data = [
+        bars("in-neighbours (right axis)", range(len(label)), neighbours.tolist(), "#D7DCE2", yaxis="y2"),
         _line("label", label, {"color": TEXT_COLOUR, "width": 3}),
         *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
     ]
-    layout = frame(
-        f"Node {vertex}: its label, and what each model predicts",
-        SNAPSHOT,
-        "label",
-        showlegend=True,
-        yaxis={"overlaying": "y2"},
-        yaxis2=right_axis("in-neighbours", rangemode="tozero"),
-        height=420,
-        margin={"l": 56, "r": 56, "t": 34, "b": 96},
-    )
-    return {"data": data, "layout": layout}
+    title = f"Node {vertex}: its label, and what each model predicts"
+    figure = chart(title, SNAPSHOT, "label", data, showlegend=True, yaxis={"overlaying": "y2"}, height=420)
+    figure["layout"]["yaxis2"] = right_axis("in-neighbours", rangemode="tozero")
+    figure["layout"]["margin"] = {"l": 56, "r": 56, "t": 34, "b": 96}
+    return figure
 
 
 def perturbation_figure(
@@ -65,31 +53,23 @@ def perturbation_figure(
         largest: model -> shape (T',): the largest difference of a hidden value.
     """
     data = []
+    points: Drawn = {"mode": "lines+markers", "marker": {"size": 4}}  # a change may last one snapshot
     for index, name in enumerate(affected):
-        style = _style(index)
-        points = {"mode": "lines+markers", "marker": {"size": 4}}  # a change may last one snapshot
-        data.append({**_line(name, _gaps(affected[name]), style), **points})
-        below = {"yaxis": "y2", "showlegend": False}
-        data.append({**_line(name, _gaps(largest[name]), style), **points, **below})
-    layout = frame(
+        data.append(_line(name, _gaps(affected[name]), _style(index), **points))
+        data.append(_line(name, _gaps(largest[name]), _style(index), **points, yaxis="y2", showlegend=False))
+    figure = chart(
         "Nodes that a change of one node affects, and how strongly",
         "snapshots since the change (number)",
         "affected nodes",
+        data,
         showlegend=True,
         height=520,
         margin={"l": 64, "r": 14, "t": 34, "b": 96},
-        yaxis={"type": "log", "domain": [0.55, 1.0], "dtick": 1},
+        yaxis={"type": "log", "dtick": 1},
     )
-    layout["yaxis2"] = {
-        **layout["yaxis"],
-        "domain": [0.0, 0.45],
-        "anchor": "x",
-        "exponentformat": "power",
-        "dtick": 2,
-        "title": {**layout["yaxis"]["title"], "text": "largest difference of a hidden value"},
-    }
-    layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
-    return {"data": data, "layout": layout}
+    below: Drawn = {"exponentformat": "power", "dtick": 2}
+    add_panel(figure["layout"], "largest difference of a hidden value", ends=0.45, begins=0.55, **below)
+    return figure
 
 
 def _gaps(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -101,16 +81,7 @@ def _style(index: int) -> dict[str, Any]:
     return {"color": series_colour(index), "width": 1.6, "dash": "solid" if index < _COLOURS else "dot"}
 
 
-def _line(name: str, values: NDArray[np.floating], line: dict[str, Any]) -> dict[str, Any]:
+def _line(name: str, values: NDArray[np.floating], stroke: Drawn, **more: Any) -> Drawn:
     ys = [None if np.isnan(value) else value for value in values.tolist()]
-    hover = "snapshot %{x}: %{y:.4~g}"
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": list(range(len(ys))),
-        "y": ys,
-        "line": line,
-        "hovertemplate": hover,
-        "connectgaps": False,
-    }
+    looks: Drawn = {"mode": "lines", "line": stroke, "hovertemplate": "snapshot %{x}: %{y:.4~g}", "connectgaps": False}
+    return {"type": "scatter", "name": name, "x": list(range(len(ys))), "y": ys, **looks, **more}

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.visualization.layout import Figure, frame, scatter, with_note
-from dtdg_lab.visualization.loss import X_TITLES, add_panel, near_best, seconds_to, time_to_loss_words
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
+from dtdg_lab.visualization.charts import Drawn, line, points
+from dtdg_lab.visualization.layout import Figure, frame, with_note
+from dtdg_lab.visualization.loss import NO_LOSS, X_TITLES, add_panel, near_best, seconds_to, time_to_loss_words
+from dtdg_lab.visualization.palette import series_colour
 from dtdg_lab.visualization.style import LOSSES
 
 if TYPE_CHECKING:
@@ -26,14 +27,15 @@ def wall_time_figure(runs: Labelled) -> Figure:
     between two attempts of a run is not.
     """
     data = [_line(label, window, index, window.loss.judged) for index, (label, window) in enumerate(runs)]
-    title = f"Loss over wall time: {_loss_name(runs)}"
-    layout = frame(title, X_TITLES["seconds"], _judged(runs), showlegend=True)
+    named = {LOSSES.get(window.loss.task, "loss") for _, window in runs} or {LOSSES["regression"]}
+    judged = {window.loss.judged for _, window in runs} or {"validation"}
+    title = f"Loss over wall time: {named.pop() if len(named) == 1 else 'of different tasks'}"
+    split = "validation or training" if len(judged) > 1 else "training" if judged == {"train"} else "validation"
+    layout = frame(title, X_TITLES["seconds"], split, showlegend=True)
     if not any(trace["x"] for trace in data):
-        return {"data": data, "layout": with_note(layout, "no run has been evaluated yet")}
-    data += [
-        _line(label, window, index, "train") | {"yaxis": "y2", "showlegend": False}
-        for index, (label, window) in enumerate(runs)
-    ]
+        return {"data": data, "layout": with_note(layout, NO_LOSS)}
+    below = {"yaxis": "y2", "showlegend": False}
+    data += [_line(label, window, index, "train") | below for index, (label, window) in enumerate(runs)]
     data += _reached(runs)
     add_panel(layout, "training", ends=0.42, begins=0.54)
     layout["xaxis"]["rangemode"] = "tozero"
@@ -50,16 +52,6 @@ def wall_time_words(runs: Labelled) -> str:
     missed = [label for label, _ in runs if label not in seconds]
     compared = [family.comparison(runs) for family in catalogue.families()]
     return " ".join(filter(None, (time_to_loss_words(seconds, loss, missed), look, *compared)))
-
-
-def _loss_name(runs: Labelled) -> str:
-    named = {LOSSES.get(window.loss.task, "loss") for _, window in runs} or {LOSSES["regression"]}
-    return named.pop() if len(named) == 1 else "of different tasks"
-
-
-def _judged(runs: Labelled) -> str:
-    judged = {window.loss.judged for _, window in runs} or {"validation"}
-    return "validation or training" if len(judged) > 1 else "training" if judged == {"train"} else "validation"
 
 
 def _line(label: str, window: RunWindow, index: int, split: str) -> dict[str, Any]:
@@ -86,20 +78,11 @@ def _reached(runs: Labelled) -> list[dict[str, Any]]:
         return []
     seconds = [seconds_to(window, loss) for _, window in runs]
     end = max((taken for taken in seconds if taken is not None), default=0.0)
-    dotted = {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dot"}
-    line = scatter("lines", "near the best", [0.0, round(end, 4)], [loss, loss], line=dotted, hoverinfo="skip")
-    stars = [
-        scatter(
-            "markers",
-            label,
-            [round(taken, 4)],
-            [loss],
-            legendgroup=label,
-            showlegend=False,
-            marker={"color": series_colour(index), "symbol": "star", "size": 13},
-            hovertemplate="%{x:.2f} s to a loss near the best<extra>%{fullData.name}</extra>",
-        )
-        for index, ((label, _), taken) in enumerate(zip(runs, seconds, strict=True))
-        if taken is not None
-    ]
-    return [line, *stars]
+    dotted: Drawn = {"width": 1.2, "dash": "dot", "mode": "lines", "hoverinfo": "skip"}
+    drawn = [line("near the best", [0.0, round(end, 4)], [loss, loss], **dotted)]
+    hover = "%{x:.2f} s to a loss near the best<extra>%{fullData.name}</extra>"
+    for index, ((label, _), taken) in enumerate(zip(runs, seconds, strict=True)):
+        if taken is not None:
+            star: Drawn = {"size": 13, "marker": {"symbol": "star"}, "legendgroup": label, "showlegend": False}
+            drawn.append(points(label, [round(taken, 4)], [loss], series_colour(index), hover, **star))
+    return drawn

@@ -18,9 +18,8 @@ from dtdg_lab.engine.backprop import reference as plain
 from dtdg_lab.engine.backprop import time_blocks as layer
 from dtdg_lab.engine.backprop import time_blocks as stepwise
 from dtdg_lab.engine.backprop.reference import HOW, GroupRunner, plain_loss
-from dtdg_lab.engine.backprop.time_blocks import block_here
 from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
-from dtdg_lab.engine.strategy import Learned, SequenceSegment, Step, Unmarked, in_order
+from dtdg_lab.engine.strategy import Learned, SequenceSegment, Step, Timeline, Unmarked, in_order
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
@@ -142,7 +141,7 @@ def test_the_sizes_of_this_file_make_other_blocks_and_stacks(monkeypatch: pytest
     assert [t for stack in stacks for t in stack] == list(TRAIN)
     assert len(stacks) == {"whole": 5, "some": 3, "fine": 1}[sizes]
     run = _run("tgcn", 1, "regression", "all")
-    block = block_here(run, TRAIN)
+    block = Timeline(run, TRAIN).open(0, "forward")
     (seam,) = seam_widths(run.model)
     inputs = [space.inputs for space in block.stacks[0]]
     crossing = layer.BoundaryState(run.model.initial_state(NODES))

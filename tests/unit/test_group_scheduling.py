@@ -23,11 +23,10 @@ from dtdg_lab.distributed.group import SoloGroup, hash_of_host
 from dtdg_lab.engine.backprop.reference import GroupClock
 from dtdg_lab.engine.strategy import Step, Unmarked
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_groups import group_schedule as group_scheduling
-from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling, shares_cores
+from dtdg_lab.systems.snapshot_groups import strategy as group_scheduling
 from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, heuristics
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
-from dtdg_lab.systems.snapshot_groups.strategy import snapshot_groups
+from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling, shares_cores, snapshot_groups
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import peak_bytes
 

@@ -14,7 +14,7 @@ from dtdg_lab.cluster.local import train
 from dtdg_lab.cluster.replay import replay, verify_replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
 from dtdg_lab.runs.run import StoredRun, open_run
-from dtdg_lab.systems.snapshot_groups.group_schedule import GroupScheduling
+from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling
 from dtdg_lab.training.trainer import Trainer
 
 HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_nodes": 0.2, "generators": "threads"}

@@ -271,8 +271,8 @@ def test_a_gap_is_the_distance_to_the_bound() -> None:
     times_s = np.array([4.0, 4.0, 1.0])
     plan = Schedule((((0,), (1,)), ((2,), ())), 3)
     assert base.lower_bound_s(times_s, 2, allreduce_s=0.5) == pytest.approx(5.5)
-    assert base.certified_gap(plan, times_s, allreduce_s=0.5) == pytest.approx(6.0 / 5.5 - 1)
-    assert base.certified_gap(Schedule((((0,),),), 1), np.zeros(1)) == 0.0
+    assert base.relative_gap(plan.makespan_s(times_s, allreduce_s=0.5), 5.5) == pytest.approx(6.0 / 5.5 - 1)
+    assert base.relative_gap(Schedule((((0,),),), 1).makespan_s(np.zeros(1)), base.lower_bound_s(np.zeros(1), 1)) == 0.0
 
 
 def test_iterations_of_few_groups_are_merged() -> None:

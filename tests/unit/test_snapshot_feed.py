@@ -7,8 +7,8 @@ import pytest
 import torch
 from backends import needs_gpu
 
-from dtdg_lab.engine import delta_feed as snapshot_feed
-from dtdg_lab.engine.delta_feed import SnapshotFeed
+from dtdg_lab.engine import graph_view as snapshot_feed
+from dtdg_lab.engine.graph_view import SnapshotFeed
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot

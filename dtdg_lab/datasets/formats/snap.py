@@ -9,31 +9,25 @@ from typing import Any
 import numpy as np
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.datasets.formats.text import (
-    ID,
-    NAME,
-    NUMBER,
-    STAMP,
-    TIME,
-    WHOLE,
-    ColumnKind,
-    first_lines,
-    named_rows,
-    numbered,
-    plain,
-    read_rows,
-    shifted,
-    shown,
-    without_line,
-)
+from dtdg_lab.datasets.formats import text as txt
 from dtdg_lab.datasets.tables import EdgeTable
 from dtdg_lab.graphs.snapshot import give_up
+
+
+def _edges(
+    text: bytes, where: str, kinds: Mapping[str, txt.ColumnKind], separator: str = " ", *, bipartite: bool = False
+) -> EdgeTable:
+    """The edges of at least two rows; in a bipartite file, targets are moved behind the sources."""
+    rows = txt.read_rows(text, where, kinds, separator=separator, least=2)
+    target = txt.shifted(rows["source"], rows["target"], where) if bipartite else rows["target"]
+    return EdgeTable(rows["source"], target, rows["time"], weight=rows.get("weight", rows.get("rating")))
+
 
 # KONECT's ``out.*`` files: lines of ``source target [weight] [time]`` under header lines that start with ``%``.
 
 
 _FIRST_LINE = re.compile(rb"^[^\S\n]*%[^\S\n]*(\S+)")
-_KINDS: dict[str, ColumnKind] = {"source": ID, "target": ID, "weight": NUMBER, "time": TIME}
+_KINDS = {"source": txt.ID, "target": txt.ID, "weight": txt.NUMBER, "time": txt.TIME}
 
 
 def parse_konect(
@@ -58,29 +52,24 @@ def parse_konect(
     unknown = sorted(set(names) - set(_KINDS))
     if unknown or len(set(names)) < len(names) or not {"source", "target", "time"} <= set(names):
         raise DataError(f"columns={names!r}; source, target and time, and perhaps weight, are needed, each once.")
-    text = plain(data, where, comments=True, blanks=True)
-    for number, line in first_lines(text, 1):
+    text = txt.plain(data, where, comments=True, blanks=True)
+    for number, line in txt.first_lines(text, 1):
         count = len(line.split(b" "))
         if columns is None and count in (2, 3):
             raise DataError(
-                f"line {number} of {where} is {shown(line)}: it has {count} columns; KONECT writes the time in the "
+                f"line {number} of {where} is {txt.shown(line)}: it has {count} columns; KONECT writes the time in the "
                 "fourth. A network without times cannot be cut; give columns= where the third is the time."
             )
-    rows = read_rows(text, where, {name: _KINDS[name] for name in names}, separator=" ", least=2)
     if bipartite is None:
         first = _FIRST_LINE.match(data)
         bipartite = first is not None and first[1] == b"bip"
-    target = shifted(rows["source"], rows["target"], where) if bipartite else rows["target"]
-    return EdgeTable(rows["source"], target, rows["time"], weight=rows.get("weight"))
+    return _edges(text, where, {name: _KINDS[name] for name in names}, bipartite=bipartite)
 
 
 # Network Repository's temporal networks: ``.edges`` and ``.mtx`` with lines of ``source target [weight] time``.
 
 
-_COLUMNS: dict[int, dict[str, ColumnKind]] = {
-    3: {"source": ID, "target": ID, "time": TIME},
-    4: {"source": ID, "target": ID, "weight": NUMBER, "time": TIME},
-}
+_COLUMNS = {3: ("source", "target", "time"), 4: tuple(_KINDS)}
 _BETWEEN = re.compile(rb" *[ ,] *")
 _MATRIX_MARKET = b"%%MatrixMarket"
 
@@ -105,36 +94,35 @@ def parse_network_repository(
             as many as the size line says.
     """
     market = data.lstrip()[: len(_MATRIX_MARKET)] == _MATRIX_MARKET or where.lower().endswith(".mtx")
-    text = plain(data, where, comments=True, blanks=True)
-    heads = first_lines(text, 2)
+    text = txt.plain(data, where, comments=True, blanks=True)
+    heads = txt.first_lines(text, 2)
     if size_line is None:
         size_line = market or [len(_BETWEEN.split(line)) for _, line in heads] == [3, 4]
     declared = None
     if size_line and heads:
         number, line = heads.pop(0)
         declared = _entries(line, number, where)
-        text = without_line(text, number)
-    separator, kinds = _layout(*heads[0], where) if heads else (" ", _COLUMNS[3])
-    rows = read_rows(text, where, kinds, separator=separator, least=2)
-    if declared is not None and declared != len(rows["source"]):
+        text = txt.without_line(text, number)
+    separator, kinds = _layout(*heads[0], where) if heads else (" ", _KINDS)
+    edges = _edges(text, where, kinds, separator, bipartite=bipartite)
+    if declared is not None and declared != len(edges.src):
         raise DataError(
-            f"{where} holds {len(rows['source']):,} edges; {declared:,} are announced in its size line. The file is "
+            f"{where} holds {len(edges.src):,} edges; {declared:,} are announced in its size line. The file is "
             "cut short or was changed: fetch it again."
         )
-    target = shifted(rows["source"], rows["target"], where) if bipartite else rows["target"]
-    return EdgeTable(rows["source"], target, rows["time"], weight=rows.get("weight"))
+    return edges
 
 
-def _layout(number: int, line: bytes, where: str) -> tuple[str, dict[str, ColumnKind]]:
+def _layout(number: int, line: bytes, where: str) -> tuple[str, dict[str, txt.ColumnKind]]:
     """Separator and columns, from the first edge."""
     separator = "," if b"," in line else " "
     count = len(line.split(separator.encode()))
     if count not in _COLUMNS:
         raise DataError(
-            f"line {number} of {where} is {shown(line)}: it has {count} columns; 3 (source target time) or 4 (source "
-            "target weight time) are needed. A network without times cannot be cut."
+            f"line {number} of {where} is {txt.shown(line)}: it has {count} columns; 3 (source target time) or 4 "
+            "(source target weight time) are needed. A network without times cannot be cut."
         )
-    return separator, _COLUMNS[count]
+    return separator, {name: _KINDS[name] for name in _COLUMNS[count]}
 
 
 def _entries(line: bytes, number: int, where: str) -> int:
@@ -142,8 +130,8 @@ def _entries(line: bytes, number: int, where: str) -> int:
     fields = _BETWEEN.split(line)
     if len(fields) != 3 or not all(field.isdigit() and len(field) < 20 for field in fields):
         raise DataError(
-            f"line {number} of {where} is {shown(line)}; a size line of three whole numbers, 'rows columns entries', "
-            "is expected there. Correct the line, or give size_line=False where the file has none."
+            f"line {number} of {where} is {txt.shown(line)}; a size line of three whole numbers, 'rows columns "
+            "entries', is expected there. Correct the line, or give size_line=False where the file has none."
         )
     return int(fields[2])
 
@@ -152,10 +140,10 @@ def _entries(line: bytes, number: int, where: str) -> int:
 
 
 _WANTED = {
-    "source": (NAME, ("SOURCE_SUBREDDIT",)),
-    "target": (NAME, ("TARGET_SUBREDDIT",)),
-    "time": (STAMP, ("TIMESTAMP",)),
-    "sentiment": (NUMBER, ("LINK_SENTIMENT", "POST_LABEL")),
+    "source": (txt.NAME, ("SOURCE_SUBREDDIT",)),
+    "target": (txt.NAME, ("TARGET_SUBREDDIT",)),
+    "time": (txt.STAMP, ("TIMESTAMP",)),
+    "sentiment": (txt.NUMBER, ("LINK_SENTIMENT", "POST_LABEL")),
 }
 
 
@@ -184,13 +172,13 @@ def parse_reddit_hyperlinks(data: bytes | Mapping[str, bytes], where: str) -> Ed
         else [_read(data, where)]
     )
     ends = [pa.chunked_array([chunk for file in files for chunk in file[end].chunks]) for end in ("source", "target")]
-    src, dst, names = numbered(*ends)
+    src, dst, names = txt.numbered(*ends)
     time, sentiment = (give_up(np.concatenate([file[column] for file in files])) for column in ("time", "sentiment"))
     return EdgeTable(src, dst, time, weight=sentiment, node_ids=names)
 
 
 def _read(data: bytes, where: str) -> dict[str, Any]:
-    return named_rows(data, where, _WANTED, separator="\t", least=2)[0]
+    return txt.named_rows(data, where, _WANTED, separator="\t", least=2)[0]
 
 
 # SNAP's signed networks with times: lines of ``source,target,rating,time``; times may have fractions.
@@ -211,9 +199,8 @@ def parse_snap_csv(data: bytes, where: str) -> EdgeTable:
     Raises:
         DataError: a line is not two ids (0 to 2^31 - 1) and two finite numbers, or there are fewer than two.
     """
-    text = plain(data, where, comments=True)
-    rows = read_rows(text, where, {"source": ID, "target": ID, "rating": NUMBER, "time": TIME}, least=2)
-    return EdgeTable(rows["source"], rows["target"], rows["time"], weight=rows["rating"])
+    text = txt.plain(data, where, comments=True)
+    return _edges(text, where, {"source": txt.ID, "target": txt.ID, "rating": txt.NUMBER, "time": txt.TIME}, ",")
 
 
 # SNAP's temporal text: lines of ``source target unixtime``, whole numbers separated by spaces or tabs.
@@ -231,6 +218,5 @@ def parse_snap_text(data: bytes, where: str) -> EdgeTable:
     Raises:
         DataError: a line is not two ids (0 to 2^31 - 1) and a whole number, or there are fewer than two.
     """
-    text = plain(data, where, comments=True, blanks=True)
-    rows = read_rows(text, where, {"source": ID, "target": ID, "time": WHOLE}, separator=" ", least=2)
-    return EdgeTable(rows["source"], rows["target"], rows["time"])
+    text = txt.plain(data, where, comments=True, blanks=True)
+    return _edges(text, where, {"source": txt.ID, "target": txt.ID, "time": txt.WHOLE})

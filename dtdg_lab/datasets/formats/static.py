@@ -13,25 +13,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.archives import ArchiveMembers, find_part, part, read_npz, read_pickle, unpacked
-from dtdg_lab.datasets.formats.text import (
-    FEATURE,
-    ID,
-    LABEL,
-    TEXT,
-    WHOLE,
-    ColumnKind,
-    allow_cells,
-    codes_of_words,
-    dense,
-    doubled,
-    line_of_row,
-    named_rows,
-    plain,
-    read_rows,
-    refuse_rows,
-    side_by_side,
-    width,
-)
+from dtdg_lab.datasets.formats import text as txt
 from dtdg_lab.datasets.tables import (
     MAX_ID,
     MAX_NODES,
@@ -54,7 +36,7 @@ _SPLITS = {
     "none": SPLIT_NONE,
     "": SPLIT_NONE,
 }
-_NODES: dict[str, ColumnKind] = {"node": ID, "label": LABEL, "split": TEXT, "feature_indices": TEXT}
+_NODES: dict[str, txt.ColumnKind] = {"node": txt.ID, "label": txt.LABEL, "split": txt.TEXT, "feature_indices": txt.TEXT}
 
 
 def parse_nodes_edges(data: Mapping[str, bytes], where: str) -> StaticTable:
@@ -81,15 +63,15 @@ def parse_nodes_edges(data: Mapping[str, bytes], where: str) -> StaticTable:
             f"{called} has {nodes} rows and lists node {node[order][wrong[0]]} where {wrong[0]} is expected; each of "
             f"0 to {nodes - 1} once is needed. Fetch the file again."
         )
-    edges, lines = _read(part(data, "edges.csv", where), f"{where} (edges.csv)", {"src": ID, "dst": ID})
+    edges, lines = _read(part(data, "edges.csv", where), f"{where} (edges.csv)", {"src": txt.ID, "dst": txt.ID})
     for end in ("src", "dst"):
         outside = np.flatnonzero(edges[end] >= nodes)
         if len(outside):
             raise DataError(
-                f"line {line_of_row(lines, int(outside[0])) + 1} of {where} (edges.csv) has {end} "
+                f"line {txt.line_of_row(lines, int(outside[0])) + 1} of {where} (edges.csv) has {end} "
                 f"{edges[end][outside[0]]}; 0 to {nodes - 1} are in nodes.csv. Fetch the file again."
             )
-    src, dst = doubled(edges["src"], edges["dst"])
+    src, dst = txt.doubled(edges["src"], edges["dst"])
     return StaticTable(
         src,
         dst,
@@ -100,15 +82,15 @@ def parse_nodes_edges(data: Mapping[str, bytes], where: str) -> StaticTable:
     )
 
 
-def _read(data: bytes, where: str, wanted: Mapping[str, ColumnKind]) -> tuple[dict[str, Any], bytes]:
+def _read(data: bytes, where: str, wanted: Mapping[str, txt.ColumnKind]) -> tuple[dict[str, Any], bytes]:
     """The wanted columns, wherever they are, and the text of the rows under the header."""
-    return named_rows(data, where, {name: (kind, (name,)) for name, kind in wanted.items()})
+    return txt.named_rows(data, where, {name: (kind, (name,)) for name, kind in wanted.items()})
 
 
 def _split(words: Any, body: bytes, where: str) -> NDArray[np.int8]:
     """The split of every row, in the order of the rows."""
     allowed = f"{', '.join(filter(None, _SPLITS))} or nothing is allowed. Fetch the file again."
-    codes = codes_of_words(words, _SPLITS, lambda word: f"has the split {word}; {allowed}", body, where)
+    codes = txt.codes_of_words(words, _SPLITS, lambda word: f"has the split {word}; {allowed}", body, where)
     return codes.astype(np.int8)
 
 
@@ -132,8 +114,8 @@ def _features(words: Any, node: NDArray[np.int64], where: str) -> NDArray[np.flo
             f"{where}: node {vertex} lists position {columns.min()} of its features; at least 0 is allowed."
         )
     count = int(columns.max()) + 1 if len(columns) else 0
-    allow_cells(count, len(columns), "features of one node", where)
-    return dense(rows, columns, 1.0, (len(node), count), where)
+    txt.allow_cells(count, len(columns), "features of one node", where)
+    return txt.dense(rows, columns, 1.0, (len(node), count), where)
 
 
 # Node classification graphs of the Open Graph Benchmark in their raw form: csv.gz, or npz for papers100M.
@@ -173,45 +155,29 @@ def parse_ogb(
             "file again."
         )
     if both_directions:
-        src, dst = doubled(src, dst)
+        src, dst = txt.doubled(src, dst)
     return StaticTable(
         src, dst, nodes, features=given, classes=give_up(classes), vertex_split=_split_ogb(data, nodes, where)
     )
-
-
-def read_years(data: Mapping[str, bytes], where: str) -> NDArray[np.int64]:
-    """The year of every node, shape (N,), of a set that has them: ogbn-arxiv and ogbn-papers100M.
-
-    Raises:
-        DataError: it has none, or they cannot be read.
-    """
-    if find_part(data, where, "data.npz", needed=False):
-        with _stream(data, "data.npz", where) as stream:
-            years = read_npz(stream, {"node_year": True}, f"{where} (data.npz)")["node_year"]
-        if years.dtype.kind not in "iu":
-            raise DataError(f"{where} (data.npz): node_year has type {years.dtype}; whole numbers are needed.")
-        return give_up(years.reshape(-1).astype(np.int64))
-    rows: NDArray[np.int64] = _csv(data, "node_year", where, {"year": WHOLE})[0]["year"]
-    return rows
 
 
 _Graph = tuple[NDArray[np.int64], NDArray[np.int64], int, NDArray[np.int16], NDArray[np.float32] | None]
 
 
 def _read_csv(data: Mapping[str, bytes], where: str, *, features: bool) -> _Graph:
-    counts = _csv(data, "num-node-list", where, {"vertices": WHOLE})[0]["vertices"]
+    counts = _csv(data, "num-node-list", where, {"vertices": txt.WHOLE})[0]["vertices"]
     nodes = _one_graph(counts, where)
-    edges, text = _csv(data, "edge", where, {"source": ID, "target": ID})
+    edges, text = _csv(data, "edge", where, {"source": txt.ID, "target": txt.ID})
     src, dst, allowed = edges["source"], edges["target"], f"0 to {nodes - 1} are the nodes. Fetch the file again."
     outside = np.maximum(src, dst) >= nodes
-    refuse_rows(outside, text, f"{where} (edge.csv)", lambda row: f"joins {src[row]} and {dst[row]}; {allowed}")
-    classes = _csv(data, "node-label", where, {"class": LABEL})[0]["class"].astype(np.int16)
+    txt.refuse_rows(outside, text, f"{where} (edge.csv)", lambda row: f"joins {src[row]} and {dst[row]}; {allowed}")
+    classes = _csv(data, "node-label", where, {"class": txt.LABEL})[0]["class"].astype(np.int16)
     given = None
     if features and find_part(data, where, "node-feat.csv.gz", "node-feat.csv", needed=False):
         text, called = _text(data, "node-feat", where)
-        names = [f"feature {place}" for place in range(max(width(text, called), 1))]
-        rows = read_rows(text, called, dict.fromkeys(names, FEATURE))
-        given = side_by_side(rows, names, len(rows[names[0]]))
+        names = [f"feature {place}" for place in range(max(txt.width(text, called), 1))]
+        rows = txt.read_rows(text, called, dict.fromkeys(names, txt.FEATURE))
+        given = txt.side_by_side(rows, names, len(rows[names[0]]))
     return src, dst, nodes, classes, given
 
 
@@ -272,13 +238,13 @@ def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.
         return None
     split = np.full(nodes, SPLIT_NONE, dtype=np.int8)
     for name, code in _OGB_SPLITS.items():
-        rows, text = _csv(data, name, where, {"vertex": ID})
+        rows, text = _csv(data, name, where, {"vertex": txt.ID})
         vertices = rows["vertex"]
         wrong = np.flatnonzero(vertices >= nodes)
         if len(wrong):
             raise DataError(
-                f"line {line_of_row(text, int(wrong[0]))} of {where} ({name}.csv) is node {vertices[wrong[0]]}; 0 to "
-                f"{nodes - 1} are there. Fetch the file again."
+                f"line {txt.line_of_row(text, int(wrong[0]))} of {where} ({name}.csv) is node {vertices[wrong[0]]}; 0 "
+                f"to {nodes - 1} are there. Fetch the file again."
             )
         if (split[vertices] != SPLIT_NONE).any():
             raise DataError(f"{where} ({name}.csv) has nodes of another split too; each may be in one. Fetch it again.")
@@ -287,16 +253,16 @@ def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.
 
 
 def _csv(
-    data: Mapping[str, bytes], name: str, where: str, columns: Mapping[str, ColumnKind]
+    data: Mapping[str, bytes], name: str, where: str, columns: Mapping[str, txt.ColumnKind]
 ) -> tuple[dict[str, Any], bytes]:
     text, called = _text(data, name, where)
-    return read_rows(text, called, columns), text
+    return txt.read_rows(text, called, columns), text
 
 
 def _text(data: Mapping[str, bytes], name: str, where: str) -> tuple[bytes, str]:
     called = f"{where} ({name}.csv)"
     found = find_part(data, where, f"{name}.csv.gz", f"{name}.csv")
-    return plain(unpacked(data[found], called), called), called
+    return txt.plain(unpacked(data[found], called), called), called
 
 
 @contextmanager
@@ -349,7 +315,7 @@ def parse_planetoid(data: Mapping[str, bytes], where: str) -> StaticTable:
             f"rows and x {trained}; each test paper once, after those of allx, is needed. Fetch the file again."
         )
     nodes = max(known, int(test.max()) + 1)
-    allow_cells(nodes, known + len(test), "papers", where)
+    txt.allow_cells(nodes, known + len(test), "papers", where)
     if len(src) and max(src.max(), dst.max()) >= nodes:
         raise DataError(f"{where}: the graph names paper {max(src.max(), dst.max())}; 0 to {nodes - 1} are described.")
     return StaticTable(
@@ -368,8 +334,8 @@ def _pickled(data: Mapping[str, bytes], name: str, where: str) -> Any:
 
 def _test_index(data: Mapping[str, bytes], where: str) -> NDArray[np.int64]:
     called = f"{where} (test.index)"
-    text = plain(part(data, "*.test.index", where), called, blanks=True)
-    found: NDArray[np.int64] = read_rows(text, called, {"paper": ID})["paper"]
+    text = txt.plain(part(data, "*.test.index", where), called, blanks=True)
+    found: NDArray[np.int64] = txt.read_rows(text, called, {"paper": txt.ID})["paper"]
     return found
 
 
@@ -382,7 +348,7 @@ def _links(graph: dict[Any, Any], held: bytes, where: str) -> tuple[NDArray[np.i
         raise DataError(f"{where}: the graph has {sum(lengths):,} neighbours in {len(held):,} bytes. Do not trust it.")
     papers = _numbers(list(graph), where)
     neighbours = _numbers(list(itertools.chain.from_iterable(graph.values())), where)
-    return doubled(np.repeat(papers, lengths), neighbours)
+    return txt.doubled(np.repeat(papers, lengths), neighbours)
 
 
 def _numbers(values: list[Any], where: str) -> NDArray[np.int64]:
@@ -418,7 +384,7 @@ def _features_planetoid(
             "Fetch the file again."
         )
     first, second = described.tocoo(), tested.tocoo()
-    return dense(
+    return txt.dense(
         np.concatenate([first.row, test[second.row]]),
         np.concatenate([first.col, second.col]),
         np.concatenate([first.data, second.data]),

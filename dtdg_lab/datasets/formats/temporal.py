@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dtdg_lab.core.errors import ConfigError, DataError
+from dtdg_lab.core.errors import ConfigError, DataError, shortened
 from dtdg_lab.datasets.archives import part
-from dtdg_lab.datasets.formats.text import (
-    FEATURE,
-    ID,
-    NAME,
-    NUMBER,
-    STAMP,
-    STAMP_UTC,
-    TEXT,
-    TIME,
-    UNREAD,
-    WHOLE,
-    ColumnKind,
-    allow_cells,
-    codes_of_words,
-    columns_of,
-    entry,
-    first_lines,
-    kind_of_time,
-    line_of_row,
-    matrix,
-    named_rows,
-    numbered,
-    numbers,
-    pairs,
-    plain,
-    read_json,
-    read_rows,
-    refuse_rows,
-    shifted,
-    shown,
-    side_by_side,
-    split_header,
-    width,
-)
-from dtdg_lab.datasets.tables import EdgeTable, StepTable
+from dtdg_lab.datasets.formats import text as txt
+from dtdg_lab.datasets.tables import MAX_ID, EdgeTable
+from dtdg_lab.graphs.intervals import IntervalEdges
 from dtdg_lab.graphs.snapshot import give_up
 
 # Transactions between accounts as AMLSim and its relatives write them: csv with a header, columns found by name.
@@ -52,10 +22,10 @@ from dtdg_lab.graphs.snapshot import give_up
 
 # as AMLSim converts its log, as its log is written (PaySim's columns), and as its published samples have them
 _WANTED = {
-    "sender": (NAME, ("orig_acct", "nameOrig", "SENDER_ACCOUNT_ID", "sender_id", "src", "source", "from")),
-    "receiver": (NAME, ("bene_acct", "nameDest", "RECEIVER_ACCOUNT_ID", "receiver_id", "dst", "target", "to")),
-    "time": (TIME, ("tran_timestamp", "step", "TIMESTAMP", "time")),
-    "amount": (NUMBER, ("base_amt", "amount", "TX_AMOUNT")),
+    "sender": (txt.NAME, ("orig_acct", "nameOrig", "SENDER_ACCOUNT_ID", "sender_id", "src", "source", "from")),
+    "receiver": (txt.NAME, ("bene_acct", "nameDest", "RECEIVER_ACCOUNT_ID", "receiver_id", "dst", "target", "to")),
+    "time": (txt.TIME, ("tran_timestamp", "step", "TIMESTAMP", "time")),
+    "amount": (txt.NUMBER, ("base_amt", "amount", "TX_AMOUNT")),
 }
 
 
@@ -76,12 +46,14 @@ def parse_amlsim(data: bytes, where: str) -> EdgeTable:
     Raises:
         DataError: a column is missing, a line has other columns or values, or there are fewer than two.
     """
-    names, body = split_header(plain(data, where), where)
-    columns = columns_of(names, _WANTED, where)
-    first, place = first_lines(body, 1)[0][1].split(b","), list(columns).index("time")
-    columns["time"] = kind_of_time(first[place].strip() if place < len(first) else b"", TIME, STAMP, STAMP_UTC)
-    rows = read_rows(body, where, columns, first_line=2, least=2)
-    src, dst, accounts = numbered(rows["sender"], rows["receiver"])
+    names, body = txt.split_header(txt.plain(data, where), where)
+    columns = txt.columns_of(names, _WANTED, where)
+    first, place = txt.first_lines(body, 1)[0][1].split(b","), list(columns).index("time")
+    columns["time"] = txt.kind_of_time(
+        first[place].strip() if place < len(first) else b"", txt.TIME, txt.STAMP, txt.STAMP_UTC
+    )
+    rows = txt.read_rows(body, where, columns, first_line=2, least=2)
+    src, dst, accounts = txt.numbered(rows["sender"], rows["receiver"])
     return EdgeTable(src, dst, rows["time"], weight=rows["amount"], node_ids=accounts)
 
 
@@ -89,11 +61,17 @@ def parse_amlsim(data: bytes, where: str) -> EdgeTable:
 
 
 _CLASSES = {"1": 1, "2": 0, "unknown": -1}  # the file's words: illicit, licit, unknown
-_FLOWS: dict[str, tuple[ColumnKind, tuple[str, ...]]] = {"from": (WHOLE, ("txId1",)), "to": (WHOLE, ("txId2",))}
-_KNOWN: dict[str, tuple[ColumnKind, tuple[str, ...]]] = {"transaction": (WHOLE, ("txId",)), "class": (TEXT, ("class",))}
+_FLOWS: dict[str, tuple[txt.ColumnKind, tuple[str, ...]]] = {
+    "from": (txt.WHOLE, ("txId1",)),
+    "to": (txt.WHOLE, ("txId2",)),
+}
+_KNOWN: dict[str, tuple[txt.ColumnKind, tuple[str, ...]]] = {
+    "transaction": (txt.WHOLE, ("txId",)),
+    "class": (txt.TEXT, ("class",)),
+}
 
 
-def parse_elliptic(data: Mapping[str, bytes], where: str) -> StepTable:
+def parse_elliptic(data: Mapping[str, bytes], where: str) -> IntervalEdges:
     """The B steps (49), N transactions (203,769) and E flows (234,355) of the Elliptic data set.
 
     Class 1 is illicit and 0 licit, each in the transaction's own step; -1 is unknown, and stands in all other steps.
@@ -111,26 +89,28 @@ def parse_elliptic(data: Mapping[str, bytes], where: str) -> StepTable:
     Source: Weber et al. 2019; classes as in EvolveGCN section 4.
     """
     called = f"{where} (elliptic_txs_features.csv)"
-    text = plain(part(data, "elliptic_txs_features.csv", where), called)
-    total = max(width(text, called), 3)
-    columns = {"transaction": WHOLE, "step": WHOLE} | {f"feature {place}": FEATURE for place in range(1, total - 1)}
-    rows = read_rows(text, called, columns)
+    text = txt.plain(part(data, "elliptic_txs_features.csv", where), called)
+    total = max(txt.width(text, called), 3)
+    columns = {"transaction": txt.WHOLE, "step": txt.WHOLE} | {
+        f"feature {place}": txt.FEATURE for place in range(1, total - 1)
+    }
+    rows = txt.read_rows(text, called, columns)
     ids, order = _distinct(rows["transaction"], text, called)
     step = _steps(rows["step"], text, called)
     src, dst = _flows(part(data, "elliptic_txs_edgelist.csv", where), ids, order, step, where)
     labels = _classes(part(data, "elliptic_txs_classes.csv", where), ids, order, where)
     nodes, steps = len(step), int(step.max()) + 1
-    allow_cells(nodes * steps, len(text), "classes by step", where)
+    txt.allow_cells(nodes * steps, len(text), "classes by step", where)
     classes = np.full((steps, nodes), -1, dtype=np.int16)
     classes[step, np.arange(nodes)] = labels
     by_step = np.argsort(step[src], kind="stable")
-    return StepTable(
+    return IntervalEdges(
         give_up(src[by_step]),
         give_up(dst[by_step]),
         give_up(step[src[by_step]]),
         steps,
         nodes,
-        features=side_by_side(rows, [name for name in columns if name.startswith("feature")], nodes),
+        features=txt.side_by_side(rows, [name for name in columns if name.startswith("feature")], nodes),
         classes=give_up(classes),
         node_ids=rows["transaction"],
     )
@@ -144,7 +124,7 @@ def _distinct(transactions: NDArray[np.int64], text: bytes, where: str) -> tuple
     if len(twice):
         row = int(order[twice[0] + 1])
         raise DataError(
-            f"line {line_of_row(text, row)} of {where} has transaction {ids[twice[0]]} again; once is allowed."
+            f"line {txt.line_of_row(text, row)} of {where} has transaction {ids[twice[0]]} again; once is allowed."
         )
     return ids, order
 
@@ -152,7 +132,7 @@ def _distinct(transactions: NDArray[np.int64], text: bytes, where: str) -> tuple
 def _steps(step: NDArray[np.int64], text: bytes, where: str) -> NDArray[np.int64]:
     """The steps counted from 0; they are counted from 1 in the file, and each has a transaction."""
     allowed = f"1 to the number of transactions, {len(step)}, is allowed. Fetch the file again."
-    refuse_rows((step < 1) | (step > len(step)), text, where, lambda row: f"has step {step[row]}; {allowed}")
+    txt.refuse_rows((step < 1) | (step > len(step)), text, where, lambda row: f"has step {step[row]}; {allowed}")
     empty = np.flatnonzero(np.bincount(step)[1:] == 0)
     if len(empty):
         raise DataError(f"{where} has no transaction in step {empty[0] + 1} of {step.max()}; each needs one.")
@@ -165,7 +145,9 @@ def _placed(
     """The rows of the transactions named in another file."""
     place = np.searchsorted(ids, given).clip(max=len(ids) - 1)
     unknown = "which has no features. Fetch the files again."
-    refuse_rows(ids[place] != given, body, where, lambda row: f"names transaction {given[row]}, {unknown}", header=1)
+    txt.refuse_rows(
+        ids[place] != given, body, where, lambda row: f"names transaction {given[row]}, {unknown}", header=1
+    )
     placed: NDArray[np.int64] = order[place]
     return placed
 
@@ -174,23 +156,23 @@ def _flows(
     data: bytes, ids: NDArray[np.int64], order: NDArray[np.int64], step: NDArray[np.int64], where: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     called = f"{where} (elliptic_txs_edgelist.csv)"
-    rows, body = named_rows(data, called, _FLOWS)
+    rows, body = txt.named_rows(data, called, _FLOWS)
     src, dst = (_placed(rows[end], ids, order, body, called) for end in ("from", "to"))
 
     def said(row: int) -> str:
         joins = f"joins transactions of steps {step[src[row]] + 1} and {step[dst[row]] + 1}"
         return f"{joins}; flows within a step are expected. Fetch the files again."
 
-    refuse_rows(step[src] != step[dst], body, called, said, header=1)
+    txt.refuse_rows(step[src] != step[dst], body, called, said, header=1)
     return src, dst
 
 
 def _classes(data: bytes, ids: NDArray[np.int64], order: NDArray[np.int64], where: str) -> NDArray[np.int16]:
     """The class of every transaction, shape (N,), in the order of the features."""
     called = f"{where} (elliptic_txs_classes.csv)"
-    rows, body = named_rows(data, called, _KNOWN)
+    rows, body = txt.named_rows(data, called, _KNOWN)
     allowed = f"{', '.join(_CLASSES)} are allowed. Fetch the file again."
-    found = codes_of_words(rows["class"], _CLASSES, lambda word: f"has class {word}; {allowed}", body, called)
+    found = txt.codes_of_words(rows["class"], _CLASSES, lambda word: f"has class {word}; {allowed}", body, called)
     classes = np.full(len(ids), -1, dtype=np.int16)
     classes[_placed(rows["transaction"], ids, order, body, called)] = found
     return classes
@@ -199,14 +181,14 @@ def _classes(data: bytes, ids: NDArray[np.int64], order: NDArray[np.int64], wher
 # JODIE's interaction csv: a header, then ``user,item,timestamp,state label,features...``, in order of time.
 
 
-_KINDS: dict[str, ColumnKind] = {"user": ID, "item": ID, "time": TIME, "state label": NUMBER}
+_KINDS: dict[str, txt.ColumnKind] = {"user": txt.ID, "item": txt.ID, "time": txt.TIME, "state label": txt.UNREAD}
 
 
 def parse_jodie(data: bytes, where: str) -> EdgeTable:
     """The E interactions of a text such as wikipedia.csv, as edges from users to items.
 
     Users and items are numbered separately: an item becomes ``users + item``, with users = largest user + 1. State
-    labels and features are left unread: :func:`read_features` reads them.
+    labels and features are left unread.
 
     Args:
         data: the file, uncompressed.
@@ -216,51 +198,24 @@ def parse_jodie(data: bytes, where: str) -> EdgeTable:
         DataError: there is no header, a line has other columns or values, a time is before the one above it, or
             there are fewer than two rows.
     """
-    body, total = _rows(data, where)
-    kinds = {**_KINDS, "state label": UNREAD, **_features(total, UNREAD)}
-    rows = read_rows(body, where, kinds, first_line=2, least=2)
+    names, body = txt.split_header(txt.plain(data, where), where)
+    number, line = txt.first_lines(body, 1)[0]
+    total = txt.width(body, where)  # the header has one name for all features
+    if len(names) < len(_KINDS) or total < len(_KINDS):
+        raise DataError(
+            f"line {number + 1} of {where} is {txt.shown(line)}, under the header {txt.shown(','.join(names))}; at "
+            "least four columns are needed: user, item, timestamp, state label. Fetch the file again."
+        )
+    kinds = {**_KINDS, **{f"feature {place}": txt.UNREAD for place in range(total - len(_KINDS))}}
+    rows = txt.read_rows(body, where, kinds, first_line=2, least=2)
     falls = np.flatnonzero(np.diff(rows["time"]) < 0)
     if len(falls):
         before, now = rows["time"][falls[0]], rows["time"][falls[0] + 1]
         raise DataError(
-            f"line {line_of_row(body, int(falls[0]) + 1) + 1} of {where} has time {now}, after {before} in the row "
+            f"line {txt.line_of_row(body, int(falls[0]) + 1) + 1} of {where} has time {now}, after {before} in the row "
             "before; rows must be in order of time. Sort them, or fetch the file again."
         )
-    return EdgeTable(rows["user"], shifted(rows["user"], rows["item"], where), rows["time"])
-
-
-def read_features(data: bytes, where: str) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """State labels, shape (E,), and features, shape (E, F), of the interactions; F may be 0.
-
-    Args:
-        data: the file, uncompressed.
-        where: its name, for messages.
-
-    Raises:
-        DataError: as :func:`parse`; or a label or feature is not a finite number.
-    """
-    body, total = _rows(data, where)
-    features = _features(total, FEATURE)
-    unread = dict.fromkeys(("user", "item", "time"), UNREAD)
-    rows = read_rows(body, where, {**unread, "state label": NUMBER, **features}, first_line=2)
-    return rows["state label"], side_by_side(rows, features, len(rows["state label"]))
-
-
-def _rows(data: bytes, where: str) -> tuple[bytes, int]:
-    """The lines under the header, and the columns of the first: the header has one name for all features."""
-    names, body = split_header(plain(data, where), where)
-    number, line = first_lines(body, 1)[0]
-    total = width(body, where)
-    if len(names) < len(_KINDS) or total < len(_KINDS):
-        raise DataError(
-            f"line {number + 1} of {where} is {shown(line)}, under the header {shown(','.join(names))}; at least four "
-            "columns are needed: user, item, timestamp, state label. Fetch the file again."
-        )
-    return body, total
-
-
-def _features(total: int, kind: ColumnKind) -> dict[str, ColumnKind]:
-    return {f"feature {place}": kind for place in range(total - len(_KINDS))}
+    return EdgeTable(rows["user"], txt.shifted(rows["user"], rows["item"], where), rows["time"])
 
 
 # Sequences of PyTorch Geometric Temporal, as JSON: chickenpox, England's covid, mentions at tennis tournaments.
@@ -272,6 +227,57 @@ VARIANTS = ("chickenpox", "covid", "twitter-tennis")
 _MAX_VALUE = float(np.finfo(np.float32).max)
 _MAX_NAME = 100  # characters; an array of names is as wide as the longest
 _DEFAULT_LAGS = {"chickenpox": 4, "covid": 8}
+_Pairs = list[tuple[Annotated[int, Field(ge=0, le=MAX_ID)], Annotated[int, Field(ge=0, le=MAX_ID)]]]
+_Named = dict[Annotated[str, Field(max_length=_MAX_NAME)], int]
+
+
+class _Json(BaseModel):
+    """An object of a file: text is no number, fractions are no whole numbers, and numbers are finite."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def read(cls, data: bytes, where: str) -> Self:
+        """The object in a JSON text.
+
+        Raises:
+            DataError: it is no JSON, or a value is missing or not allowed; the message has its place.
+        """
+        try:
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = f"{'.'.join(map(str, first['loc']))} is {shortened(first['input'])}: " if first["loc"] else ""
+            raise DataError(f"{where}: {place}{first['msg']}. Fetch the file again.") from error
+
+
+class _Chickenpox(_Json):
+    edges: _Pairs
+    FX: list[list[float]]
+    node_ids: _Named | None = None
+
+
+class _Days(_Json):
+    edge_index: dict[str, _Pairs]
+    edge_weight: dict[str, list[float]]
+
+
+class _Covid(_Json):
+    y: list[list[float]]
+    edge_mapping: _Days
+
+
+class _Hour(_Json):
+    edges: _Pairs
+    weights: list[float]
+    y: list[float]
+    X: list[tuple[float, float]]
+
+
+class _Tennis(_Json, extra="allow"):
+    __pydantic_extra__: dict[str, _Hour]
+    time_periods: Annotated[int, Field(ge=1)]
+    node_ids: _Named | None = None
 
 
 def parse_pygt_json(
@@ -282,7 +288,7 @@ def parse_pygt_json(
     lags: int | None = None,
     standardize: bool = True,
     encoding: Literal["one_hot", "raw"] = "one_hot",
-) -> StepTable:
+) -> IntervalEdges:
     """The B steps of a sequence over N nodes, with features and the value to predict.
 
     Args:
@@ -304,84 +310,71 @@ def parse_pygt_json(
     """
     if variant not in VARIANTS or encoding not in ("one_hot", "raw"):
         raise ConfigError(f"variant={variant!r}, encoding={encoding!r}; {', '.join(VARIANTS)}, and one_hot or raw.")
-    found = read_json(data, where)
     if variant == "twitter-tennis":
-        return _tennis(found, where, encoding)
+        return _tennis(_Tennis.read(data, where), where, encoding)
     lags = _DEFAULT_LAGS[variant] if lags is None else lags
     if not isinstance(lags, int) or lags < 1:
         raise ConfigError(f"lags={lags!r}; a whole number of at least 1 is needed.")
     if variant == "chickenpox":
-        return _chickenpox(found, where, lags, len(data))
-    return _covid(found, where, lags, len(data), standardize=standardize)
-
-
-def _chickenpox(found: dict[str, Any], where: str, lags: int, held: int) -> StepTable:
-    signal = _signal(entry(found, "FX", where), "FX", where)
-    windows = _windows(signal, lags, held, where)
-    steps, nodes = windows["targets"].shape
-    src, dst = pairs(entry(found, "edges", where), nodes, "edges", where)
-    allow_cells(steps * len(src), held, "edges of all steps", where)
-    return StepTable(
-        give_up(np.tile(src, steps)),
-        give_up(np.tile(dst, steps)),
-        give_up(np.repeat(np.arange(steps), len(src))),
-        steps,
-        nodes,
-        node_ids=_names(found, nodes, where),
-        **windows,
-    )
-
-
-def _covid(found: dict[str, Any], where: str, lags: int, held: int, *, standardize: bool) -> StepTable:
-    signal = _signal(entry(found, "y", where), "y", where)
+        weekly = _Chickenpox.read(data, where)
+        windows = _windows(_signal(weekly.FX, "FX", where), lags, len(data), where)
+        steps, nodes = windows["targets"].shape
+        txt.allow_cells(steps * len(weekly.edges), len(data), "edges of all steps", where)
+        return _sequence([weekly.edges] * steps, None, where, node_ids=_names(weekly.node_ids, nodes, where), **windows)
+    daily = _Covid.read(data, where)
+    signal = _signal(daily.y, "y", where)
     if standardize:
         signal = (signal - signal.mean(axis=0)) / (signal.std(axis=0) + 1e-10)
-    windows = _windows(signal, lags, held, where)
-    steps, nodes = windows["targets"].shape
-    mapping = entry(found, "edge_mapping", where)
-    edges, weights = (entry(mapping, name, f"{where} (edge_mapping)") for name in ("edge_index", "edge_weight"))
-    daily = [
-        (entry(edges, str(day), f"{where} (edge_index)"), entry(weights, str(day), f"{where} (edge_weight)"))
-        for day in range(steps)
-    ]
-    return StepTable(**_joined(daily, nodes, where), num_steps=steps, num_nodes=nodes, **windows)
+    windows = _windows(signal, lags, len(data), where)
+    edges, weights = (
+        _of_steps(getattr(daily.edge_mapping, name), len(windows["targets"]), f"{where} ({name})")
+        for name in ("edge_index", "edge_weight")
+    )
+    return _sequence(edges, weights, where, **windows)
 
 
-def _tennis(found: dict[str, Any], where: str, encoding: str) -> StepTable:
-    steps = entry(found, "time_periods", where)
-    if type(steps) is not int or not 1 <= steps <= len(found):
-        given = steps if isinstance(steps, int) else f"a {type(steps).__name__}"
-        raise DataError(f"{where}: time_periods is {given}; 1 to the number of steps it holds is allowed.")
-    hourly = [entry(found, str(step), where) for step in range(steps)]
-    in_step = [f"{where} (step {step})" for step in range(steps)]
-    mentions = matrix([entry(hour, "y", place) for hour, place in zip(hourly, in_step, strict=True)], "y", where)
+def _tennis(found: _Tennis, where: str, encoding: str) -> IntervalEdges:
+    held = found.__pydantic_extra__
+    hours = _of_steps(held, min(found.time_periods, len(held) + 1), where)
+    mentions = _signal([hour.y for hour in hours], "y", where)
     nodes = mentions.shape[1]
-    if not nodes or mentions.min() < 0:
-        raise DataError(f"{where}: y has {nodes} nodes and mentions from {mentions.min(initial=0):g}; 0 is the least.")
-    rows = [_signal(entry(hour, "X", place), "X", place, width=2) for hour, place in zip(hourly, in_step, strict=True)]
-    wrong = next((step for step in range(steps) if len(rows[step]) != nodes), None)
-    if wrong is not None:
-        raise DataError(f"{in_step[wrong]}: X has {len(rows[wrong])} rows; {nodes} are needed. Fetch the file again.")
+    if mentions.min() < 0:
+        raise DataError(f"{where}: y has mentions from {mentions.min():g}; 0 is the least.")
+    for step, hour in enumerate(hours):
+        if len(hour.X) != nodes:
+            raise DataError(
+                f"{where} (step {step}): X has {len(hour.X)} rows; {nodes} are needed. Fetch the file again."
+            )
+    features = np.stack([_signal(hour.X, "X", f"{where} (step {step})") for step, hour in enumerate(hours)])
     degrees = np.log1p(mentions).astype(np.float32)
-    daily = [
-        (entry(hour, "edges", place), entry(hour, "weights", place))
-        for hour, place in zip(hourly, in_step, strict=True)
-    ]
-    features = np.stack(rows)
-    return StepTable(
-        **_joined(daily, nodes, where),
-        num_steps=steps,
-        num_nodes=nodes,
+    return _sequence(
+        [hour.edges for hour in hours],
+        [hour.weights for hour in hours],
+        where,
         features=give_up(_one_hot(features, where) if encoding == "one_hot" else features.astype(np.float32)),
         targets=give_up(np.concatenate([degrees[1:], degrees[-1:]])),
         persistence=give_up(degrees),
-        node_ids=_names(found, nodes, where),
+        node_ids=_names(found.node_ids, nodes, where),
     )
 
 
-def _signal(values: Any, what: str, where: str, *, width: int | None = None) -> NDArray[np.float64]:
-    """Rows of numbers that float32 can hold."""
-    signal = matrix(values, what, where, width=width)
+def _of_steps(held: Mapping[str, Any], steps: int, where: str) -> list[Any]:
+    """What is held under the numbers of the steps."""
+    for step in range(steps):
+        if str(step) not in held:
+            raise DataError(f"{where} has no {str(step)!r}, one of its {steps} steps. Fetch the file again.")
+    return [held[str(step)] for step in range(steps)]
+
+
+def _signal(rows: Sequence[Sequence[float]], what: str, where: str) -> NDArray[np.float64]:
+    """Rows of numbers that float32 can hold, at least one."""
+    width = len(rows[0]) if rows else 0
+    for place, row in enumerate(rows):
+        if len(row) != width:
+            raise DataError(
+                f"{where}: {what}[{place}] has {len(row)} entries; {width} are needed. Fetch the file again."
+            )
+    signal = np.array(rows, dtype=np.float64).reshape(len(rows), width)
     if not signal.size:
         raise DataError(f"{where}: {what} has shape {signal.shape}; at least one row of numbers is needed.")
     if np.abs(signal).max() > _MAX_VALUE:
@@ -396,7 +389,7 @@ def _windows(signal: NDArray[np.float64], lags: int, held: int, where: str) -> d
     times, nodes = signal.shape
     if times <= lags:
         raise DataError(f"{where} has {times} times; more than lags={lags} are needed. Lower lags.")
-    allow_cells((times - lags) * nodes * lags, held, "features", where)
+    txt.allow_cells((times - lags) * nodes * lags, held, "features", where)
     values = signal.astype(np.float32)
     past = np.lib.stride_tricks.sliding_window_view(values[:-1], lags, axis=0)
     return {
@@ -406,25 +399,32 @@ def _windows(signal: NDArray[np.float64], lags: int, held: int, where: str) -> d
     }
 
 
-def _joined(steps: list[tuple[Any, Any]], nodes: int, where: str) -> dict[str, Any]:
-    """Sources, targets, weights and step of the edges of all steps."""
-    ends, weights = [], []
-    for step, (edges, given) in enumerate(steps):
-        ends.append(np.stack(pairs(edges, nodes, f"edges of step {step}", where)))
-        weights.append(numbers(given, f"weights of step {step}", where))
-        if len(weights[-1]) != ends[-1].shape[1]:
+def _sequence(
+    edges: Sequence[_Pairs], weights: Sequence[list[float]] | None, where: str, *, targets: NDArray[Any], **given: Any
+) -> IntervalEdges:
+    """The edges of all steps, and what is given beside them."""
+    steps, nodes = targets.shape
+    counts = [len(each) for each in edges]
+    src, dst = np.array(list(chain.from_iterable(edges)), dtype=np.int64).reshape(-1, 2).T
+    interval = np.repeat(np.arange(steps), counts)
+    if not len(src):
+        raise DataError(f"{where} has no edges; at least 1 edge is needed. Fetch the file again.")
+    wrong = np.flatnonzero(np.maximum(src, dst) >= nodes)
+    if len(wrong):
+        raise DataError(
+            f"{where}: step {interval[wrong[0]]} has an edge {[int(src[wrong[0]]), int(dst[wrong[0]])]}; nodes 0 to "
+            f"{nodes - 1} are allowed. Fetch the file again."
+        )
+    for step, each in enumerate(weights or ()):
+        if len(each) != counts[step]:
             raise DataError(
-                f"{where}: step {step} has {ends[-1].shape[1]} edges and {len(weights[-1])} weights; as many of both "
-                "are needed. Fetch the file again."
+                f"{where}: step {step} has {counts[step]} edges and {len(each)} weights; the same number of both is "
+                "needed. Fetch the file again."
             )
-    src, dst = np.concatenate(ends, axis=1)
-    counts = [len(each) for each in weights]
-    return {
-        "src": give_up(src.copy()),
-        "dst": give_up(dst.copy()),
-        "weight": give_up(np.concatenate(weights)),
-        "step": give_up(np.repeat(np.arange(len(steps)), counts)),
-    }
+    weight = None if weights is None else np.array(list(chain.from_iterable(weights)), dtype=np.float64)
+    return IntervalEdges(
+        give_up(src.copy()), give_up(dst.copy()), interval, steps, nodes, weight=weight, targets=targets, **given
+    )
 
 
 def _one_hot(features: NDArray[np.float64], where: str) -> NDArray[np.float32]:
@@ -441,15 +441,12 @@ def _one_hot(features: NDArray[np.float64], where: str) -> NDArray[np.float32]:
     return np.concatenate(both, axis=-1).astype(np.float32)
 
 
-def _names(found: dict[str, Any], nodes: int, where: str) -> NDArray[Any] | None:
+def _names(given: _Named | None, nodes: int, where: str) -> NDArray[Any] | None:
     """The names of the nodes by number, shape (N,); None where the file has none."""
-    given = found.get("node_ids")
     if given is None:
         return None
-    whole = isinstance(given, dict) and all(type(number) is int for number in given.values())
-    if not whole or sorted(given.values()) != list(range(nodes)) or max(map(len, given)) > _MAX_NAME:
+    if sorted(given.values()) != list(range(nodes)):
         raise DataError(
-            f"{where}: node_ids does not give each of the nodes 0 to {nodes - 1} one name of at most {_MAX_NAME} "
-            "characters. Fetch the file again."
+            f"{where}: node_ids does not give each of the nodes 0 to {nodes - 1} one name. Fetch the file again."
         )
     return give_up(np.array(sorted(given, key=given.__getitem__)))

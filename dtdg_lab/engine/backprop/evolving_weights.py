@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop import time_blocks
-from dtdg_lab.engine.backprop.time_blocks import block_here
-from dtdg_lab.engine.graph_view import OneVertex
+from dtdg_lab.engine.graph_view import OneVertex, SnapshotView
 from dtdg_lab.engine.halo_exchange import Exchanger
-from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, StackedView, TimeBlock, Timeline, in_order
-from dtdg_lab.models.base import GraphView, State, run_straight
+from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, TimeBlock, Timeline, in_order
+from dtdg_lab.models.base import State, run_straight
+from dtdg_lab.models.evolvegcn import EvolveGCNH
 
 # Runs of models that remember weights, or nothing: the weights first, then each snapshot forward and backward.
 #
@@ -32,7 +32,7 @@ def add_gradients_evolved(run: SequenceSegment, timeline: Timeline | None = None
         run: what is differentiated.
         timeline: own snapshots in blocks, each here once; where None, all of those where loss is taken.
     """
-    timeline = _WithLoss(run) if timeline is None else timeline
+    timeline = Timeline(run, run.at) if timeline is None else timeline
     states: dict[int, State] = {}
     pieces = _Pieces(run, Learned(run.model), states)
     total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
@@ -47,22 +47,6 @@ def add_gradients_evolved(run: SequenceSegment, timeline: Timeline | None = None
     return total
 
 
-class _WithLoss:
-    """The snapshots where loss is taken, as one block of time."""
-
-    def __init__(self, run: SequenceSegment) -> None:
-        self._run = run
-
-    def __len__(self) -> int:
-        return 1
-
-    def open(self, number: int, way: str) -> TimeBlock:
-        return block_here(self._run, self._run.at)
-
-    def turn(self, number: int) -> None:
-        """Each snapshot is forward and backward by itself."""
-
-
 class _Pieces:
     """Own snapshots of blocks, forward and backward, and the gradients of the states that they used."""
 
@@ -75,7 +59,7 @@ class _Pieces:
         """Add the gradients of a block's own snapshots; returns their loss."""
         run, states, learned = self._run, self._states, self._learned
 
-        def piece(seen: tuple[StackedView, ...]) -> tuple[Tensor, Gradients, Gradients]:
+        def piece(seen: tuple[SnapshotView, ...]) -> tuple[Tensor, Gradients, Gradients]:
             space = seen[0]
             given = _leaves([states[t] for t in space.snapshots])
             loss = run.loss(_readout(run, seen, given), space.snapshots, slice(0, run.own))
@@ -122,7 +106,7 @@ def _leaves(states: list[State]) -> State:
     return State(tuple(layers), states[0].per_vertex)
 
 
-def _readout(run: SequenceSegment, seen: tuple[StackedView, ...], state: State) -> Tensor:
+def _readout(run: SequenceSegment, seen: tuple[SnapshotView, ...], state: State) -> Tensor:
     """Readout of S snapshots, (S, n, outputs); each layer has its space, which may have fewer rows than the one before.
 
     Rows that the next layer does not need are left out as soon as they are known.
@@ -140,8 +124,7 @@ def _readout(run: SequenceSegment, seen: tuple[StackedView, ...], state: State) 
 
 
 class SnapshotSummaries:
-    """Joins own snapshots' summaries with those of the column (see
-    :class:`dtdg_lab.engine.backprop.evolving_weights.SummaryGather`).
+    """Joins own snapshots' summaries with those of the column.
 
     Args:
         plan: who has which snapshots.
@@ -169,27 +152,7 @@ class SnapshotSummaries:
 # summary).
 
 
-class Summarising(Protocol):
-    """A model whose weights evolve from a summary of the snapshot and the weights before."""
-
-    async def summary(self, layer: int, space: GraphView, x: Tensor) -> Tensor:
-        """Z_t of one snapshot, (width, H)."""
-        ...
-
-    def advance(self, layer: int, summary: Tensor, state: State) -> State:
-        """W_t from Z_t and W_{t-1}."""
-        ...
-
-
-class SummaryGather(Protocol):
-    """Joins the summaries of a block."""
-
-    def __call__(self, own: Tensor, block: int, layer: int, way: str) -> Tensor:
-        """All S snapshots' summaries, (S, numbers), from those of own snapshots; differentiable, collective."""
-        ...
-
-
-def add_gradients_summarised(run: SequenceSegment, timeline: Timeline, gather: SummaryGather) -> Tensor:
+def add_gradients_summarised(run: SequenceSegment, timeline: Timeline, gather: SnapshotSummaries) -> Tensor:
     """Add the gradients of a run's loss to the parameters', and return this rank's share of the loss.
 
     Args:
@@ -205,7 +168,7 @@ def add_gradients_summarised(run: SequenceSegment, timeline: Timeline, gather: S
 class _Weights:
     """Blocks computed layer by layer (see :class:`dtdg_lab.engine.backprop.time_blocks.Blocks`)."""
 
-    def __init__(self, run: SequenceSegment, timeline: Timeline, gather: SummaryGather) -> None:
+    def __init__(self, run: SequenceSegment, timeline: Timeline, gather: SnapshotSummaries) -> None:
         self._run, self._timeline, self._gather = run, timeline, gather
 
     def __len__(self) -> int:
@@ -225,7 +188,7 @@ class _Weights:
         self._timeline.turn(number)
         return loss, end
 
-    def _through(self, number: int, state: State, way: str) -> tuple[list[StackedView], list[Tensor], State]:
+    def _through(self, number: int, state: State, way: str) -> tuple[list[SnapshotView], list[Tensor], State]:
         """Own spaces, what comes out of them, (n, H) each, and the state after the block."""
         run = self._run
         block = self._timeline.open(number, way)
@@ -242,21 +205,19 @@ class _Weights:
             ]
         return list(block.stacks[0]), xs, State(tuple(ends), per_vertex=False)
 
-    def _summaries(self, layer: int, spaces: list[StackedView], xs: list[Tensor]) -> Tensor:
+    def _summaries(self, layer: int, spaces: list[SnapshotView], xs: list[Tensor]) -> Tensor:
         """Those of own snapshots, one in each row; where there are none, still with a history."""
-        model, summarising = self._run.model, cast(Summarising, self._run.model)
-        found = [
-            run_straight(summarising.summary(layer, space, x)).flatten() for space, x in zip(spaces, xs, strict=True)
-        ]
+        model = cast(EvolveGCNH, self._run.model)
+        found = [run_straight(model.summary(layer, space, x)).flatten() for space, x in zip(spaces, xs, strict=True)]
         if found:
             return torch.stack(found)
         return model.zeros(0, model.width(layer) * model.hidden).requires_grad_(torch.is_grad_enabled())
 
     def _evolved(self, layer: int, summaries: Tensor, state: State) -> list[State]:
         """The state of a layer at every snapshot of the block."""
-        model, summarising = self._run.model, cast(Summarising, self._run.model)
+        model = cast(EvolveGCNH, self._run.model)
         states = []
         for summary in summaries:
-            state = summarising.advance(layer, summary.view(model.width(layer), -1), state)
+            state = model.advance(layer, summary.view(model.width(layer), -1), state)
             states.append(state)
         return states

@@ -14,11 +14,11 @@ from torch import Tensor
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.engine.backprop.evolving_weights import add_gradients_evolved
 from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
+from dtdg_lab.engine.graph_view import SnapshotSequence
 from dtdg_lab.engine.strategy import (
     Gradients,
     Learned,
     SequenceSegment,
-    SnapshotSequence,
     Step,
     StepMarks,
     StepResult,

@@ -4,101 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from dtdg_lab.engine.graph_view import RedistributionWidth, seam_widths
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.engine.graph_view import DeviceSequence, RedistributionWidth, SnapshotView, seam_widths
 from dtdg_lab.engine.strategy import (
     AllToAllPhase,
+    BlockRedistribution,
     Gradients,
     Learned,
     SequenceSegment,
-    StackedView,
+    StepMarks,
     TimeBlock,
     Timeline,
-    by_snapshot,
     in_order,
 )
 from dtdg_lab.models.base import State, run_straight
 
-# Nothing moves: own snapshots have all nodes that this rank trains, and these have all snapshots.
-
+if TYPE_CHECKING:
+    from dtdg_lab.engine.halo import HaloSequence
 
 T = TypeVar("T")
-
-
-class Here:
-    """No redistribution: rows are already where they are needed (see :class:`BlockRedistribution`).
-
-    Args:
-        spaces: the S snapshots, some stacked.
-        device: where work is done.
-        alone: whether pieces over spaces must be worked on one after another.
-    """
-
-    def __init__(self, spaces: Sequence[StackedView], *, device: str, alone: bool) -> None:
-        self._stacks = [len(space.snapshots) for space in spaces]
-        self._device, self._alone = device, alone
-
-    def to_vertices(self, work: Callable[[int], tuple[Tensor, T]], leg: AllToAllPhase) -> tuple[list[Tensor], list[T]]:
-        """Views of what the work gives, by snapshot."""
-        found = in_order(work, range(len(self._stacks)), device=self._device, alone=self._alone)
-        return by_snapshot(self._stacks, [rows for rows, _ in found]), [rest for _, rest in found]
-
-    def to_snapshots(
-        self,
-        work: Callable[[slice], tuple[Tensor, T]],
-        pieces: Sequence[slice],
-        leg: AllToAllPhase,
-        *,
-        like: Tensor,
-        height: int,
-    ) -> tuple[list[Tensor], list[T]]:
-        """Each piece's rows are written where they belong."""
-        covered = sum(rows.stop - rows.start for rows in pieces) == height
-        make = like.new_empty if covered else like.new_zeros
-        out = [make(stacked * height, leg.width) for stacked in self._stacks]
-        parts = by_snapshot(self._stacks, out)
-
-        def write(rows: slice) -> T:
-            found, rest = work(rows)
-            for part, here in zip(parts, found, strict=True):
-                part[rows] = here
-            return rest
-
-        return out, in_order(write, pieces, device=self._device)
-
-    def pieces(self, rows: int, size: int) -> list[slice]:
-        """Runs of ``size`` nodes."""
-        return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
-
-
-class WholeRun:
-    """A run as one time block that needs no transfers (see :class:`dtdg_lab.engine.strategy.Timeline`)."""
-
-    def __init__(self, run: SequenceSegment) -> None:
-        self._run = run
-
-    def __len__(self) -> int:
-        return 1
-
-    def open(self, number: int, way: str) -> TimeBlock:
-        """All of it."""
-        return block_here(self._run, self._run.snapshots)
-
-    def turn(self, number: int) -> None:
-        """Not used."""
-
-
-def block_here(run: SequenceSegment, snapshots: range) -> TimeBlock:
-    """Some snapshots of a run as a time block that needs no transfers."""
-    sequence = run.sequence
-    stacks = [sequence.stacks(snapshots, layer) for layer in range(run.model.layers)]
-    seam = Here(stacks[0], device=sequence.device, alone=sequence.collective)
-    read = [spaces[0].num_rows // len(spaces[0].snapshots) for spaces in stacks[1:]]
-    return TimeBlock(snapshots, stacks, [*read, run.own], seam)
 
 
 # One layer of a model over one block of time: neighbours are mixed snapshot by snapshot, then nodes run through
@@ -434,8 +363,7 @@ def add_gradients_blocks(run: SequenceSegment, timeline: Timeline | None = None)
         run: what is differentiated.
         timeline: the run in blocks; all of it at once where None.
     """
-    timeline = WholeRun(run) if timeline is None else timeline
-    return _Passes(run, timeline).loss()
+    return _Passes(run, Timeline(run) if timeline is None else timeline).loss()
 
 
 class _Passes:
@@ -492,6 +420,82 @@ class _Passes:
                 inputs = layers[-1].hidden()
             layers.append(Layer(self._run, number, block, inputs, crossing, learning=learning, seam=seam))
         return layers
+
+
+# The time blocks of a rank: own snapshots are transferred to the device, and rows are redistributed per block.
+
+
+class BlockTimeline(Timeline):
+    """The own snapshots of one block after another (see :class:`dtdg_lab.engine.strategy.Timeline`).
+
+    Args:
+        plan: the assignment of snapshots and nodes to ranks.
+        rank: this rank.
+        snapshots: its rows of them.
+        run: the segment of the nodes that it runs through time.
+        bring: transfers the graphs of own snapshots to the device.
+        moves: how rows move between ranks (``of_block``), and how own snapshots are cut (``slots``); None if all
+            snapshots are on this rank.
+        one_by_one: whether snapshots are never stacked, as for models that process each by itself.
+
+    Attributes:
+        marks: called after transfers and at the start of blocks; replaced for every step.
+        turned: called with the same arguments as ``marks.block``.
+    """
+
+    def __init__(
+        self,
+        plan: SnapshotBlocks,
+        rank: int,
+        snapshots: DeviceSequence | HaloSequence,
+        run: SequenceSegment,
+        *,
+        bring: Callable[[range], None],
+        moves: Any,
+        one_by_one: bool,
+    ) -> None:
+        self.marks = StepMarks()
+        self.turned: Callable[[int, str], None] = lambda number, way: None
+        super().__init__(run)
+        self._plan, self._rank, self._sequence = plan, rank, snapshots
+        self._bring, self._moves, self._one_by_one = bring, moves, one_by_one
+
+    def __len__(self) -> int:
+        """nb, the blocks."""
+        return self._plan.blocks
+
+    def open(self, number: int, way: str) -> TimeBlock:
+        """Transfer the own snapshots of a block to the device."""
+        self.marks("compute")
+        own = self._plan.own(number, self._rank)
+        self._bring(own)
+        spaces = self._spaces(number, own)
+        self.marks("transfer")
+        self._begin(number, way)
+        layers = range(self._run.model.layers)
+        stacks = [[space.layer(layer) for space in spaces] for layer in layers]
+        if self._moves is None:
+            of = self._run.sequence
+            seam = BlockRedistribution(spaces, device=of.device, alone=of.collective)
+        else:
+            seam = self._moves.of_block(number, way)
+        return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], seam)
+
+    def turn(self, number: int) -> None:
+        """Start the backward pass of a block."""
+        self.marks("compute")
+        self._begin(number, "backward")
+
+    def _begin(self, number: int, way: str) -> None:
+        self.marks.block(number, way)
+        self.turned(number, way)
+
+    def _spaces(self, number: int, own: range) -> list[SnapshotView]:
+        if self._one_by_one:
+            return [self._sequence.stack(range(t, t + 1)) for t in own]
+        if self._moves is None:
+            return list(self._sequence.stacks(own, 0))
+        return [self._sequence.stack(slot) for slot in self._moves.slots(number, self._rank) if slot]
 
 
 # Gradient checkpointing over time blocks: boundary states are kept, and blocks are recomputed in the backward pass.

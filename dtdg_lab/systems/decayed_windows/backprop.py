@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dtdg_lab.engine.async_overlap import Pace, Spatial, SpatialTask, SpatialTasks, run_awaiting
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
-from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, RedistributionWidth, SnapshotView
+from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, RedistributionWidth, SnapshotSequence, SnapshotView
 from dtdg_lab.engine.halo import HaloSequence
 from dtdg_lab.engine.strategy import AllToAllPhase, BlockRedistribution, SequenceSegment, Step, TimeBlock, in_order
 from dtdg_lab.kernels.recurrence import at_rest
@@ -156,7 +156,7 @@ FEW_ROWS = 512
 WIDER = 4  # windows are short: a piece stores little, and calls dominate
 
 
-class WindowRedistribution:
+class WindowRedistribution(BlockRedistribution):
     """The redistribution (see :class:`dtdg_lab.engine.strategy.BlockRedistribution`) of a window, one snapshot a view.
 
     Nodes run through time in the order of survival. Decayed snapshots have this order already; rows of full ones are
@@ -463,8 +463,8 @@ def add_gradients_window_blocks(
 # The own nodes of a rank in a window, in the order in which they are computed.
 
 
-class WindowVertices:
-    """The sequence (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`) of a run; its strategy makes the views.
+class WindowVertices(SnapshotSequence):
+    """The sequence (see :class:`dtdg_lab.engine.graph_view.SnapshotSequence`) of a run; its strategy makes the views.
 
     Args:
         of: the sequence of full snapshots.

@@ -17,20 +17,20 @@ from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.backprop import evolving_weights, time_blocks
-from dtdg_lab.engine.backprop.time_blocks import Here
-from dtdg_lab.engine.graph_view import AllHere, Apart, SnapshotView
+from dtdg_lab.engine.graph_view import AllHere, SnapshotSequence, SnapshotView
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart, SampledSnapshot
 from dtdg_lab.engine.strategy import (
     AllToAllPhase,
+    BlockRedistribution,
     BuildContext,
     SequenceSegment,
-    StackedView,
     Step,
     StepMarks,
     StepResult,
     Strategy,
     TimeBlock,
+    Timeline,
     in_order,
 )
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -41,8 +41,8 @@ from dtdg_lab.tasks.base import Task
 # The snapshots of a sampled part, kept while windows slide over them: what two windows share is computed once.
 
 
-class SampledSequence(Apart):
-    """Snapshots of a sampled part (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`).
+class SampledSequence(SnapshotSequence):
+    """Snapshots of a sampled part (see :class:`dtdg_lab.engine.graph_view.SnapshotSequence`).
 
     A snapshot's edges are drawn when a window first contains it, and discarded with the last such window. Aggregated
     features, which depend on no parameter, are kept as well, so that overlapping windows compute them once. Layer l of
@@ -136,18 +136,12 @@ class SampledSequence(Apart):
 T = TypeVar("T")
 
 
-class WindowTimeline:
+class WindowTimeline(Timeline):
     """A window as one block of time without redistribution (see :class:`dtdg_lab.engine.strategy.Timeline`).
 
     Args:
         run: the window's segment, on a :class:`SampledSequence`.
     """
-
-    def __init__(self, run: SequenceSegment) -> None:
-        self._run = run
-
-    def __len__(self) -> int:
-        return 1
 
     def open(self, number: int, way: str) -> TimeBlock:
         """The whole window."""
@@ -156,11 +150,8 @@ class WindowTimeline:
         read = [spaces[0].num_rows for spaces in stacks[1:]]
         return TimeBlock(run.snapshots, stacks, [*read, run.own], _Uneven(stacks[0], device=run.sequence.device))
 
-    def turn(self, number: int) -> None:
-        """Nothing to do."""
 
-
-class _Uneven(Here):
+class _Uneven(BlockRedistribution):
     """No redistribution; the first layer's snapshots have different numbers of rows.
 
     Args:
@@ -168,7 +159,7 @@ class _Uneven(Here):
         device: of the computation.
     """
 
-    def __init__(self, spaces: Sequence[StackedView], *, device: str) -> None:
+    def __init__(self, spaces: Sequence[SnapshotView], *, device: str) -> None:
         super().__init__(spaces, device=device, alone=False)
         self._heights = [space.num_rows for space in spaces]
 
@@ -176,15 +167,15 @@ class _Uneven(Here):
         self,
         work: Callable[[slice], tuple[Tensor, T]],
         pieces: Sequence[slice],
-        leg: AllToAllPhase,
+        phase: AllToAllPhase,
         *,
         like: Tensor,
         height: int,
     ) -> tuple[list[Tensor], list[T]]:
         """Gradients of the first layer's rows, written per snapshot; otherwise as in the base class."""
-        if leg.layer > 0 or not leg.backward:
-            return super().to_snapshots(work, pieces, leg, like=like, height=height)
-        out = [like.new_zeros(rows, leg.width) for rows in self._heights]
+        if phase.layer > 0 or not phase.backward:
+            return super().to_snapshots(work, pieces, phase, like=like, height=height)
+        out = [like.new_zeros(rows, phase.width) for rows in self._heights]
 
         def write(rows: slice) -> T:
             found, rest = work(rows)

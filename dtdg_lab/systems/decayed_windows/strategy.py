@@ -20,7 +20,7 @@ from dtdg_lab.core.message_passing import ways
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
-from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView, seam_widths
+from dtdg_lab.engine.graph_view import AllHere, DeviceSequence, SnapshotView, seam_widths
 from dtdg_lab.engine.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
@@ -180,8 +180,8 @@ def _ordered(state: State, after: Tensor, vertices: Tensor, rows: SurvivalRows) 
 # Rows of a decayed snapshot: no neighbour is elsewhere, since edges between parts were dropped.
 
 
-class LocalRows:
-    """Own rows alone (see :class:`dtdg_lab.engine.graph_view.Neighbours`); the best are those of all ranks.
+class LocalRows(AllHere):
+    """Own rows alone; the best are those of all ranks.
 
     Args:
         exchanger: gathers candidates.
@@ -192,19 +192,11 @@ class LocalRows:
     def __init__(self, exchanger: Exchanger, group: Group, vertices: Tensor) -> None:
         self._exchanger, self._group, self._vertices = exchanger, group, vertices
 
-    async def joined(self, x: Tensor, way: str) -> Tensor:
-        """The rows given."""
-        return x
-
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The k best of every rank, by node."""
         vertices, order = torch.sort(self._vertices)
         rows = HaloRows(self._exchanger, self._group, _nowhere, vertices)
         return rows.candidates(x.index_select(0, order), scores.index_select(0, order), k)
-
-    def layer(self, number: int) -> LocalRows:
-        """All layers alike."""
-        return self
 
 
 def _nowhere(way: str) -> Route:

@@ -13,9 +13,9 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.plans import BatchSize, TargetBatch
 from dtdg_lab.core.rng import generator
+from dtdg_lab.engine.graph_view import SnapshotSequence
 from dtdg_lab.engine.minibatch_blocks import BlockShape, BuiltBatch, built_batch
 from dtdg_lab.engine.replicated import CachedSequence
-from dtdg_lab.engine.strategy import SnapshotSequence
 from dtdg_lab.engine.target_batches import TargetSequence
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.systems.hybrid_batches.batches import (

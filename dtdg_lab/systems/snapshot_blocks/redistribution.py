@@ -15,16 +15,10 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotBlocks, share
-from dtdg_lab.distributed.all_to_all import PendingRows
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.graph_view import stack_ranges
-from dtdg_lab.engine.halo_exchange import ExchangeLog
-from dtdg_lab.engine.strategy import (
-    AllToAllPhase,
-    SnapshotSequence,
-    StackedView,
-    in_turn,
-)
+from dtdg_lab.engine.graph_view import SnapshotSequence, SnapshotView, stack_ranges
+from dtdg_lab.engine.halo_exchange import Exchanger, Started
+from dtdg_lab.engine.strategy import AllToAllPhase, BlockRedistribution, in_turn
 from dtdg_lab.graphs.delta import Payload, TransferFormat, decode, decode_pairs, encode
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.delta import unpack, unpack_pairs
@@ -59,7 +53,7 @@ class Redistribution:
         plan: the assignment of snapshots and nodes to ranks.
         rank: this one, of the run's R.
         column: the K ranks of its column.
-        log: records the exchanges.
+        exchanger: of the column; records what it exchanges.
         dtype: of the rows.
         device: where they are.
         features: F, width of the input.
@@ -72,7 +66,7 @@ class Redistribution:
     plan: SnapshotBlocks
     rank: int
     column: Group
-    log: ExchangeLog
+    exchanger: Exchanger
     dtype: torch.dtype
     device: str
     features: int
@@ -103,7 +97,7 @@ class Redistribution:
         return torch.empty(*shape, dtype=self.dtype, device=self.device)
 
 
-class RankRedistribution:
+class RankRedistribution(BlockRedistribution):
     """Moves rows of one block of time (see :class:`BlockRedistribution`). Collective in the column.
 
     Args:
@@ -132,7 +126,7 @@ class RankRedistribution:
         out = of.empty(len(self._block), len(self._chunks[self._me]), phase.width)
         rests: list[T] = []
         pieces: list[Tensor] = []
-        in_progress: list[tuple[PendingRows, list[range]]] = []
+        in_progress: list[tuple[Started, list[range]]] = []
         with closing(in_turn(work, range(len(mine)), device=of.device, alone=of.alone)) as found:
             for slot, own in enumerate(self._slots[self._me]):
                 if own:
@@ -146,7 +140,7 @@ class RankRedistribution:
         if not of.overlap:
             in_progress.append((self._send_snapshots(pieces, self._own, phase), self._own))
         for pending, there in in_progress:
-            rows = self._arrived(pending, phase, TO_VERTICES)
+            rows = of.exchanger.finish(pending).rows
             parts = rows.split([len(snapshots) * out.shape[1] for snapshots in there])
             for snapshots, part in zip(there, parts, strict=True):
                 start = snapshots.start - self._block.start
@@ -170,7 +164,7 @@ class RankRedistribution:
         out = of.empty(len(own), len(self._rows), phase.width)
         rests: list[T] = []
         here: list[Tensor] = []
-        in_progress: list[tuple[PendingRows, list[range]]] = []
+        in_progress: list[tuple[Started, list[range]]] = []
         for number, (rows, rest) in enumerate(in_turn(work, pieces, device=of.device)):
             rests.append(rest)
             if of.overlap:
@@ -181,7 +175,7 @@ class RankRedistribution:
         if not of.overlap:
             in_progress.append((self._send_vertices(torch.cat(here, dim=1), self._chunks, phase), self._chunks))
         for pending, there in in_progress:
-            arrived = self._arrived(pending, phase, TO_SNAPSHOTS)
+            arrived = of.exchanger.finish(pending).rows
             parts = arrived.split([len(own) * len(vertices) for vertices in there])
             for vertices, part in zip(there, parts, strict=True):
                 start = vertices.start - self._rows.start
@@ -197,7 +191,7 @@ class RankRedistribution:
         cut = [share(range(rows), piece, number) for piece in range(number)]
         return [slice(piece.start, piece.stop) for piece in cut]
 
-    def _send_snapshots(self, pieces: list[Tensor], there: list[range], phase: AllToAllPhase) -> PendingRows:
+    def _send_snapshots(self, pieces: list[Tensor], there: list[range], phase: AllToAllPhase) -> Started:
         """Start sending rows (S', n, C) of own snapshots; rank p sends its snapshots ``there[p]``."""
         own, chunk = there[self._me], len(self._chunks[self._me])
         x = torch.cat(pieces) if len(pieces) > 1 else pieces[0] if pieces else self._of.empty(0, 0, phase.width)
@@ -209,7 +203,7 @@ class RankRedistribution:
         send = [len(own) * len(chunk) for chunk in self._chunks]
         return self._start(torch.cat(cut), send, [len(snapshots) * chunk for snapshots in there], phase, TO_VERTICES)
 
-    def _send_vertices(self, y: Tensor, there: list[range], phase: AllToAllPhase) -> PendingRows:
+    def _send_vertices(self, y: Tensor, there: list[range], phase: AllToAllPhase) -> Started:
         """Start sending rows (S, piece, C) of own nodes; rank q sends its nodes ``there[q]``."""
         own, piece = len(self._own[self._me]), len(there[self._me])
         send = [len(snapshots) * piece for snapshots in self._own]  # in the order of time, as the rows are
@@ -217,28 +211,16 @@ class RankRedistribution:
             y.reshape(-1, phase.width), send, [own * len(vertices) for vertices in there], phase, TO_SNAPSHOTS
         )
 
-    def _start(self, rows: Tensor, send: list[int], receive: list[int], phase: AllToAllPhase, name: str) -> PendingRows:
-        log = self._of.log
-        row_bytes = phase.width * rows.element_size()
-        number = log.start(phase.layer, self._pass_of(phase), send, row_bytes, own=self._me)
-        position = (number, phase.layer, 2 * phase.backward + (name == TO_SNAPSHOTS))
-        return self._of.column.start_exchange(rows, send, receive, place=position)
-
-    def _arrived(self, pending: PendingRows, phase: AllToAllPhase, name: str) -> Tensor:
-        self._of.log.marks("compute")
-        found = pending.wait()
-        self._of.log.arrived(phase.layer, self._pass_of(phase), name, found)
-        return found.rows
-
-    def _pass_of(self, phase: AllToAllPhase) -> str:
-        return "backward" if phase.backward else self._pass
+    def _start(self, rows: Tensor, send: list[int], receive: list[int], phase: AllToAllPhase, name: str) -> Started:
+        way = "backward" if phase.backward else self._pass
+        return self._of.exchanger.start(rows, send, receive, phase.layer, way, leg=name)
 
 
 # A rank's nodes that run through time, beside its snapshots: the loss of snapshot parallelism is taken over them.
 
 
-class ColumnSequence:
-    """A rank's snapshots, and a chunk of their nodes (see :class:`dtdg_lab.engine.strategy.SnapshotSequence`).
+class ColumnSequence(SnapshotSequence):
+    """A rank's snapshots, and a chunk of their nodes (see :class:`dtdg_lab.engine.graph_view.SnapshotSequence`).
 
     Args:
         snapshots: views of the rank's rows.
@@ -251,11 +233,11 @@ class ColumnSequence:
         self.own = len(vertices)
         self.vertices: Tensor | None = torch.arange(vertices.start, vertices.stop, device=snapshots.device)
 
-    def view(self, t: int) -> StackedView:
+    def view(self, t: int) -> SnapshotView:
         """The local rows of snapshot t."""
         return self._snapshots.view(t)
 
-    def stacks(self, snapshots: range, layer: int) -> abc.Sequence[StackedView]:
+    def stacks(self, snapshots: range, layer: int) -> abc.Sequence[SnapshotView]:
         """The local rows of consecutive snapshots."""
         return self._snapshots.stacks(snapshots, layer)
 

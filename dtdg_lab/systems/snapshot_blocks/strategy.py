@@ -16,10 +16,9 @@ from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import evolving_weights as summarised
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
-from dtdg_lab.engine.block_timeline import BlockTimeline
 from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
 from dtdg_lab.engine.halo import HaloSequence
-from dtdg_lab.engine.halo_exchange import ExchangeLog, Exchanger
+from dtdg_lab.engine.halo_exchange import Exchanger
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.snapshot_blocks.redistribution import ColumnSequence, Redistribution
@@ -61,7 +60,7 @@ class SnapshotBlockStrategy(Strategy):
         self._plan, self._rank, self._snapshots, self._halo = plan, group.rank, snapshots, halo
         _, column = group.split(plan.row_ranks)
         ranks = plan.column(group.rank)
-        self._log, self._summaries = ExchangeLog(ranks), Exchanger(column, leg="summaries")
+        self._moved, self._summaries = Exchanger(column, ranks=ranks), Exchanger(column, leg="summaries", ranks=ranks)
         through_time = model.memory == "per_vertex"
         constant = not seam_widths(model)[0].learned  # what the first layer mixes depends on no parameter
         moves = None
@@ -70,7 +69,7 @@ class SnapshotBlockStrategy(Strategy):
                 plan,
                 group.rank,
                 column,
-                self._log,
+                self._moved,
                 snapshots.dtype,
                 snapshots.device,
                 snapshots.graph.num_features,
@@ -81,7 +80,7 @@ class SnapshotBlockStrategy(Strategy):
         of_run = snapshots if moves is None or not through_time else ColumnSequence(snapshots, plan.chunk(group.rank))
         self._run = SequenceSegment(model, of_run, task, plan.snapshots, "all")
         self._gather = SnapshotSummaries(plan, ranks, self._summaries)
-        self._timeline = BlockTimeline(
+        self._timeline = blocks.BlockTimeline(
             plan,
             group.rank,
             snapshots,
@@ -99,7 +98,7 @@ class SnapshotBlockStrategy(Strategy):
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """This rank's share of the loss and of the gradients of the whole sequence."""
         run = self._run
-        self._log.marks = self._summaries.marks = self._timeline.marks = marks
+        self._moved.marks = self._summaries.marks = self._timeline.marks = marks
         if self._halo is not None:
             self._halo.marks = marks
         marks("batch")
@@ -111,12 +110,9 @@ class SnapshotBlockStrategy(Strategy):
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """Rows and bytes sent to each rank, seconds of exchanges and graphs brought, since this was last asked."""
-        links = [*self._log.drain(), *self._in_column(self._summaries)]
-        legs = [*self._log.legs.drain(), *self._summaries.legs.drain()]
-        if self._halo is not None:
-            first = self._rank - self._rank % self._plan.row_ranks  # of the ranks that share this one's snapshots
-            links += [(layer, way, first + to, rows, moved) for layer, way, to, rows, moved in self._halo.drain()]
-            legs += self._halo.legs.drain()
+        exchangers = [self._moved, self._summaries, *([] if self._halo is None else [self._halo])]
+        links = [link for of in exchangers for link in of.drain()]
+        legs = [leg for of in exchangers for leg in of.legs.drain()]
         feed = self._snapshots.feed if isinstance(self._snapshots, DeviceSequence) else None
         return {"links": links, "exchanges": legs, "transfers": [] if feed is None else [*feed.drain()]}
 
@@ -135,11 +131,6 @@ class SnapshotBlockStrategy(Strategy):
     def _turned(self, number: int, way: str) -> None:
         if self._halo is not None and way != "backward":
             self._halo.forward_way = way
-
-    def _in_column(self, exchanger: Exchanger) -> list[tuple[int, str, int, int, int]]:
-        """Links by the run's ranks."""
-        ranks = self._plan.column(self._rank)
-        return [(layer, way, ranks[to], rows, moved) for layer, way, to, rows, moved in exchanger.drain()]
 
     # plans
 
@@ -181,7 +172,8 @@ def _of_plan(of: BuildContext, plan: SnapshotBlocks) -> SnapshotBlockStrategy:
     halo = None
     if plan.row_ranks > 1:
         row_group, _ = of.group.split(plan.row_ranks)
-        halo = Exchanger(row_group)
+        first = of.group.rank - of.group.rank % plan.row_ranks  # of the ranks that share this one's snapshots
+        halo = Exchanger(row_group, ranks=range(first, first + plan.row_ranks))
         counts = [len(plan.rows(rank)) for rank in range(plan.row_ranks)]
         owner = np.repeat(np.arange(plan.row_ranks), counts).astype(np.int32)
         snapshots = HaloSequence(

@@ -11,8 +11,7 @@ from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.message_passing import ways
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.reference import HOW, bring
-from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
-from dtdg_lab.engine.block_timeline import BlockTimeline
+from dtdg_lab.engine.backprop.time_blocks import BlockTimeline, add_gradients_blocks, add_gradients_stepwise
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.halo_exchange import Exchanger

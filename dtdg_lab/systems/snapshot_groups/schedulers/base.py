@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import update_wrapper
-from math import isfinite
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +27,7 @@ class Problem:
     """Groups to be scheduled: K groups on R ranks, at most L groups per rank and iteration.
 
     Attributes:
-        times_s: (K,) seconds of each group, read-only; at least 0.
+        times_s: (K,) predicted or measured seconds of each group; at least 0. Kept as a read-only copy.
         ranks: R.
         per_rank: L.
         allreduce_s: seconds of the gradient exchange that ends every iteration.
@@ -37,11 +36,15 @@ class Problem:
         seed: of the random numbers.
         targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
         since: ``time.perf_counter()`` when scheduling began.
+
+    Raises:
+        PlanError: ``times_s`` is not a non-empty vector of finite numbers of at least 0.
+        ConfigError: another attribute has an invalid value.
     """
 
     times_s: NDArray[np.float64]
     ranks: int
-    per_rank: int
+    per_rank: int = 2
     allreduce_s: float = 0.0
     gap: float = 0.02
     time_limit_s: float = 10.0
@@ -49,16 +52,27 @@ class Problem:
     targets: int = 0
     since: float = field(default_factory=time.perf_counter, init=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "times_s", checked_times(self.times_s))
+        for name, least in (("ranks", 1), ("per_rank", 1), ("seed", 0), ("targets", 0)):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+                raise ConfigError(f"{name} is {shortened(given)}: a whole number of at least {least} is allowed.")
+            object.__setattr__(self, name, int(given))
+        for name in ("allreduce_s", "gap", "time_limit_s"):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, Real) or not math.isfinite(given) or given < 0:
+                raise ConfigError(f"{name} is {shortened(given)}: a finite number of at least 0 is allowed.")
+            object.__setattr__(self, name, float(given))
+        if self.time_limit_s == 0:
+            raise ConfigError(
+                "time_limit_s is 0: a search needs some time. Set it above 0, or choose scheduler 'fold'."
+            )
+
     @property
     def until(self) -> float:
         """Value of ``time.perf_counter()`` at which the time limit is over."""
         return self.since + self.time_limit_s
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All but times and ranks, as schedulers take them."""
-        names = ("per_rank", "allreduce_s", "gap", "time_limit_s", "seed", "targets")
-        return {name: getattr(self, name) for name in names}
 
     @property
     def groups(self) -> int:
@@ -86,35 +100,6 @@ class Problem:
         if self.per_rank == 1:
             return self.fewest
         return max(self.fewest, (self.groups - 1) // (self.ranks + 1) + 1)
-
-
-def checked(
-    times_s: ArrayLike,
-    ranks: int,
-    *,
-    per_rank: int,
-    allreduce_s: float,
-    gap: float,
-    time_limit_s: float,
-    seed: int,
-    targets: int = 0,
-) -> Problem:
-    """The arguments as a :class:`Problem`; groups of 0 s are allowed.
-
-    Raises:
-        PlanError: ``times_s`` is not a non-empty vector of finite numbers of at least 0.
-        ConfigError: an option has an invalid value.
-    """
-    return Problem(
-        checked_times(times_s),
-        _whole("ranks", ranks),
-        _whole("per_rank", per_rank),
-        _seconds("allreduce_s", allreduce_s),
-        _seconds("gap", gap),
-        _time_limit(time_limit_s),
-        _whole("seed", seed, least=0),
-        _whole("targets", targets, least=0),
-    )
 
 
 def checked_times(times_s: ArrayLike) -> NDArray[np.float64]:
@@ -147,54 +132,18 @@ def checked_times(times_s: ArrayLike) -> NDArray[np.float64]:
     return own
 
 
-def _whole(name: str, given: int, least: int = 1) -> int:
-    """A whole number of at least ``least``."""
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
-        raise ConfigError(f"{name} is {shortened(given)}: a whole number of at least {least} is allowed.")
-    return int(given)
-
-
-def _seconds(name: str, given: float) -> float:
-    """A finite number of at least 0."""
-    if isinstance(given, bool) or not isinstance(given, Real) or not math.isfinite(given) or given < 0:
-        raise ConfigError(f"{name} is {shortened(given)}: a finite number of at least 0 is allowed.")
-    return float(given)
-
-
-def _time_limit(given: float) -> float:
-    """A finite number above 0."""
-    if _seconds("time_limit_s", given) == 0:
-        raise ConfigError("time_limit_s is 0: a search needs some time. Set it above 0, or choose scheduler 'fold'.")
-    return float(given)
-
-
 def scheduler(rule: Callable[[Problem], Schedule]) -> Callable[..., Schedule]:
-    """Make a scheduler of a rule that solves a validated problem; its docstring says what it makes of the options.
+    """The scheduler ``schedule(times_s, ranks, **options)`` whose arguments are the attributes of a :class:`Problem`.
 
-    Every scheduler takes ``times_s``, (K,) predicted or measured seconds per group, and ``ranks``, R, and as keywords
-    the other attributes of :class:`Problem`. Options that its docstring does not list are not used.
-
-    Raises:
-        PlanError: a time is negative or not finite, or ``times_s`` is empty.
-        ConfigError: an option has an invalid value.
+    Args:
+        rule: solves the problem. Its docstring says what it makes of the options; it ignores those that are not listed.
     """
 
-    def schedule(
-        times_s: ArrayLike,
-        ranks: int,
-        *,
-        per_rank: int = 2,
-        allreduce_s: float = 0.0,
-        gap: float = 0.02,
-        time_limit_s: float = 10.0,
-        seed: int = 0,
-        targets: int = 0,
-    ) -> Schedule:
-        more = {"gap": gap, "time_limit_s": time_limit_s, "seed": seed, "targets": targets}
-        return rule(checked(times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, **more))  # type: ignore[arg-type]
+    @functools.wraps(rule)
+    def schedule(times_s: NDArray[np.float64], ranks: int, **options: Any) -> Schedule:
+        return rule(Problem(times_s, ranks, **options))
 
-    update_wrapper(schedule, rule)
-    del schedule.__wrapped__  # type: ignore[attr-defined] # what it takes is its own
+    del schedule.__wrapped__  # its arguments are not those of the rule
     return schedule
 
 
@@ -239,8 +188,7 @@ def lower_bound_s(times_s: ArrayLike, ranks: int, *, per_rank: int = 2, allreduc
     References: 1 and 2 are the classical bounds of P||Cmax (Graham 1969; Dell'Amico, Martello 1995, L2); the sum
         over iterations and 3 are ours.
     """
-    given = {"per_rank": per_rank, "allreduce_s": allreduce_s, "gap": 0.0, "time_limit_s": 1.0, "seed": 0}
-    return problem_bound_s(checked(times_s, ranks, **given))  # type: ignore[arg-type]
+    return problem_bound_s(Problem(checked_times(times_s), ranks, per_rank, allreduce_s))
 
 
 def problem_bound_s(problem: Problem) -> float:
@@ -268,15 +216,6 @@ def _few_groups(times_s: NDArray[np.float64], problem: Problem) -> float:
         padded[: min(groups, 2 * ranks)] = times_s[: 2 * ranks]
         best = max(best, float((padded[:ranks] + padded[: ranks - 1 : -1]).max()))
     return best
-
-
-def certified_gap(schedule: Schedule, times_s: ArrayLike, *, per_rank: int = 2, allreduce_s: float = 0.0) -> float:
-    """Relative distance of a schedule's makespan from :func:`lower_bound_s`: an upper bound of its optimality gap.
-
-    0.0 if no group takes any time.
-    """
-    bound_s = lower_bound_s(times_s, schedule.parts, per_rank=per_rank, allreduce_s=allreduce_s)
-    return relative_gap(schedule.makespan_s(np.asarray(times_s, np.float64), allreduce_s=allreduce_s), bound_s)
 
 
 def relative_gap(makespan_s: float, bound_s: float) -> float:
@@ -342,7 +281,8 @@ class ScheduleOutcome:
         """Plain values by name, for tables and events; None in place of infinity."""
         values = asdict(self)
         return {
-            name: None if isinstance(value, float) and not isfinite(value) else value for name, value in values.items()
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
         }
 
 
@@ -462,18 +402,7 @@ def named(scheduler: str, per_rank: int) -> tuple[str, int]:
     return ("round_robin", 1) if scheduler == PSG else (scheduler, per_rank)
 
 
-def solve(
-    scheduler: str,
-    times_s: NDArray[np.float64],
-    ranks: int,
-    *,
-    per_rank: int = 2,
-    allreduce_s: float = 0.0,
-    gap: float = 0.02,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    targets: int = 0,
-) -> Schedule:
+def solve(scheduler: str, times_s: ArrayLike, ranks: int, *, per_rank: int = 2, **options: Any) -> Schedule:
     """Run a scheduler; the schedule includes the seconds it took.
 
     Args:
@@ -481,24 +410,16 @@ def solve(
         times_s: (K,) seconds of each group.
         ranks: R.
         per_rank: maximum number of groups per rank and iteration; ``psg`` always has one.
-        allreduce_s: seconds of the gradient all-reduce that ends an iteration.
-        gap: relative distance from a bound at which searching schedulers may stop.
-        time_limit_s: seconds after which they must stop.
-        seed: for randomised schedulers.
-        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work. Given to schedulers whose
-            catalogue entry names the option ``schedule_targets``.
+        **options: further attributes of a :class:`Problem`.
 
     Raises:
         UnknownNameError: the scheduler is unknown.
         NotAvailableError: a package that it needs is not installed.
     """
     name, most = named(scheduler, per_rank)
-    entry = catalogue.entry("scheduling", name)
-    run, more = entry.load(), {"targets": targets} if "schedule_targets" in entry.options else {}
+    run = catalogue.entry("scheduling", name).load()
     begun = time.perf_counter()
-    made: Schedule = run(
-        times_s, ranks, per_rank=most, allreduce_s=allreduce_s, gap=gap, time_limit_s=time_limit_s, seed=seed, **more
-    )
+    made: Schedule = run(times_s, ranks, per_rank=most, **options)
     return replace(made, seconds=time.perf_counter() - begun)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -261,6 +261,7 @@ def schedule_auto(problem: Problem) -> Schedule:
     References: DyGNeX appendix G.
     """
     few = problem.groups < ILP_BELOW
-    plan = (schedule if few else schedule_greedy)(problem.times_s, problem.ranks, **problem.options)
+    given = {each.name: getattr(problem, each.name) for each in fields(problem) if each.init}
+    plan = (schedule if few else schedule_greedy)(**given)
     why = f"DyGNeX-L, below {ILP_BELOW} groups." if few else f"DyGNeX-G, from {ILP_BELOW} groups."
     return replace(plan, notes=f"{why} {plan.notes}".strip())

@@ -15,6 +15,7 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import (
     PSG,
     ScheduleOutcome,
     lower_bound_s,
+    named,
     outcome,
     solve,
     times_of,
@@ -57,9 +58,8 @@ def replay(
     per_rank: int = 2,
     allreduce_s: float = 0.0,
     schedulers: Sequence[str] | None = None,
-    gap: float = 0.02,
     time_limit_s: float = 1.0,
-    seed: int = 0,
+    **options: Any,
 ) -> ScheduleReplay:
     """Run each scheduler on the same groups, and compare.
 
@@ -70,9 +70,8 @@ def replay(
         allreduce_s: seconds of the gradient all-reduce that ends an iteration; not counted on one rank.
         schedulers: ``psg`` or names of the catalogue. By default ``psg`` and the whole catalogue, except schedulers
             that only choose among others; the integer programme only up to 100 groups (the paper's rule).
-        gap: see :func:`~dtdg_lab.systems.snapshot_groups.schedulers.base.solve`.
         time_limit_s: for each scheduler that searches.
-        seed: for randomised schedulers.
+        **options: see :func:`simulate`.
 
     Raises:
         PlanError: times are negative or not finite, or all are 0.
@@ -83,27 +82,14 @@ def replay(
     times = times_of(times_s)
     if ranks < 1:
         raise ConfigError(f"a replay on {ranks} ranks: at least 1 is needed.")
-    exchange = allreduce_s if ranks > 1 else 0.0
-    bound = lower_bound_s(times, ranks, per_rank=per_rank, allreduce_s=exchange)
+    options |= {"per_rank": per_rank, "allreduce_s": allreduce_s, "time_limit_s": time_limit_s}
     found: list[ScheduleOutcome] = []
     missing: list[tuple[str, str]] = []
     for name in _all(len(times)) if schedulers is None else schedulers:
         try:
-            plan = solve(
-                name,
-                times,
-                ranks,
-                per_rank=per_rank,
-                allreduce_s=exchange,
-                gap=gap,
-                time_limit_s=time_limit_s,
-                seed=seed,
-            )
+            found += simulate(times, ranks=(ranks,), schedulers=(name,), **options)
         except NotAvailableError as error:
             missing.append((name, str(error)))
-            continue
-        most = 1 if name == PSG else per_rank
-        found.append(outcome(name, plan, times, per_rank=most, allreduce_s=exchange, bound_s=bound))
     if not found:
         raise NotAvailableError(" ".join(why for _, why in missing) or "no scheduler was given: name at least one.")
     return ScheduleReplay(tuple(found), tuple(missing))
@@ -134,9 +120,7 @@ def simulate(
     per_rank: int = 2,
     allreduce_s: float = 0.0,
     seen_s: ArrayLike | None = None,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    targets: int = 0,
+    **options: Any,
 ) -> tuple[ScheduleOutcome, ...]:
     """One outcome for each number of ranks and scheduler, in this order.
 
@@ -147,9 +131,8 @@ def simulate(
         per_rank: maximum number of groups per rank and iteration; ``psg`` has one.
         allreduce_s: seconds of the gradient all-reduce that ends an iteration, the same on every number of ranks.
         seen_s: (K,) seconds that schedulers assume; ``times_s`` by default, as in the paper.
-        time_limit_s: for schedulers that search.
-        seed: for randomised schedulers.
-        targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
+        **options: ``gap``, ``time_limit_s``, ``seed`` and ``targets`` of
+            :class:`~dtdg_lab.systems.snapshot_groups.schedulers.base.Problem`.
 
     Raises:
         PlanError: times are negative or not finite, or all are 0, or the two vectors differ in length.
@@ -172,24 +155,7 @@ def simulate(
         exchange = allreduce_s if count > 1 else 0.0
         bound = lower_bound_s(times, count, per_rank=per_rank, allreduce_s=exchange)
         for name in schedulers:
-            plan = solve(
-                name,
-                seen,
-                count,
-                per_rank=per_rank,
-                allreduce_s=exchange,
-                time_limit_s=time_limit_s,
-                seed=seed,
-                targets=targets,
-            )
-            outcomes.append(
-                outcome(
-                    name,
-                    plan,
-                    times,
-                    per_rank=1 if name == PSG else per_rank,
-                    allreduce_s=exchange,
-                    bound_s=bound,
-                )
-            )
+            plan = solve(name, seen, count, per_rank=per_rank, allreduce_s=exchange, **options)
+            most = named(name, per_rank)[1]
+            outcomes.append(outcome(name, plan, times, per_rank=most, allreduce_s=exchange, bound_s=bound))
     return tuple(outcomes)

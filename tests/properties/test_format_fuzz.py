@@ -19,7 +19,8 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import peak_rss_bytes
 from dtdg_lab.datasets.archives import ArchiveMembers, read_pickle
 from dtdg_lab.datasets.formats import snap, static, temporal
-from dtdg_lab.datasets.tables import EdgeTable, StaticTable, StepTable
+from dtdg_lab.datasets.tables import EdgeTable, StaticTable
+from dtdg_lab.graphs.intervals import IntervalEdges
 
 LIMIT_S = 5.0  # one file of a few hundred bytes takes a few milliseconds; machines are busy
 LIMIT_BYTES = 400 << 20  # what all of them together may add to the process
@@ -33,7 +34,6 @@ ONE: dict[str, tuple[Parse, bytes]] = {
     "mtx": (partial(snap.parse_network_repository, bipartite=True), samples.MTX),
     "konect": (snap.parse_konect, samples.KONECT),
     "jodie": (temporal.parse_jodie, samples.JODIE),
-    "jodie features": (temporal.read_features, samples.JODIE),
     "reddit": (snap.parse_reddit_hyperlinks, samples.REDDIT),
     "amlsim": (temporal.parse_amlsim, samples.AMLSIM),
     "paysim": (temporal.parse_amlsim, samples.PAYSIM),
@@ -97,10 +97,10 @@ def survives(parse: Parse, data: Any) -> None:
 
 def check(table: Any) -> None:
     """What is not refused can be trusted."""
-    if isinstance(table, EdgeTable | StepTable | StaticTable):
+    if isinstance(table, EdgeTable | IntervalEdges | StaticTable):
         assert len(table.src) == len(table.dst) > 0
         assert min(table.src.min(), table.dst.min()) >= 0
-        assert not table.src.flags.writeable
+        assert isinstance(table, IntervalEdges) or not table.src.flags.writeable
     if isinstance(table, EdgeTable):
         assert np.isfinite(table.time).all()
     features = getattr(table, "features", None)

@@ -335,7 +335,7 @@ def parse_pygt_json(
 
 def _tennis(found: _Tennis, where: str, encoding: str) -> IntervalEdges:
     held = found.__pydantic_extra__
-    hours = _of_steps(held, min(found.time_periods, len(held) + 1), where)
+    hours = _of_steps(held, found.time_periods, where)
     mentions = _signal([hour.y for hour in hours], "y", where)
     nodes = mentions.shape[1]
     if mentions.min() < 0:

@@ -93,7 +93,7 @@ def test_an_owner_that_is_killed_is_named_in_training(ended: Path, policy: str) 
     pipeline.next(0)
     os.kill(ended.servers[1].pid, signal.SIGKILL)
     began = time.perf_counter()
-    with pytest.raises(RunFailedError, match="part 2's features"):
+    with pytest.raises(RunFailedError, match="feature server of part 2"):
         for step in range(1, STEPS):
             pipeline.next(step)
     assert time.perf_counter() - began < 4.0

@@ -427,8 +427,7 @@ class Advice(StudyResult):
         if not self.rates.runs:
             return (
                 "No local run provides any rate: all are assumed, so the order of close systems is uncertain. Give "
-                "runs=, or "
-                "calibrate=True, which first trains some short runs."
+                "runs=, or calibrate=True, which first trains some short runs."
             )
         said = [f"Rates are fitted to {self.rates.runs} local run{'s' * (self.rates.runs > 1)}"]
         if self.rates.assumed:

@@ -448,7 +448,6 @@ def _ends(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         least, most = (pick(sent, key=lambda name: sent[name]["value"]) for pick in (min, max))
         said.append(
             f"There a rank sends least for {least} ({format_bytes(sent[least]['value'])} a step, "
-            f"{sent[least]['kind']}) and most for {most} ({format_bytes(sent[most]['value'])}, "
-            f"{sent[most]['kind']})."
+            f"{sent[least]['kind']}) and most for {most} ({format_bytes(sent[most]['value'])}, {sent[most]['kind']})."
         )
     return said

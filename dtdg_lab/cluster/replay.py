@@ -16,8 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.events import Ended
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.runs.checkpoints import LAST, Kept, read_kept
-from dtdg_lab.runs.directory import RunDirectory, describe_environment
+from dtdg_lab.runs.directory import LAST, Kept, RunDirectory, describe_environment, read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
 
 if TYPE_CHECKING:
@@ -114,8 +113,7 @@ def branched_config(directory: RunDirectory, kept: Kept, changes: dict[str, Any]
     if "generated_snapshots" in kept.config.flat and changes.get("seed", kept.config.seed) != kept.config.seed:
         raise ConfigError(
             f"'seed' cannot change in a fork on {kept.config.dataset!r}, because its data depend on it: they would "
-            "differ "
-            "from those that the parameters were trained on. Keep the seed, or train a new run."
+            "differ from those that the parameters were trained on. Keep the seed, or train a new run."
         )
     config = kept.config.replace(**changes)
     changed = [name for name in changes if kept.config.flat.get(name) != config.flat.get(name)]

@@ -22,8 +22,7 @@ from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import discard, dumps, store_error
 from dtdg_lab.runs.exports import CONFIG_MARK, MADE_BY, PACKED, PACKED_MARK, PackedRun, pack, zip_of
 from dtdg_lab.runs.html import render, templates
-from dtdg_lab.runs.report import report_page
-from dtdg_lab.runs.report_parts import changed_settings, event_rows
+from dtdg_lab.runs.report import changed_settings, event_rows, report_page
 from dtdg_lab.runs.run import StoredRun
 
 # Repeating a run: trained again if its settings determine it, replayed if timing or live changes mattered.
@@ -74,8 +73,7 @@ class Again:
         if self.packed:
             return (
                 "That run depended on timing or on live changes (live settings, measured schedules, batch-size "
-                "controllers, averaging "
-                "rounds): its records are embedded, and lab.runs.replay repeats it from them."
+                "controllers, averaging rounds): its records are embedded, and lab.runs.replay repeats it from them."
             )
         return "Its settings determine it, so the same data, versions and processor give the same losses."
 

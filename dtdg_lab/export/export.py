@@ -33,8 +33,8 @@ from dtdg_lab.export.race import (
 from dtdg_lab.export.tensorboard import write_events
 from dtdg_lab.runs.exports import ABOUT, CONFIG, PartialRun, open_run, pieces
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.studies.race_plan import FILE
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.race_store import FILE
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 
 Writer = Callable[[Any, Path, bool], Path]

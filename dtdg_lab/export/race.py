@@ -27,11 +27,11 @@ from dtdg_lab.runs.exports import (
     unpack,
 )
 from dtdg_lab.runs.html import plotly_js, render
-from dtdg_lab.runs.report_parts import changed_settings
+from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.runs.run import provenance
 from dtdg_lab.studies import race_result
+from dtdg_lab.studies.race_plan import FILE, FOLDER, RacePlan
 from dtdg_lab.studies.race_result import Race, RaceRun
-from dtdg_lab.studies.race_store import FILE, FOLDER, RacePlan
 from dtdg_lab.studies.trials import FILE as TRIALS
 from dtdg_lab.studies.trials import FINISHED, TrialLog, line_of
 

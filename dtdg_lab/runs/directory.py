@@ -1,17 +1,21 @@
-"""RunDirectory: the folder of all files of one run."""
+"""RunDirectory: the folder of all files of one run, and the metadata of its checkpoints."""
 
 from __future__ import annotations
 
+import collections
 import errno
+import io
 import json
 import math
 import os
+import pickle
 import platform
 import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Collection, Iterator
+import zipfile
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +27,99 @@ import psutil
 
 from dtdg_lab.core.config import SCHEMA, RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunStoreError, shortened
-from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints
+
+# The checkpoints of a run's folder and their metadata: read without torch and without executing code.
+
+
+LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A checkpoint as the source of a fork.
+
+    Attributes:
+        name: ``last``; ``epoch-00012``, after 12 epochs; ``step-00345``, after 345 steps; ``begun``, from another
+            run, from which a fork started.
+        path: of the file.
+        epoch: next epoch.
+        iteration: next iteration of that epoch; 0 between two epochs.
+        step: next step.
+        config: the settings in force.
+        waiting: settings that change with the next epoch.
+        data_hash: of the graph; empty where the file names none.
+    """
+
+    name: str
+    path: Path
+    epoch: int
+    iteration: int
+    step: int
+    config: RunConfig
+    waiting: dict[str, Any]
+    data_hash: str
+
+    def __repr__(self) -> str:
+        where = f", iteration {self.iteration}" if self.iteration else ""
+        return f"Kept({self.name!r}, epoch {self.epoch}{where}, step {self.step})"
+
+
+def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
+    """The checkpoints of a folder, in order of steps; unreadable files are left out.
+
+    Args:
+        folder: of the checkpoints.
+    """
+    found = []
+    for path in sorted(folder.glob("*.pt")):
+        try:
+            found.append(read_kept(path))
+        except LabError:  # opening it by name reports the reason
+            continue
+    return tuple(sorted(found, key=lambda kept: (kept.step, kept.name == LAST)))
+
+
+def read_kept(path: Path) -> Kept:
+    """The metadata of a checkpoint.
+
+    Raises:
+        RunStoreError: there is none, or it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            (inside,) = (name for name in file.namelist() if name.endswith("/data.pkl"))
+            described = _Plain(io.BytesIO(file.read(inside))).load()
+        at, config = described["position"], RunConfig.from_json(described["config_json"])
+        place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
+        waiting = described["waiting"]
+        requests = waiting if isinstance(waiting, list) else [waiting]  # one until schema 1
+        waiting = {name: value for changes in requests for name, value in changes.items()}
+        return Kept(path.stem, path, *place, config, waiting, described.get("data_hash", ""))
+    except FileNotFoundError as error:
+        raise RunStoreError(f"there is no checkpoint at {path}.") from error
+    except (OSError, zipfile.BadZipFile, pickle.UnpicklingError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise RunStoreError(
+            f"{path} is not a readable checkpoint ({type(error).__name__}: {error}). Take another one of the run."
+        ) from error
+
+
+class _Plain(pickle.Unpickler):
+    """Reads the plain values of a torch file: tensors are left out, and no other objects are created."""
+
+    def persistent_load(self, pid: Any) -> None:
+        """A placeholder for the bytes of a tensor."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Allows only the names in torch's files: ordered dicts, and tensor rebuilding."""
+        if (module, name) == ("collections", "OrderedDict"):
+            return collections.OrderedDict
+        if module == "torch" or (module == "torch._utils" and name.startswith("_rebuild")):
+            return _nothing
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+
+_nothing: Callable[..., None] = lambda *_: None  # noqa: E731
+
 
 # Environment of a run: versions, processors, memory, GPUs and commit; nothing that identifies a person or machine.
 

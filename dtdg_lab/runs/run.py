@@ -13,8 +13,7 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
-from dtdg_lab.runs.checkpoints import Kept
-from dtdg_lab.runs.directory import ENDED, RESTORE, RunDirectory, read_config, read_object, reading
+from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.summary import SCHEMA
 from dtdg_lab.visualization.layout import Figure

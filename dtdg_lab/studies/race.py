@@ -12,11 +12,9 @@ from dtdg_lab.cluster.worker import rehearse
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, shortened
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.studies.race_plan import RacePlan, StopRule, contestants, data_hashes, find_race, new_race
 from dtdg_lab.studies.race_result import Race, copy_bandwidth
-from dtdg_lab.studies.race_rules import contestants, data_hashes
-from dtdg_lab.studies.race_store import RacePlan, find_race, new_race
 from dtdg_lab.studies.runner import GridRunner, Listener, one_writer, progress_bar
-from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.studies.trials import FINISHED, Trial
 
 if TYPE_CHECKING:
@@ -194,8 +192,7 @@ def _checked_name(name: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
             f"name={shortened(name)}: up to 80 letters, digits, '.', '_', '+' and '-' are allowed, beginning with a "
-            "letter "
-            "or digit, because it names a folder."
+            "letter or digit, because it names a folder."
         )
     return name
 

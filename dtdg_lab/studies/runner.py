@@ -849,8 +849,7 @@ def _check(sweep: Sweep, session: Session | None, prune: Pruner | None) -> None:
     if blind and (prune is not None or chooses):
         raise ConfigError(
             f"protocol={blind[0]!r} has no validation split, which is needed to {'prune' if prune else 'compare'} "
-            "runs: "
-            "choose another protocol, such as 'warm'" + ("." if prune else ", or another objective.")
+            "runs: choose another protocol, such as 'warm'" + ("." if prune else ", or another objective.")
         )
     studied = {name for axis in sweep.axes for each in axis.settings for name in each}
     if prune is not None and any(decides_the_loss(name) for name in studied):
@@ -870,8 +869,7 @@ def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
         if not replaces and (why := _conflict(before, sweep)):
             raise ConfigError(
                 f"the study {folder} is of another sweep: {why}. Give another name=, or restart=True to restart "
-                "(existing "
-                "content is kept in a subfolder)."
+                "(existing content is kept in a subfolder)."
             )
         if before == sweep:
             return

@@ -53,9 +53,8 @@ def check_objective(name: str) -> None:
     """
     if name in OF_TEST or name.startswith("test"):
         raise ConfigError(
-            f"objective={name!r} depends, or may depend, on the test split, which must not be used to choose "
-            "settings. Use "
-            f"{LAST!r} or {BEST!r}, and evaluate the chosen settings on the test split."
+            f"objective={name!r} depends, or may depend, on the test split, which must not be used to choose settings. "
+            f"Use {LAST!r} or {BEST!r}, and evaluate the chosen settings on the test split."
         )
     allowed = {LAST, BEST, *SUMMARY_MEANINGS} - {*OF_TEST, *_WORDS}
     if name not in allowed:

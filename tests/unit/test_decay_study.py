@@ -15,9 +15,9 @@ from dtdg_lab.cluster.local import Done
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies import decay_study as module
+from dtdg_lab.studies import presets as module
 from dtdg_lab.studies import runner
-from dtdg_lab.studies.decay_study import study_decay
+from dtdg_lab.studies.presets import study_decay
 from dtdg_lab.systems.decayed_windows.study import MEANINGS, DecayStudy
 
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80,

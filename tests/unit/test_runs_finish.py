@@ -19,11 +19,11 @@ from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import TABLES
+from dtdg_lab.runs import report as repeat
 from dtdg_lab.runs import report as report_module
-from dtdg_lab.runs import report_parts as repeat
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter, RunTables
-from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS, finish
 

@@ -19,7 +19,7 @@ from typing import Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.units import as_path, format_bytes
-from dtdg_lab.runs.directory import discard, dumps, store_error
+from dtdg_lab.runs.directory import dumps, replacing, store_error
 from dtdg_lab.runs.exports import CONFIG_MARK, MADE_BY, PACKED, PACKED_MARK, PackedRun, pack, zip_of
 from dtdg_lab.runs.html import render, templates
 from dtdg_lab.runs.report import changed_settings, event_rows, report_page
@@ -255,20 +255,13 @@ def place_file(where: Path, content: bytes, *, overwrite: bool) -> Path:
         RunStoreError: something exists there and may not be overwritten, or the file cannot be written; nothing
         remains.
     """
-    temporary = where.with_name(f".{where.name}.{uuid.uuid4().hex[:12]}.tmp")
-    try:
+    with replacing(where) as temporary:
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if not overwrite and where.exists():
             raise _taken(where)
-        temporary.replace(where)
-    except OSError as error:
-        discard(temporary)
-        if isinstance(error, RunStoreError):
-            raise
-        raise store_error("write", where, error) from error
     return where
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -295,7 +295,7 @@ def _code(race: Race) -> str:
     )
     rule = ""
     if plan.stop is not None:
-        rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in plan.stop.to_dict().items())})"
+        rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in asdict(plan.stop).items())})"
     given = f"seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, parallel={plan.parallel}"
     call = f"lab.race(CONFIGS, {given}{rule}"
     if most > 1:

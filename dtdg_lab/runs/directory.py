@@ -294,23 +294,28 @@ def write_text(path: str | Path, text: str) -> Path:
         RunStoreError: the file cannot be written; no partial file remains.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        discard(temporary)
-        raise store_error("write", path, error) from error
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     return path
 
 
-def discard(path: Path) -> None:
-    """Remove a temporary file that may not exist; a parent that is no folder counts as not existing."""
-    if path.exists():
-        path.unlink()
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file to write beside ``path``, which it replaces at the end of the block.
+
+    Raises:
+        RunStoreError: the file cannot be written; no partial file remains.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        if temporary.exists():  # a parent that is no folder counts as not existing
+            temporary.unlink()
+        raise error if isinstance(error, RunStoreError) else store_error("write", path, error) from error
 
 
 def write_json(path: str | Path, value: Any) -> Path:
@@ -345,11 +350,35 @@ _MOST_RUNS_A_SECOND = 1000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
-@dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """The folder ``<root>/<yyyymmdd-hhmmss>-<system>-<config hash>/`` of one run and the files in it."""
+    """The folder ``<root>/<yyyymmdd-hhmmss>-<system>-<config hash>/`` of one run and the files in it.
 
-    path: Path
+    Attributes:
+        path: the folder.
+        config_file: the settings, as RunConfig.to_json wrote them.
+        environment_file: versions, devices and commit at the start of the run.
+        status_file: the current state (see :meth:`status`).
+        records: the folder of record tables.
+        merged_file: how many lines the merged tables cover: the size of each rank's file at the merge.
+        checkpoint_file: the last checkpoint.
+        begin_file: the checkpoint of another run from which this one started, if it is a fork.
+        summary_file: the summary of the whole run, after its end.
+        report_file: the HTML report, after the end.
+        live: the folder of addresses used while the run is active.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_file = path / "config.json"
+        self.environment_file = path / "environment.json"
+        self.status_file = path / "status.json"
+        self.records = path / "records"
+        self.merged_file = self.records / "merged.json"
+        self.checkpoint_file = path / "checkpoints" / "last.pt"
+        self.begin_file = path / "checkpoints" / "begun.pt"
+        self.summary_file = path / "summary.json"
+        self.report_file = path / "report.html"
+        self.live = path / "live"
 
     @classmethod
     def create(
@@ -413,26 +442,6 @@ class RunDirectory:
         """The folder's name, which is the name of the run."""
         return self.path.resolve().name
 
-    @property
-    def config_file(self) -> Path:
-        """The settings, as RunConfig.to_json wrote them."""
-        return self.path / "config.json"
-
-    @property
-    def environment_file(self) -> Path:
-        """Versions, devices and commit at the start of the run."""
-        return self.path / "environment.json"
-
-    @property
-    def status_file(self) -> Path:
-        """The current state (see :meth:`status`)."""
-        return self.path / "status.json"
-
-    @property
-    def records(self) -> Path:
-        """The folder of record tables."""
-        return self.path / "records"
-
     def record_file(self, rank: int) -> Path:
         """The lines that ``rank`` appends to."""
         return self.records / f"rank{rank}.jsonl"
@@ -447,39 +456,9 @@ class RunDirectory:
         return self.records / f"{table}.parquet"
 
     @property
-    def merged_file(self) -> Path:
-        """How many lines the merged tables cover: the size of each rank's file at the merge."""
-        return self.records / "merged.json"
-
-    @property
-    def checkpoint_file(self) -> Path:
-        """The last checkpoint."""
-        return self.path / "checkpoints" / "last.pt"
-
-    @property
-    def begin_file(self) -> Path:
-        """The checkpoint of another run from which this one started, if it is a fork."""
-        return self.path / "checkpoints" / "begun.pt"
-
-    @property
     def checkpoints(self) -> tuple[Kept, ...]:
         """All checkpoints that can be forked, in order of steps: ``name epoch iteration step``."""
         return kept_checkpoints(self.checkpoint_file.parent)
-
-    @property
-    def summary_file(self) -> Path:
-        """The summary of the whole run, after its end."""
-        return self.path / "summary.json"
-
-    @property
-    def report_file(self) -> Path:
-        """The HTML report, after the end."""
-        return self.path / "report.html"
-
-    @property
-    def live(self) -> Path:
-        """The folder of addresses used while the run is active."""
-        return self.path / "live"
 
     def config(self) -> RunConfig:
         """The settings at the start of the run."""
@@ -597,27 +576,18 @@ def read_object(path: Path, *, newest: int | None = None, needs: Collection[str]
         raise RunStoreError(f"{path} is damaged (it is nested too deeply to be read). {RESTORE}") from error
     if not isinstance(found, dict):
         raise RunStoreError(f"{path} is damaged: it holds a JSON {type(found).__name__}, not an object. {RESTORE}")
-    if newest is not None:
-        check_schema(path, found.get("schema", newest), newest)
-    missing = [name for name in needs if name not in found]
-    if missing:
-        raise RunStoreError(f"{path} is damaged: it lacks {', '.join(missing)}. {RESTORE}")
-    return found
-
-
-def check_schema(path: str | Path, schema: Any, newest: int) -> None:
-    """Refuse files of a newer version: names may have other meanings there.
-
-    Raises:
-        RunStoreError: the schema is not a number, or is above ``newest``.
-    """
-    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+    schema = found.get("schema", newest)
+    if newest is not None and (not isinstance(schema, int) or isinstance(schema, bool) or schema < 1):
         raise RunStoreError(f"{path} is damaged: its schema is {shortened(schema)}, not a number from 1. {RESTORE}")
-    if schema > newest:
+    if newest is not None and schema > newest:  # names may have other meanings there
         raise RunStoreError(
             f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version reads up to "
             f"{newest}. Update dtdg_lab, or open the run where it was made; nothing in its folder was changed."
         )
+    missing = [name for name in needs if name not in found]
+    if missing:
+        raise RunStoreError(f"{path} is damaged: it lacks {', '.join(missing)}. {RESTORE}")
+    return found
 
 
 def read_config(path: Path) -> RunConfig:

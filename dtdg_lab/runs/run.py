@@ -15,7 +15,7 @@ from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNa
 from dtdg_lab.runs import html as page
 from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
 from dtdg_lab.runs.records import RunTables
-from dtdg_lab.runs.summary import SCHEMA
+from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life
 from dtdg_lab.visualization.run_window import RunWindow
@@ -124,36 +124,6 @@ def _parts_event(run: StoredRun) -> dict[str, Any] | None:
 
 
 TRAIN_STEP = "train-step"
-COMPARED = (
-    "status",
-    "task",
-    "train_loss",
-    "validation_loss",
-    "test_loss",
-    "persistence_loss",
-    "mean_loss",
-    "skill",
-    *COLUMNS,
-    "epochs",
-    "steps",
-    "total_time_s",
-    "epoch_time_s",
-    "epoch_time_spread_s",
-    "epoch_time_median_s",
-    "epoch_time_clean_s",
-    "epoch_time_congested_s",
-    "imbalance",
-    "wait_share",
-    "bytes_sent",
-    "peak_bytes",
-    "peak_rss_bytes",
-    "total_j",
-    "energy_j",
-    "energy_coverage",
-    "epoch_j",
-    "epoch_j_spread",
-)
-
 _LINKED = ("link_pairs", "link_ranked", "link_intervals")  # columns if some run predicts links
 
 

@@ -179,9 +179,12 @@ def _number(value: Any) -> float | None:
 SCHEMA = 1
 READ = ("steps", "evaluations", "events", "memory", "energy", "phase_energy")  # and those that families read
 
+_DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+COMPARED: tuple[str, ...] = tuple(_DECLARED["compared"])  # columns of a comparison
+WORDS: tuple[str, ...] = tuple(_DECLARED["words"])  # numbers of a summary that are none
 SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        **tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")),
+        **_DECLARED["meanings"],
         **{name: meaning for family in catalogue.families() for name, meaning in family.summary_meanings.items()},
     }
 )
@@ -301,26 +304,13 @@ def _without_edges(events: pd.DataFrame) -> dict[str, int] | None:
     }
 
 
-_PARTITION = (
-    "partitioner",
-    "parts",
-    "partition_s",
-    "rebuild_s",
-    "cut_edges",
-    "cut_share",
-    "halo_share",
-    "replicated_share",
-    "predicted_step_bytes",
-)
-
-
 def _partition(events: pd.DataFrame) -> dict[str, Any]:
     """Facts of the run's last partition; None if its strategy had none."""
     described = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
     of_first = events[(events["kind"] == SettingsChanged.kind) & (events["rank"] == events["rank"].min())]
     changed = [SettingsChanged.read(data) for data in of_first["data"] if isinstance(data, dict)]
     changes = [each.took_s for each in changed if each.took_s is not None]
-    found = {**dict.fromkeys(_PARTITION), "rebuild_s": float(sum(changes)) if changes else None}
+    found = {**dict.fromkeys(_DECLARED["of_partition"]), "rebuild_s": float(sum(changes)) if changes else None}
     if not described or described[-1].get("layout", "") is None:
         return found
     facts = facts_of(described[-1])

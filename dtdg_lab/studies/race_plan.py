@@ -112,22 +112,6 @@ class StopRule:
             described.append(f"a validation loss of {self.loss:g}")
         return join_words(described).replace(" and ", " or ")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The form that :meth:`from_dict` reads."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> StopRule:
-        """Read the form that :meth:`to_dict` wrote.
-
-        Raises:
-            ConfigError: it is not a rule of this version.
-        """
-        try:
-            return cls(**data)
-        except TypeError as error:
-            raise ConfigError(f"a stopping rule {data!r} cannot be read ({error}). Update dtdg_lab.") from error
-
 
 # Contestants whose losses should be equal, and whether they are.
 
@@ -144,8 +128,9 @@ _LEARNING: tuple[str, ...] = (
     "protocol",
     "optimizer",
     "dtype",
+    "norm",
+    "self_loops",
 )
-_LEARNING += ("norm", "self_loops")
 # settings that change the execution of a plan, but not its result
 _SAME_NUMBERS: tuple[str, ...] = (
     "blocks",
@@ -156,8 +141,8 @@ _SAME_NUMBERS: tuple[str, ...] = (
     "row_ranks",
     "halo_reuse",
     "cache_gib",
+    "pipelined",
 )
-_SAME_NUMBERS += ("pipelined",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,7 +446,7 @@ class RacePlan:
         """
         plan = {name: getattr(self, name) for name in ("name", "parallel", "seeds", "copy_bytes_per_s")}
         plan["schema"] = SCHEMA
-        plan["stop"] = None if self.stop is None else self.stop.to_dict()
+        plan["stop"] = None if self.stop is None else asdict(self.stop)
         plan["data"] = {str(seed): digits for seed, digits in self.data.items()}
         plan["contestants"] = {label: config.model_dump() for label, config in self.configs.items()}
         write_json(folder / FILE, plan)
@@ -487,7 +472,7 @@ class RacePlan:
                 name=str(data["name"]),
                 configs={label: RunConfig(**config) for label, config in data["contestants"].items()},
                 seeds=tuple(int(seed) for seed in data["seeds"]),
-                stop=None if data["stop"] is None else StopRule.from_dict(data["stop"]),
+                stop=None if data["stop"] is None else StopRule(**data["stop"]),
                 parallel=bool(data["parallel"]),
                 data={int(seed): str(digits) for seed, digits in data["data"].items()},
                 copy_bytes_per_s=data["copy_bytes_per_s"],
@@ -503,7 +488,33 @@ class RacePlan:
         Raises:
             ConfigError: the new plan differs; the message names the difference.
         """
-        return _joined(self, _as_named_before(self, new), folder)
+        # with the old labels of existing contestants: generated labels depend on the other contestants
+        before = {config.replace(seed=0).to_json(): label for label, config in self.configs.items()}
+        labels = [before.get(config.replace(seed=0).to_json(), label) for label, config in new.configs.items()]
+        if len(set(labels)) == len(labels):
+            new = replace(new, configs=dict(zip(labels, new.configs.values(), strict=True)))
+        other = f"race under another name, or delete {folder}"
+        for label, config in self.configs.items():
+            if label not in new.configs:
+                raise ConfigError(f"race {self.name!r} has {label!r}, which this call leaves out: add it, or {other}.")
+            was, now = config.replace(seed=0).flat, new.configs[label].replace(seed=0).flat
+            for name in was.keys() | now.keys():
+                if was.get(name) != now.get(name):
+                    raise ConfigError(
+                        f"race {self.name!r} has {label!r} with {name}={was.get(name)!r}, now {name}="
+                        f"{now.get(name)!r}: {other}."
+                    )
+        for what in ("stop", "parallel"):
+            if (pair := (getattr(self, what), getattr(new, what)))[0] != pair[1]:
+                raise ConfigError(f"race {self.name!r} has {what}={pair[0]}, now {what}={pair[1]}: {other}.")
+        for seed in self.data.keys() & new.data.keys():
+            if self.data[seed] != new.data[seed]:
+                raise ConfigError(
+                    f"race {self.name!r} ran on data {self.data[seed][:12]}, but the data is now "
+                    f"{new.data[seed][:12]}: {other}."
+                )
+        seeds = tuple(dict.fromkeys([*self.seeds, *new.seeds]))
+        return replace(new, seeds=seeds, data={**self.data, **new.data}, copy_bytes_per_s=self.copy_bytes_per_s)
 
 
 def races_in(runs_dir: Path) -> list[Path]:
@@ -541,38 +552,3 @@ def find_race(name: str, runs_dir: Path) -> Path | None:
         if (folder / FILE).is_file() and RacePlan.load(folder).name == name:
             return folder
     return None
-
-
-def _as_named_before(old: RacePlan, new: RacePlan) -> RacePlan:
-    """The new plan with the old labels of existing contestants: generated labels depend on the other contestants."""
-    before = {config.replace(seed=0).to_json(): label for label, config in old.configs.items()}
-    labels = [before.get(config.replace(seed=0).to_json(), label) for label, config in new.configs.items()]
-    if len(set(labels)) < len(labels):
-        return new
-    return replace(new, configs=dict(zip(labels, new.configs.values(), strict=True)))
-
-
-def _joined(old: RacePlan, new: RacePlan, folder: Path) -> RacePlan:
-    """The old plan with the additions of the new one."""
-    other = f"race under another name, or delete {folder}"
-    for label, config in old.configs.items():
-        if label not in new.configs:
-            raise ConfigError(f"race {old.name!r} has {label!r}, which this call leaves out: add it, or {other}.")
-        was, now = config.replace(seed=0).flat, new.configs[label].replace(seed=0).flat
-        for name in was.keys() | now.keys():
-            if was.get(name) != now.get(name):
-                raise ConfigError(
-                    f"race {old.name!r} has {label!r} with {name}={was.get(name)!r}, now {name}={now.get(name)!r}: "
-                    f"{other}."
-                )
-    for what, pair in {"stop": (old.stop, new.stop), "parallel": (old.parallel, new.parallel)}.items():
-        if pair[0] != pair[1]:
-            raise ConfigError(f"race {old.name!r} has {what}={pair[0]}, now {what}={pair[1]}: {other}.")
-    for seed in old.data.keys() & new.data.keys():
-        if old.data[seed] != new.data[seed]:
-            raise ConfigError(
-                f"race {old.name!r} ran on data {old.data[seed][:12]}, but the data is now {new.data[seed][:12]}: "
-                f"{other}."
-            )
-    seeds = tuple(dict.fromkeys([*old.seeds, *new.seeds]))
-    return replace(new, seeds=seeds, data={**old.data, **new.data}, copy_bytes_per_s=old.copy_bytes_per_s)

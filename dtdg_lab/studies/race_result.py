@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import threading
 import time
@@ -21,7 +20,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.html import text
+from dtdg_lab.runs.html import render
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialLog
@@ -195,15 +194,6 @@ MEASURES: tuple[RaceMeasure, ...] = (
     RaceMeasure("peak_bytes", "peak memory", format_bytes),
     RaceMeasure("imbalance", "imbalance"),
 )
-MEANINGS: Mapping[str, str] = {
-    "near_best_s": "seconds from the start of a run to a validation loss within 5 % of the lowest that any "
-    "contestant reached with that seed",
-    "joules": "of all nodes and devices, counted once, over the whole run",
-    "bytes": "sent by all ranks in steps, and those of features fetched by RPC",
-    "imbalance": "own time of an epoch, maximum over the ranks divided by minimum; 1 is balanced",
-    "coincides": "whether losses that should be equal are; empty if there is no such pair, or no comparison yet",
-    "purge": "snapshots left out at each boundary between the splits",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +209,7 @@ class Row:
         wanted: runs that it should have.
         spreads: by name of a measure.
         sources: of the joules.
-        coincides: see ``MEANINGS``.
+        coincides: whether losses that should be equal are; None if there is no such pair, or no comparison yet.
         grounds: data and protocol of each finished run; see ``runs.provenance``.
     """
 
@@ -354,69 +344,33 @@ def _ground(row: Row) -> dict[str, Any]:
     return {**joined, "data": ", ".join(dict.fromkeys(str(each["data"]) for each in row.grounds))}
 
 
-def page(rows: Sequence[Row]) -> str:
-    """The table as HTML: bold for clear winners, red for losses that should coincide and do not."""
-    won = winners(rows)
+def page(rows: Sequence[Row], captions: Sequence[str] = (), rule: str = "") -> str:
+    """The table as HTML: bold for clear winners, red for losses that should coincide and do not.
+
+    Args:
+        rows: of the table.
+        captions: above it; one that says DIFFER is an alarm.
+        rule: how to read it.
+    """
     settings = list(rows[0].settings) if rows else []
     shown = [each for each in MEASURES if not each.where_known or any(row.spreads[each.name].count for row in rows)]
     if all(row.settings.get("system") == row.label for row in rows):
         settings = [name for name in settings if name != "system"]
     heads = ["contestant", *settings, "seeds", *(measure.title for measure in shown)]
-    heads += ["same losses", "protocol", "purge", "data"]
-    lines = ["<tr>" + "".join(f"<th style='text-align:left'>{text(head)}</th>" for head in heads) + "</tr>"]
-    for row in rows:
-        ground = _ground(row)
-        cells = [text(row.label), *(text(row.settings[name]) for name in settings), _seeds(row)]
-        cells += [_cell(measure, row, bold=won.get(measure.name) == row.label) for measure in shown]
-        cells += [_coincides(row), text(ground["protocol"]), _purge(ground), _data(ground)]
-        lines.append(
-            "<tr>" + "".join(f"<td style='text-align:left;white-space:nowrap'>{cell}</td>" for cell in cells) + "</tr>"
-        )
-    return f"<div style='overflow-x:auto'><table class='dtdg-race' style='font-size:90%'>{''.join(lines)}</table></div>"
-
-
-def _purge(ground: Mapping[str, Any]) -> str:
-    if ground["data"] is None:
-        return ""
-    return "unknown" if ground["purge"] is None else f"{ground['purge']}{' (leaky)' * bool(ground['leaky'])}"
-
-
-def _data(ground: Mapping[str, Any]) -> str:
-    """A line for the data of each seed, if they differ."""
-    return text(ground["data"] or "").replace(", ", "<br>")
-
-
-def _red(words: str) -> str:
-    return f"<span style='color:{coloured('bad')};font-weight:bold'>{words}</span>"
-
-
-def _seeds(row: Row) -> str:
-    described = f"{len(row.runs)} of {row.wanted}"
-    return f"{described}, {_red(f'{len(row.failed)} failed')}" if row.failed else described
-
-
-def _coincides(row: Row) -> str:
-    return "" if row.coincides is None else "yes" if row.coincides else _red("NO")
-
-
-def _cell(measure: RaceMeasure, row: Row, *, bold: bool) -> str:
-    each = row.spreads[measure.name]
-    if each.middle is None:
-        known = row.runs and measure.name != "near_best_s"  # the best loss is not known before all have results
-        return "<span style='opacity:0.8'>unknown</span>" if known else ""
-    if math.isinf(each.middle):
-        return f"not reached ({each.missed} of {each.count})"
-    described = measure.words(each.middle)
-    if each.low is not None and each.high is not None and each.count > 1 and each.low < each.high:
-        ends = f"[{measure.words(each.low)} .. {measure.words(each.high)}]"
-        described += f"<br><small style='opacity:0.8'>{ends}</small>"
-    if measure.name == "joules" and (unknown := unknown_energy(row.runs)) > GAP:
-        described += f" <small>({100 * unknown:.0f} % of the devices' time unknown)</small>"
-    if each.missed:
-        described += f" <small>({each.missed} never)</small>"
-    if "loss" in measure.name and measure.judged and row.coincides is False:
-        return _red(described)
-    return f"<b>{described}</b>" if bold else described
+    return render(
+        "studies/templates/race.html",
+        captions=captions,
+        heads=[*heads, "same losses", "protocol", "purge", "data"],
+        rows=[(row, _ground(row)) for row in rows],
+        settings=settings,
+        shown=shown,
+        won=winners(rows),
+        unknown={row.label: unknown_energy(row.runs) for row in rows},
+        gap=GAP,
+        bad=coloured("bad"),
+        inf=math.inf,
+        rule=rule,
+    )
 
 
 # A race in sentences: progress, winners, and caveats.
@@ -435,7 +389,9 @@ def race_words(plan: RacePlan, entries: Iterable[RaceRun], rows: Sequence[Row], 
     return [
         _what(plan),
         _how_far(plan, known),
-        *_verdict(plan, rows, over=sum(each.state == FINISHED for each in known) == _wanted(plan)),
+        *_verdict(
+            plan, rows, over=sum(each.state == FINISHED for each in known) == len(plan.configs) * len(plan.seeds)
+        ),
         *_coinciding(found),
         *_conditions(plan, known),
         *_few_pairs(rows),
@@ -452,10 +408,6 @@ def _few_pairs(rows: Sequence[Row]) -> list[str]:
     return [f"{join_words(labels)}: {said}" for said, labels in found.items()]
 
 
-def _wanted(plan: RacePlan) -> int:
-    return len(plan.configs) * len(plan.seeds)
-
-
 def _what(plan: RacePlan) -> str:
     one = next(iter(plan.configs.values()))
     models = dict.fromkeys(f"{config.model}" for config in plan.configs.values())
@@ -469,7 +421,7 @@ def _what(plan: RacePlan) -> str:
 
 def _how_far(plan: RacePlan, entries: Sequence[RaceRun]) -> str:
     finished = [each for each in entries if each.state == FINISHED]
-    text = f"{len(finished)} of {_wanted(plan)} runs have finished"
+    text = f"{len(finished)} of {len(plan.configs) * len(plan.seeds)} runs have finished"
     running = [f"{each.label} with seed {each.seed}" for each in entries if each.state == UNDER_WAY]
     text += f"; {join_words(running)} {'is' if len(running) == 1 else 'are'} running" if running else ""
     early = [each for each in finished if each.why]
@@ -658,7 +610,6 @@ def _family(run: StoredRun) -> SystemFamily:
 # The race.
 
 
-_NARROW = "max-width:95ch"  # the table may be wider than the page and scrolls; text wraps
 Place = tuple[str, int]  # contestant, seed
 
 
@@ -682,14 +633,20 @@ class Race:
 
     Attributes:
         folder: where ``race.json`` is.
+        name: of the race.
+        configs: by contestant; the race's seeds replace theirs.
+        seeds: of every contestant.
+        wanted: number of runs of the whole race.
     """
 
     def __init__(self, folder: Path, plan: RacePlan | None = None, trials: Mapping[str, Trial] | None = None) -> None:
         self.folder = folder
-        self._plan = plan or RacePlan.load(folder)
+        self._plan = plan = plan or RacePlan.load(folder)
+        self.name, self.configs, self.seeds = plan.name, plan.configs, plan.seeds
         self._trials = {trial.key: trial for trial in TrialLog(folder).read()} if trials is None else trials
-        order = sorted(self._plan.cells, key=lambda cell: (self._plan.seeds.index(cell.seed), cell.number))
+        order = sorted(plan.cells, key=lambda cell: (plan.seeds.index(cell.seed), cell.number))
         self._places: dict[Place, str] = {(cell.settings["contestant"], cell.seed): cell.key for cell in order}
+        self.wanted = len(self._places)
         self._live: dict[str, Any] = {}  # handles of runs that this process started
         self._opened: dict[Path, StoredRun] = {}
         self._curves: dict[Place, tuple[Any, Curve]] = {}
@@ -702,26 +659,6 @@ class Race:
         return f"<Race {self.name!r}: {', '.join(self.configs)}; {made} of {self.wanted} runs finished>"
 
     # contents
-
-    @property
-    def name(self) -> str:
-        """The race's name."""
-        return self._plan.name
-
-    @property
-    def configs(self) -> Mapping[str, RunConfig]:
-        """By contestant; the race's seeds replace theirs."""
-        return self._plan.configs
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seeds of every contestant."""
-        return self._plan.seeds
-
-    @property
-    def wanted(self) -> int:
-        """Number of runs of the whole race."""
-        return len(self._places)
 
     @property
     def runs(self) -> tuple[RaceRun, ...]:
@@ -896,21 +833,12 @@ class Race:
         """Text and table, for pages and notebook cells."""
         rows, found = self.rows(), self.checks
         described = race_words(self._plan, self.runs, rows, found)
-        lines = "".join(
-            f"<p style='margin:2px 0;{_NARROW}{_alarm(caption)}'>{html.escape(caption, quote=False)}</p>"
-            for caption in described
-        )
         how = "Median over seeds [min .. max]; per run, totals and means over all epochs, including congested ones."
-        rule = f"<p style='{_NARROW};opacity:0.8;font-size:90%'>{how} {RULE}</p>"
-        return f"{lines}{page(rows)}{rule}"
+        return page(rows, described, f"{how} {RULE}")
 
     def _repr_html_(self) -> str:
         """Text and table; ``lab.plot(race.figure)`` draws."""
         return self.html()
-
-
-def _alarm(caption: str) -> str:
-    return f";color:{coloured('bad')};font-weight:bold" if "DIFFER" in caption else ""
 
 
 def _near_s(curve: Curve | None, near: Mapping[int, float]) -> float | None:

@@ -390,7 +390,9 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
     steps = [_mean_rank(run) for run in chosen]
     scaling, assumed = fit_scaling(steps), set()
     if len(chosen) < LEAST_FITTED:
-        scaling = replace(scaling, compute=_in_proportion(steps))
+        usual = np.array(ASSUMED_COMPUTE)
+        of_usual = median(float(step.compute_s.sum() / (step.work.passes @ usual).sum()) for step in steps)
+        scaling = replace(scaling, compute=usual * of_usual)
         notes = (*notes, f"{len(chosen)} runs are too few to fit six rates: assumed ones are scaled in proportion")
     if scaling.message_s is None or scaling.byte_s is None:
         assumed.add("communicate")
@@ -401,7 +403,10 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
         assumed.add("compute")
         scaling = replace(scaling, compute=np.array(ASSUMED_COMPUTE))
     rpc = [run.rpc for run in chosen if run.rpc is not None]
-    if not rpc:
+    if rpc:
+        typical = RpcModel(median(model.a_s for model in rpc), median(model.s_per_byte for model in rpc))
+    else:
+        typical = DEFAULT_RPC
         assumed.add("fetch")
     memory, described = _memory(chosen)
     if not described:
@@ -410,7 +415,10 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
     kept = [
         (kind, _kept(run, memory)) for kind, run in zip(kinds, chosen, strict=True) if "peak_bytes" in run.quantities
     ]
-    own = [(kind, _own_s(run, scaling)) for kind, run in zip(kinds, chosen, strict=True)]
+    own = []  # measured over predicted own seconds of a step, of all ranks together
+    for kind, run in zip(kinds, chosen, strict=True):
+        predicted = float((run.step.work.passes @ scaling.compute).sum())
+        own.append((kind, float(run.step.compute_s.sum()) / predicted if predicted > 0 else 1.0))
     crowded = sum(run.crowded for run in chosen)
     if crowded:
         notes = (
@@ -418,9 +426,7 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
             f"other processes used the machine beside {crowded} of them: their processor seconds are "
             "used, and their wall times are longer",
         )
-    return Rates(
-        scaling, _by_system(own), memory, _by_system(kept), _typical(rpc), frozenset(assumed), len(chosen), notes
-    )
+    return Rates(scaling, _by_system(own), memory, _by_system(kept), typical, frozenset(assumed), len(chosen), notes)
 
 
 def _alike(runs: Sequence[MeasuredRun], like: Facts | None) -> tuple[list[MeasuredRun], tuple[str, ...]]:
@@ -459,18 +465,6 @@ def _mean_rank(run: MeasuredRun) -> MeasuredStep:
         return np.broadcast_to(values.mean(axis=0), values.shape).copy()
 
     return replace(step, compute_s=mean(step.compute_s), transfer_s=mean(step.transfer_s))
-
-
-def _in_proportion(steps: Sequence[MeasuredStep]) -> Numbers:
-    """The assumed rates, all scaled to the median step."""
-    assumed = np.array(ASSUMED_COMPUTE)
-    return assumed * median(float(step.compute_s.sum() / (step.work.passes @ assumed).sum()) for step in steps)
-
-
-def _own_s(run: MeasuredRun, scaling: ScalingModel) -> float:
-    """Measured over predicted own seconds of a step, of all ranks together."""
-    predicted = float((run.step.work.passes @ scaling.compute).sum())
-    return float(run.step.compute_s.sum()) / predicted if predicted > 0 else 1.0
 
 
 def _memory(runs: Sequence[MeasuredRun]) -> tuple[float, bool]:
@@ -522,12 +516,6 @@ def _factor(of: Mapping[str, float], system: str, ranks: int) -> float:
     if other in of:
         return of[other] * (median(here) / median(there) if here else 1.0)
     return median(here or there or [1.0])
-
-
-def _typical(models: Sequence[RpcModel]) -> RpcModel:
-    if not models:
-        return DEFAULT_RPC
-    return RpcModel(median(model.a_s for model in models), median(model.s_per_byte for model in models))
 
 
 def _imbalance(own: Numbers) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +29,6 @@ from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_r
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.scaling import what_if_ranks_figure
 from dtdg_lab.visualization.study_result import StudyResult
-
-if TYPE_CHECKING:
-    pass
-
 
 # Curves of the forecast over ranks: counted as far as possible, then extrapolated and marked as such.
 #
@@ -233,7 +229,11 @@ class WhatIf(StudyResult):
     def figure(self) -> Figure:
         """A panel for each quantity, ranks on a logarithmic axis."""
         return what_if_ranks_figure(
-            self.rows, measured_ranks=self.measured_ranks, title=self.described, curves_of=_curves_of()
+            self.rows,
+            measured_ranks=self.measured_ranks,
+            title=self.described,
+            # curves beside which the measured runs of a system are drawn
+            curves_of={name: of for family in catalogue.families() for name, of in family.curves_of.items()},
         )
 
     def summary(self) -> str:
@@ -299,31 +299,28 @@ def scaling_forecast(
     left: list[str] = []
     for family in catalogue.families():
         rows += family.curves(facts, counts, rates, quick=quick)
-    for name, anywhere in _predicted_systems().items():
+    # system -> whether it is predicted on any number of ranks
+    predicted = {name: anywhere for family in catalogue.families() for name, anywhere in family.predicted.items()}
+    for name in (each for each in catalogue.names("systems") if each in predicted):
         try:
             mine = config.replace(system=name, **_of(name, model, options))
         except LabError as error:
             left.append(f"{name}: {error}")
             continue
-        upto = [count for count in counts if count <= most or anywhere]
-        rows += _predicted([mine.replace(ranks=count, parts=count) for count in upto], graph, rates, network, left)
+        upto = [count for count in counts if count <= most or predicted[name]]
+        for count in upto:
+            try:
+                described = rates.predict(*count_work(mine.replace(ranks=count, parts=count), graph), network)
+            except LabError as error:
+                left.append(f"{name} on {count} rank{'s' * (count > 1)} and more is not shown: {error}")
+                break
+            rows.append(curve_row("epoch_s", name, count, described.epoch_s, "predicted"))
     divided, growth = partition_rows(facts, counts, most)
     rows += divided + gradient_rows(facts, counts)
     same = [run for run in found.runs if _same(run, facts)]
     rows += _measured_what_if(same)
     notes = [*_notes(rates, growth, same, found.runs), *left]
     return WhatIf(tuple(rows), MappingProxyType(growth), rates, _to_dict(facts, counts, work.groups), tuple(notes))
-
-
-def _predicted_systems() -> dict[str, bool]:
-    """System -> whether it is predicted on any number of ranks, in the catalogue's order."""
-    found = {name: anywhere for family in catalogue.families() for name, anywhere in family.predicted.items()}
-    return {name: found[name] for name in catalogue.names("systems") if name in found}
-
-
-def _curves_of() -> dict[str, tuple[str, ...]]:
-    """System -> curves beside which its measured runs are drawn."""
-    return {name: curves for family in catalogue.families() for name, curves in family.curves_of.items()}
 
 
 def _checked(graph: Any, ranks: Any) -> tuple[int, ...]:
@@ -355,23 +352,6 @@ def _to_dict(facts: Facts, counts: Sequence[int], groups: GroupWork) -> str:
         f"{graph.name} on {min(counts)} to {max(counts):,} ranks: {graph.num_nodes:,} nodes, "
         f"{len(facts.train)} snapshots trained, {len(groups.passes)} groups; {config.model}, hidden {config.hidden}"
     )
-
-
-def _predicted(
-    configs: Sequence[RunConfig], graph: DynamicGraph, rates: Rates, network: NetworkCosts | None, left: list[str]
-) -> list[dict[str, Any]]:
-    """Epoch seconds of a system on growing numbers of ranks, while graph and model allow; ``left`` gives the reason."""
-    found = []
-    for config in configs:
-        try:
-            described = rates.predict(*count_work(config, graph), network)
-        except LabError as error:
-            left.append(
-                f"{config.system} on {config.ranks} rank{'s' * (config.ranks > 1)} and more is not shown: {error}"
-            )
-            break
-        found.append(curve_row("epoch_s", config.system, config.ranks, described.epoch_s, "predicted"))
-    return found
 
 
 def _same(run: MeasuredRun, facts: Facts) -> bool:

@@ -68,7 +68,11 @@ def fork(
     make = partial(RunDirectory.create, config, environment=_environment(directory, kept, config), begin=kept.path)
     if session is not None:
         return session.launch(config.ranks, make, runs_dir=runs_dir)
-    _check_alone(config)
+    if config.ranks != 1:
+        raise ConfigError(
+            f"the run has ranks={config.ranks}, and this is one process: give session=lab.Session(ranks="
+            f"{config.ranks}), or ranks=1, which keeps the plan but not bit-identical results."
+        )
     return train_here(config, runs_dir=runs_dir or directory.path.resolve().parent, progress=progress, make=make)
 
 
@@ -158,14 +162,6 @@ def _environment(directory: RunDirectory, kept: Kept, config: RunConfig) -> dict
     if not {"threads", "ranks", "device"} & set(changed):  # sums depend on the number of summands
         described["threads"] = EventHistory(directory).threads
     return describe_environment(config) | {FORKED: described}
-
-
-def _check_alone(config: RunConfig) -> None:
-    if config.ranks != 1:
-        raise ConfigError(
-            f"the run has ranks={config.ranks}, and this is one process: give session=lab.Session(ranks="
-            f"{config.ranks}), or ranks=1, which keeps the plan but not bit-identical results."
-        )
 
 
 # Verification that a replay matches its run, bit for bit.
@@ -311,18 +307,18 @@ def replay(
         RunStoreError: there is no run, or it completed no step.
         LabError: the reason why the replay ended.
     """
-    if session is not None:
-        repeated = open_run(start_replay(run, session=session, runs_dir=runs_dir).wait().path)
-        store_verification(repeated.path)
-        return repeated
     directory, config, make = _prepared(run)
-    if config.ranks != 1:
+    if session is not None:
+        repeated = open_run(session.launch(config.ranks, make, runs_dir=runs_dir).wait().path)
+    elif config.ranks == 1:
+        repeated = train_here(
+            config, runs_dir=runs_dir or directory.path.resolve().parent, progress=progress, make=make
+        )
+    else:
         raise ConfigError(
             f"run {directory.id} had ranks={config.ranks}, and a replay needs the same number: give "
             f"session=lab.Session(ranks={config.ranks})."
         )
-    where = runs_dir or directory.path.resolve().parent
-    repeated = train_here(config, runs_dir=where, progress=progress, make=make)
     store_verification(repeated.path)
     return repeated
 

@@ -113,7 +113,13 @@ class Engines:
         cluster = None
         if files.cluster_file and Path(files.cluster_file).is_file():
             cluster = ipp.Cluster.from_file(files.cluster_file, shutdown_atexit=False, log_level=40)
-        client = connect_client(files.connection_file, timeout_s=timeout_s)
+        where = files.connection_file
+        if not Path(where).is_file():
+            raise ClusterError(f"there is no connection file {where}: the cluster has ended, or runs elsewhere.")
+        try:
+            client = ipp.Client(where, timeout=timeout_s)
+        except (TimeoutError, ipp.error.TimeoutError, OSError) as error:
+            raise ClusterError(f"the controller of {where} does not answer: {error}. It may have ended.") from error
         return cls(client, cluster, files.engines_file)
 
     def warm(self, wanted: int, *, timeout_s: float) -> None:
@@ -183,24 +189,6 @@ class Engines:
         self.client.close(linger=0)
 
 
-def connect_client(connection_file: str, *, timeout_s: float) -> Any:
-    """A client of the controller whose connection file is given.
-
-    Raises:
-        ClusterError: the file is missing or there is no answer.
-    """
-    import ipyparallel as ipp
-
-    if not Path(connection_file).is_file():
-        raise ClusterError(f"there is no connection file {connection_file}: the cluster has ended, or runs elsewhere.")
-    try:
-        return ipp.Client(connection_file, timeout=timeout_s)
-    except (TimeoutError, ipp.error.TimeoutError, OSError) as error:
-        raise ClusterError(
-            f"the controller of {connection_file} does not answer: {error}. It may have ended."
-        ) from error
-
-
 def _runs(engine: Engine) -> bool:
     if engine.host != host_id():
         return True  # for other machines, the controller's heartbeat counts
@@ -251,7 +239,9 @@ def start_ranks(
         changes: live settings that differ from the checkpoint's.
     """
     here = {engine.host for engine in engines} == {host_id()}
-    device = _device_for_all(directory.config().device, engines, beside)
+    device, sharing = directory.config().device, Counter(engine.host for engine in beside)
+    if device == "auto":  # a GPU for each rank of every machine, or none: one backend for the whole group
+        device = "cuda" if all(engine.gpus >= sharing[engine.host] for engine in engines) else "cpu"
     answers = []
     for rank, engine in enumerate(engines):
         of_machine = [other for other in beside if other.host == engine.host]
@@ -271,14 +261,6 @@ def start_ranks(
         )
         answers.append(client[engine.id].apply_async(run_rank, task))
     return answers
-
-
-def _device_for_all(wanted: str, engines: Sequence[Engine], beside: Sequence[Engine]) -> str:
-    """``cuda`` if every machine has a GPU for each of its ranks, else ``cpu``: one backend for the whole group."""
-    if wanted != "auto":
-        return wanted
-    sharing = Counter(engine.host for engine in beside)
-    return "cuda" if all(engine.gpus >= sharing[engine.host] for engine in engines) else "cpu"
 
 
 def trouble(answers: Sequence[Any]) -> str:
@@ -310,6 +292,11 @@ class Session:
         runs_dir: folder for runs; on a disk that all engines share.
         idle_s: seconds without a kernel or a run after which the cluster ends by itself.
         timeout_s: seconds to wait for engines.
+
+    Attributes:
+        name: the session's name, or its id where it has none.
+        key: signs telemetry and control messages; keep it secret.
+        runs_dir: the folder of its runs.
 
     Raises:
         ClusterError: the engines cannot be started, or a session of this name has another number of ranks and a run
@@ -387,6 +374,7 @@ class Session:
 
     def _setup(self, files: SessionFiles) -> None:
         self._files = files
+        self.name, self.key, self.runs_dir = files.name or files.id, files.key, Path(files.runs_dir)
         self._lock = threading.RLock()
         self._handles: dict[Path, Run] = {}
         self._closed = False
@@ -405,24 +393,9 @@ class Session:
     # facts
 
     @property
-    def name(self) -> str:
-        """The session's name, or its id where it has none."""
-        return self._files.name or self._files.id
-
-    @property
     def ranks(self) -> int:
         """Intended number of engines: the maximum ranks of its runs."""
         return self._files.ranks
-
-    @property
-    def key(self) -> str:
-        """The key that signs telemetry and control messages; keep it secret."""
-        return self._files.key
-
-    @property
-    def runs_dir(self) -> Path:
-        """The folder of its runs."""
-        return Path(self._files.runs_dir)
 
     @property
     def ready(self) -> bool:

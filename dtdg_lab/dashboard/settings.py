@@ -24,21 +24,6 @@ from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
 # Settings as text: a cell that repeats them, and JSON.
 
 
-_FIELDS = (
-    "system",
-    "dataset",
-    "model",
-    "ranks",
-    "epochs",
-    "seed",
-    "parts",
-    "hidden",
-    "layers",
-    "learning_rate",
-    "protocol",
-    "device",
-    "threads",
-)
 _ALWAYS = ("system", "dataset", "model", "ranks", "epochs", "seed", "learning_rate")
 
 
@@ -48,7 +33,8 @@ def as_arguments(config: RunConfig) -> dict[str, object]:
     plain = RunConfig(**names)
     shown = _ALWAYS if config.protocol == RunConfig.model_fields["protocol"].default else (*_ALWAYS, "protocol")
     chosen = {name: value for name, value in config.flat.items() if name in shown or value != plain[name]}
-    return {name: chosen[name] for name in (*_FIELDS, *sorted(set(chosen) - set(_FIELDS))) if name in chosen}
+    fields = RunConfig.model_fields
+    return {name: chosen[name] for name in (*fields, *sorted(chosen.keys() - fields.keys())) if name in chosen}
 
 
 def as_cell(config: RunConfig) -> str:
@@ -186,12 +172,10 @@ class Settings:
         self.load(config)
         rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
         self.more = folded("More settings", *rest, most_px=270)
-        rows = [pn.Row(*map(self._widget, row), margin=0) for row in _ROWS]
+        beside = {name: control.widget for name, control in self.controls.items()}
+        beside |= {f"{name}?": note for name, note in self.notes.items()}
+        rows = [pn.Row(*(beside[name] for name in row), margin=0) for row in _ROWS]
         self.panel = pn.Column(*rows, margin=0, sizing_mode="stretch_width")
-
-    def _widget(self, name: str) -> Any:
-        """A control's widget, or the text under one."""
-        return self.notes[name.removesuffix("?")] if name.endswith("?") else self.controls[name].widget
 
     def put_under(self, name: str, widget: Any) -> None:
         """Insert another widget under the text of a control."""
@@ -242,17 +226,14 @@ class Settings:
     def load(self, config: RunConfig) -> None:
         """Set every control to a config's values; those it does not read get the defaults of its choices."""
         self._asked.clear()
-        self._show_dataset(config.dataset)
+        # a user's own graph is not in the catalogue: it is offered once it was seen
+        self.controls["dataset"].show(config.dataset, dataset_label(config.dataset), OWN)
         chosen = {name: config[name] for name in ("system", "dataset", "protocol")}
         for name in (*CHOSEN, *self.controls):
             self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **chosen))
             self.controls[name].waits(False)
         self._chosen = chosen
         self._refresh()
-
-    def _show_dataset(self, dataset: str) -> None:
-        """Offer a user's own graph, which is not in the catalogue, once it was seen."""
-        self.controls["dataset"].show(dataset, dataset_label(dataset), OWN)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call ``watcher()`` whenever a setting has changed, here or in the run."""

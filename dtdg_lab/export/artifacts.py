@@ -11,7 +11,7 @@ import shutil
 import uuid
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import dumps, replacing, store_error
 from dtdg_lab.runs.exports import CONFIG_MARK, MADE_BY, PACKED, PACKED_MARK, PackedRun, pack, zip_of
-from dtdg_lab.runs.html import render, templates
+from dtdg_lab.runs.html import render, template
 from dtdg_lab.runs.report import changed_settings, event_rows, report_page
 from dtdg_lab.runs.run import StoredRun
 
@@ -92,7 +92,9 @@ def again(run: StoredRun) -> Again:
         RunStoreError: the run's files cannot be read.
     """
     events = run.events
-    decided = any(_is_decided(event) for event in events)
+    decided = any(event["kind"] in _DECIDED for event in events)
+    schedules = [event["data"] or {} for event in events if event["kind"] == "schedule"]  # of sizes, or measured times
+    decided = decided or any(data.get("source", "size") != "size" for data in schedules)
     decided = decided or any(len(run.table(name, all_attempts=True)) for name in _DECIDING)
     forked = _FORKED in run.environment
     packed = base64.b64encode(pack(run, without=_BULKY).zipped()).decode() if decided and not forked else ""
@@ -102,13 +104,6 @@ def again(run: StoredRun) -> Again:
     )
     scores = {name: run.summary[name] for name in _SCORES if run.summary.get(name) is not None}
     return Again(run.id, run.config, packed, forked, changes, scores)
-
-
-def _is_decided(event: Mapping[str, Any]) -> bool:
-    """Whether settings do not determine it; a schedule depends on sizes, or on measured times."""
-    if event["kind"] == "schedule":
-        return (event["data"] or {}).get("source", "size") != "size"
-    return event["kind"] in _DECIDED
 
 
 def settings_code(config: RunConfig) -> str:
@@ -373,14 +368,17 @@ def script(run: StoredRun) -> bytes:
     )
     recorded = f"Path(runs_dir) / {of.run!r}" if of.forked else ""
     held = json.dumps({"run": of.run, "config": of.config.model_dump()})
-    template = templates().overlay(autoescape=False).get_template("export/templates/script.py.jinja")
-    return template.render(
-        of=of,
-        head=docstring(head),
-        settings=settings_code(of.config),
-        recorded="lab.runs.open(__file__)" if of.packed else recorded,
-        marks=f"{CONFIG_MARK}{held}" + (f"\n{PACKED_MARK}{of.packed}" if of.packed else ""),
-    ).encode()
+    return (
+        template("export/templates/script.py.jinja")
+        .render(
+            of=of,
+            head=docstring(head),
+            settings=settings_code(of.config),
+            recorded="lab.runs.open(__file__)" if of.packed else recorded,
+            marks=f"{CONFIG_MARK}{held}" + (f"\n{PACKED_MARK}{of.packed}" if of.packed else ""),
+        )
+        .encode()
+    )
 
 
 def docstring(text: str) -> str:

@@ -11,7 +11,7 @@ from dtdg_lab.runs.directory import dumps
 from dtdg_lab.visualization.style import theme_script, variables
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Environment, Template
 
 
 @cache
@@ -36,6 +36,11 @@ def templates() -> Environment:
 def render(template: str, **given: Any) -> str:
     """A template of the package, such as ``runs/templates/report.html``, with what it names."""
     return templates().get_template(template).render(given)
+
+
+def template(path: str) -> Template:
+    """A template of code, in which nothing is escaped."""
+    return templates().overlay(autoescape=False).get_template(path)
 
 
 def text(value: Any) -> str:

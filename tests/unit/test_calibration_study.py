@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from dtdg_lab.cluster import calibrate_here as here
+from dtdg_lab.cluster.local import Done
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.core.feature_store import BITS
@@ -66,11 +67,11 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
     """The configs of runs that were asked for; none trains."""
     asked: list[RunConfig] = []
 
-    def train(config: RunConfig, **_: Any) -> PretendRun:
+    def run_config(config: RunConfig, **_: Any) -> Done:
         asked.append(config)
-        return PretendRun(config)
+        return Done(PretendRun(config))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(here, "train", train)
+    monkeypatch.setattr(here, "run_config", run_config)
     monkeypatch.setattr("dtdg_lab.systems.feature_cache.rpc_benchmark.measure", pretend_fetches)
     return asked
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
 
 
-Request = tuple[str, Callable[[], Any], Callable[[Any], None], Callable[[], None]]
+Request = tuple[str, Callable[[], Any], Callable[[Any], None], Callable[[], object]]
 
 
 class Actions:
@@ -39,7 +39,7 @@ class Actions:
         words: str,
         request: Callable[[], Any],
         then: Callable[[Any], None] = lambda result: None,
-        otherwise: Callable[[], None] = lambda: None,
+        otherwise: Callable[[], object] = lambda: None,
     ) -> None:
         """Queue a request; ``then`` or ``otherwise`` is called by the first ``poll`` after its end."""
         self._requests.put((words, request, then, otherwise))
@@ -77,7 +77,7 @@ class Actions:
         self._requests.task_done()
 
     def _outcome(
-        self, words: str, request: Callable[[], Any], then: Callable[[Any], None], otherwise: Callable[[], None]
+        self, words: str, request: Callable[[], Any], then: Callable[[Any], None], otherwise: Callable[[], object]
     ) -> Callable[[], None]:
         try:
             result = request()
@@ -183,32 +183,28 @@ def _holds(config: RunConfig, name: str, value: Any) -> bool:
         return False
 
 
+_OUTCOMES = {
+    "waits": "requested, waits for the end of the epoch",
+    "refused": "refused, the run continues unchanged",
+    "over": "not applied because the run ended first",
+}
+
+
 def _epoch_words(change: Change, window: RunWindow) -> str:
-    if change.state == "waits":
-        return f"{change.words}: requested, waits for the end of the epoch"
-    if change.state == "refused":
-        return f"{change.words}: refused, the run continues unchanged"
-    if change.state == "over":
-        return f"{change.words}: not applied because the run ended first"
-    mark = _newest_mark(change, window)
-    if mark is None:
+    if change.state in _OUTCOMES:
+        return f"{change.words}: {_OUTCOMES[change.state]}"
+    words = f"{change.name} {short(change.value)}"
+    made = [mark for mark in window.marks if words in mark.label.split(", ")]
+    if not made:
         return f"{change.words}: unchanged, the run has this value already"
+    mark = made[-1]  # of several changes in one epoch, under the newest version by then
     took = f", the change took {format_seconds(mark.took_s)}" if mark.took_s else ""
     return f"{change.words}: {_where(mark)}{took}"
 
 
 def _step_words(change: Change, window: RunWindow) -> str:
     mark = window.marks.applied(change.version)
-    if mark is None:
-        return f"{change.words}: requested, waits for its control point"
-    return f"{change.words}: {_where(mark)}"
-
-
-def _newest_mark(change: Change, window: RunWindow) -> Mark | None:
-    """Where the ranks applied it; of several changes in one epoch, under the newest version by then."""
-    words = f"{change.name} {short(change.value)}"
-    made = [mark for mark in window.marks if words in mark.label.split(", ")]
-    return made[-1] if made else None
+    return f"{change.words}: {'requested, waits for its control point' if mark is None else _where(mark)}"
 
 
 def _where(mark: Mark) -> str:

@@ -244,7 +244,14 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         provenance=ground((run,)).removesuffix("."),
         headline=_headline(run.summary, run),
         parts=parts_line(parts),
-        warnings=[*empty_parts(parts), *([few] if parts and few else [])],
+        warnings=[
+            *empty_parts(parts),
+            *([few] if parts and few else []),
+            *(
+                f"The numbers of family {name!r} are missing, because its summary failed: {error}"
+                for name, error in (run.summary.get("family_errors") or {}).items()
+            ),
+        ],
         library=plotly_js(),
         figures=run.figures(),
         captions={name: captions[name] for name in CHARTS},

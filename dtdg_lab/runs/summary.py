@@ -222,8 +222,21 @@ def summarize(
         **_partition(tables["events"]),
         "loss_deviation": _deviation(tables),
         **_energy(tables, everything, finished, congested),
-        **{name: value for family in catalogue.families() for name, value in family.summary(tables).items()},
+        **_of_families(tables),
     }
+
+
+def _of_families(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """The numbers of all families; one that fails leaves those of the others, and its error under ``family_errors``."""
+    found: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for family in catalogue.families():
+        try:
+            found |= family.summary(tables)
+        except Exception as error:  # of code outside the package: a run of another family must not fail with it
+            found |= dict.fromkeys(family.summary_meanings)
+            errors[family.name] = f"{type(error).__name__}: {error}"
+    return found | ({"family_errors": errors} if errors else {})
 
 
 def _energy(

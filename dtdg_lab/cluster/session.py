@@ -293,11 +293,6 @@ class Session:
         idle_s: seconds without a kernel or a run after which the cluster ends by itself.
         timeout_s: seconds to wait for engines.
 
-    Attributes:
-        name: the session's name, or its id where it has none.
-        key: signs telemetry and control messages; keep it secret.
-        runs_dir: the folder of its runs.
-
     Raises:
         ClusterError: the engines cannot be started, or a session of this name has another number of ranks and a run
             active.
@@ -374,7 +369,6 @@ class Session:
 
     def _setup(self, files: SessionFiles) -> None:
         self._files = files
-        self.name, self.key, self.runs_dir = files.name or files.id, files.key, Path(files.runs_dir)
         self._lock = threading.RLock()
         self._handles: dict[Path, Run] = {}
         self._closed = False
@@ -393,9 +387,24 @@ class Session:
     # facts
 
     @property
+    def name(self) -> str:
+        """The session's name, or its id where it has none."""
+        return self._files.name or self._files.id
+
+    @property
     def ranks(self) -> int:
         """Intended number of engines: the maximum ranks of its runs."""
         return self._files.ranks
+
+    @property
+    def key(self) -> str:
+        """The key that signs telemetry and control messages; keep it secret."""
+        return self._files.key
+
+    @property
+    def runs_dir(self) -> Path:
+        """The folder of its runs."""
+        return Path(self._files.runs_dir)
 
     @property
     def ready(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -284,7 +284,7 @@ def _code(race: Race) -> str:
     most = max(config.ranks for config in race.configs.values()) * (1 + plan.parallel)
     rule = ""
     if plan.stop is not None:
-        rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in asdict(plan.stop).items())})"
+        rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in plan.stop.to_dict().items())})"
     given = f"seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, parallel={plan.parallel}"
     return template("export/templates/race.py.jinja").render(
         configs=[(repr(label), settings_code(config)) for label, config in race.configs.items()],

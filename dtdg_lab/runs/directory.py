@@ -576,14 +576,15 @@ def read_object(path: Path, *, newest: int | None = None, needs: Collection[str]
         raise RunStoreError(f"{path} is damaged (it is nested too deeply to be read). {RESTORE}") from error
     if not isinstance(found, dict):
         raise RunStoreError(f"{path} is damaged: it holds a JSON {type(found).__name__}, not an object. {RESTORE}")
-    schema = found.get("schema", newest)
-    if newest is not None and (not isinstance(schema, int) or isinstance(schema, bool) or schema < 1):
-        raise RunStoreError(f"{path} is damaged: its schema is {shortened(schema)}, not a number from 1. {RESTORE}")
-    if newest is not None and schema > newest:  # names may have other meanings there
-        raise RunStoreError(
-            f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version reads up to "
-            f"{newest}. Update dtdg_lab, or open the run where it was made; nothing in its folder was changed."
-        )
+    if newest is not None:  # names may have other meanings in a newer version
+        schema = found.get("schema", newest)
+        if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+            raise RunStoreError(f"{path} is damaged: its schema is {shortened(schema)}, not a number from 1. {RESTORE}")
+        if schema > newest:
+            raise RunStoreError(
+                f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version reads up "
+                f"to {newest}. Update dtdg_lab, or open the run where it was made; nothing in its folder was changed."
+            )
     missing = [name for name in needs if name not in found]
     if missing:
         raise RunStoreError(f"{path} is damaged: it lacks {', '.join(missing)}. {RESTORE}")

@@ -112,6 +112,22 @@ class StopRule:
             described.append(f"a validation loss of {self.loss:g}")
         return join_words(described).replace(" and ", " or ")
 
+    def to_dict(self) -> dict[str, Any]:
+        """The form that :meth:`from_dict` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> StopRule:
+        """Read the form that :meth:`to_dict` wrote.
+
+        Raises:
+            ConfigError: it is not a rule of this version.
+        """
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise ConfigError(f"a stopping rule {data!r} cannot be read ({error}). Update dtdg_lab.") from error
+
 
 # Contestants whose losses should be equal, and whether they are.
 
@@ -446,7 +462,7 @@ class RacePlan:
         """
         plan = {name: getattr(self, name) for name in ("name", "parallel", "seeds", "copy_bytes_per_s")}
         plan["schema"] = SCHEMA
-        plan["stop"] = None if self.stop is None else asdict(self.stop)
+        plan["stop"] = None if self.stop is None else self.stop.to_dict()
         plan["data"] = {str(seed): digits for seed, digits in self.data.items()}
         plan["contestants"] = {label: config.model_dump() for label, config in self.configs.items()}
         write_json(folder / FILE, plan)
@@ -472,7 +488,7 @@ class RacePlan:
                 name=str(data["name"]),
                 configs={label: RunConfig(**config) for label, config in data["contestants"].items()},
                 seeds=tuple(int(seed) for seed in data["seeds"]),
-                stop=None if data["stop"] is None else StopRule(**data["stop"]),
+                stop=None if data["stop"] is None else StopRule.from_dict(data["stop"]),
                 parallel=bool(data["parallel"]),
                 data={int(seed): str(digits) for seed, digits in data["data"].items()},
                 copy_bytes_per_s=data["copy_bytes_per_s"],

@@ -151,9 +151,9 @@ def test_a_run_that_does_not_end_ends_the_study(
     def stopped(config: RunConfig, **_: Any) -> Any:
         run = PretendRun(config)
         run.status = "stopped"
-        return run
+        return Done(run)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(here, "train", stopped)
+    monkeypatch.setattr(here, "run_config", stopped)
     with pytest.raises(RunFailedError, match="clean at W=16, was stopped"):
         here.calibrate_here(CONFIG, tmp_path, progress=False)
     short = PretendRun(CONFIG.replace(epochs=1))

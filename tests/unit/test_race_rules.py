@@ -78,6 +78,7 @@ def test_a_rule_on_validation_needs_a_validation_part():
     with pytest.raises(ConfigError, match=r"dynahb-2024.*has none.*warm"):
         contestants([made(protocol="dynahb-2024"), made("single", protocol="dynahb-2024")], seeds=(0,),
                     stop=StopRule(patience=2))  # fmt: skip
+    assert StopRule.from_dict(StopRule(loss=0.5, epochs=3).to_dict()) == StopRule(loss=0.5, epochs=3)
 
 
 # what contestants have in common

@@ -105,7 +105,9 @@ def find_runs(
     skipped: dict[str, str] = {}
     for run in _opened(runs, skipped):
         try:
-            kept.append(measured_run(run, graph if graph is not None and _has(run, graph) else None, cores=cores))
+            data_hash = run.environment.get("data", {}).get("sha256")
+            same = graph is not None and graph.data_hash and data_hash == graph.data_hash
+            kept.append(measured_run(run, graph if same else None, cores=cores))
         except LabError as error:
             skipped[run.id] = str(error)
     return FoundRuns(tuple(kept), MappingProxyType(skipped))
@@ -130,7 +132,9 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
     if counted.empty:
         raise DataError(f"run {run.id} has one epoch: record {LEAST_EPOCHS} or more.")
     available = len(os.sched_getaffinity(0)) if cores is None else cores
-    shared, crowded = run.config.ranks > available, _crowded(run, counted)
+    gpus = [] if run.config.device == "cpu" else run.environment.get("gpus") or []
+    own_s = float(counted[list(OWN_SECONDS)].sum(axis=1).sum())  # unknown whether crowded if GPUs compute
+    shared, crowded = run.config.ranks > available, not gpus and float(counted["cpu_s"].sum()) < LEAST_BUSY * own_s
     return MeasuredRun(
         run,
         work,
@@ -139,24 +143,9 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
         _quantities(run, counted),
         _rpc(run),
         shared,
-        _machine(run),
+        f"{run.environment.get('cpu', {}).get('model', 'unknown processor')}{f', {len(gpus)} GPUs' if gpus else ''}",
         crowded,
     )
-
-
-def _crowded(run: StoredRun, steps: pd.DataFrame) -> bool:
-    """Whether other processes took much of the ranks' processor time; unknown if GPUs compute."""
-    if run.config.device != "cpu" and run.environment.get("gpus"):
-        return False
-    own = float(steps[list(OWN_SECONDS)].sum(axis=1).sum())
-    return float(steps["cpu_s"].sum()) < LEAST_BUSY * own
-
-
-def _machine(run: StoredRun) -> str:
-    described = run.environment
-    gpus = described.get("gpus") or []
-    on_gpu = bool(gpus) and run.config.device != "cpu"
-    return f"{described.get('cpu', {}).get('model', 'unknown processor')}{f', {len(gpus)} GPUs' * on_gpu}"
 
 
 def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> list[StoredRun]:
@@ -176,10 +165,6 @@ def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> 
         if not inside:
             raise RunStoreError(f"{folder} is not a run and contains none. Give folders of runs, or runs_dir=.")
     return found
-
-
-def _has(run: StoredRun, graph: DynamicGraph) -> bool:
-    return bool(graph.data_hash) and run.environment.get("data", {}).get("sha256") == graph.data_hash
 
 
 def _refuse(run: StoredRun) -> None:

@@ -162,17 +162,16 @@ def _timeline(content: Callable[[Any], bytes]) -> Writer:
     return write
 
 
-def _notebook(run: StoredRun, where: Path, overwrite: bool) -> Path:
-    return place_file(where, notebook(run, where.name), overwrite=overwrite)
-
-
 KINDS = {
     "html": ExportKind("{}.html", _file(run_page)),
     "parquet": ExportKind("{}.parquet.zip", _tables(run_tables)),
     "tensorboard": ExportKind("{}.tensorboard", _folder(write_events)),
     "trace": ExportKind("{}.trace.json", _timeline(trace_file)),
     "script": ExportKind("repeat-{}.py", _file(script)),
-    "notebook": ExportKind("repeat-{}.ipynb", _notebook),
+    "notebook": ExportKind(
+        "repeat-{}.ipynb",
+        lambda run, where, overwrite: place_file(where, notebook(run, where.name), overwrite=overwrite),
+    ),
 }
 RACE_KINDS = {
     "html": ExportKind("race-{}.html", _file(race_page)),

@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import dumps
-from dtdg_lab.visualization.style import theme_script, variables
+from dtdg_lab.visualization.style import BASELINE, theme_script, variables, words
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -29,7 +30,15 @@ def templates() -> Environment:
         keep_trailing_newline=True,
     )
     made.policies |= {"json.dumps_function": dumps, "json.dumps_kwargs": {}}
-    made.globals |= {"variables": variables, "theme_script": theme_script}
+    made.globals |= {"variables": variables, "theme_script": theme_script, "BASELINE": BASELINE}
+    made.filters |= {
+        "seconds": format_seconds,
+        "bytes": format_bytes,
+        "joules": format_joules,
+        "number": lambda value: None if value is None else f"{value:.4g}",
+        "share": lambda value: None if value is None else f"{100 * value:.1f} %",
+        "metric": words,
+    }
     return made
 
 

@@ -56,8 +56,12 @@ def read_lines(path: str | Path) -> Iterator[Line]:
             for number, raw in enumerate(file, start=1):
                 if raw.endswith(b"\n"):
                     yield _parse(raw, path, f"line {number}")
-                elif (last := _parse_torn(raw)) is not None:
-                    yield last
+                    continue
+                try:
+                    last = _parse(raw, "", "")
+                except DataError:  # torn, not only without its newline
+                    return
+                yield last
     except OSError as error:
         raise store_error("read", path, error) from error
 
@@ -138,14 +142,6 @@ def _check(line: Any) -> None:
         raise ValueError("it does not have the format of record lines")
     if len(set(line["columns"])) != len(line["columns"]):
         raise ValueError("a column comes twice")
-
-
-def _parse_torn(raw: bytes) -> Line | None:
-    """The last line, if only its newline is missing."""
-    try:
-        return _parse(raw, "", "")
-    except DataError:
-        return None
 
 
 # The ranks' lines as one Arrow table per table, without losing a row or a column.

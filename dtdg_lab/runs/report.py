@@ -19,7 +19,6 @@ from dtdg_lab.runs.run import StoredRun, ground
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.visualization.partition import facts_of, head_words
 from dtdg_lab.visualization.run_window import CHARTS
-from dtdg_lab.visualization.style import BASELINE, words
 
 # The parts of a run's sequence in words, from its event ``parts``.
 
@@ -133,18 +132,18 @@ def _words(kind: str, data: Any) -> str:
     return ", ".join(f"{name}: {value}" for name, value in data.items())
 
 
-def _partition(data: dict[str, Any]) -> str:
-    return "no partition from here on" if data.get("layout", "") is None else head_words(facts_of(data))
-
-
-def _gathered(data: dict[str, Any]) -> str:
-    return f"waited {format_seconds(data['wait_s'])} for the other ranks, and served their rounds of averaging"
-
-
 @cache
 def _texts() -> Mapping[str, EventText]:
     """Kind of event -> a sentence: of plans and traces what matters, since all of it is drawn."""
-    found: dict[str, EventText] = {"parts": parts_line, "partition": _partition, "gathered": _gathered}
+    found: dict[str, EventText] = {
+        "parts": parts_line,
+        "partition": lambda data: (
+            "no partition from here on" if data.get("layout", "") is None else head_words(facts_of(data))
+        ),
+        "gathered": lambda data: (
+            f"waited {format_seconds(data['wait_s'])} for the other ranks, and served their rounds of averaging"
+        ),
+    }
     for family in catalogue.families():
         found |= family.event_texts()
     return found
@@ -242,7 +241,9 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         config=run.config,
         status=status or run.directory.status(),
         provenance=ground((run,)).removesuffix("."),
-        headline=_headline(run.summary, run),
+        summary=run.summary,
+        in_seconds=format_seconds,
+        in_joules=format_joules,
         parts=parts_line(parts),
         warnings=[
             *empty_parts(parts),
@@ -261,88 +262,11 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         most_events=_MOST_EVENTS,
         settings=explained(run.config),
         changed=changed_settings(run.config),
-        environment=_environment(run),
+        started=next((event["data"] or {} for event in run.events if event["kind"] == "started"), {}),
         cell=python_cell(run.config),
         command=shell_command(),
         more=more,
     )
-
-
-def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
-    energy = summary.get("energy_j") or {}
-    loss, part = summary.get("test_loss"), "test"
-    if loss is None:
-        loss, part = summary.get("validation_loss"), "validation"
-    skill, wait, imbalance = summary.get("skill"), summary.get("wait_share"), summary.get("imbalance")
-    return [
-        (f"{part} loss", _number(loss)),
-        (
-            f"skill against persistence ({_number(summary.get('persistence_loss'))}); the mean has "
-            f"{_number(summary.get('mean_loss'))}",
-            _share(skill),
-        ),
-        *_metric_cards(summary),
-        (f"epochs of {run.config.epochs}", str(summary.get("epochs", "unknown"))),
-        ("steps", str(summary.get("steps", "unknown"))),
-        ("all steps, slowest rank", format_seconds(summary.get("total_time_s"))),
-        ("per epoch, slowest rank: mean over epochs", _over_epochs(summary, "epoch_time{}_s", format_seconds)),
-        ("imbalance, most over least loaded rank", _number(imbalance)),
-        ("of the ranks' time waiting", _share(wait)),
-        ("sent by all ranks", format_bytes(summary.get("bytes_sent"))),
-        ("largest memory of a rank (RSS)", format_bytes(summary.get("peak_rss_bytes"))),
-        (
-            f"energy, every device once{_known_energy(summary)}",
-            " + ".join(f"{format_joules(value)} {source}" for source, value in energy.items()) or format_joules(None),
-        ),
-        ("energy per epoch: mean over epochs", _over_epochs(summary, "epoch_j{}", format_joules)),
-    ]
-
-
-def _over_epochs(summary: dict[str, Any], name: str, words: Callable[[float | None], str]) -> str:
-    """Mean and spread over epochs, the median, and clean epochs apart from congested ones where links were slow."""
-    mean, spread, middle, clean, slow = (
-        summary.get(name.format(part)) for part in ("", "_spread", "_median", "_clean", "_congested")
-    )
-    text = words(mean) + (f" ± {words(spread)}" if spread is not None else "")
-    text += f" (median {words(middle)})" if middle is not None and spread is not None else ""
-    described = [
-        f"{which} {words(value)}" for which, value in (("clean", clean), ("congested", slow)) if value is not None
-    ]
-    return "; ".join([text, *described])
-
-
-def _known_energy(summary: dict[str, Any]) -> str:
-    """How the energy of all devices' time is known, in words."""
-    shares = [f"{_share(value)} {kind}" for kind, value in (summary.get("energy_coverage") or {}).items() if value]
-    return f", {', '.join(shares)} of their time" if shares else ""
-
-
-def _metric_cards(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Each score of the model with its interval, that of persistence in brackets, and the pairs that it is of."""
-    metrics, part = summary.get("metrics") or {}, summary.get("skill_split")
-    ends, pairs, ranked = (summary.get(f"link_{name}") for name in ("intervals", "pairs", "ranked"))
-    cards = []
-    for name, value in metrics.items():
-        if name.startswith(BASELINE):
-            continue
-        title, described = f"{part} {words(name)}", _number(value)
-        if BASELINE + name in metrics:
-            title += f" (persistence {_number(metrics[BASELINE + name])})"
-        if name in (ends or {}):
-            described += " [{:.3g} .. {:.3g}]".format(*(ends or {})[name])
-        of = ranked if name == "mrr" else pairs
-        if of is not None:
-            title += f", of {of:,} {'ranked edges' if name == 'mrr' else 'pairs'}"
-        cards.append((title, described))
-    return cards
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4g}"
-
-
-def _share(value: float | None) -> str:
-    return "unknown" if value is None else f"{100 * value:.1f} %"
 
 
 def _numbers(summary: dict[str, Any]) -> list[tuple[str, str | None, str]]:
@@ -363,22 +287,3 @@ def _shown(name: str, value: Any) -> str | None:
     if name.endswith("_j") or name.startswith("epoch_j"):
         return format_joules(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _environment(run: StoredRun) -> list[tuple[str, Any]]:
-    facts = run.environment
-    cpu, git, data = facts.get("cpu") or {}, facts.get("git"), facts.get("data") or {}
-    gpus = ", ".join(f"{gpu['name']} ({format_bytes(gpu['memory_bytes'])})" for gpu in facts.get("gpus") or ())
-    started = next((event["data"] or {} for event in run.events if event["kind"] == "started"), {})
-    versions = [f"{name} {version}" for name, version in (facts.get("versions") or {}).items() if version]
-    return [
-        ("data", f"{data.get('dataset')} · {data.get('source') or started.get('source') or 'source not told'}"),
-        ("data SHA-256", data.get("sha256")),
-        ("processor", f"{cpu.get('model')} · {cpu.get('cores')} cores, {cpu.get('usable')} usable threads"),
-        ("memory", format_bytes(facts.get("memory_bytes"))),
-        ("GPUs", gpus or f"none: {facts.get('gpus_note')}"),
-        ("system", facts.get("system")),
-        ("Python", facts.get("python")),
-        ("packages", ", ".join(versions)),
-        ("commit", f"{git['commit']}{' with uncommitted changes' if git['dirty'] else ''}" if git else None),
-    ]

@@ -51,8 +51,8 @@ def provenance(run: StoredRun) -> dict[str, Any]:
     with reading(run.directory.environment_file):
         data_hash = (environment.get("data") or {}).get("sha256") or None
         data = data_hash[:_DIGITS] if data_hash else None
-    leaky, purge = _leaky(run.config), _purge(run)
-    return {"protocol": run.config.protocol, "leaky": leaky, "purge": purge, "data": data, "data_hash": data_hash}
+    leaky = PROTOCOLS[run.config.protocol].leaky and edge_life(run.config) != 1
+    return {"protocol": run.config.protocol, "leaky": leaky, "purge": _purge(run), "data": data, "data_hash": data_hash}
 
 
 def ground(runs: Sequence[StoredRun]) -> str:
@@ -91,10 +91,6 @@ def differences(runs: Sequence[StoredRun]) -> list[str]:
     if len(tasks) > 1:
         captions.append(f"The runs have different tasks ({', '.join(tasks)}): their losses have different units.")
     return captions
-
-
-def _leaky(config: RunConfig) -> bool:
-    return PROTOCOLS[config.protocol].leaky and edge_life(config) != 1
 
 
 def _purge(run: StoredRun) -> int | None:

@@ -174,7 +174,7 @@ def test_unknown_power_is_not_written(
             return described.assign(joules=None) if name == "phase_energy" else described
 
     assert power_rows([Unread(CONFIG)]) == []  # type: ignore[list-item]
-    monkeypatch.setattr(here, "train", lambda config, **_: Unread(config))
+    monkeypatch.setattr(here, "run_config", lambda config, **_: Done(Unread(config)))  # type: ignore[arg-type]
     study = here.calibrate_here(CONFIG, tmp_path, progress=False)
     assert not (tmp_path / "power.csv").exists() and study.calibration.watts is None
     assert "of another cluster" in study.described

@@ -118,13 +118,6 @@ def settings_code(config: RunConfig) -> str:
 # A notebook that repeats a run.
 
 
-_COMPARE = """import pandas as pd
-
-recorded = {recorded!r}
-now = {{name: run.summary[name] for name in recorded}}
-pd.DataFrame({{"recorded": recorded, "now": now}})"""
-
-
 def notebook(run: StoredRun, name: str) -> bytes:
     """The notebook as JSON (nbformat 4.5), without outputs.
 
@@ -137,54 +130,22 @@ def notebook(run: StoredRun, name: str) -> bytes:
         RunStoreError: the run's files cannot be read.
     """
     of = again(run)
-    return notebook_of(_cells(of, name), {"run": of.run, "config": of.config.model_dump(), PACKED: of.packed or None})
+    told = {"file": repr(name), "folder": repr(f"runs/{of.run}"), "settings": settings_code(of.config)}
+    text = template("export/templates/notebook.jinja").render(of=of, **told)
+    return notebook_of(text, {"run": of.run, "config": of.config.model_dump(), PACKED: of.packed or None})
 
 
-def notebook_of(cells: list[tuple[str, str]], noted: dict[str, Any]) -> bytes:
-    """A notebook of (kind, source) cells; program data are in its metadata."""
-    made = [_cell(number, kind, source) for number, (kind, source) in enumerate(cells)]
+def notebook_of(text: str, noted: dict[str, Any]) -> bytes:
+    """A notebook of cells, each below a line with its kind; program data are in its metadata."""
+    cells = []
+    for number, part in enumerate(f"\n{text}".split("\n%% ")[1:]):
+        kind, _, source = part.rstrip("\n").partition("\n")
+        name = hashlib.sha256(f"{number}:{source}".encode()).hexdigest()[:12]
+        cell: dict[str, Any] = {"cell_type": kind, "id": name, "metadata": {}, "source": source}
+        cells.append(cell | {"execution_count": None, "outputs": []} if kind == "code" else cell)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}, "dtdg_lab": noted}
-    return (dumps({"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n").encode()
-
-
-def _cells(of: Again, name: str) -> list[tuple[str, str]]:
-    note = f"\n\n{of.note}" if of.note else ""
-    changes = "".join(f"\n- {change}" for change in of.changes)
-    described = f"\n\nLive changes:\n{changes}" if changes else ""
-    return [
-        ("markdown", f"# Repeat: {of.title}\n\nMade from run `{of.run}`. {of.why}{note}{described}"),
-        ("code", f"import dtdg_lab as lab\n\nconfig = lab.RunConfig(\n{settings_code(of.config)})"),
-        ("code", _training(of, name)),
-        ("markdown", "The charts, as in the run's report."),
-        ("code", "lab.plot(run)"),
-        ("markdown", "The losses of the original run, and those of this one."),
-        ("code", _COMPARE.format(recorded=of.scores)),
-    ]
-
-
-def _training(of: Again, name: str) -> str:
-    several = of.config.ranks > 1
-    if of.packed or of.forked:
-        read = f"recorded_run = lab.runs.open({name!r})  # this notebook contains the records\n"
-        if of.forked:
-            read = f"recorded_run = lab.runs.open({f'runs/{of.run}'!r})\n"
-        if several:
-            engines = "with lab.Session(ranks=config.ranks) as session:\n"
-            return f"{read}{engines}    run = lab.runs.replay(recorded_run, session=session)"
-        return f'{read}run = lab.runs.replay(recorded_run, runs_dir="runs")'
-    if several:
-        return (
-            "with lab.Session(ranks=config.ranks) as session:\n    handle = session.train(config)\n"
-            "    lab.runs.show_progress(handle)\n    handle.wait()\nrun = lab.runs.open(handle.path)"
-        )
-    return "run = lab.train(config)"
-
-
-def _cell(number: int, kind: str, source: str) -> dict[str, Any]:
-    name = hashlib.sha256(f"{number}:{source}".encode()).hexdigest()[:12]
-    cell: dict[str, Any] = {"cell_type": kind, "id": name, "metadata": {}, "source": source}
-    return cell | {"execution_count": None, "outputs": []} if kind == "code" else cell
+    return (dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n").encode()
 
 
 # Writing exported files: atomically, and never over other files.

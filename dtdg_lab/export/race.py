@@ -311,10 +311,5 @@ def race_notebook(race: Race) -> bytes:
     Raises:
         RunStoreError: race.json cannot be read.
     """
-    cells = [
-        ("markdown", f"# Repeat: race {race.name}\n\nThe same contestants, seeds and rules."),
-        ("code", f"import dtdg_lab as lab\n\n{_code(race).rstrip()}"),
-        ("code", "race = repeat()\nrace"),
-        ("code", "lab.plot(race.figure)"),
-    ]
-    return notebook_of(cells, {"race": race.name})
+    text = template("export/templates/race_notebook.jinja").render(name=race.name, code=_code(race).rstrip())
+    return notebook_of(text, {"race": race.name})

@@ -22,7 +22,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.metrics import PartitionMeasures
-from dtdg_lab.runs.html import text
+from dtdg_lab.runs.html import template, text
 from dtdg_lab.systems.base import GRADIENTS
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_row
@@ -379,34 +379,17 @@ def _measured_what_if(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
 def _notes(
     rates: Rates, growth: Mapping[str, GrowthCurve], mine: Sequence[MeasuredRun], runs: Sequence[MeasuredRun]
 ) -> list[str]:
-    notes = []
-    if not rates.runs:
-        notes.append(
-            "Seconds rest on assumed rates, because there is no local run: only the shape of the curves is meaningful."
+    return (
+        template("advisor/templates/what_if.txt")
+        .render(
+            rates=rates,
+            off=summed(learn_errors(runs), "epoch_s") if rates.runs else None,
+            seen=max((run.work.ranks for run in mine), default=0),
+            mine=len(mine),
+            growth=growth,
         )
-    else:
-        off = summed(learn_errors(runs), "epoch_s")
-        known = "" if off is None else f", which predicted each other to {percent(off[0])} (worst {percent(off[1])})"
-        assumed = f"; {', '.join(sorted(rates.assumed))} assumed" if rates.assumed else ""
-        notes.append(f"Seconds rest on rates of {rates.runs} run{'s' * (rates.runs > 1)}{known}{assumed}.")
-        notes += [f"Of the rates: {note}." for note in rates.notes]
-    seen = max((run.work.ranks for run in mine), default=0)
-    notes.append(
-        f"Measured locally: {len(mine)} run{'s' * (len(mine) > 1)} on up to {seen} rank{'s' * (seen > 1)}; beyond, "
-        "nothing is."
-        if seen
-        else "There is no local run of this graph and model, so no point is measured."
+        .splitlines()
     )
-    for name, each in growth.items():
-        notes.append(
-            f"{name.partition(': ')[2]}: extrapolated as ranks to the power {each.power:.2f}, within "
-            f"{percent(each.error)} of the counted points it was fitted to."
-        )
-    notes.append(
-        "Latency of an exchange is assumed to grow with log2 of the ranks. Features: constants of another "
-        "cluster (four nodes, ogbn-products), with equal requests to every owner."
-    )
-    return notes
 
 
 def _ends(rows: Sequence[Mapping[str, Any]]) -> list[str]:

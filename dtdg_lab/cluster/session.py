@@ -217,52 +217,6 @@ def places_of(ranks: int, engines: Sequence[int] | None) -> tuple[int, ...]:
     return tuple(engines)
 
 
-def start_ranks(
-    directory: RunDirectory,
-    files: SessionFiles,
-    client: Any,
-    engines: Sequence[Engine],
-    *,
-    beside: Sequence[Engine],
-    attempt: int,
-    changes: tuple[tuple[str, Any], ...],
-) -> list[Any]:
-    """Start a rank of a run on each of the engines; returns their asynchronous results, in rank order.
-
-    Args:
-        directory: of the run.
-        files: of its session.
-        client: of ipyparallel.
-        engines: of the run.
-        beside: these, and others that may train at the same time: they share processors and GPUs.
-        attempt: from 1; later ones resume from the checkpoint.
-        changes: live settings that differ from the checkpoint's.
-    """
-    here = {engine.host for engine in engines} == {host_id()}
-    device, sharing = directory.config().device, Counter(engine.host for engine in beside)
-    if device == "auto":  # a GPU for each rank of every machine, or none: one backend for the whole group
-        device = "cuda" if all(engine.gpus >= sharing[engine.host] for engine in engines) else "cpu"
-    answers = []
-    for rank, engine in enumerate(engines):
-        of_machine = [other for other in beside if other.host == engine.host]
-        task = RankTask(
-            run_dir=str(directory.path),
-            rank=rank,
-            size=len(engines),
-            attempt=attempt,
-            key=files.key,
-            local_rank=of_machine.index(engine),
-            local_size=len(of_machine),
-            device=device,
-            changes=changes,
-            busy_file=str(files.busy_file) if files.owned else "",
-            families=tuple(REGISTERED),
-            host="127.0.0.1" if here else "",
-        )
-        answers.append(client[engine.id].apply_async(run_rank, task))
-    return answers
-
-
 def trouble(answers: Sequence[Any]) -> str:
     """The error of an engine that could not run its rank; empty otherwise."""
     for rank, answer in enumerate(answers):
@@ -556,15 +510,29 @@ class Session:
     ) -> Run:
         alive = self._engines.alive()
         engines = [alive[place] for place in places] or alive[:ranks]
-        answers = start_ranks(
-            directory,
-            self._files,
-            self._engines.client,
-            engines,
-            beside=alive if places else engines,
-            attempt=attempt,
-            changes=tuple((changes or {}).items()),
-        )
+        beside = alive if places else engines  # others may train at the same time: they share processors and GPUs
+        here = {engine.host for engine in engines} == {host_id()}
+        device, sharing = directory.config().device, Counter(engine.host for engine in beside)
+        if device == "auto":  # a GPU for each rank of every machine, or none: one backend for the whole group
+            device = "cuda" if all(engine.gpus >= sharing[engine.host] for engine in engines) else "cpu"
+        answers = []
+        for rank, engine in enumerate(engines):
+            of_machine = [other for other in beside if other.host == engine.host]
+            task = RankTask(
+                run_dir=str(directory.path),
+                rank=rank,
+                size=len(engines),
+                attempt=attempt,
+                key=self.key,
+                local_rank=of_machine.index(engine),
+                local_size=len(of_machine),
+                device=device,
+                changes=tuple((changes or {}).items()),
+                busy_file=str(self._files.busy_file) if self._files.owned else "",
+                families=tuple(REGISTERED),
+                host="127.0.0.1" if here else "",
+            )
+            answers.append(self._engines.client[engine.id].apply_async(run_rank, task))
         run = Run(self, directory, trouble=lambda: trouble(answers))
         self._handles[directory.path] = run
         return run

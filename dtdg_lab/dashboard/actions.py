@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_seconds
+from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.style import Mark, coloured, short
 from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker, describe
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
 
 
-Request = tuple[str, Callable[[], Any], Callable[[Any], None], Callable[[], object]]
+Request = tuple[str, Callable[[], Any], Callable[[Any], None], Callable[[], None]]
 
 
 class Actions:
@@ -39,7 +39,7 @@ class Actions:
         words: str,
         request: Callable[[], Any],
         then: Callable[[Any], None] = lambda result: None,
-        otherwise: Callable[[], object] = lambda: None,
+        otherwise: Callable[[], None] = lambda: None,
     ) -> None:
         """Queue a request; ``then`` or ``otherwise`` is called by the first ``poll`` after its end."""
         self._requests.put((words, request, then, otherwise))
@@ -77,7 +77,7 @@ class Actions:
         self._requests.task_done()
 
     def _outcome(
-        self, words: str, request: Callable[[], Any], then: Callable[[Any], None], otherwise: Callable[[], object]
+        self, words: str, request: Callable[[], Any], then: Callable[[Any], None], otherwise: Callable[[], None]
     ) -> Callable[[], None]:
         try:
             result = request()
@@ -230,27 +230,16 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
     state = "idle" if run is None else run.status
     if run is None and not ready:
         state = "the cluster is starting"
-    parts = [f'<b style="color:{COLOURS.get(state, coloured("text"))}">{html.escape(state)}</b>']
-    dropped = 0
-    if run is not None:
-        progress = run.live.progress
-        dropped = run.live.dropped
-        parts.append(f"step {progress.step}")
-        parts.append(f"epoch {progress.epoch}/{progress.epochs}")
-        if state == "running":
-            left = progress.seconds_left
-            parts.append("time left unknown" if left is None else f"{format_seconds(left)} left")
-        else:
-            parts.append(f"after {format_seconds(progress.seconds)}")
-    alive = sum(engines.values())
-    cluster = f"engines {alive}/{len(engines)} alive · {dropped} lines dropped"
-    lines = [" · ".join(parts[:3]), *parts[3:], cluster]
-    dead = [f"rank {rank}" for rank, lives in sorted(engines.items()) if not lives]
-    if dead:
-        lines.append(f'<b style="color:{COLOURS["failed"]}">dead: {", ".join(dead)}</b>')
-    if run is not None:
-        lines += [html.escape(line) for line in changes.lines(run.live)]
-    return f'<div class="dl-status" data-state="{html.escape(state)}">{"<br>".join(lines)}</div>'
+    return render(
+        "dashboard/templates/status.html",
+        run=run,
+        engines=engines,
+        state=state,
+        progress=None if run is None else run.live.progress,
+        lines=[] if run is None else changes.lines(run.live),
+        colour=COLOURS.get(state, coloured("text")),
+        failed=COLOURS["failed"],
+    ).strip()
 
 
 # What the session is: read by a thread, because its answers may wait for a lock or a disk, and the page must not.

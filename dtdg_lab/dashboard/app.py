@@ -253,11 +253,16 @@ class Dashboard:
         if run is None or not changes:
             return
         self._clear_problem()
+
+        def refused() -> None:
+            for name in changes:
+                self.settings.refused(name, run.config)
+
         self.actions.do(
             f"Set {join_words([*changes])}",
             partial(run.set, **changes),
             then=lambda version: self._was_asked(run, changes, version),
-            otherwise=lambda: [self.settings.refused(name, run.config) for name in changes],
+            otherwise=refused,
         )
 
     def _was_asked(self, run: Run, changes: dict[str, Any], version: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import dumps
+from dtdg_lab.visualization.layout import join_words, percent
 from dtdg_lab.visualization.style import BASELINE, theme_script, variables, words
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def templates() -> Environment:
         "number": lambda value: None if value is None else f"{value:.4g}",
         "share": lambda value: None if value is None else f"{100 * value:.1f} %",
         "metric": words,
+        "words": join_words,
+        "percent": percent,
     }
     return made
 

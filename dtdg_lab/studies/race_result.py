@@ -20,7 +20,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.html import render
+from dtdg_lab.runs.html import render, template
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialLog
@@ -385,78 +385,39 @@ def race_words(plan: RacePlan, entries: Iterable[RaceRun], rows: Sequence[Row], 
         rows: of the table.
         found: checks of losses that should coincide.
     """
-    known = list(entries)
-    return [
-        _what(plan),
-        _how_far(plan, known),
-        *_verdict(
-            plan, rows, over=sum(each.state == FINISHED for each in known) == len(plan.configs) * len(plan.seeds)
-        ),
-        *_coinciding(found),
-        *_conditions(plan, known),
-        *_few_pairs(rows),
-    ]
-
-
-def _few_pairs(rows: Sequence[Row]) -> list[str]:
-    """A warning if link metrics rest on few pairs, with the contestants concerned."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        for said in dict.fromkeys(run.summary.get("link_warning") for run in row.runs):
-            if said:
-                found.setdefault(said, []).append(row.label)
-    return [f"{join_words(labels)}: {said}" for said, labels in found.items()]
-
-
-def _what(plan: RacePlan) -> str:
-    one = next(iter(plan.configs.values()))
-    models = dict.fromkeys(f"{config.model}" for config in plan.configs.values())
-    seeds = "seed" if len(plan.seeds) == 1 else "seeds"
-    rule = "" if plan.stop is None or not plan.stop.judges else f" at most; runs end after {plan.stop.summary()}"
-    return (
-        f"{join_words(list(plan.configs))} race on {one.dataset}, {one['task']} with {join_words(list(models))}, "
-        f"{len(plan.seeds)} {seeds}, {one.epochs} epochs{rule}."
-    )
-
-
-def _how_far(plan: RacePlan, entries: Sequence[RaceRun]) -> str:
-    finished = [each for each in entries if each.state == FINISHED]
-    text = f"{len(finished)} of {len(plan.configs) * len(plan.seeds)} runs have finished"
-    running = [f"{each.label} with seed {each.seed}" for each in entries if each.state == UNDER_WAY]
-    text += f"; {join_words(running)} {'is' if len(running) == 1 else 'are'} running" if running else ""
-    early = [each for each in finished if each.why]
-    text += f"; {len(early)} ended early" if early else ""
-    failed = [f"{each.label} with seed {each.seed} ({each.why})" for each in entries if each.state == FAILED]
-    return text + (f". Failed: {'; '.join(failed)}." if failed else ".")
-
-
-def _verdict(plan: RacePlan, rows: Sequence[Row], *, over: bool) -> list[str]:
-    if len(plan.seeds) < 2:
-        return ["With one seed there is no spread, so no contestant can be called the best. Add seeds."]
+    known, wanted = list(entries), len(plan.configs) * len(plan.seeds)
+    finished = [each for each in known if each.state == FINISHED]
+    failed = [each for each in known if each.state == FAILED]
     won: dict[str, list[str]] = {}
     titles = {measure.name: measure.title for measure in MEASURES}
     for name, label in winners(rows).items():
         won.setdefault(label, []).append(titles[name])
-    so_far = "" if over else " so far"
-    if won:
-        described = "; ".join(f"{label} in {join_words(names)}" for label, names in won.items())
-        return [f"Best{so_far}, with no overlap between seeds: {described}."]
-    if not any(row.runs for row in rows):
-        return []
-    return [f"No contestant is the best in any measure{so_far}: the ranges over seeds overlap."]
-
-
-def _coinciding(found: Sequence[Check]) -> list[str]:
-    described = [check.summary() for check in found if check.ok is False]
     agreed: dict[tuple[str, ...], list[Check]] = {}
     for check in found:
         if check.ok:
             agreed.setdefault(check.labels, []).append(check)
-    pairs = [f"{join_words(labels)} ({_worst(checks)})" for labels, checks in agreed.items()]
-    if pairs:
-        verb = "are" if not described else "elsewhere are"
-        described.append(f"Losses that should be the same {verb}: {'; '.join(pairs)}.")
-    return described
+    few: dict[str, list[str]] = {}  # warning on link metrics of few pairs -> contestants
+    for row in rows:
+        for said in dict.fromkeys(run.summary.get("link_warning") for run in row.runs):
+            if said:
+                few.setdefault(said, []).append(row.label)
+    captions = template("studies/templates/race.txt").render(
+        plan=plan,
+        rows=rows,
+        entries=known,
+        wanted=wanted,
+        finished=finished,
+        running=[f"{each.label} with seed {each.seed}" for each in known if each.state == UNDER_WAY],
+        early=sum(bool(each.why) for each in finished),
+        failed=[f"{each.label} with seed {each.seed} ({' '.join(each.why.split())})" for each in failed],
+        won=won,
+        so_far="" if len(finished) == wanted else " so far",
+        differing=[check for check in found if check.ok is False],
+        agreed=[f"{join_words(labels)} ({_worst(checks)})" for labels, checks in agreed.items()],
+        ranks=[str(count) for count in sorted({config.ranks for config in plan.configs.values()})],
+        few=few,
+    )
+    return captions.splitlines()
 
 
 def _worst(found: Collection[Check]) -> str:
@@ -466,26 +427,6 @@ def _worst(found: Collection[Check]) -> str:
         f"{value:.1g} {where}" for value, where in ((first, "at first"), (curve, "at most")) if value is not None
     ]
     return "apart by " + join_words(described)
-
-
-def _conditions(plan: RacePlan, entries: Sequence[RaceRun]) -> list[str]:
-    described = []
-    if plan.parallel and len(entries) > 1:
-        described.append(
-            "Two runs executed in parallel, on halves of the engines. They shared the cores, caches and memory of "
-            "this machine, so their times are longer and noisier than those of a single run."
-        )
-    ranks = sorted({config.ranks for config in plan.configs.values()})
-    if len(ranks) > 1:
-        described.append(
-            f"Contestants have {join_words([str(count) for count in ranks])} ranks: seconds and joules are those of "
-            "as many processes."
-        )
-    if len(set(plan.data.values())) > 1:
-        described.append(
-            "Each seed has its own data, the same for all contestants, so the spread includes differences of the data."
-        )
-    return described
 
 
 # Lower bounds on time and energy: best schedule, memory-speed copies, ideal network.
@@ -536,30 +477,6 @@ def bounds_of(
                 quantity, _, _, name, is_raced = known[0]
                 measured, bound = median(pair[1] for pair in known), median(pair[2] for pair in known)
                 found.append(Bound(label, quantity, measured, bound, name, is_raced))
-    return found
-
-
-def levels_of(bounds: Sequence[Bound], epochs: Mapping[str, float], *, whole: Mapping[str, float]) -> list[RaceLevel]:
-    """Bounds of a whole race as vertical lines: seconds and joules of the epochs that were trained.
-
-    Args:
-        bounds: per epoch.
-        epochs: number trained by each contestant, median over seeds.
-        whole: joules of the whole run of each, median over seeds; they include evaluations, which have no bound.
-    """
-    found = []
-    for each in bounds:
-        made = epochs.get(each.label, 0)
-        if not made:
-            continue
-        if each.quantity == "epoch":
-            found.append(RaceLevel(each.label, "seconds", each.bound * made, f"{made:g} epochs, {each.name}"))
-        if each.quantity == "energy" and each.raced:
-            if each.bound == each.measured and each.label in whole:  # its own: one line for all
-                words = "as raced, knows the links, best in the cost model"
-                found.append(RaceLevel(each.label, "joules", whole[each.label], words))
-        elif each.quantity == "energy" and each.label in whole and each.measured > 0:
-            found.append(RaceLevel(each.label, "joules", whole[each.label] * each.bound / each.measured, each.name))
     return found
 
 
@@ -798,12 +715,29 @@ class Race:
         drawn = race_panels(self.curves(), self._levels(bounds), labels, self._lost())
         return {**drawn, **{f"bound-{name}": panel for name, panel in bounds_panels(bounds, labels).items()}}
 
-    def _levels(self, bounds: list[Bound]) -> list[Any]:
+    def _levels(self, bounds: list[Bound]) -> list[RaceLevel]:
+        """Bounds of a whole race as vertical lines: seconds and joules of the epochs that were trained.
+
+        Joules of a whole run include evaluations, which have no bound.
+        """
         finished = {label: own for label, own in self.finished().items() if own}
         epochs = {label: median(run.summary.get("epochs") or 0 for run in own) for label, own in finished.items()}
         joules = {label: [joules_of(run) for run in own] for label, own in finished.items()}
         whole = {label: median(known) for label, all_of in joules.items() if (known := [j for j in all_of if j])}
-        return levels_of(bounds, epochs, whole=whole)
+        found = []
+        for each in bounds:
+            made = epochs.get(each.label, 0)
+            if not made:
+                continue
+            if each.quantity == "epoch":
+                found.append(RaceLevel(each.label, "seconds", each.bound * made, f"{made:g} epochs, {each.name}"))
+            if each.quantity == "energy" and each.raced:
+                if each.bound == each.measured and each.label in whole:  # its own: one line for all
+                    words = "as raced, knows the links, best in the cost model"
+                    found.append(RaceLevel(each.label, "joules", whole[each.label], words))
+            elif each.quantity == "energy" and each.label in whole and each.measured > 0:
+                found.append(RaceLevel(each.label, "joules", whole[each.label] * each.bound / each.measured, each.name))
+        return found
 
     @property
     def figures(self) -> dict[str, Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,16 +190,7 @@ QUICK_PARTS, MOST_PARTS = 16, 128  # partitions that are computed
 QUICK_GROWN, GROWN = 2_000, 10_000  # snapshots of the grown sequence; the second is DyGNeX's
 DELAY_S = 0.02  # delay of the slow link
 MEASURED_TOO = ("epoch_s", "rank_bytes")
-KINDS: Mapping[str, str] = MappingProxyType(
-    {
-        "counted": "on the graph, in computed partitions",
-        "formula": "closed form: exact, a bound, or (hash beyond the computed partitions) an expectation",
-        "simulated": "schedules of the graph's groups, or the feature-fetch model, without training",
-        "predicted": "counts times rates fitted to runs, or assumed",
-        "fitted": "a power of the ranks through the counted points (extrapolated)",
-        "measured": "local runs on this graph and model",
-    }
-)
+KINDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

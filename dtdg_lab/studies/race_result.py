@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -154,8 +155,12 @@ def _ends(each: Spread, *, high_is_good: bool) -> tuple[float, float]:
 GAP = 0.05  # share of the devices' time without energy data above which it is reported, and joules are not compared
 
 
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4g}"
+_WRITERS: Mapping[str, Callable[[float | None], str]] = {
+    "": lambda value: "unknown" if value is None else f"{value:.4g}",
+    "seconds": format_seconds,
+    "joules": format_joules,
+    "bytes": format_bytes,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,32 +172,19 @@ class RaceMeasure:
 
     name: str
     title: str
-    words: Callable[[float | None], str] = _number
+    unit: str = ""
     high_is_good: bool = False
     judged: bool = True
     where_known: bool = False  # shown on the page only if some contestant has it
 
+    def words(self, value: float | None) -> str:
+        """A value with its unit."""
+        return _WRITERS[self.unit](value)
 
-MEASURES: tuple[RaceMeasure, ...] = (
-    RaceMeasure("test_loss", "test loss"),
-    RaceMeasure("validation_loss", "validation loss"),
-    RaceMeasure("skill", "skill", high_is_good=True),
-    RaceMeasure("persistence_loss", "persistence", judged=False),
-    RaceMeasure("mean_loss", "mean baseline", judged=False),
-    RaceMeasure("near_best_s", "time to near best", format_seconds),
-    RaceMeasure("total_time_s", "training time", format_seconds),
-    RaceMeasure("epoch_time_s", "epoch time, mean", format_seconds),
-    RaceMeasure("epoch_time_spread_s", "± over epochs", format_seconds, judged=False),
-    RaceMeasure("epoch_time_median_s", "epoch time, median", format_seconds, judged=False),
-    RaceMeasure("epoch_time_clean_s", "clean epochs", format_seconds, judged=False, where_known=True),
-    RaceMeasure("epoch_time_congested_s", "congested epochs", format_seconds, judged=False, where_known=True),
-    RaceMeasure("joules", "energy", format_joules),
-    RaceMeasure("epoch_j", "energy per epoch, mean", format_joules, judged=False),
-    RaceMeasure("epoch_j_clean", "energy, clean epochs", format_joules, judged=False, where_known=True),
-    RaceMeasure("epoch_j_congested", "energy, congested epochs", format_joules, judged=False, where_known=True),
-    RaceMeasure("bytes", "bytes sent", format_bytes),
-    RaceMeasure("peak_bytes", "peak memory", format_bytes),
-    RaceMeasure("imbalance", "imbalance"),
+
+MEASURES: tuple[RaceMeasure, ...] = tuple(
+    RaceMeasure(name, **facts)
+    for name, facts in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import math
 import time
+import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import panel as pn
@@ -123,22 +125,11 @@ CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which option
 EXPLAINED = ("dataset", "model", "protocol")
 LINK_ONLY = catalogue.entry("tasks", "link").options
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
-# one row of the panel each; "name?" is the text under a choice
+_DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _ROWS = (
-    ("dataset",),
-    ("dataset?",),
-    ("model",),
-    ("model?",),
-    ("task", "protocol"),
-    ("protocol?",),
-    ("system", "scheduler", "partitioner"),
-    ("ranks", "parts"),
+    *_DECLARED["above"],
     *(row for family in catalogue.families() for row in family.setting_rows),
-    ("overlap",),
-    ("delta_transfer",),
-    ("congestion",),
-    ("epochs", "learning_rate"),
-    ("slow_rank", "slow_ms"),
+    *_DECLARED["below"],
 )
 MAIN = tuple(name for row in _ROWS for name in row if not name.endswith("?"))
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
@@ -179,7 +170,7 @@ class Settings:
 
     def put_under(self, name: str, widget: Any) -> None:
         """Insert another widget under the text of a control."""
-        at = next(index for index, row in enumerate(_ROWS) if row == (f"{name}?",))
+        at = next(index for index, row in enumerate(_ROWS) if list(row) == [f"{name}?"])
         self.panel.insert(at + 1, widget)
 
     def _choices(self, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -134,31 +135,7 @@ class StopRule:
 
 FIRST: Mapping[str, float] = {"float32": 1e-5, "float64": 1e-10}  # relative, of the first step with a loss
 CURVE = 1e-3  # relative, of evaluations: rounding grows as Adam divides noise by its spread
-_LEARNING: tuple[str, ...] = (
-    "dataset",
-    "model",
-    "seed",
-    "hidden",
-    "layers",
-    "learning_rate",
-    "protocol",
-    "optimizer",
-    "dtype",
-    "norm",
-    "self_loops",
-)
-# settings that change the execution of a plan, but not its result
-_SAME_NUMBERS: tuple[str, ...] = (
-    "blocks",
-    "memory_gib",
-    "overlap",
-    "graph_storage",
-    "delta_transfer",
-    "row_ranks",
-    "halo_reuse",
-    "cache_gib",
-    "pipelined",
-)
+_DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +191,7 @@ def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
     """
     flat, parts = config.flat, catalogue.system(config.system).parts
     layout, family = parts["parallel"], catalogue.family(catalogue.system(config.system).family)
-    learning = tuple(flat.get(name) for name in _LEARNING)
+    learning = tuple(flat.get(name) for name in _DECLARED["learning"])
     learning += tuple(sorted((name, flat[name]) for name in _options_of(config, "tasks", "models", "datasets")))
     how = MEMORY_ON_LAYOUT.get((catalogue.entry("models", config.model).memory, layout), "")
     if layout in family.full_batch and "batching" not in config.options and how.startswith("exact"):
@@ -222,7 +199,7 @@ def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
     if (flat.get("exchange") == "models" and config.ranks > 1) or family.has_clock(config):
         return None
     plan = [(name, flat[name]) for name in _options_of(config, "batching", "partition", "parallel", "scheduling")]
-    kept = tuple(sorted((name, value) for name, value in plan if name not in _SAME_NUMBERS))
+    kept = tuple(sorted((name, value) for name, value in plan if name not in _DECLARED["same_numbers"]))
     return (learning, layout, parts.get("batching", ""), config.parts, kept), family.same_plan
 
 
@@ -283,16 +260,16 @@ def _curve(one: RunWindow, other: RunWindow) -> float | None:
     return max(found, default=None)
 
 
-def _owned(owner: str) -> tuple[str, ...]:
-    return tuple(name for name, option in OPTIONS.items() if option.owner == owner)
+def _settings(names: Sequence[str]) -> tuple[str, ...]:
+    """These settings; ``energy/*`` are all options of that owner."""
+    found = []
+    for name in names:
+        owner = name.removesuffix("/*")
+        found += [name] if owner == name else [each for each, option in OPTIONS.items() if option.owner == owner]
+    return tuple(found)
 
 
-# settings that define evaluations and times: never raced
-ALWAYS: tuple[str, ...] = ("task", "protocol", "evaluate_every", "epochs", "dtype", "device", "link_share", "negatives")
-ALWAYS += ("ranking_negatives", *_owned("energy"), "checkpoint_every_s", "keep_every")
-# settings that define the task and its conditions: may differ if the systems do not
-UNLESS_RACED: tuple[str, ...] = ("model", "hidden", "layers", "norm", "self_loops", "link_head", *_owned("models"))
-UNLESS_RACED += ("kernel", "threads", "slow_rank", "slow_ms", *_owned("congestion"))
+ALWAYS, UNLESS_RACED = _settings(_DECLARED["always"]), _settings(_DECLARED["unless_raced"])
 MOST_LABEL = 60  # characters
 
 

@@ -330,7 +330,8 @@ def _meet(
         write_note(directory.live, own_note(task.rank, task.attempt, telemetry))
         return store, address, StoredControl(task.key, store, place=place)
     store, address = open_store(task.size, host=host)
-    control = ControlServer(task.key, store, lambda request: None, place=place, host=host)  # no one knows its address yet
+    # the check is set below, before the note publishes the server's address
+    control = ControlServer(task.key, store, lambda request: None, place=place, host=host)
     stack.callback(control.close)
     control.check = beginning.check or partial(_check_after, LiveSettings(directory.config()), control)
     write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))

@@ -350,6 +350,7 @@ _MOST_RUNS_A_SECOND = 1000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
+@dataclass(unsafe_hash=True)
 class RunDirectory:
     """The folder ``<root>/<yyyymmdd-hhmmss>-<system>-<config hash>/`` of one run and the files in it.
 
@@ -367,8 +368,10 @@ class RunDirectory:
         live: the folder of addresses used while the run is active.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
+
+    def __post_init__(self) -> None:
+        path = self.path
         self.config_file = path / "config.json"
         self.environment_file = path / "environment.json"
         self.status_file = path / "status.json"

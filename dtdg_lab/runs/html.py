@@ -46,8 +46,17 @@ def templates() -> Environment:
 
 
 def render(template: str, **given: Any) -> str:
-    """A template of the package, such as ``runs/templates/report.html``, with what it names."""
-    return templates().get_template(template).render(given)
+    """A template of the package, such as ``runs/templates/report.html``, with what it names.
+
+    Raises:
+        AttributeError: something that it is given lacks what the template reads, as where a file is damaged.
+    """
+    from jinja2 import UndefinedError
+
+    try:
+        return templates().get_template(template).render(given)
+    except UndefinedError as error:
+        raise AttributeError(str(error)) from error
 
 
 def template(path: str) -> Template:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.plot import plot
     from dtdg_lab.studies.race import race
+    from dtdg_lab.studies.race_plan import StopRule
     from dtdg_lab.studies.runner import run_study
-    from dtdg_lab.studies.stop_rule import StopRule
     from dtdg_lab.studies.sweep import Sweep
 
 __version__ = "0.1.0"

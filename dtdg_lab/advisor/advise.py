@@ -98,25 +98,18 @@ def learn_errors(runs: Sequence[MeasuredRun]) -> tuple[RunError, ...]:
         kind = kind_of(run.system, run.work.ranks)
         known = any(kind_of(other.system, other.work.ranks) == kind for other in others)
         try:
-            found += _errors(run, rates, left_out=left_out, known=known)
+            described = rates.predict(run.work, run.facts)
         except PlanError:  # the others' rates do not cover this run's work
             continue
+        for name in QUANTITIES:
+            measured, predicted = run.quantities.get(name), float(getattr(described, name))
+            if not measured or not predicted or predicted == float("inf"):
+                continue
+            if name == "epoch_s" and run.shared:
+                continue  # ranks shared cores: its wall time applies to this machine only
+            of = (run.run.id, run.system, run.work.ranks, name)
+            found.append(RunError(*of, measured, predicted, left_out, known, run.crowded))
     return tuple(found)
-
-
-def _errors(run: MeasuredRun, rates: Rates, *, left_out: bool, known: bool) -> list[RunError]:
-    described = rates.predict(run.work, run.facts)
-    found = []
-    for name in QUANTITIES:
-        measured, predicted = run.quantities.get(name), float(getattr(described, name))
-        if not measured or not predicted or predicted == float("inf"):
-            continue
-        if name == "epoch_s" and run.shared:
-            continue  # ranks shared cores: its wall time applies to this machine only
-        found.append(
-            RunError(run.run.id, run.system, run.work.ranks, name, measured, predicted, left_out, known, run.crowded)
-        )
-    return found
 
 
 def summed(errors: Sequence[RunError], quantity: str, system: str | None = None) -> tuple[float, float, int] | None:
@@ -427,8 +420,7 @@ class Advice(StudyResult):
         if not self.rates.runs:
             return (
                 "No local run provides any rate: all are assumed, so the order of close systems is uncertain. Give "
-                "runs=, or "
-                "calibrate=True, which first trains some short runs."
+                "runs=, or calibrate=True, which first trains some short runs."
             )
         said = [f"Rates are fitted to {self.rates.runs} local run{'s' * (self.rates.runs > 1)}"]
         if self.rates.assumed:
@@ -553,30 +545,22 @@ def advise(
     configs, left = _configs(systems, ranks, given, options)
     graph = graph if isinstance(graph, DynamicGraph) else load_for(next(iter(configs.values())))
     found = found_runs(runs, runs_dir, graph, cores)
-    if calibrate:
-        found = _calibrated(found, configs, graph, runs_dir)
-    first = facts_of(next(iter(configs.values())), graph)
+    first = facts_of(asked := next(iter(configs.values())), graph)
+    sizes = ("model", "hidden", "layers")
+    known = [run.facts.config for run in found.runs]
+    if calibrate and not any(all(getattr(run, name) == getattr(asked, name) for name in sizes) for run in known):
+        made = find_runs(calibration_runs(configs, graph, runs_dir), graph=graph)
+        found = FoundRuns((*found.runs, *made.runs), MappingProxyType({**found.skipped, **made.skipped}))
     learnt = fit_rates(found.runs, first), learn_errors(found.runs)
-    suggestions = _suggestions(configs, graph, learnt, (memory_gib, network), left)
+    suggestions = []
+    for name, config in configs.items():
+        try:
+            suggestions.append(_suggestion(config, graph, *learnt, budget=memory_gib * GIB, network=network))
+        except LabError as error:
+            left[name] = str(error)
     ranked = tuple(sorted(suggestions, key=lambda each: (not each.fits, each.predicted.epoch_s)))
     described = _to_dict(graph, first, ranks, memory_gib)
     return Advice(described, ranked, MappingProxyType(left), *learnt, MappingProxyType(dict(found.skipped)))
-
-
-def _calibrated(
-    found: FoundRuns, configs: Mapping[str, RunConfig], graph: DynamicGraph, runs_dir: str | Path | None
-) -> FoundRuns:
-    """The same runs plus, if none has the requested model and sizes, some new short runs."""
-    if any(_alike(run.facts.config, configs) for run in found.runs):
-        return found
-    made = find_runs(calibration_runs(configs, graph, runs_dir), graph=graph)
-    return FoundRuns((*found.runs, *made.runs), MappingProxyType({**found.skipped, **made.skipped}))
-
-
-def _alike(config: RunConfig, configs: Mapping[str, RunConfig]) -> bool:
-    """Whether a run has the requested model and sizes."""
-    asked = next(iter(configs.values()))
-    return all(getattr(config, name) == getattr(asked, name) for name in ("model", "hidden", "layers"))
 
 
 def _to_dict(graph: DynamicGraph, facts: Facts, ranks: int, memory_gib: float) -> str:
@@ -643,32 +627,16 @@ def found_runs(runs: Runs, runs_dir: str | Path | None, graph: DynamicGraph, cor
     return find_runs([runs_dir], graph=graph, cores=cores)
 
 
-def _suggestions(
-    configs: Mapping[str, RunConfig],
-    graph: DynamicGraph,
-    learnt: tuple[Rates, Sequence[RunError]],
-    where: tuple[float, NetworkCosts | None],
-    left: dict[str, str],
-) -> list[Suggestion]:
-    """One suggestion for each possible system; ``left`` gives the reasons for the others."""
-    found = []
-    for name, config in configs.items():
-        try:
-            found.append(_suggestion(config, graph, *learnt, where))
-        except LabError as error:
-            left[name] = str(error)
-    return found
-
-
 def _suggestion(
     config: RunConfig,
     graph: DynamicGraph,
     rates: Rates,
     errors: Sequence[RunError],
-    where: tuple[float, NetworkCosts | None],
+    *,
+    budget: float,
+    network: NetworkCosts | None,
 ) -> Suggestion:
     """One system's epoch, whether it fits, and a remedy otherwise."""
-    memory_gib, network = where
     work, facts = count_work(config, graph)
     described = rates.predict(work, facts, network)
     used = {"compute", "memory"} | {
@@ -677,7 +645,6 @@ def _suggestion(
     if work.fetching is not None:  # also if it overlaps with computing
         used.add("fetch")
     learnt: Mapping[str, Learnt] = learnt_of(errors, rates, config.system, exact=work.exact, needs=frozenset(used))
-    budget = memory_gib * GIB
     fits = described.memory_bytes <= budget
     change = None if fits else remedy(config, graph, rates, budget)
     worst = learnt["peak_bytes"].worst

@@ -105,7 +105,9 @@ def find_runs(
     skipped: dict[str, str] = {}
     for run in _opened(runs, skipped):
         try:
-            kept.append(measured_run(run, graph if graph is not None and _has(run, graph) else None, cores=cores))
+            data_hash = run.environment.get("data", {}).get("sha256")
+            same = graph is not None and graph.data_hash and data_hash == graph.data_hash
+            kept.append(measured_run(run, graph if same else None, cores=cores))
         except LabError as error:
             skipped[run.id] = str(error)
     return FoundRuns(tuple(kept), MappingProxyType(skipped))
@@ -130,7 +132,9 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
     if counted.empty:
         raise DataError(f"run {run.id} has one epoch: record {LEAST_EPOCHS} or more.")
     available = len(os.sched_getaffinity(0)) if cores is None else cores
-    shared, crowded = run.config.ranks > available, _crowded(run, counted)
+    gpus = [] if run.config.device == "cpu" else run.environment.get("gpus") or []
+    own_s = float(counted[list(OWN_SECONDS)].sum(axis=1).sum())  # unknown whether crowded if GPUs compute
+    shared, crowded = run.config.ranks > available, not gpus and float(counted["cpu_s"].sum()) < LEAST_BUSY * own_s
     return MeasuredRun(
         run,
         work,
@@ -139,24 +143,9 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
         _quantities(run, counted),
         _rpc(run),
         shared,
-        _machine(run),
+        f"{run.environment.get('cpu', {}).get('model', 'unknown processor')}{f', {len(gpus)} GPUs' if gpus else ''}",
         crowded,
     )
-
-
-def _crowded(run: StoredRun, steps: pd.DataFrame) -> bool:
-    """Whether other processes took much of the ranks' processor time; unknown if GPUs compute."""
-    if run.config.device != "cpu" and run.environment.get("gpus"):
-        return False
-    own = float(steps[list(OWN_SECONDS)].sum(axis=1).sum())
-    return float(steps["cpu_s"].sum()) < LEAST_BUSY * own
-
-
-def _machine(run: StoredRun) -> str:
-    described = run.environment
-    gpus = described.get("gpus") or []
-    on_gpu = bool(gpus) and run.config.device != "cpu"
-    return f"{described.get('cpu', {}).get('model', 'unknown processor')}{f', {len(gpus)} GPUs' * on_gpu}"
 
 
 def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> list[StoredRun]:
@@ -176,10 +165,6 @@ def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> 
         if not inside:
             raise RunStoreError(f"{folder} is not a run and contains none. Give folders of runs, or runs_dir=.")
     return found
-
-
-def _has(run: StoredRun, graph: DynamicGraph) -> bool:
-    return bool(graph.data_hash) and run.environment.get("data", {}).get("sha256") == graph.data_hash
 
 
 def _refuse(run: StoredRun) -> None:
@@ -390,7 +375,9 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
     steps = [_mean_rank(run) for run in chosen]
     scaling, assumed = fit_scaling(steps), set()
     if len(chosen) < LEAST_FITTED:
-        scaling = replace(scaling, compute=_in_proportion(steps))
+        usual = np.array(ASSUMED_COMPUTE)
+        of_usual = median(float(step.compute_s.sum() / (step.work.passes @ usual).sum()) for step in steps)
+        scaling = replace(scaling, compute=usual * of_usual)
         notes = (*notes, f"{len(chosen)} runs are too few to fit six rates: assumed ones are scaled in proportion")
     if scaling.message_s is None or scaling.byte_s is None:
         assumed.add("communicate")
@@ -401,7 +388,10 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
         assumed.add("compute")
         scaling = replace(scaling, compute=np.array(ASSUMED_COMPUTE))
     rpc = [run.rpc for run in chosen if run.rpc is not None]
-    if not rpc:
+    if rpc:
+        typical = RpcModel(median(model.a_s for model in rpc), median(model.s_per_byte for model in rpc))
+    else:
+        typical = DEFAULT_RPC
         assumed.add("fetch")
     memory, described = _memory(chosen)
     if not described:
@@ -410,7 +400,10 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
     kept = [
         (kind, _kept(run, memory)) for kind, run in zip(kinds, chosen, strict=True) if "peak_bytes" in run.quantities
     ]
-    own = [(kind, _own_s(run, scaling)) for kind, run in zip(kinds, chosen, strict=True)]
+    own = []  # measured over predicted own seconds of a step, of all ranks together
+    for kind, run in zip(kinds, chosen, strict=True):
+        predicted = float((run.step.work.passes @ scaling.compute).sum())
+        own.append((kind, float(run.step.compute_s.sum()) / predicted if predicted > 0 else 1.0))
     crowded = sum(run.crowded for run in chosen)
     if crowded:
         notes = (
@@ -418,9 +411,7 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
             f"other processes used the machine beside {crowded} of them: their processor seconds are "
             "used, and their wall times are longer",
         )
-    return Rates(
-        scaling, _by_system(own), memory, _by_system(kept), _typical(rpc), frozenset(assumed), len(chosen), notes
-    )
+    return Rates(scaling, _by_system(own), memory, _by_system(kept), typical, frozenset(assumed), len(chosen), notes)
 
 
 def _alike(runs: Sequence[MeasuredRun], like: Facts | None) -> tuple[list[MeasuredRun], tuple[str, ...]]:
@@ -459,18 +450,6 @@ def _mean_rank(run: MeasuredRun) -> MeasuredStep:
         return np.broadcast_to(values.mean(axis=0), values.shape).copy()
 
     return replace(step, compute_s=mean(step.compute_s), transfer_s=mean(step.transfer_s))
-
-
-def _in_proportion(steps: Sequence[MeasuredStep]) -> Numbers:
-    """The assumed rates, all scaled to the median step."""
-    assumed = np.array(ASSUMED_COMPUTE)
-    return assumed * median(float(step.compute_s.sum() / (step.work.passes @ assumed).sum()) for step in steps)
-
-
-def _own_s(run: MeasuredRun, scaling: ScalingModel) -> float:
-    """Measured over predicted own seconds of a step, of all ranks together."""
-    predicted = float((run.step.work.passes @ scaling.compute).sum())
-    return float(run.step.compute_s.sum()) / predicted if predicted > 0 else 1.0
 
 
 def _memory(runs: Sequence[MeasuredRun]) -> tuple[float, bool]:
@@ -522,12 +501,6 @@ def _factor(of: Mapping[str, float], system: str, ranks: int) -> float:
     if other in of:
         return of[other] * (median(here) / median(there) if here else 1.0)
     return median(here or there or [1.0])
-
-
-def _typical(models: Sequence[RpcModel]) -> RpcModel:
-    if not models:
-        return DEFAULT_RPC
-    return RpcModel(median(model.a_s for model in models), median(model.s_per_byte for model in models))
 
 
 def _imbalance(own: Numbers) -> float:

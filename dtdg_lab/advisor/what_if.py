@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,17 +23,13 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.metrics import PartitionMeasures
-from dtdg_lab.runs.html import text
+from dtdg_lab.runs.html import template, text
 from dtdg_lab.systems.base import GRADIENTS
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_row
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.scaling import what_if_ranks_figure
 from dtdg_lab.visualization.study_result import StudyResult
-
-if TYPE_CHECKING:
-    pass
-
 
 # Curves of the forecast over ranks: counted as far as possible, then extrapolated and marked as such.
 #
@@ -193,16 +190,7 @@ QUICK_PARTS, MOST_PARTS = 16, 128  # partitions that are computed
 QUICK_GROWN, GROWN = 2_000, 10_000  # snapshots of the grown sequence; the second is DyGNeX's
 DELAY_S = 0.02  # delay of the slow link
 MEASURED_TOO = ("epoch_s", "rank_bytes")
-KINDS: Mapping[str, str] = MappingProxyType(
-    {
-        "counted": "on the graph, in computed partitions",
-        "formula": "closed form: exact, a bound, or (hash beyond the computed partitions) an expectation",
-        "simulated": "schedules of the graph's groups, or the feature-fetch model, without training",
-        "predicted": "counts times rates fitted to runs, or assumed",
-        "fitted": "a power of the ranks through the counted points (extrapolated)",
-        "measured": "local runs on this graph and model",
-    }
-)
+KINDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -233,7 +221,11 @@ class WhatIf(StudyResult):
     def figure(self) -> Figure:
         """A panel for each quantity, ranks on a logarithmic axis."""
         return what_if_ranks_figure(
-            self.rows, measured_ranks=self.measured_ranks, title=self.described, curves_of=_curves_of()
+            self.rows,
+            measured_ranks=self.measured_ranks,
+            title=self.described,
+            # curves beside which the measured runs of a system are drawn
+            curves_of={name: of for family in catalogue.families() for name, of in family.curves_of.items()},
         )
 
     def summary(self) -> str:
@@ -299,31 +291,28 @@ def scaling_forecast(
     left: list[str] = []
     for family in catalogue.families():
         rows += family.curves(facts, counts, rates, quick=quick)
-    for name, anywhere in _predicted_systems().items():
+    # system -> whether it is predicted on any number of ranks
+    predicted = {name: anywhere for family in catalogue.families() for name, anywhere in family.predicted.items()}
+    for name in (each for each in catalogue.names("systems") if each in predicted):
         try:
             mine = config.replace(system=name, **_of(name, model, options))
         except LabError as error:
             left.append(f"{name}: {error}")
             continue
-        upto = [count for count in counts if count <= most or anywhere]
-        rows += _predicted([mine.replace(ranks=count, parts=count) for count in upto], graph, rates, network, left)
+        upto = [count for count in counts if count <= most or predicted[name]]
+        for count in upto:
+            try:
+                described = rates.predict(*count_work(mine.replace(ranks=count, parts=count), graph), network)
+            except LabError as error:
+                left.append(f"{name} on {count} rank{'s' * (count > 1)} and more is not shown: {error}")
+                break
+            rows.append(curve_row("epoch_s", name, count, described.epoch_s, "predicted"))
     divided, growth = partition_rows(facts, counts, most)
     rows += divided + gradient_rows(facts, counts)
     same = [run for run in found.runs if _same(run, facts)]
     rows += _measured_what_if(same)
     notes = [*_notes(rates, growth, same, found.runs), *left]
     return WhatIf(tuple(rows), MappingProxyType(growth), rates, _to_dict(facts, counts, work.groups), tuple(notes))
-
-
-def _predicted_systems() -> dict[str, bool]:
-    """System -> whether it is predicted on any number of ranks, in the catalogue's order."""
-    found = {name: anywhere for family in catalogue.families() for name, anywhere in family.predicted.items()}
-    return {name: found[name] for name in catalogue.names("systems") if name in found}
-
-
-def _curves_of() -> dict[str, tuple[str, ...]]:
-    """System -> curves beside which its measured runs are drawn."""
-    return {name: curves for family in catalogue.families() for name, curves in family.curves_of.items()}
 
 
 def _checked(graph: Any, ranks: Any) -> tuple[int, ...]:
@@ -357,23 +346,6 @@ def _to_dict(facts: Facts, counts: Sequence[int], groups: GroupWork) -> str:
     )
 
 
-def _predicted(
-    configs: Sequence[RunConfig], graph: DynamicGraph, rates: Rates, network: NetworkCosts | None, left: list[str]
-) -> list[dict[str, Any]]:
-    """Epoch seconds of a system on growing numbers of ranks, while graph and model allow; ``left`` gives the reason."""
-    found = []
-    for config in configs:
-        try:
-            described = rates.predict(*count_work(config, graph), network)
-        except LabError as error:
-            left.append(
-                f"{config.system} on {config.ranks} rank{'s' * (config.ranks > 1)} and more is not shown: {error}"
-            )
-            break
-        found.append(curve_row("epoch_s", config.system, config.ranks, described.epoch_s, "predicted"))
-    return found
-
-
 def _same(run: MeasuredRun, facts: Facts) -> bool:
     """Whether a run is of the same data, model and sizes."""
     mine, other = facts.config, run.facts.config
@@ -399,34 +371,17 @@ def _measured_what_if(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
 def _notes(
     rates: Rates, growth: Mapping[str, GrowthCurve], mine: Sequence[MeasuredRun], runs: Sequence[MeasuredRun]
 ) -> list[str]:
-    notes = []
-    if not rates.runs:
-        notes.append(
-            "Seconds rest on assumed rates, because there is no local run: only the shape of the curves is meaningful."
+    return (
+        template("advisor/templates/what_if.txt")
+        .render(
+            rates=rates,
+            off=summed(learn_errors(runs), "epoch_s") if rates.runs else None,
+            seen=max((run.work.ranks for run in mine), default=0),
+            mine=len(mine),
+            growth=growth,
         )
-    else:
-        off = summed(learn_errors(runs), "epoch_s")
-        known = "" if off is None else f", which predicted each other to {percent(off[0])} (worst {percent(off[1])})"
-        assumed = f"; {', '.join(sorted(rates.assumed))} assumed" if rates.assumed else ""
-        notes.append(f"Seconds rest on rates of {rates.runs} run{'s' * (rates.runs > 1)}{known}{assumed}.")
-        notes += [f"Of the rates: {note}." for note in rates.notes]
-    seen = max((run.work.ranks for run in mine), default=0)
-    notes.append(
-        f"Measured locally: {len(mine)} run{'s' * (len(mine) > 1)} on up to {seen} rank{'s' * (seen > 1)}; beyond, "
-        "nothing is."
-        if seen
-        else "There is no local run of this graph and model, so no point is measured."
+        .splitlines()
     )
-    for name, each in growth.items():
-        notes.append(
-            f"{name.partition(': ')[2]}: extrapolated as ranks to the power {each.power:.2f}, within "
-            f"{percent(each.error)} of the counted points it was fitted to."
-        )
-    notes.append(
-        "Latency of an exchange is assumed to grow with log2 of the ranks. Features: constants of another "
-        "cluster (four nodes, ogbn-products), with equal requests to every owner."
-    )
-    return notes
 
 
 def _ends(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -448,7 +403,6 @@ def _ends(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         least, most = (pick(sent, key=lambda name: sent[name]["value"]) for pick in (min, max))
         said.append(
             f"There a rank sends least for {least} ({format_bytes(sent[least]['value'])} a step, "
-            f"{sent[least]['kind']}) and most for {most} ({format_bytes(sent[most]['value'])}, "
-            f"{sent[most]['kind']})."
+            f"{sent[least]['kind']}) and most for {most} ({format_bytes(sent[most]['value'])}, {sent[most]['kind']})."
         )
     return said

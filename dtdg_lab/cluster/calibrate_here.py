@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.cluster.local import train
+from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.runs.calibration import WARM_UPS, power_rows, step_seconds
-from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.systems.feature_cache.calibration_study import (
     CalibrationStudy,
     Cell,
@@ -111,12 +111,7 @@ def _check(config: RunConfig, session: Session | None, steps: int) -> None:
 def _trained(config: RunConfig, cell: Cell, epochs: int, session: Session | None, runs_dir: str | Path) -> StoredRun:
     """A run of one cell, which came to its end."""
     of_cell = cell_config(config, cell, epochs)
-    if session is None:
-        run = train(of_cell, runs_dir=runs_dir, progress=False)
-    else:
-        handle = session.train(of_cell)
-        handle.wait()
-        run = open_run(handle.path)
+    run = run_config(of_cell, session=session, runs_dir=runs_dir).run
     if run.status != "finished":
         raise RunFailedError(f"run {run.id}, {cell[0]} at W={cell[1]}, was {run.status}: the study ends with it.")
     return run

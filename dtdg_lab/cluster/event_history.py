@@ -131,17 +131,15 @@ class EventHistory:
         config = self.config
         if "sampler" in config.flat and config["sampler"] == "dgl":
             raise ConfigError(
-                f"run {name} had sampler='dgl', whose draws are not recorded and not reproducible. For replays, "
-                "train with "
-                "sampler='own'."
+                f"run {name} had sampler='dgl', whose draws are not recorded and not reproducible. For replays, train "
+                "with sampler='own'."
             )
         if self.averaged and (self._resumed or state == "failed"):
             how = "failed" if state == "failed" else "was resumed"
             raise ConfigError(
                 f"run {name} {how}, and its ranks averaged models: each rank was at a different step when it ended, "
-                "and "
-                "records of rounds do not determine the next one. A run with exchange='models' can be replayed if it "
-                "finished, or was stopped, in one attempt."
+                "and records of rounds do not determine the next one. A run with exchange='models' can be replayed if "
+                "it finished, or was stopped, in one attempt."
             )
 
     def replay(self, rank: int) -> RunReplay:

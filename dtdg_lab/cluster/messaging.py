@@ -96,13 +96,13 @@ class ControlServer:
     Args:
         key: the session's key.
         store: receives the signed payloads; every rank reads them there.
-        check: raises a LabError for a request that cannot be carried out.
+        check: raises a LabError for a request that cannot be carried out; may be replaced.
         place: run and attempt that requests must name.
         host: interface to listen on.
     """
 
     def __init__(self, key: str, store: Any, check: Check, *, place: str, host: str = "127.0.0.1") -> None:
-        self._key, self._store, self._check, self._place = key, store, check, place
+        self._key, self._store, self.check, self._place = key, store, check, place
         self._closed_for = ""
         self._version = 0
         self._taken: list[dict[str, Any]] = []
@@ -155,7 +155,7 @@ class ControlServer:
             self._seen.append(nonce)
             if self._version >= MAX_CONTROL_VERSION:
                 raise ControlError(f"the run has had {self._version} changes, the most it takes: stop and resume it.")
-            self._check(request)
+            self.check(request)
         except (LabError, json.JSONDecodeError, UnicodeDecodeError) as error:
             return pack(self._key, {"refused": str(error), "setting": isinstance(error, ConfigError)})
         with self._changed:

@@ -16,8 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.events import Ended
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.runs.checkpoints import LAST, Kept, read_kept
-from dtdg_lab.runs.directory import RunDirectory, describe_environment
+from dtdg_lab.runs.directory import LAST, Kept, RunDirectory, describe_environment, read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
 
 if TYPE_CHECKING:
@@ -69,7 +68,11 @@ def fork(
     make = partial(RunDirectory.create, config, environment=_environment(directory, kept, config), begin=kept.path)
     if session is not None:
         return session.launch(config.ranks, make, runs_dir=runs_dir)
-    _check_alone(config)
+    if config.ranks != 1:
+        raise ConfigError(
+            f"the run has ranks={config.ranks}, and this is one process: give session=lab.Session(ranks="
+            f"{config.ranks}), or ranks=1, which keeps the plan but not bit-identical results."
+        )
     return train_here(config, runs_dir=runs_dir or directory.path.resolve().parent, progress=progress, make=make)
 
 
@@ -114,8 +117,7 @@ def branched_config(directory: RunDirectory, kept: Kept, changes: dict[str, Any]
     if "generated_snapshots" in kept.config.flat and changes.get("seed", kept.config.seed) != kept.config.seed:
         raise ConfigError(
             f"'seed' cannot change in a fork on {kept.config.dataset!r}, because its data depend on it: they would "
-            "differ "
-            "from those that the parameters were trained on. Keep the seed, or train a new run."
+            "differ from those that the parameters were trained on. Keep the seed, or train a new run."
         )
     config = kept.config.replace(**changes)
     changed = [name for name in changes if kept.config.flat.get(name) != config.flat.get(name)]
@@ -160,14 +162,6 @@ def _environment(directory: RunDirectory, kept: Kept, config: RunConfig) -> dict
     if not {"threads", "ranks", "device"} & set(changed):  # sums depend on the number of summands
         described["threads"] = EventHistory(directory).threads
     return describe_environment(config) | {FORKED: described}
-
-
-def _check_alone(config: RunConfig) -> None:
-    if config.ranks != 1:
-        raise ConfigError(
-            f"the run has ranks={config.ranks}, and this is one process: give session=lab.Session(ranks="
-            f"{config.ranks}), or ranks=1, which keeps the plan but not bit-identical results."
-        )
 
 
 # Verification that a replay matches its run, bit for bit.
@@ -313,18 +307,18 @@ def replay(
         RunStoreError: there is no run, or it completed no step.
         LabError: the reason why the replay ended.
     """
-    if session is not None:
-        repeated = open_run(start_replay(run, session=session, runs_dir=runs_dir).wait().path)
-        store_verification(repeated.path)
-        return repeated
     directory, config, make = _prepared(run)
-    if config.ranks != 1:
+    if session is not None:
+        repeated = open_run(session.launch(config.ranks, make, runs_dir=runs_dir).wait().path)
+    elif config.ranks == 1:
+        repeated = train_here(
+            config, runs_dir=runs_dir or directory.path.resolve().parent, progress=progress, make=make
+        )
+    else:
         raise ConfigError(
             f"run {directory.id} had ranks={config.ranks}, and a replay needs the same number: give "
             f"session=lab.Session(ranks={config.ranks})."
         )
-    where = runs_dir or directory.path.resolve().parent
-    repeated = train_here(config, runs_dir=where, progress=progress, make=make)
     store_verification(repeated.path)
     return repeated
 

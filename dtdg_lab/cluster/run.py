@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.liveness import dead_ranks, is_dead, read_notes
@@ -40,28 +39,21 @@ class RunHandle:
     """What is seen of a run while it trains: its views, fed with its records.
 
     Attributes:
+        id: the run's name: its folder's.
+        path: the run's folder.
         live: bounded state for the views; hold ``lock`` while reading it.
         version: increases with every change of ``live``, or of the status.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory, self._tables = directory, RunTables(directory)
+        self.id, self.path = directory.id, directory.path
         self._started_config = self._config = directory.config()
         self.live = RunWindow(self._started_config)
         self.lock = threading.Lock()
         self.version = 0
         self._next_seq: dict[int, int] = {}
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
-
-    @property
-    def id(self) -> str:
-        """The run's name: its folder's."""
-        return self._directory.id
-
-    @property
-    def path(self) -> Path:
-        """The run's folder."""
-        return self._directory.path
 
     @property
     def status(self) -> str:

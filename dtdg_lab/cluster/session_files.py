@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -163,9 +164,11 @@ def end_processes(files: SessionFiles, *, timeout_s: float = 1.0) -> int:
     """Terminate an owned session's controller and engines, kill them after the time-out; returns their number."""
     processes = files.processes()
     for process in processes:
-        _signal(process, "terminate")
+        with suppress(psutil.NoSuchProcess):  # ended by itself
+            process.terminate()
     for process in (alive := _left_after(processes, timeout_s)):
-        _signal(process, "kill")
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     _left_after(alive, timeout_s)
     psutil.wait_procs(processes, timeout=0)  # reaps this process's own children
     return len(processes)
@@ -179,13 +182,6 @@ def _left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[p
     ) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
-
-
-def _signal(process: psutil.Process, how: str) -> None:
-    try:
-        getattr(process, how)()
-    except psutil.NoSuchProcess:
-        return  # ended by itself
 
 
 # Sessions by name: creating the files of a new one, finding a live one, and external clusters.

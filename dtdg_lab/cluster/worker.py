@@ -206,7 +206,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     import torch
 
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.distributed.group import ProcessGroup, share_cores
+    from dtdg_lab.distributed.group import ProcessGroup, reach_store, share_cores
     from dtdg_lab.training.recording import ResourceMonitor
 
     config, beginning = directory.config(), RunStart.of(directory, task.rank, attempt=task.attempt)
@@ -220,10 +220,26 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     stack.callback(publisher.close)
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
     stack.callback(writer.close)
-    meeting = _meet(task, directory, beginning=beginning, telemetry=publisher.address, host=host, stack=stack)
-    beacon = _light_beacon(task, directory, meeting, writer, stack)
+    store, address, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host)
+
+    def on_death(dead: int) -> None:
+        mark_death(directory, task.attempt, dead)
+        writer.flush()
+
+    beacon = Beacon(
+        directory.live,
+        attempt=task.attempt,
+        rank=task.rank,
+        size=task.size,
+        store=reach_store(address, task.size),  # a store connection serves one thread at a time
+        on_death=on_death,
+        failed=lambda: is_marked_failed(directory, task.attempt),
+        busy_file=Path(task.busy_file) if task.busy_file else None,
+    )
+    stack.callback(beacon.close)
+    beacon.start()
     try:
-        group = ProcessGroup.join(meeting.store, task.rank, task.size, device=device)
+        group = ProcessGroup.join(store, task.rank, task.size, device=device)
         stack.callback(group.close)
         resource_monitor = ResourceMonitor(config, device, task.local_rank, task.local_size, writer)
         stack.callback(resource_monitor.close)
@@ -235,14 +251,14 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
             beginning,
             attempt=task.attempt,
             recorder=writer,
-            control=meeting.control,
+            control=control,
             resource_monitor=resource_monitor,
             device=device,
             resume=task.attempt > 1,
             changes=dict(task.changes),
         )
-        if beginning.check is None and isinstance(meeting.control, ControlServer):
-            meeting.check = partial(_check_after, trainer.live_settings, meeting.control)
+        if beginning.check is None and isinstance(control, ControlServer):
+            control.check = partial(_check_after, trainer.live_settings, control)
         state = trainer.run().state
         resource_monitor.close()
         writer.flush()
@@ -298,20 +314,12 @@ def interface_of(address: str) -> str:
     )
 
 
-@dataclass(slots=True)
-class _Meeting:
-    """Connections between the ranks of an attempt."""
-
-    store: Any
-    store_address: str
-    control: ControlServer | StoredControl
-    check: Callable[[dict[str, Any]], None] | None = None  # of control requests, on rank 0
-
-
 def _meet(
-    task: RankTask, directory: RunDirectory, *, beginning: RunStart, telemetry: str, host: str, stack: ExitStack
-) -> _Meeting:
-    """Rank 0 serves the store and the control port and publishes their addresses; the others read its note."""
+    task: RankTask, directory: RunDirectory, beginning: RunStart, stack: ExitStack, *, telemetry: str, host: str
+) -> tuple[Any, str, ControlServer | StoredControl]:
+    """Store, its address, and control of the ranks of an attempt. Rank 0 serves both and publishes
+    their addresses; the others read its note.
+    """
     from dtdg_lab.distributed.group import open_store, reach_store
     from dtdg_lab.training.live_settings import LiveSettings
 
@@ -320,51 +328,19 @@ def _meet(
         address = wait_for_note(directory.live, 0, task.attempt).store
         store = reach_store(address, task.size)
         write_note(directory.live, own_note(task.rank, task.attempt, telemetry))
-        return _Meeting(store, address, StoredControl(task.key, store, place=place))
+        return store, address, StoredControl(task.key, store, place=place)
     store, address = open_store(task.size, host=host)
-    meeting = _Meeting(store, address, StoredControl(task.key, store, place=place))
-
-    def check_now(request: dict[str, Any]) -> None:
-        assert meeting.check is not None, "set before rank 0 publishes its address"
-        meeting.check(request)
-
-    control = ControlServer(task.key, store, check_now, place=place, host=host)
+    # the check is set below, before the note publishes the server's address
+    control = ControlServer(task.key, store, lambda request: None, place=place, host=host)
     stack.callback(control.close)
-    meeting.control = control
-    meeting.check = beginning.check or partial(_check_after, LiveSettings(directory.config()), control)
+    control.check = beginning.check or partial(_check_after, LiveSettings(directory.config()), control)
     write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))
-    return meeting
+    return store, address, control
 
 
 def place_of(directory: RunDirectory, attempt: int) -> str:
     """The run and attempt for which control messages are signed."""
     return f"{directory.id}/{attempt}"
-
-
-def _light_beacon(
-    task: RankTask, directory: RunDirectory, meeting: _Meeting, writer: RecordWriter, stack: ExitStack
-) -> Beacon:
-    from dtdg_lab.distributed.group import reach_store
-
-    def on_death(dead: int) -> None:
-        mark_death(directory, task.attempt, dead)
-        writer.flush()
-
-    own_store = reach_store(meeting.store_address, task.size)  # a store connection serves one thread at a time
-    busy = Path(task.busy_file) if task.busy_file else None
-    beacon = Beacon(
-        directory.live,
-        attempt=task.attempt,
-        rank=task.rank,
-        size=task.size,
-        store=own_store,
-        on_death=on_death,
-        failed=lambda: is_marked_failed(directory, task.attempt),
-        busy_file=busy,
-    )
-    stack.callback(beacon.close)
-    beacon.start()
-    return beacon
 
 
 def begin_training(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_seconds
+from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.style import Mark, coloured, short
 from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker, describe
@@ -183,32 +183,28 @@ def _holds(config: RunConfig, name: str, value: Any) -> bool:
         return False
 
 
+_OUTCOMES = {
+    "waits": "requested, waits for the end of the epoch",
+    "refused": "refused, the run continues unchanged",
+    "over": "not applied because the run ended first",
+}
+
+
 def _epoch_words(change: Change, window: RunWindow) -> str:
-    if change.state == "waits":
-        return f"{change.words}: requested, waits for the end of the epoch"
-    if change.state == "refused":
-        return f"{change.words}: refused, the run continues unchanged"
-    if change.state == "over":
-        return f"{change.words}: not applied because the run ended first"
-    mark = _newest_mark(change, window)
-    if mark is None:
+    if change.state in _OUTCOMES:
+        return f"{change.words}: {_OUTCOMES[change.state]}"
+    words = f"{change.name} {short(change.value)}"
+    made = [mark for mark in window.marks if words in mark.label.split(", ")]
+    if not made:
         return f"{change.words}: unchanged, the run has this value already"
+    mark = made[-1]  # of several changes in one epoch, under the newest version by then
     took = f", the change took {format_seconds(mark.took_s)}" if mark.took_s else ""
     return f"{change.words}: {_where(mark)}{took}"
 
 
 def _step_words(change: Change, window: RunWindow) -> str:
     mark = window.marks.applied(change.version)
-    if mark is None:
-        return f"{change.words}: requested, waits for its control point"
-    return f"{change.words}: {_where(mark)}"
-
-
-def _newest_mark(change: Change, window: RunWindow) -> Mark | None:
-    """Where the ranks applied it; of several changes in one epoch, under the newest version by then."""
-    words = f"{change.name} {short(change.value)}"
-    made = [mark for mark in window.marks if words in mark.label.split(", ")]
-    return made[-1] if made else None
+    return f"{change.words}: {'requested, waits for its control point' if mark is None else _where(mark)}"
 
 
 def _where(mark: Mark) -> str:
@@ -234,27 +230,16 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
     state = "idle" if run is None else run.status
     if run is None and not ready:
         state = "the cluster is starting"
-    parts = [f'<b style="color:{COLOURS.get(state, coloured("text"))}">{html.escape(state)}</b>']
-    dropped = 0
-    if run is not None:
-        progress = run.live.progress
-        dropped = run.live.dropped
-        parts.append(f"step {progress.step}")
-        parts.append(f"epoch {progress.epoch}/{progress.epochs}")
-        if state == "running":
-            left = progress.seconds_left
-            parts.append("time left unknown" if left is None else f"{format_seconds(left)} left")
-        else:
-            parts.append(f"after {format_seconds(progress.seconds)}")
-    alive = sum(engines.values())
-    cluster = f"engines {alive}/{len(engines)} alive · {dropped} lines dropped"
-    lines = [" · ".join(parts[:3]), *parts[3:], cluster]
-    dead = [f"rank {rank}" for rank, lives in sorted(engines.items()) if not lives]
-    if dead:
-        lines.append(f'<b style="color:{COLOURS["failed"]}">dead: {", ".join(dead)}</b>')
-    if run is not None:
-        lines += [html.escape(line) for line in changes.lines(run.live)]
-    return f'<div class="dl-status" data-state="{html.escape(state)}">{"<br>".join(lines)}</div>'
+    return render(
+        "dashboard/templates/status.html",
+        run=run,
+        engines=engines,
+        state=state,
+        progress=None if run is None else run.live.progress,
+        lines=[] if run is None else changes.lines(run.live),
+        colour=COLOURS.get(state, coloured("text")),
+        failed=COLOURS["failed"],
+    ).strip()
 
 
 # What the session is: read by a thread, because its answers may wait for a lock or a disk, and the page must not.

@@ -13,7 +13,7 @@ import panel as pn
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.errors import ControlError, LabError
 from dtdg_lab.dashboard.actions import Actions, Change, Changes, SessionWatch, status_html
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
@@ -141,11 +141,14 @@ class Dashboard:
         self._described = self._trouble = ""
         self._graph_is_here = False
         self._ticks = self._gone = 0
+        self._closed = False
         self._callback: Any = None
         # StaticText and not panes: see widgets.run_page.text_line
         self.alert = pn.widgets.StaticText(value="", visible=False, margin=(4, 8), styles=_ALERT)
         start = config or self._first_config()
-        self.settings = Settings(session.ranks, start, self._apply_one, defer=self.actions.later)
+        self.settings = Settings(
+            session.ranks, start, lambda name, value: self._apply({name: value}), defer=self.actions.later
+        )
         self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, **STRETCH)
         self.graph = GraphPage(self.settings, self.actions.later)
         self.compare = ComparePage(self.actions.later)
@@ -244,20 +247,22 @@ class Dashboard:
         self.charts.over(x)
         self.compare.over(x)
 
-    def _apply_one(self, name: str, value: Any) -> None:
-        self._apply({name: value})
-
     def _apply(self, changes: dict[str, Any]) -> None:
         """Change live settings of the run under way, all by one request."""
         run = self._run
         if run is None or not changes:
             return
         self._clear_problem()
+
+        def refused() -> None:
+            for name in changes:
+                self.settings.refused(name, run.config)
+
         self.actions.do(
             f"Set {join_words([*changes])}",
             partial(run.set, **changes),
             then=lambda version: self._was_asked(run, changes, version),
-            otherwise=lambda: self._was_refused(run, changes),
+            otherwise=refused,
         )
 
     def _was_asked(self, run: Run, changes: dict[str, Any], version: int) -> None:
@@ -268,10 +273,6 @@ class Dashboard:
                 at_epoch_end = self.settings.controls[name].option.live == "epoch"
                 self._changes.add(name, value, version, run, at_epoch_end=at_epoch_end)
         self._refresh_state()
-
-    def _was_refused(self, run: Run, changes: dict[str, Any]) -> None:
-        for name in changes:
-            self.settings.refused(name, run.config)
 
     def _change_ended(self, change: Change) -> None:
         """A change that waited for the end of the epoch was made, or will not be."""
@@ -351,7 +352,10 @@ class Dashboard:
             self._version = run.version
             self._changes.look(run, state)
             if active:
-                self._follow_live_settings(run)
+                before, self._config = self._config, run.config
+                self.settings.follow(self._config)
+                if before != self._config:
+                    self.settings.touched()
             with run.lock:
                 self.status.value = status_html(run, engines, self._changes, ready=self.watch.seen.ready)
                 begun = run.live.progress.step > 0
@@ -360,13 +364,6 @@ class Dashboard:
                 self._graph_is_here = True
                 self.graph.again()
         self._enable(state, active)
-
-    def _follow_live_settings(self, run: Run) -> None:
-        config = run.config
-        before, self._config = self._config, config
-        self.settings.follow(config)
-        if before != config:
-            self.settings.touched()
 
     def _tell_failure(self, run: Run, state: str) -> None:
         """Show once why a run failed, or why something was refused."""
@@ -411,6 +408,8 @@ class Dashboard:
             self._callback = None
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        if self._closed:
+            raise ControlError("this dashboard is closed: create a new one with lab.Dashboard(session).")
         self._start()
         self.charts.expect()
         return self.layout._repr_mimebundle_(include, exclude)
@@ -425,7 +424,8 @@ class Dashboard:
         return pn.ipywidget(self.layout)
 
     def close(self) -> None:
-        """End the updates; the session and its runs go on."""
+        """End the updates, for good; the session and its runs go on."""
+        self._closed = True
         self._stop()
         for page in (*self.pages.values(), self.branch):
             page.close()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import math
 import time
+import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import panel as pn
@@ -24,21 +26,6 @@ from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
 # Settings as text: a cell that repeats them, and JSON.
 
 
-_FIELDS = (
-    "system",
-    "dataset",
-    "model",
-    "ranks",
-    "epochs",
-    "seed",
-    "parts",
-    "hidden",
-    "layers",
-    "learning_rate",
-    "protocol",
-    "device",
-    "threads",
-)
 _ALWAYS = ("system", "dataset", "model", "ranks", "epochs", "seed", "learning_rate")
 
 
@@ -48,7 +35,8 @@ def as_arguments(config: RunConfig) -> dict[str, object]:
     plain = RunConfig(**names)
     shown = _ALWAYS if config.protocol == RunConfig.model_fields["protocol"].default else (*_ALWAYS, "protocol")
     chosen = {name: value for name, value in config.flat.items() if name in shown or value != plain[name]}
-    return {name: chosen[name] for name in (*_FIELDS, *sorted(set(chosen) - set(_FIELDS))) if name in chosen}
+    fields = RunConfig.model_fields
+    return {name: chosen[name] for name in (*fields, *sorted(chosen.keys() - fields.keys())) if name in chosen}
 
 
 def as_cell(config: RunConfig) -> str:
@@ -137,22 +125,11 @@ CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which option
 EXPLAINED = ("dataset", "model", "protocol")
 LINK_ONLY = catalogue.entry("tasks", "link").options
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
-# one row of the panel each; "name?" is the text under a choice
+_DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _ROWS = (
-    ("dataset",),
-    ("dataset?",),
-    ("model",),
-    ("model?",),
-    ("task", "protocol"),
-    ("protocol?",),
-    ("system", "scheduler", "partitioner"),
-    ("ranks", "parts"),
+    *_DECLARED["above"],
     *(row for family in catalogue.families() for row in family.setting_rows),
-    ("overlap",),
-    ("delta_transfer",),
-    ("congestion",),
-    ("epochs", "learning_rate"),
-    ("slow_rank", "slow_ms"),
+    *_DECLARED["below"],
 )
 MAIN = tuple(name for row in _ROWS for name in row if not name.endswith("?"))
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
@@ -186,16 +163,14 @@ class Settings:
         self.load(config)
         rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
         self.more = folded("More settings", *rest, most_px=270)
-        rows = [pn.Row(*map(self._widget, row), margin=0) for row in _ROWS]
+        beside = {name: control.widget for name, control in self.controls.items()}
+        beside |= {f"{name}?": note for name, note in self.notes.items()}
+        rows = [pn.Row(*(beside[name] for name in row), margin=0) for row in _ROWS]
         self.panel = pn.Column(*rows, margin=0, sizing_mode="stretch_width")
-
-    def _widget(self, name: str) -> Any:
-        """A control's widget, or the text under one."""
-        return self.notes[name.removesuffix("?")] if name.endswith("?") else self.controls[name].widget
 
     def put_under(self, name: str, widget: Any) -> None:
         """Insert another widget under the text of a control."""
-        at = next(index for index, row in enumerate(_ROWS) if row == (f"{name}?",))
+        at = next(index for index, row in enumerate(_ROWS) if list(row) == [f"{name}?"])
         self.panel.insert(at + 1, widget)
 
     def _choices(self, name: str) -> Any:
@@ -242,17 +217,14 @@ class Settings:
     def load(self, config: RunConfig) -> None:
         """Set every control to a config's values; those it does not read get the defaults of its choices."""
         self._asked.clear()
-        self._show_dataset(config.dataset)
+        # a user's own graph is not in the catalogue: it is offered once it was seen
+        self.controls["dataset"].show(config.dataset, dataset_label(config.dataset), OWN)
         chosen = {name: config[name] for name in ("system", "dataset", "protocol")}
         for name in (*CHOSEN, *self.controls):
             self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **chosen))
             self.controls[name].waits(False)
         self._chosen = chosen
         self._refresh()
-
-    def _show_dataset(self, dataset: str) -> None:
-        """Offer a user's own graph, which is not in the catalogue, once it was seen."""
-        self.controls["dataset"].show(dataset, dataset_label(dataset), OWN)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call ``watcher()`` whenever a setting has changed, here or in the run."""

@@ -11,7 +11,7 @@ import shutil
 import uuid
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,10 @@ from typing import Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.units import as_path, format_bytes
-from dtdg_lab.runs.directory import discard, dumps, store_error
+from dtdg_lab.runs.directory import dumps, replacing, store_error
 from dtdg_lab.runs.exports import CONFIG_MARK, MADE_BY, PACKED, PACKED_MARK, PackedRun, pack, zip_of
-from dtdg_lab.runs.html import render, templates
-from dtdg_lab.runs.report import report_page
-from dtdg_lab.runs.report_parts import changed_settings, event_rows
+from dtdg_lab.runs.html import render, template
+from dtdg_lab.runs.report import changed_settings, event_rows, report_page
 from dtdg_lab.runs.run import StoredRun
 
 # Repeating a run: trained again if its settings determine it, replayed if timing or live changes mattered.
@@ -74,8 +73,7 @@ class Again:
         if self.packed:
             return (
                 "That run depended on timing or on live changes (live settings, measured schedules, batch-size "
-                "controllers, averaging "
-                "rounds): its records are embedded, and lab.runs.replay repeats it from them."
+                "controllers, averaging rounds): its records are embedded, and lab.runs.replay repeats it from them."
             )
         return "Its settings determine it, so the same data, versions and processor give the same losses."
 
@@ -94,7 +92,9 @@ def again(run: StoredRun) -> Again:
         RunStoreError: the run's files cannot be read.
     """
     events = run.events
-    decided = any(_is_decided(event) for event in events)
+    decided = any(event["kind"] in _DECIDED for event in events)
+    schedules = [event["data"] or {} for event in events if event["kind"] == "schedule"]  # of sizes, or measured times
+    decided = decided or any(data.get("source", "size") != "size" for data in schedules)
     decided = decided or any(len(run.table(name, all_attempts=True)) for name in _DECIDING)
     forked = _FORKED in run.environment
     packed = base64.b64encode(pack(run, without=_BULKY).zipped()).decode() if decided and not forked else ""
@@ -104,13 +104,6 @@ def again(run: StoredRun) -> Again:
     )
     scores = {name: run.summary[name] for name in _SCORES if run.summary.get(name) is not None}
     return Again(run.id, run.config, packed, forked, changes, scores)
-
-
-def _is_decided(event: Mapping[str, Any]) -> bool:
-    """Whether settings do not determine it; a schedule depends on sizes, or on measured times."""
-    if event["kind"] == "schedule":
-        return (event["data"] or {}).get("source", "size") != "size"
-    return event["kind"] in _DECIDED
 
 
 def settings_code(config: RunConfig) -> str:
@@ -125,13 +118,6 @@ def settings_code(config: RunConfig) -> str:
 # A notebook that repeats a run.
 
 
-_COMPARE = """import pandas as pd
-
-recorded = {recorded!r}
-now = {{name: run.summary[name] for name in recorded}}
-pd.DataFrame({{"recorded": recorded, "now": now}})"""
-
-
 def notebook(run: StoredRun, name: str) -> bytes:
     """The notebook as JSON (nbformat 4.5), without outputs.
 
@@ -144,54 +130,22 @@ def notebook(run: StoredRun, name: str) -> bytes:
         RunStoreError: the run's files cannot be read.
     """
     of = again(run)
-    return notebook_of(_cells(of, name), {"run": of.run, "config": of.config.model_dump(), PACKED: of.packed or None})
+    told = {"file": repr(name), "folder": repr(f"runs/{of.run}"), "settings": settings_code(of.config)}
+    text = template("export/templates/notebook.jinja").render(of=of, **told)
+    return notebook_of(text, {"run": of.run, "config": of.config.model_dump(), PACKED: of.packed or None})
 
 
-def notebook_of(cells: list[tuple[str, str]], noted: dict[str, Any]) -> bytes:
-    """A notebook of (kind, source) cells; program data are in its metadata."""
-    made = [_cell(number, kind, source) for number, (kind, source) in enumerate(cells)]
+def notebook_of(text: str, noted: dict[str, Any]) -> bytes:
+    """A notebook of cells, each below a line with its kind; program data are in its metadata."""
+    cells = []
+    for number, part in enumerate(f"\n{text}".split("\n%% ")[1:]):
+        kind, _, source = part.rstrip("\n").partition("\n")
+        name = hashlib.sha256(f"{number}:{source}".encode()).hexdigest()[:12]
+        cell: dict[str, Any] = {"cell_type": kind, "id": name, "metadata": {}, "source": source}
+        cells.append(cell | {"execution_count": None, "outputs": []} if kind == "code" else cell)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}, "dtdg_lab": noted}
-    return (dumps({"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n").encode()
-
-
-def _cells(of: Again, name: str) -> list[tuple[str, str]]:
-    note = f"\n\n{of.note}" if of.note else ""
-    changes = "".join(f"\n- {change}" for change in of.changes)
-    described = f"\n\nLive changes:\n{changes}" if changes else ""
-    return [
-        ("markdown", f"# Repeat: {of.title}\n\nMade from run `{of.run}`. {of.why}{note}{described}"),
-        ("code", f"import dtdg_lab as lab\n\nconfig = lab.RunConfig(\n{settings_code(of.config)})"),
-        ("code", _training(of, name)),
-        ("markdown", "The charts, as in the run's report."),
-        ("code", "lab.plot(run)"),
-        ("markdown", "The losses of the original run, and those of this one."),
-        ("code", _COMPARE.format(recorded=of.scores)),
-    ]
-
-
-def _training(of: Again, name: str) -> str:
-    several = of.config.ranks > 1
-    if of.packed or of.forked:
-        read = f"recorded_run = lab.runs.open({name!r})  # this notebook contains the records\n"
-        if of.forked:
-            read = f"recorded_run = lab.runs.open({f'runs/{of.run}'!r})\n"
-        if several:
-            engines = "with lab.Session(ranks=config.ranks) as session:\n"
-            return f"{read}{engines}    run = lab.runs.replay(recorded_run, session=session)"
-        return f'{read}run = lab.runs.replay(recorded_run, runs_dir="runs")'
-    if several:
-        return (
-            "with lab.Session(ranks=config.ranks) as session:\n    handle = session.train(config)\n"
-            "    lab.runs.show_progress(handle)\n    handle.wait()\nrun = lab.runs.open(handle.path)"
-        )
-    return "run = lab.train(config)"
-
-
-def _cell(number: int, kind: str, source: str) -> dict[str, Any]:
-    name = hashlib.sha256(f"{number}:{source}".encode()).hexdigest()[:12]
-    cell: dict[str, Any] = {"cell_type": kind, "id": name, "metadata": {}, "source": source}
-    return cell | {"execution_count": None, "outputs": []} if kind == "code" else cell
+    return (dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n").encode()
 
 
 # Writing exported files: atomically, and never over other files.
@@ -257,20 +211,13 @@ def place_file(where: Path, content: bytes, *, overwrite: bool) -> Path:
         RunStoreError: something exists there and may not be overwritten, or the file cannot be written; nothing
         remains.
     """
-    temporary = where.with_name(f".{where.name}.{uuid.uuid4().hex[:12]}.tmp")
-    try:
+    with replacing(where) as temporary:
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if not overwrite and where.exists():
             raise _taken(where)
-        temporary.replace(where)
-    except OSError as error:
-        discard(temporary)
-        if isinstance(error, RunStoreError):
-            raise
-        raise store_error("write", where, error) from error
     return where
 
 
@@ -382,14 +329,17 @@ def script(run: StoredRun) -> bytes:
     )
     recorded = f"Path(runs_dir) / {of.run!r}" if of.forked else ""
     held = json.dumps({"run": of.run, "config": of.config.model_dump()})
-    template = templates().overlay(autoescape=False).get_template("export/templates/script.py.jinja")
-    return template.render(
-        of=of,
-        head=docstring(head),
-        settings=settings_code(of.config),
-        recorded="lab.runs.open(__file__)" if of.packed else recorded,
-        marks=f"{CONFIG_MARK}{held}" + (f"\n{PACKED_MARK}{of.packed}" if of.packed else ""),
-    ).encode()
+    return (
+        template("export/templates/script.py.jinja")
+        .render(
+            of=of,
+            head=docstring(head),
+            settings=settings_code(of.config),
+            recorded="lab.runs.open(__file__)" if of.packed else recorded,
+            marks=f"{CONFIG_MARK}{held}" + (f"\n{PACKED_MARK}{of.packed}" if of.packed else ""),
+        )
+        .encode()
+    )
 
 
 def docstring(text: str) -> str:

@@ -135,9 +135,10 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
         slices = _slices(own, origin_ns)
         lanes = _lanes(slices)
         names += [_named("process_name", process[rank], f"{title} · rank {rank}")]
-        names += [
-            _named("thread_name", process[rank], _lane_name(lane), thread=lane) for lane in sorted(set(lanes.values()))
-        ]
+        for lane in sorted(set(lanes.values())):
+            track, number = divmod(lane - 1, _A_TRACK)
+            name = TRACKS[track] + (f" ({number + 1})" if number else "")
+            names.append(_named("thread_name", process[rank], name, thread=lane))
         timed += [
             _event(
                 "X",
@@ -226,11 +227,6 @@ def _lanes(slices: list[Slice]) -> dict[int, int]:
                 lanes[place] = lane
                 break
     return lanes
-
-
-def _lane_name(lane: int) -> str:
-    track, number = divmod(lane - 1, _A_TRACK)
-    return TRACKS[track] + (f" ({number + 1})" if number else "")
 
 
 def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> Iterator[Event]:

@@ -33,8 +33,8 @@ from dtdg_lab.export.race import (
 from dtdg_lab.export.tensorboard import write_events
 from dtdg_lab.runs.exports import ABOUT, CONFIG, PartialRun, open_run, pieces
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.studies.race_plan import FILE
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.race_store import FILE
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 
 Writer = Callable[[Any, Path, bool], Path]
@@ -162,17 +162,16 @@ def _timeline(content: Callable[[Any], bytes]) -> Writer:
     return write
 
 
-def _notebook(run: StoredRun, where: Path, overwrite: bool) -> Path:
-    return place_file(where, notebook(run, where.name), overwrite=overwrite)
-
-
 KINDS = {
     "html": ExportKind("{}.html", _file(run_page)),
     "parquet": ExportKind("{}.parquet.zip", _tables(run_tables)),
     "tensorboard": ExportKind("{}.tensorboard", _folder(write_events)),
     "trace": ExportKind("{}.trace.json", _timeline(trace_file)),
     "script": ExportKind("repeat-{}.py", _file(script)),
-    "notebook": ExportKind("repeat-{}.ipynb", _notebook),
+    "notebook": ExportKind(
+        "repeat-{}.ipynb",
+        lambda run, where, overwrite: place_file(where, notebook(run, where.name), overwrite=overwrite),
+    ),
 }
 RACE_KINDS = {
     "html": ExportKind("race-{}.html", _file(race_page)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,12 +27,12 @@ from dtdg_lab.runs.exports import (
     temporary_folder,
     unpack,
 )
-from dtdg_lab.runs.html import plotly_js, render
-from dtdg_lab.runs.report_parts import changed_settings
+from dtdg_lab.runs.html import plotly_js, render, template
+from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.runs.run import provenance
 from dtdg_lab.studies import race_result
+from dtdg_lab.studies.race_plan import FILE, FOLDER, RacePlan
 from dtdg_lab.studies.race_result import Race, RaceRun
-from dtdg_lab.studies.race_store import FILE, FOLDER, RacePlan
 from dtdg_lab.studies.trials import FILE as TRIALS
 from dtdg_lab.studies.trials import FINISHED, TrialLog, line_of
 
@@ -253,24 +254,16 @@ def race_tables(race: Race) -> dict[str, bytes]:
 def race_events(race: Race, folder: Path) -> None:
     """Fill a folder with events of the runs, one folder each, which TensorBoard overlays."""
     for run in present(race):
-        where = _new_folder(folder, f"{_file_name(run.label)}-seed{run.seed}")
+        label = "".join(letter if letter.isalnum() or letter in "._-+" else "_" for letter in run.label)[:_LONGEST]
+        where = folder / f"{label}-seed{run.seed}"
+        for number in itertools.count(2):  # another label may give the same name
+            if not where.exists():
+                break
+            where = folder / f"{label}-seed{run.seed}-{number}"
+        where.mkdir()
         write_events(run.open(), where)
     about = {"schema": SCHEMA, "kind": "folder of TensorBoard events of a race", "race": race.name}
     (folder / ABOUT).write_text(dumps(about), encoding="utf-8")
-
-
-def _file_name(label: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "._-+" else "_" for letter in label)[:_LONGEST]
-
-
-def _new_folder(folder: Path, name: str) -> Path:
-    """A folder of that name; with ``-2``, ``-3`` if another label gave the same."""
-    where, number = folder / name, 1
-    while where.exists():
-        number += 1
-        where = folder / f"{name}-{number}"
-    where.mkdir()
-    return where
 
 
 def race_trace(race: Race) -> bytes:
@@ -289,28 +282,15 @@ def race_trace(race: Race) -> bytes:
 def _code(race: Race) -> str:
     plan = RacePlan.load(race.folder)
     most = max(config.ranks for config in race.configs.values()) * (1 + plan.parallel)
-    configs = "".join(
-        f"    {label!r}: lab.RunConfig(\n{_indented(settings_code(config))}    ),\n"
-        for label, config in race.configs.items()
-    )
     rule = ""
     if plan.stop is not None:
         rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in plan.stop.to_dict().items())})"
     given = f"seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, parallel={plan.parallel}"
-    call = f"lab.race(CONFIGS, {given}{rule}"
-    if most > 1:
-        run = f"    with lab.Session(ranks={most}, runs_dir=runs_dir) as session:\n"
-        run += f"        return {call}, session=session)"
-    else:
-        run = f"    return {call}, runs_dir=runs_dir)"
-    return (
-        f'CONFIGS = {{\n{configs}}}\n\n\ndef repeat(runs_dir="runs"):\n    """Repeat the race in a folder of runs; an '
-        f'interrupted race resumes."""\n{run}\n'
+    return template("export/templates/race.py.jinja").render(
+        configs=[(repr(label), settings_code(config)) for label, config in race.configs.items()],
+        most=most,
+        call=f"lab.race(CONFIGS, {given}{rule}",
     )
-
-
-def _indented(code: str) -> str:
-    return "".join(f"    {line}" for line in code.splitlines(keepends=True))
 
 
 def race_script(race: Race) -> bytes:
@@ -331,10 +311,5 @@ def race_notebook(race: Race) -> bytes:
     Raises:
         RunStoreError: race.json cannot be read.
     """
-    cells = [
-        ("markdown", f"# Repeat: race {race.name}\n\nThe same contestants, seeds and rules."),
-        ("code", f"import dtdg_lab as lab\n\n{_code(race).rstrip()}"),
-        ("code", "race = repeat()\nrace"),
-        ("code", "lab.plot(race.figure)"),
-    ]
-    return notebook_of(cells, {"race": race.name})
+    text = template("export/templates/race_notebook.jinja").render(name=race.name, code=_code(race).rstrip())
+    return notebook_of(text, {"race": race.name})

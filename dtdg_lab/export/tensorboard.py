@@ -11,7 +11,7 @@ from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.runs.directory import dumps
 from dtdg_lab.runs.exports import ABOUT, SCHEMA
-from dtdg_lab.runs.report_parts import changed_settings
+from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.visualization.phases import OWN
 

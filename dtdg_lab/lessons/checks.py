@@ -1,81 +1,276 @@
-"""Checks of the tasks in the lessons on races, studies and scaling."""
+"""The feedback and points of an exercise's answer, and the checks of the lessons on races, studies and scaling."""
 
 from __future__ import annotations
 
+import copy
+import html
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.lessons.grading import Feedback, agrees, close, is_number
-from dtdg_lab.studies.race_rules import same_losses
-from dtdg_lab.studies.race_table import best, spread
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.studies.race_plan import same_losses
+from dtdg_lab.studies.race_result import best, spread
 from dtdg_lab.studies.runner import Curve, Median
 from dtdg_lab.visualization.loss import NEAR
+
+# A number of a lesson, to be estimated before it is revealed.
+
+
+_WIDE = {"width": "auto"}
+
+
+class _Question:
+    """A question above the widget of its answer; what is revealed stands below."""
+
+    def __init__(self, question: str, given: Any) -> None:
+        import ipywidgets  # type: ignore[import-untyped]
+
+        self.question, self._given = question, given
+        self._asked, self._described = ipywidgets.HTML(f"<b>{html.escape(question)}</b>"), ipywidgets.HTML()
+        self._box = ipywidgets.VBox([self._asked, given, self._described])
+
+    def _revealed(self, words: str) -> str:
+        """Disable the widget, and show and return the words."""
+        self._given.disabled = True
+        self._described.value = html.escape(words)
+        return f"{self.question} {words}"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+
+
+class Estimate(_Question):
+    """A field for a number in a notebook; ``reveal`` shows the answer beside it and disables the field.
+
+    Args:
+        question: one sentence.
+        unit: of the number, such as ``ms`` or ``times as long``.
+        factor: largest ratio between estimate and answer that counts as right.
+
+    Raises:
+        ConfigError: the factor is not above 1.
+    """
+
+    def __init__(self, question: str, unit: str = "", *, factor: float = 1.5) -> None:
+        import ipywidgets
+
+        if not factor > 1:
+            raise ConfigError(f"factor={factor}: the allowed ratio of estimate and answer must be above 1.")
+        self.unit, self.factor = unit, factor
+        self._field = ipywidgets.Text(
+            value="",
+            placeholder="a number",
+            description=unit,
+            layout=_WIDE,
+            continuous_update=False,
+            style={"description_width": "initial"},
+            tooltip=question,
+        )
+        super().__init__(question, self._field)
+
+    def __repr__(self) -> str:
+        said = "none yet" if self.value is None else f"{self.value:g} {self.unit}".strip()
+        return f"<Estimate {self.question!r}: {said}>"
+
+    @property
+    def value(self) -> float | None:
+        """The typed number; None if the field is empty or not a number."""
+        try:
+            number = float(str(self._field.value).replace(",", ".").replace("%", ""))
+        except ValueError:
+            return None
+        return number if math.isfinite(number) else None
+
+    def guess(self, value: float) -> None:
+        """Enter an estimate without typing, as in tests."""
+        self._field.value = f"{value:g}"
+
+    def is_right(self, answer: float) -> bool:
+        """Whether the estimate is within the factor of a positive answer, or both are 0."""
+        if self.value is None or not math.isfinite(answer):
+            return False
+        if answer <= 0 or self.value <= 0:
+            return self.value == answer
+        return 1 / self.factor <= self.value / answer <= self.factor
+
+    def reveal(self, answer: float) -> str:
+        """The answer beside the estimate, as text."""
+        found = f"It is {answer:.3g} {self.unit}".strip()
+        if self.value is None:
+            words = f"{found}. You made no estimate."
+        elif self.is_right(answer):
+            words = f"{found}; you estimated {self.value:g}: right within a factor of {self.factor:g}."
+        else:
+            way = "too large" if self.value > answer else "too small"
+            words = f"{found}; you estimated {self.value:g}, which is {way}."
+        return self._revealed(words)
+
+
+TOLERANCE = 1e-6  # relative, of computed answers
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """Feedback on one answer.
+
+    Attributes:
+        right: whether it is correct.
+        words: why it is correct, or a hint.
+    """
+
+    right: bool
+    words: str
+
+    def __str__(self) -> str:
+        return f"{'done   ' if self.right else 'not yet'} {self.words}"
+
+    def __bool__(self) -> bool:
+        return self.right
+
+
+def is_number(answer: Any) -> bool:
+    """Whether an answer is one number, and not a string, a truth value or several numbers."""
+    return isinstance(answer, Real) and not isinstance(answer, bool) and math.isfinite(answer)
+
+
+def close(answer: Any, to: float, *, within: float = TOLERANCE) -> bool:
+    """Whether an answer is close to a number, relative to it."""
+    return is_number(answer) and abs(answer - to) <= within * max(abs(to), 1e-12)
+
+
+def agrees(
+    function: Any,
+    rule: Callable[..., Any],
+    cases: Iterable[tuple[Any, ...]],
+    *,
+    same: Callable[[Any, Any], bool] = close,
+    shown: Callable[[tuple[Any, ...]], str] = str,
+) -> str:
+    """The difference between a learner's function and a rule in any of the cases, as text; empty where they agree.
+
+    Exceptions become text and are not raised: a wrong answer is not a failure of the notebook. Changes of arguments
+    are discarded.
+
+    Args:
+        function: of the learner.
+        rule: the right one.
+        cases: arguments of both.
+        same: whether an answer is the right one.
+        shown: a case as text.
+    """
+    if not callable(function):
+        return f"give a function, not {type(function).__name__}"
+    for case in cases:
+        try:
+            answer = function(*copy.deepcopy(case))
+            if not same(answer, rule(*case)):
+                return f"for {shown(case)} it returns {answer!r}"
+        except Exception as error:  # the learner's code may raise anything
+            return f"for {shown(case)} it raises {type(error).__name__}: {error}"
+    return ""
+
+
+def points(feedback: Feedback, most: float = 1.0) -> float:
+    """The points of an answer, all or none; as the last value of a cell, nbgrader takes them as its score.
+
+    The feedback is shown above.
+    """
+    from IPython.display import display
+
+    display({"text/plain": str(feedback)}, raw=True)
+    return most if feedback.right else 0.0
+
+
+# A question of a lesson, to be answered before its numbers are revealed.
+
+
+class Prediction(_Question):
+    """Choices to click in a notebook; ``reveal`` shows the answer beside them and disables them.
+
+    Args:
+        question: one sentence.
+        choices: at least two different ones.
+
+    Raises:
+        ConfigError: there are fewer, or one is there twice.
+    """
+
+    def __init__(self, question: str, choices: Sequence[str]) -> None:
+        import ipywidgets
+
+        if len(choices) < 2 or len(set(choices)) < len(choices):
+            raise ConfigError(f"a prediction needs at least two different choices, but got {list(choices)}.")
+        self.choices = tuple(choices)
+        self._buttons = ipywidgets.RadioButtons(options=self.choices, value=None, layout=_WIDE)
+        super().__init__(question, self._buttons)
+
+    def __repr__(self) -> str:
+        return f"<Prediction {self.question!r}: {self.value or 'none yet'}>"
+
+    @property
+    def value(self) -> str | None:
+        """The clicked choice; None before."""
+        value: str | None = self._buttons.value
+        return value
+
+    def guess(self, choice: str) -> None:
+        """Choose without a click, as in tests.
+
+        Raises:
+            UnknownNameError: that is not one of the choices.
+        """
+        if choice not in self.choices:
+            raise UnknownNameError("choice", choice, self.choices)
+        self._buttons.value = choice
+
+    def reveal(self, answer: str) -> str:
+        """The answer beside the prediction, as text.
+
+        Args:
+            answer: one of the choices.
+
+        Raises:
+            UnknownNameError: that is not one of the choices.
+        """
+        if answer not in self.choices:
+            raise UnknownNameError("choice", answer, self.choices)
+        if self.value is None:
+            words = f"It is {answer}. You made no prediction."
+        elif self.value == answer:
+            words = f"It is {answer}, as you predicted."
+        else:
+            words = f"It is {answer}; you predicted {self.value}."
+        return self._revealed(words)
+
 
 # Checks of the exercises of lesson 9: significance, time to loss, equivalent runs, and reported results.
 
 
 Pair = tuple[str, RunConfig, RunConfig]  # what differs, as text, and both settings
 
-SAY_CASES: tuple[tuple[list[float], list[float]], ...] = (
-    ([1, 2, 3], [4, 5, 6]),
-    ([4, 5, 6], [1, 2, 3]),
-    ([3, 1, 2], [6, 4, 5]),
-    ([6, 4, 5], [3, 1, 2]),
-    ([1, 2, 10], [9, 11, 12]),
-    ([1, 5], [2, 6]),
-    ([1, 5, 2], [4, 6, 7]),
-    ([2, 3], [1, 9]),
-    ([1, 2, 3], [3, 4, 5]),
-    ([1, 1], [1, 1]),
-    ([0.1001, 0.1002], [0.1003, 0.1004]),
-    ([-3, -2], [-1, 0]),
-    ([1, 2], [3, 4, 5]),
-    ([1, 2, 3], [5, 4]),
-    ([1], [2]),
-    ([1], [2, 3]),
-    ([1, 2], [3]),
-    ([1, math.inf], [5, 6]),
-)
-NEAR_CASES: tuple[tuple[list[float], list[float], float], ...] = (
-    ([1, 2, 3, 4], [10, 5, 4.1, 4], 4),
-    ([1, 2, 3, 4], [5, 4.1, 6, 4], 4),
-    ([1.5, 2.5, 3.5], [9, 6, 6.1], 4),
-    ([1, 2, 3], [0.5, 0.14, 0.1], 0.1),
-    ([10, 20], [104, 100], 100),
-    ([7], [1], 1),
-    ([2, 5, 9], [3, 2, 1], 1),
-    ([2, 5, 9], [3, 2, 1.06], 1),
-    ([], [], 1),
-)
-SKILL_CASES = [(0.1, 0.2), (0.2, 0.1), (0.2, 0.2), (1.5, 0.5), (0.0, 2.0), (0.12, 0.06)]
-REPORT_CASES: tuple[tuple[list[float], list[float]], ...] = (
-    ([0.3, 0.1, 0.2], [0.31, 0.25, 0.11]),
-    ([0.1, 0.3, 0.2], [0.4, 0.2, 0.3]),
-    ([2, 3, 1], [1.5, 1.2, 1.9]),
-    ([5, 4, 3, 2.5], [1, 2, 3, 4]),
-    ([1.1, 0.9], [0.8, 1.0]),
-)
-MEANINGS: Mapping[str, str] = {
-    "a": "the loss is below zero",
-    "b": "the loss is twice that of predicting that tomorrow equals today",
-    "c": "the loss is as high as that of predicting the mean for every node",
-    "d": "the loss has doubled while training",
-}
+_DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+MEANINGS: Mapping[str, str] = _DATA["meanings"]
 MEANS = "b"
-HINTS: Mapping[str, str] = {
-    "a": "a full-batch step covers the whole training split, however it is partitioned",
-    "b": "node ownership decides what is communicated; the sums are the same",
-    "c": "one step for all snapshots and one step for every few groups are different updates",
-    "d": "more parts put more groups into one step, so that an epoch has fewer steps",
-    "e": "a cache decides how features are fetched, not which",
-    "f": "a seed draws the initial parameters, and the data if they are synthetic",
-    "g": "the plan follows the parts; the ranks only execute it",
-}
+HINTS: Mapping[str, str] = _DATA["hints"]
+
+
+def _cases(function: str) -> list[tuple[Any, ...]]:
+    """The arguments with which a learner's function is called."""
+    return [tuple(case) for case in _DATA["cases"][function]]
+
+
+def _judged(task: int, wrong: str, hint: str, praise: str) -> Feedback:
+    """The feedback on a learner's function; ``wrong`` says where it differs from the right one."""
+    return Feedback(False, f"{task}: {wrong}; {hint}") if wrong else Feedback(True, f"{task}: {praise}")
 
 
 def may_say(first: Sequence[float], second: Sequence[float]) -> bool:
@@ -88,11 +283,9 @@ def may_say(first: Sequence[float], second: Sequence[float]) -> bool:
 
 def check_may_say(function: Any) -> Feedback:
     """Check ``may_say(first, second)``."""
-    wrong = agrees(function, may_say, SAY_CASES, same=_same_truth)
-    if wrong:
-        hint = "compare the worst seed of one with the best of the other; a single seed has no spread"
-        return Feedback(False, f"1: {wrong}; {hint}")
-    return Feedback(True, "1: this is the rule for bold numbers in the table")
+    wrong = agrees(function, may_say, _cases("may_say"), same=_same_truth)
+    hint = "compare the worst seed of one with the best of the other; a single seed has no spread"
+    return _judged(1, wrong, hint, "this is the rule for bold numbers in the table")
 
 
 def first_near(seconds: Sequence[float], losses: Sequence[float], least: float) -> float | None:
@@ -102,13 +295,9 @@ def first_near(seconds: Sequence[float], losses: Sequence[float], least: float) 
 
 def check_first_near(function: Any) -> Feedback:
     """Check ``first_near(seconds, losses, least)``."""
-    wrong = agrees(function, first_near, NEAR_CASES, same=_same_moment)
-    if wrong:
-        hint = (
-            "return seconds, not an index, of the first point within 5 % of the best of all, or None if there is none"
-        )
-        return Feedback(False, f"2: {wrong}; {hint}")
-    return Feedback(True, "2: the column 'time to near best'")
+    wrong = agrees(function, first_near, _cases("first_near"), same=_same_moment)
+    hint = "return seconds, not an index, of the first point within 5 % of the best of all, or None if there is none"
+    return _judged(2, wrong, hint, "the column 'time to near best'")
 
 
 def pairs(base: RunConfig) -> dict[str, Pair]:
@@ -172,12 +361,11 @@ def check_skill(function: Any, meaning: Any) -> Feedback:
         function: of the learner.
         meaning: a letter of ``MEANINGS``.
     """
-    wrong = agrees(function, skill, SKILL_CASES)
-    if wrong:
-        return Feedback(False, f"4: {wrong}; equal to persistence gives 0, zero loss gives 1")
-    if not isinstance(meaning, str) or meaning.strip().lower() != MEANS:
+    wrong = agrees(function, skill, _cases("skill"))
+    if not wrong and (not isinstance(meaning, str) or meaning.strip().lower() != MEANS):
         return Feedback(False, "4: the function is right; solve it for -1: which loss has that skill?")
-    return Feedback(True, "4: below 0, predicting that tomorrow equals today beats the trained model")
+    hint = "equal to persistence gives 0, zero loss gives 1"
+    return _judged(4, wrong, hint, "below 0, predicting that tomorrow equals today beats the trained model")
 
 
 def reported(validation: Sequence[float], test: Sequence[float]) -> float:
@@ -187,11 +375,9 @@ def reported(validation: Sequence[float], test: Sequence[float]) -> float:
 
 def check_reported(function: Any) -> Feedback:
     """Check ``reported(validation, test)``."""
-    wrong = agrees(function, reported, REPORT_CASES)
-    if wrong:
-        hint = "the validation split chooses one system; then only that system's test loss is read"
-        return Feedback(False, f"5: {wrong}; {hint}")
-    return Feedback(True, "5: chosen on one split, measured on another")
+    wrong = agrees(function, reported, _cases("reported"))
+    hint = "the validation split chooses one system; then only that system's test loss is read"
+    return _judged(5, wrong, hint, "chosen on one split, measured on another")
 
 
 def _same_truth(answer: Any, truth: bool) -> bool:
@@ -231,11 +417,9 @@ def ring(gradient_bytes: float, ranks: int) -> float:
 
 def check_ring(function: Any) -> Feedback:
     """Check ``sent(gradient_bytes, ranks)``."""
-    wrong = agrees(function, ring, [(1000, 1), (1000, 2), (1000, 4), (3000, 3), (800, 1024)])
-    if wrong:
-        hint = "one rank sends nothing, and each of two ranks sends the gradient's size once (half of it, twice)"
-        return Feedback(False, f"1: {wrong}; {hint}")
-    return Feedback(True, "1: twice the other ranks' share, so it hardly grows with the number of ranks")
+    wrong = agrees(function, ring, _cases("ring"))
+    hint = "one rank sends nothing, and each of two ranks sends the gradient's size once (half of it, twice)"
+    return _judged(1, wrong, hint, "twice the other ranks' share, so it hardly grows with the number of ranks")
 
 
 def efficiency(one_rank_s: float, seconds: float, ranks: int) -> float:
@@ -245,10 +429,9 @@ def efficiency(one_rank_s: float, seconds: float, ranks: int) -> float:
 
 def check_efficiency(function: Any) -> Feedback:
     """Check ``efficiency(one_rank_s, seconds, ranks)``."""
-    wrong = agrees(function, efficiency, [(8.0, 8.0, 1), (8.0, 4.0, 2), (8.0, 4.0, 4), (9.0, 2.0, 3), (1.0, 0.5, 8)])
-    if wrong:
-        return Feedback(False, f"2: {wrong}; two ranks that take half as long have efficiency 1, like a single rank")
-    return Feedback(True, "2: the share of the ranks' time that shortens the epoch")
+    wrong = agrees(function, efficiency, _cases("efficiency"))
+    hint = "two ranks that take half as long have efficiency 1, like a single rank"
+    return _judged(2, wrong, hint, "the share of the ranks' time that shortens the epoch")
 
 
 def first_below(rows: Iterable[Mapping[str, Any]], curve: str, share: float) -> int | None:
@@ -307,15 +490,7 @@ def check_lost(answer: Any, steps_made: int, checkpoint_step: int) -> Feedback:
 Losses = Mapping[str, Sequence[float]]  # by cell and seed, or by trial and epoch
 Row = Mapping[str, Any]
 
-SEVEN: Losses = {
-    "A": [0.40, 0.30, 0.27, 0.25, 0.24],
-    "B": [0.50, 0.38, 0.33, 0.30, 0.29],
-    "C": [0.32, 0.36, 0.34, 0.35, 0.36],
-    "D": [0.60, 0.35, 0.26, 0.21, 0.19],
-    "E": [0.45, 0.33, 0.30, 0.28, 0.27],
-    "F": [0.31, 0.37, 0.36, 0.34, 0.33],
-    "G": [0.48, 0.345, 0.31, 0.29, 0.28],
-}  # trials in the order in which they are made: losses of their epochs; D is the slow starter
+SEVEN: Losses = _DATA["seven"]
 
 
 def runs(values: Sequence[int], seeds: int) -> int:
@@ -325,14 +500,9 @@ def runs(values: Sequence[int], seeds: int) -> int:
 
 def check_runs(function: Any) -> Feedback:
     """Check ``runs(values, seeds)``."""
-    wrong = agrees(function, runs, [([3, 2], 2), ([5, 3], 3), ([4], 1), ([2, 3, 4], 5), ([10, 10, 10], 3), ([1, 7], 2)])
-    if wrong:
-        return Feedback(
-            False,
-            f"1: {wrong}; combine every value of an axis with every value of the others, and each combination with "
-            "every seed",
-        )
-    return Feedback(True, "1: axes multiply: one more axis of ten values costs ten times as much")
+    wrong = agrees(function, runs, _cases("runs"))
+    hint = "combine every value of an axis with every value of the others, and each combination with every seed"
+    return _judged(1, wrong, hint, "axes multiply: one more axis of ten values costs ten times as much")
 
 
 def left(total: int, finished: int) -> int:
@@ -364,27 +534,14 @@ def ties(cells: Losses) -> set[str]:
     return {name for name, losses in cells.items() if min(losses) <= max(cells[best])}
 
 
-_TIES: tuple[Losses, ...] = (
-    {"a": [0.30, 0.34, 0.32], "b": [0.33, 0.36, 0.35], "c": [0.40, 0.41, 0.39]},
-    {"a": [0.5, 0.6], "b": [0.1, 0.2], "c": [0.3, 0.15]},
-    {"slow": [0.9, 0.8, 0.85], "fast": [0.1, 0.12, 0.11]},
-    {"a": [0.20, 0.21, 0.50], "b": [0.22, 0.23, 0.24], "c": [0.45, 0.46, 0.47], "d": [0.6, 0.7, 0.8]},
-    {"lucky": [0.10, 0.40, 0.41], "steady": [0.30, 0.31, 0.32], "bad": [0.33, 0.34, 0.35]},
-    {"only": [1.0, 2.0]},
-    {"a": [2.0, 3.0], "b": [3.0, 4.0], "c": [3.1, 3.2]},
-)
-
-
 def check_ties(function: Any) -> Feedback:
     """Check ``ties(cells)``."""
-    wrong = agrees(function, ties, zip(_TIES), same=_same_names, shown=_briefly)
-    if wrong:
-        return Feedback(
-            False,
-            f"3: {wrong}; the best cell has the lowest median, and another cell is excluded only if its lowest loss is "
-            "above the best cell's highest",
-        )
-    return Feedback(True, "3: the result of a study is a set of settings, not one of them")
+    wrong = agrees(function, ties, _cases("ties"), same=_same_names, shown=_briefly)
+    hint = (
+        "the best cell has the lowest median, and another cell is excluded only if its lowest loss is "
+        "above the best cell's highest"
+    )
+    return _judged(3, wrong, hint, "the result of a study is a set of settings, not one of them")
 
 
 def stopped(curves: Losses, epoch: int, trials: int) -> list[str]:
@@ -458,29 +615,11 @@ def _rows(cells: Mapping[str, Sequence[tuple[float, float]]]) -> list[Row]:
     ]
 
 
-_TABLES = tuple(
-    map(
-        _rows,
-        (
-            {"a": [(0.30, 0.50), (0.32, 0.56), (0.31, 0.52)], "b": [(0.40, 0.20), (0.42, 0.22), (0.41, 0.21)]},
-            {"lucky": [(0.10, 0.11), (0.60, 0.62), (0.61, 0.60)], "steady": [(0.30, 0.44), (0.31, 0.40), (0.32, 0.42)]},
-            {"a": [(0.5, 0.9)], "b": [(0.4, 0.8)], "c": [(0.6, 0.1)]},
-            {"a": [(0.2, 0.7), (0.9, 0.9), (0.3, 0.1)], "b": [(0.4, 0.3), (0.41, 0.35), (0.42, 0.5)]},
-        ),
-    )
-)
-
-
 def check_choose(function: Any) -> Feedback:
     """Check ``choose(rows)``."""
-    wrong = agrees(function, choose, zip(_TABLES), same=_same_choice, shown=_briefly)
-    if wrong:
-        return Feedback(
-            False,
-            f"6: {wrong}; choose the cell by the lowest median of validation_loss over seeds, and report the median of "
-            "its test_loss",
-        )
-    return Feedback(True, "6: choose on the validation split; evaluate the chosen cell once on the test split")
+    wrong = agrees(function, choose, zip(map(_rows, _DATA["cases"]["choose"])), same=_same_choice, shown=_briefly)
+    hint = "choose the cell by the lowest median of validation_loss over seeds, and report the median of its test_loss"
+    return _judged(6, wrong, hint, "choose on the validation split; evaluate the chosen cell once on the test split")
 
 
 def _briefly(case: tuple[Any, ...]) -> str:

@@ -79,8 +79,7 @@ def save_congestion_trace(run: StoredRun, file: str | Path) -> Path:
     if not len(described) or not len(steps):
         raise DataError(
             f"{run.path} has no link records: only runs of systems that transfer features or rows between partitions "
-            "have "
-            "they have completed a step."
+            "have they have completed a step."
         )
     per_epoch = int(steps.groupby("epoch")["iteration"].max().max()) + 1
     return save_trace(described.to_dict("records"), as_path(file, "file"), steps_per_epoch=per_epoch)

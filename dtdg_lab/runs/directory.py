@@ -1,17 +1,21 @@
-"""RunDirectory: the folder of all files of one run."""
+"""RunDirectory: the folder of all files of one run, and the metadata of its checkpoints."""
 
 from __future__ import annotations
 
+import collections
 import errno
+import io
 import json
 import math
 import os
+import pickle
 import platform
 import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Collection, Iterator
+import zipfile
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +27,99 @@ import psutil
 
 from dtdg_lab.core.config import SCHEMA, RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunStoreError, shortened
-from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints
+
+# The checkpoints of a run's folder and their metadata: read without torch and without executing code.
+
+
+LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A checkpoint as the source of a fork.
+
+    Attributes:
+        name: ``last``; ``epoch-00012``, after 12 epochs; ``step-00345``, after 345 steps; ``begun``, from another
+            run, from which a fork started.
+        path: of the file.
+        epoch: next epoch.
+        iteration: next iteration of that epoch; 0 between two epochs.
+        step: next step.
+        config: the settings in force.
+        waiting: settings that change with the next epoch.
+        data_hash: of the graph; empty where the file names none.
+    """
+
+    name: str
+    path: Path
+    epoch: int
+    iteration: int
+    step: int
+    config: RunConfig
+    waiting: dict[str, Any]
+    data_hash: str
+
+    def __repr__(self) -> str:
+        where = f", iteration {self.iteration}" if self.iteration else ""
+        return f"Kept({self.name!r}, epoch {self.epoch}{where}, step {self.step})"
+
+
+def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
+    """The checkpoints of a folder, in order of steps; unreadable files are left out.
+
+    Args:
+        folder: of the checkpoints.
+    """
+    found = []
+    for path in sorted(folder.glob("*.pt")):
+        try:
+            found.append(read_kept(path))
+        except LabError:  # opening it by name reports the reason
+            continue
+    return tuple(sorted(found, key=lambda kept: (kept.step, kept.name == LAST)))
+
+
+def read_kept(path: Path) -> Kept:
+    """The metadata of a checkpoint.
+
+    Raises:
+        RunStoreError: there is none, or it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            (inside,) = (name for name in file.namelist() if name.endswith("/data.pkl"))
+            described = _Plain(io.BytesIO(file.read(inside))).load()
+        at, config = described["position"], RunConfig.from_json(described["config_json"])
+        place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
+        waiting = described["waiting"]
+        requests = waiting if isinstance(waiting, list) else [waiting]  # one until schema 1
+        waiting = {name: value for changes in requests for name, value in changes.items()}
+        return Kept(path.stem, path, *place, config, waiting, described.get("data_hash", ""))
+    except FileNotFoundError as error:
+        raise RunStoreError(f"there is no checkpoint at {path}.") from error
+    except (OSError, zipfile.BadZipFile, pickle.UnpicklingError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise RunStoreError(
+            f"{path} is not a readable checkpoint ({type(error).__name__}: {error}). Take another one of the run."
+        ) from error
+
+
+class _Plain(pickle.Unpickler):
+    """Reads the plain values of a torch file: tensors are left out, and no other objects are created."""
+
+    def persistent_load(self, pid: Any) -> None:
+        """A placeholder for the bytes of a tensor."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Allows only the names in torch's files: ordered dicts, and tensor rebuilding."""
+        if (module, name) == ("collections", "OrderedDict"):
+            return collections.OrderedDict
+        if module == "torch" or (module == "torch._utils" and name.startswith("_rebuild")):
+            return _nothing
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+
+_nothing: Callable[..., None] = lambda *_: None  # noqa: E731
+
 
 # Environment of a run: versions, processors, memory, GPUs and commit; nothing that identifies a person or machine.
 
@@ -198,23 +294,28 @@ def write_text(path: str | Path, text: str) -> Path:
         RunStoreError: the file cannot be written; no partial file remains.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        discard(temporary)
-        raise store_error("write", path, error) from error
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     return path
 
 
-def discard(path: Path) -> None:
-    """Remove a temporary file that may not exist; a parent that is no folder counts as not existing."""
-    if path.exists():
-        path.unlink()
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file to write beside ``path``, which it replaces at the end of the block.
+
+    Raises:
+        RunStoreError: the file cannot be written; no partial file remains.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        if temporary.exists():  # a parent that is no folder counts as not existing
+            temporary.unlink()
+        raise error if isinstance(error, RunStoreError) else store_error("write", path, error) from error
 
 
 def write_json(path: str | Path, value: Any) -> Path:
@@ -249,11 +350,38 @@ _MOST_RUNS_A_SECOND = 1000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(unsafe_hash=True)
 class RunDirectory:
-    """The folder ``<root>/<yyyymmdd-hhmmss>-<system>-<config hash>/`` of one run and the files in it."""
+    """The folder ``<root>/<yyyymmdd-hhmmss>-<system>-<config hash>/`` of one run and the files in it.
+
+    Attributes:
+        path: the folder.
+        config_file: the settings, as RunConfig.to_json wrote them.
+        environment_file: versions, devices and commit at the start of the run.
+        status_file: the current state (see :meth:`status`).
+        records: the folder of record tables.
+        merged_file: how many lines the merged tables cover: the size of each rank's file at the merge.
+        checkpoint_file: the last checkpoint.
+        begin_file: the checkpoint of another run from which this one started, if it is a fork.
+        summary_file: the summary of the whole run, after its end.
+        report_file: the HTML report, after the end.
+        live: the folder of addresses used while the run is active.
+    """
 
     path: Path
+
+    def __post_init__(self) -> None:
+        path = self.path
+        self.config_file = path / "config.json"
+        self.environment_file = path / "environment.json"
+        self.status_file = path / "status.json"
+        self.records = path / "records"
+        self.merged_file = self.records / "merged.json"
+        self.checkpoint_file = path / "checkpoints" / "last.pt"
+        self.begin_file = path / "checkpoints" / "begun.pt"
+        self.summary_file = path / "summary.json"
+        self.report_file = path / "report.html"
+        self.live = path / "live"
 
     @classmethod
     def create(
@@ -317,26 +445,6 @@ class RunDirectory:
         """The folder's name, which is the name of the run."""
         return self.path.resolve().name
 
-    @property
-    def config_file(self) -> Path:
-        """The settings, as RunConfig.to_json wrote them."""
-        return self.path / "config.json"
-
-    @property
-    def environment_file(self) -> Path:
-        """Versions, devices and commit at the start of the run."""
-        return self.path / "environment.json"
-
-    @property
-    def status_file(self) -> Path:
-        """The current state (see :meth:`status`)."""
-        return self.path / "status.json"
-
-    @property
-    def records(self) -> Path:
-        """The folder of record tables."""
-        return self.path / "records"
-
     def record_file(self, rank: int) -> Path:
         """The lines that ``rank`` appends to."""
         return self.records / f"rank{rank}.jsonl"
@@ -351,39 +459,9 @@ class RunDirectory:
         return self.records / f"{table}.parquet"
 
     @property
-    def merged_file(self) -> Path:
-        """How many lines the merged tables cover: the size of each rank's file at the merge."""
-        return self.records / "merged.json"
-
-    @property
-    def checkpoint_file(self) -> Path:
-        """The last checkpoint."""
-        return self.path / "checkpoints" / "last.pt"
-
-    @property
-    def begin_file(self) -> Path:
-        """The checkpoint of another run from which this one started, if it is a fork."""
-        return self.path / "checkpoints" / "begun.pt"
-
-    @property
     def checkpoints(self) -> tuple[Kept, ...]:
         """All checkpoints that can be forked, in order of steps: ``name epoch iteration step``."""
         return kept_checkpoints(self.checkpoint_file.parent)
-
-    @property
-    def summary_file(self) -> Path:
-        """The summary of the whole run, after its end."""
-        return self.path / "summary.json"
-
-    @property
-    def report_file(self) -> Path:
-        """The HTML report, after the end."""
-        return self.path / "report.html"
-
-    @property
-    def live(self) -> Path:
-        """The folder of addresses used while the run is active."""
-        return self.path / "live"
 
     def config(self) -> RunConfig:
         """The settings at the start of the run."""
@@ -501,27 +579,19 @@ def read_object(path: Path, *, newest: int | None = None, needs: Collection[str]
         raise RunStoreError(f"{path} is damaged (it is nested too deeply to be read). {RESTORE}") from error
     if not isinstance(found, dict):
         raise RunStoreError(f"{path} is damaged: it holds a JSON {type(found).__name__}, not an object. {RESTORE}")
-    if newest is not None:
-        check_schema(path, found.get("schema", newest), newest)
+    if newest is not None:  # names may have other meanings in a newer version
+        schema = found.get("schema", newest)
+        if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+            raise RunStoreError(f"{path} is damaged: its schema is {shortened(schema)}, not a number from 1. {RESTORE}")
+        if schema > newest:
+            raise RunStoreError(
+                f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version reads up "
+                f"to {newest}. Update dtdg_lab, or open the run where it was made; nothing in its folder was changed."
+            )
     missing = [name for name in needs if name not in found]
     if missing:
         raise RunStoreError(f"{path} is damaged: it lacks {', '.join(missing)}. {RESTORE}")
     return found
-
-
-def check_schema(path: str | Path, schema: Any, newest: int) -> None:
-    """Refuse files of a newer version: names may have other meanings there.
-
-    Raises:
-        RunStoreError: the schema is not a number, or is above ``newest``.
-    """
-    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-        raise RunStoreError(f"{path} is damaged: its schema is {shortened(schema)}, not a number from 1. {RESTORE}")
-    if schema > newest:
-        raise RunStoreError(
-            f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version reads up to "
-            f"{newest}. Update dtdg_lab, or open the run where it was made; nothing in its folder was changed."
-        )
 
 
 def read_config(path: Path) -> RunConfig:

@@ -467,7 +467,16 @@ def _opened(where: Path) -> StoredRun | PartialRun | None:
         raise RunStoreError(
             "this page holds no tables: it is the report of a run. Open the run's folder, or export(run, kind='html')."
         )
-    return _of_notebook(where, start) if start[:1] == "{" else _of_script(where, text)
+    if start[:1] == "{":
+        kind, read = "notebook", _json(text)
+        noted = _metadata(read) if "cells" in read else {}
+    else:
+        lines = [line for line in text.splitlines() if line.startswith(CONFIG_MARK)]
+        kind, noted = "script", _json(lines[0].removeprefix(CONFIG_MARK)) if lines else {}
+    if "config" not in noted:
+        return None
+    config = RunConfig.from_json(json.dumps(noted.get("config")))
+    return PartialRun(str(noted.get("run")), kind, where, config, holds="its settings")
 
 
 def _as_text(content: bytes) -> str | None:
@@ -485,22 +494,19 @@ def _pieces_in(content: bytes) -> dict[str, bytes] | None:
     if text is None or not (PACKED in text or PACKED_MARK in text):
         return None
     element = _ELEMENT.search(text)
-    if element is not None:
-        return _unzipped(_decoded(element.group(1)))
     line = next((line for line in text.splitlines() if line.startswith(PACKED_MARK)), None)
-    if line is not None:
-        return _unzipped(_decoded(line.removeprefix(PACKED_MARK)))
-    if text.lstrip()[:1] == "{":
-        held = _metadata(_json(text)).get(PACKED)
-        return _unzipped(_decoded(held)) if isinstance(held, str) else None
-    return None
-
-
-def _decoded(text: str) -> bytes:
+    if element is not None:
+        held = element.group(1)
+    elif line is not None:
+        held = line.removeprefix(PACKED_MARK)
+    else:
+        held = _metadata(_json(text)).get(PACKED) if text.lstrip()[:1] == "{" else None
+    if not isinstance(held, str):
+        return None
     try:
-        return base64.b64decode("".join(text.split()), validate=True)
+        return _unzipped(base64.b64decode("".join(held.split()), validate=True))
     except ValueError as error:
-        raise RunStoreError(f"the run packed in it is damaged ({error}). Export the run again.") from error
+        raise RunStoreError(f"the run packed in it is damaged ({error}). {EXPORT_AGAIN}") from error
 
 
 def _unzipped(content: bytes) -> dict[str, bytes] | None:
@@ -536,26 +542,6 @@ def _metadata(notebook: Mapping[str, Any]) -> dict[str, Any]:
     metadata = notebook.get("metadata")
     noted = metadata.get("dtdg_lab") if isinstance(metadata, dict) else None
     return noted if isinstance(noted, dict) else {}
-
-
-def _of_notebook(where: Path, text: str) -> PartialRun | None:
-    read = _json(text)
-    noted = _metadata(read)
-    if "cells" not in read or "config" not in noted:
-        return None
-    return _config_only(where, "notebook", noted)
-
-
-def _of_script(where: Path, text: str) -> PartialRun | None:
-    line = next((line for line in text.splitlines() if line.startswith(CONFIG_MARK)), None)
-    if line is None:
-        return None
-    return _config_only(where, "script", _json(line.removeprefix(CONFIG_MARK)))
-
-
-def _config_only(where: Path, kind: str, noted: Mapping[str, Any]) -> PartialRun:
-    config = RunConfig.from_json(json.dumps(noted.get("config")))
-    return PartialRun(str(noted.get("run")), kind, where, config, holds="its settings")
 
 
 def _one_table(where: Path, content: bytes) -> PartialRun:

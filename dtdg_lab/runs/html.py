@@ -7,11 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import dumps
-from dtdg_lab.visualization.style import theme_script, variables
+from dtdg_lab.visualization.layout import join_words, percent
+from dtdg_lab.visualization.style import BASELINE, theme_script, variables, words
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Environment, Template
 
 
 @cache
@@ -29,13 +31,37 @@ def templates() -> Environment:
         keep_trailing_newline=True,
     )
     made.policies |= {"json.dumps_function": dumps, "json.dumps_kwargs": {}}
-    made.globals |= {"variables": variables, "theme_script": theme_script}
+    made.globals |= {"variables": variables, "theme_script": theme_script, "BASELINE": BASELINE}
+    made.filters |= {
+        "seconds": format_seconds,
+        "bytes": format_bytes,
+        "joules": format_joules,
+        "number": lambda value: None if value is None else f"{value:.4g}",
+        "share": lambda value: None if value is None else f"{100 * value:.1f} %",
+        "metric": words,
+        "words": join_words,
+        "percent": percent,
+    }
     return made
 
 
 def render(template: str, **given: Any) -> str:
-    """A template of the package, such as ``runs/templates/report.html``, with what it names."""
-    return templates().get_template(template).render(given)
+    """A template of the package, such as ``runs/templates/report.html``, with what it names.
+
+    Raises:
+        AttributeError: something that it is given lacks what the template reads, as where a file is damaged.
+    """
+    from jinja2 import UndefinedError
+
+    try:
+        return templates().get_template(template).render(given)
+    except UndefinedError as error:
+        raise AttributeError(str(error)) from error
+
+
+def template(path: str) -> Template:
+    """A template of code, in which nothing is escaped."""
+    return templates().overlay(autoescape=False).get_template(path)
 
 
 def text(value: Any) -> str:

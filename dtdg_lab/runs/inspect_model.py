@@ -191,15 +191,11 @@ def perturb(
     check_node(graph, node)
     if not 0 <= snapshot < graph.num_snapshots:
         raise ConfigError(f"snapshot={snapshot}: {graph.name!r} has snapshots 0 to {graph.num_snapshots - 1}.")
-    changed = activations(run, graph=_with_change(graph, node, snapshot, amount))
-    difference = np.abs(changed.hidden - unchanged.hidden).max(axis=2)
-    return Perturbation(unchanged.model, node, snapshot, difference, _distances(graph.snapshots[snapshot], node))
-
-
-def _with_change(graph: DynamicGraph, node: int, snapshot: int, amount: float) -> DynamicGraph:
     features = np.array(graph.features)
     features[snapshot, node] += amount
-    return replace(graph, features=features)
+    changed = activations(run, graph=replace(graph, features=features))
+    difference = np.abs(changed.hidden - unchanged.hidden).max(axis=2)
+    return Perturbation(unchanged.model, node, snapshot, difference, _distances(graph.snapshots[snapshot], node))
 
 
 def _distances(snapshot: Snapshot, node: int) -> NDArray[np.int64]:
@@ -226,12 +222,12 @@ class GraphComparison:
     def _repr_html_(self) -> str:
         """The table with a description of its columns; ``lab.plot(comparison)`` draws the figure."""
         said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in COLUMNS.items())
-        shown = self.table.to_html(na_rep="unknown", escape=True, float_format=_short)
+        shown = self.table.to_html(
+            na_rep="unknown",
+            escape=True,
+            float_format=lambda value: f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}",
+        )
         return f"{shown}<ul style='font-size:90%'>{said}</ul>"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def compare_graphs(graphs: Mapping[str, DynamicGraph]) -> GraphComparison:

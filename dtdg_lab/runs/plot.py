@@ -59,13 +59,20 @@ def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure
 def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
     if isinstance(shown, DynamicGraph | GraphStatistics):
         view = GraphCharts(shown, protocol)
-        return _panels(view.figures(), view.captions(), f"{view.statistics.name} · protocol {protocol}")
+        captions, title = view.captions(), f"{view.statistics.name} · protocol {protocol}"
+        return grid([(figure, captions[name]) for name, figure in view.figures().items()], title=title)
     if isinstance(shown, STUDIES):
         figure: Any = shown.figure  # type: ignore[union-attr]
         drawn: Figure = figure() if callable(figure) else figure
         return drawn
-    if isinstance(shown, Partition | MeasuredPartition):
-        return _partition(shown)
+    if isinstance(shown, Partition):
+        raise ConfigError(
+            "plot() got a bare Partition, which has no counts. Pass the result of lab.partition.partition(graph, "
+            "'metis', parts=4)."
+        )
+    if isinstance(shown, MeasuredPartition):
+        facts = facts_of(shown.to_dict())
+        return microscope(facts, title=title_words(facts, shown.graph_name))
     several = _several(shown)
     if several is not None:
         return several
@@ -92,16 +99,6 @@ def _several(shown: Any) -> Figure | None:
     return _partitions(given) if all(isinstance(each, MeasuredPartition) for each in given) else None
 
 
-def _partition(shown: Partition | MeasuredPartition) -> Figure:
-    if isinstance(shown, Partition):
-        raise ConfigError(
-            "plot() got a bare Partition, which has no counts. Pass the result of lab.partition.partition(graph, "
-            "'metis', parts=4)."
-        )
-    facts = facts_of(shown.to_dict())
-    return microscope(facts, title=title_words(facts, shown.graph_name))
-
-
 def _run(run: Any, x: XAxis) -> Figure:
     """The four charts, and under them those of what else the run has: partition, schedule, blocks, features, ..."""
     if isinstance(run, StoredRun):
@@ -126,7 +123,3 @@ def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:
     graphs = " and ".join(dict.fromkeys(each.graph_name for each in measured))
     counts = " or ".join(map(str, sorted({each.parts for each in facts})))
     return compare_partitions_figure(dict(zip(labels, facts, strict=True)), f"Partitions of {graphs}, {counts} parts")
-
-
-def _panels(figures: dict[str, Figure], captions: dict[str, str], title: str) -> Figure:
-    return grid([(figure, captions[name]) for name, figure in figures.items()], title=title)

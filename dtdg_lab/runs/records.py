@@ -10,7 +10,6 @@ import os
 import stat
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -22,11 +21,11 @@ from dtdg_lab.core.records import SCHEMA, TABLES, rows_of
 from dtdg_lab.runs.directory import (
     RESTORE,
     RunDirectory,
-    discard,
     finite,
     read_json,
     read_object,
     reading,
+    replacing,
     store_error,
     write_json,
 )
@@ -57,8 +56,12 @@ def read_lines(path: str | Path) -> Iterator[Line]:
             for number, raw in enumerate(file, start=1):
                 if raw.endswith(b"\n"):
                     yield _parse(raw, path, f"line {number}")
-                elif (last := _parse_torn(raw)) is not None:
-                    yield last
+                    continue
+                try:
+                    last = _parse(raw, "", "")
+                except DataError:  # torn, not only without its newline
+                    return
+                yield last
     except OSError as error:
         raise store_error("read", path, error) from error
 
@@ -139,14 +142,6 @@ def _check(line: Any) -> None:
         raise ValueError("it does not have the format of record lines")
     if len(set(line["columns"])) != len(line["columns"]):
         raise ValueError("a column comes twice")
-
-
-def _parse_torn(raw: bytes) -> Line | None:
-    """The last line, if only its newline is missing."""
-    try:
-        return _parse(raw, "", "")
-    except DataError:
-        return None
 
 
 # The ranks' lines as one Arrow table per table, without losing a row or a column.
@@ -230,7 +225,7 @@ def _array(values: list[Any]) -> tuple[pa.Array, bool]:
             return array, False
     except (pa.ArrowException, OverflowError):
         pass  # incompatible types: stored as JSON text
-    return pa.array([None if value is None else json.dumps(value) for value in values], pa.string()), True
+    return _as_json(values), True
 
 
 def _joined(blocks: list[tuple[pa.Array, bool]]) -> tuple[pa.ChunkedArray, bool]:
@@ -243,14 +238,14 @@ def _joined(blocks: list[tuple[pa.Array, bool]]) -> tuple[pa.ChunkedArray, bool]
         kind = pa.float64() if numbers else next(iter(kinds), pa.null())
         with contextlib.suppress(pa.ArrowInvalid):  # an integer too large for a float: stored as text below
             return pa.chunked_array([array.cast(kind) for array, _ in blocks], kind), False
-    texts = [array if as_json else _array_as_json(array) for array, as_json in blocks]
+    texts = [array if as_json else _as_json(array.to_pylist()) for array, as_json in blocks]
     return pa.chunked_array(texts, pa.string()), True
 
 
-def _array_as_json(array: pa.Array) -> pa.Array:
+def _as_json(values: list[Any]) -> pa.Array:
     import pyarrow as pa
 
-    return pa.array([None if value is None else json.dumps(value) for value in array.to_pylist()], pa.string())
+    return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
 
 
 # The one store of a run's records: frames, lines in order of time, and what is new.
@@ -310,7 +305,11 @@ class RunTables:
                     frames[table] = pd.DataFrame(columns=columns).astype({"rank": "int64", "attempt": "int64"})
             for table, frame in frames.items():
                 self._check_numbers(table, frame)
-            return frames if all_attempts else _without_replaced(frames)
+            steps = frames["steps"]
+            if all_attempts or steps["attempt"].nunique() < 2:
+                return frames
+            first = steps.groupby(["rank", "attempt"])["step"].min().unstack("attempt")
+            return {table: _kept(table, frame, first) for table, frame in frames.items()}
 
     def lines(self) -> Iterator[Line]:
         """The lines of all ranks, ordered by attempt and time as they were written, as in a live view."""
@@ -365,14 +364,8 @@ class RunTables:
 
         sizes, merged = self._sizes(), self.collect()
         for table, content in merged.items():
-            target = self.run.table_file(table)
-            temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.tmp")
-            try:
+            with replacing(self.run.table_file(table)) as temporary:
                 pyarrow.parquet.write_table(content, temporary, compression="zstd")
-                temporary.replace(target)
-            except OSError as error:
-                discard(temporary)
-                raise store_error("write", target, error) from error
         rows = {table: content.num_rows for table, content in merged.items()}
         write_json(self.run.merged_file, {"schema": SCHEMA, "sizes": sizes, "rows": rows})
         return rows
@@ -421,14 +414,6 @@ def _stored(file: Path, remedy: str) -> pd.DataFrame:
             return to_frame(pyarrow.parquet.read_table(file))
         except OSError as error:
             raise RunStoreError(f"{file} is damaged ({error}). {remedy}") from error
-
-
-def _without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    steps = frames["steps"]
-    if steps["attempt"].nunique() < 2:
-        return frames
-    first = steps.groupby(["rank", "attempt"])["step"].min().unstack("attempt")
-    return {table: _kept(table, frame, first) for table, frame in frames.items()}
 
 
 def _kept(table: str, frame: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
@@ -581,7 +566,9 @@ class RecordWriter:
                 return
             try:
                 block = self._lines(self._take())
-                _append(self._file, block)
+                rest = memoryview(block)
+                while rest:  # the operating system may accept only a part at a time
+                    rest = rest[os.write(self._file, rest) :]
             except OSError as error:
                 self._failure = store_error("record to", self.path, error)
                 self._failure.__cause__ = error
@@ -590,7 +577,12 @@ class RecordWriter:
                 self._failure = RunStoreError(f"cannot record to {self.path}: {error!r}. Rows hold only JSON values.")
                 self._failure.__cause__ = error
                 return
-            self._hand_on(block)
+            if self._sink is not None:
+                try:
+                    self._sink(block)
+                except Exception as error:  # the live view is lossy by design; the file records that it ended and why
+                    self._sink = None
+                    self._queue.append(("events", self._event("sink_lost", {"reason": repr(error)})))
 
     def _take(self) -> dict[str, list[Row]]:
         """Rows queued so far by table; deque operations are atomic, so the training thread may continue to append."""
@@ -630,15 +622,6 @@ class RecordWriter:
         known = {"step": data.get("step"), "epoch": data.get("epoch"), "time_ns": time.time_ns(), "kind": kind}
         return tuple(known.get(column, data) for column in TABLES["events"])
 
-    def _hand_on(self, block: bytes) -> None:
-        if self._sink is None:
-            return
-        try:
-            self._sink(block)
-        except Exception as error:  # the live view is lossy by design; the file records that it ended and why
-            self._sink = None
-            self._queue.append(("events", self._event("sink_lost", {"reason": repr(error)})))
-
 
 def _encode(rows: Any) -> str:
     return json.dumps(rows, allow_nan=False, separators=(",", ":"), default=_plain)
@@ -670,13 +653,6 @@ def _not_finite(table: str, columns: tuple[str, ...], rows: list[Row]) -> dict[t
                 }
                 found.setdefault((table, column), first)["rows"] += 1
     return found
-
-
-def _append(file: int, block: bytes) -> None:
-    """Write all of ``block``; the operating system may accept only a part at a time."""
-    rest = memoryview(block)
-    while rest:
-        rest = rest[os.write(file, rest) :]
 
 
 def _open_at_end(path: Path) -> tuple[int, int]:

@@ -2,26 +2,200 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import RunDirectory, write_text
 from dtdg_lab.runs.html import plotly_js, render
-from dtdg_lab.runs.report_parts import (
-    changed_settings,
-    empty_parts,
-    event_rows,
-    explained,
-    parts_line,
-    python_cell,
-    shell_command,
-)
 from dtdg_lab.runs.run import StoredRun, ground
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
+from dtdg_lab.visualization.partition import facts_of, head_words
 from dtdg_lab.visualization.run_window import CHARTS
-from dtdg_lab.visualization.style import BASELINE, words
+
+# The parts of a run's sequence in words, from its event ``parts``.
+
+
+Part = Mapping[str, Any]
+Runs = Sequence[Sequence[int]]
+
+
+def parts_line(parts: Mapping[str, Part]) -> str:
+    """Which snapshots are which part: ``train: snapshots 0 to 11, test: snapshots 15 to 38``."""
+    return ", ".join(f"{name}: {_where(part)}" for name, part in parts.items())
+
+
+def empty_parts(parts: Mapping[str, Part]) -> list[str]:
+    """One sentence for each part that holds snapshots without edges."""
+    captions = []
+    for name, part in parts.items():
+        runs: Runs = part["without_edges"]
+        count, total = sum(last - first + 1 for first, last in runs), part["last"] - part["first"] + 1
+        if count:
+            named = {"train": "training"}.get(name, name)
+            captions.append(
+                f"{count} of {total} {named} snapshots have no edges ({', '.join(map(_ends, runs))}): "
+                "read the scores of this part with that in mind."
+            )
+    return captions
+
+
+def _where(part: Part) -> str:
+    runs: Runs = part["without_edges"]
+    empty = f" (no edges in {', '.join(map(_ends, runs))})" if runs else ""
+    return f"snapshots {_ends((part['first'], part['last']))}{empty}"
+
+
+def _ends(run: Sequence[int]) -> str:
+    first, last = run
+    return str(first) if first == last else f"{first} to {last}"
+
+
+# A run's events as rows people read: changes once with the step they were applied at, checkpoints counted.
+
+
+# Shown elsewhere on the page, or so many that they would hide the rest.
+_PASSED_OVER = ("epoch", "checkpoint", "asked", "ended")
+
+Row = tuple[str, str, str, str, str]
+EventText = Callable[[dict[str, Any]], str]
+
+
+def event_rows(events: Sequence[dict[str, Any]]) -> list[Row]:
+    """Rows (time since the start, step, ranks, event, what) in order of time.
+
+    Every rank logs a change of live settings: it becomes one row with the step at which it was applied, or with every
+    rank's step where they differ. Ends of epochs are left out; checkpoints become one row that counts them.
+    """
+    if not events:
+        return []
+    start_ns = min(event["time_ns"] for event in events)
+    rows: list[tuple[int, Row]] = []
+    for group in _groups(events):
+        first = group[0]
+        seconds = format_seconds((first["time_ns"] - start_ns) / 1e9)
+        ranks = sorted({int(event["rank"]) for event in group})
+        row = (seconds, _steps(group), ", ".join(map(str, ranks)), first["kind"], _words(first["kind"], first["data"]))
+        rows.append((first["time_ns"], row))
+    saved = [event for event in events if event["kind"] == "checkpoint"]
+    if saved:
+        last = saved[-1]
+        seconds = format_seconds((last["time_ns"] - start_ns) / 1e9)
+        what = f"{len(saved)} written; this is the last"
+        rows.append((last["time_ns"], (seconds, _step(last), str(last["rank"]), "checkpoint", what)))
+    return [row for _, row in sorted(rows, key=lambda item: item[0])]
+
+
+def _groups(events: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Events that are one: a change of a version in an attempt; a kind logged by several ranks for one step."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for event in events:
+        if event["kind"] in _PASSED_OVER:
+            continue
+        if event["kind"] == "knob":
+            data = event["data"] or {}
+            key: tuple[Any, ...] = ("knob", event["attempt"], data.get("version"), data.get("when"))
+        else:
+            key = (event["kind"], event["attempt"], _step(event), repr(event["data"]))
+        groups.setdefault(key, []).append(event)
+    return list(groups.values())
+
+
+def _step(event: dict[str, Any]) -> str:
+    step = event["step"]
+    return "" if step is None or math.isnan(step) else str(int(step))
+
+
+def _steps(group: list[dict[str, Any]]) -> str:
+    steps = {int(event["rank"]): _step(event) for event in group}
+    if len(set(steps.values())) == 1:
+        return next(iter(steps.values()))
+    where = ", ".join(f"rank {rank} at {step}" for rank, step in sorted(steps.items()))
+    return where if (group[0]["data"] or {}).get("apart") else f"NOT AT ONE STEP: {where}"
+
+
+def _words(kind: str, data: Any) -> str:
+    if not isinstance(data, dict):
+        return "" if data is None else str(data)
+    if kind == "knob":
+        changes = ", ".join(f"{name} = {value}" for name, value in (data.get("changes") or {}).items())
+        return f"{changes} (version {data.get('version')}, before the next {data.get('when', 'step')})"
+    if kind in _texts():
+        return _texts()[kind](data)
+    return ", ".join(f"{name}: {value}" for name, value in data.items())
+
+
+@cache
+def _texts() -> Mapping[str, EventText]:
+    """Kind of event -> a sentence: of plans and traces what matters, since all of it is drawn."""
+    found: dict[str, EventText] = {
+        "parts": parts_line,
+        "partition": lambda data: (
+            "no partition from here on" if data.get("layout", "") is None else head_words(facts_of(data))
+        ),
+        "gathered": lambda data: (
+            f"waited {format_seconds(data['wait_s'])} for the other ranks, and served their rounds of averaging"
+        ),
+    }
+    for family in catalogue.families():
+        found |= family.event_texts()
+    return found
+
+
+# How to do a run again: as a Python cell, as a command, and what the settings mean.
+
+
+_NAMED = ("system", "dataset", "model")
+
+
+def changed_settings(config: RunConfig) -> dict[str, Any]:
+    """The settings that make these: the three names, and whatever differs from their defaults."""
+    names = {name: config[name] for name in _NAMED}
+    usual = RunConfig(**names).flat
+    return (
+        names
+        | {name: value for name, value in config.flat.items() if usual.get(name) != value and name != "parts"}
+        | ({"parts": config.parts} if config.parts != config.ranks else {})
+    )
+
+
+def python_cell(config: RunConfig) -> str:
+    """A cell that trains with these settings on a local cluster."""
+    settings = "".join(f"    {name}={value!r},\n" for name, value in changed_settings(config).items())
+    return (
+        f"import dtdg_lab as lab\n\nconfig = lab.RunConfig(\n{settings})\n"
+        f"with lab.Session(ranks={config.ranks}) as session:\n"
+        "    run = session.train(config)\n    run.wait()\n    print(run.summary)\n"
+    )
+
+
+def shell_command(config_file: str = "config.json") -> str:
+    """The command that trains with a config file."""
+    return f"python -m dtdg_lab run {config_file}"
+
+
+def explained(config: RunConfig) -> list[tuple[str, Any, str, str]]:
+    """(name, value, unit, meaning) of every setting, in the config's order."""
+    return [(name, value, *_meaning(name, value)) for name, value in config.flat.items()]
+
+
+def _meaning(name: str, value: Any) -> tuple[str, str]:
+    if name in OPTIONS:
+        return OPTIONS[name].unit, OPTIONS[name].meaning
+    if name == "protocol":
+        return "", f"What an evaluation number means: {PROTOCOLS[value].meaning}."
+    return "", {"system": "How training is distributed.", "dataset": "What is learnt.", "model": "What learns."}[name]
+
+
+# report.html: one file that shows a run without the lab, a server or the internet.
+
 
 _MOST_EVENTS = 400
 
@@ -67,9 +241,18 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         config=run.config,
         status=status or run.directory.status(),
         provenance=ground((run,)).removesuffix("."),
-        headline=_headline(run.summary, run),
+        summary=run.summary,
+        in_seconds=format_seconds,
+        in_joules=format_joules,
         parts=parts_line(parts),
-        warnings=[*empty_parts(parts), *([few] if parts and few else [])],
+        warnings=[
+            *empty_parts(parts),
+            *([few] if parts and few else []),
+            *(
+                f"The numbers of family {name!r} are missing, because its summary failed: {error}"
+                for name, error in (run.summary.get("family_errors") or {}).items()
+            ),
+        ],
         library=plotly_js(),
         figures=run.figures(),
         captions={name: captions[name] for name in CHARTS},
@@ -79,88 +262,11 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         most_events=_MOST_EVENTS,
         settings=explained(run.config),
         changed=changed_settings(run.config),
-        environment=_environment(run),
+        started=next((event["data"] or {} for event in run.events if event["kind"] == "started"), {}),
         cell=python_cell(run.config),
         command=shell_command(),
         more=more,
     )
-
-
-def _headline(summary: dict[str, Any], run: StoredRun) -> list[tuple[str, str]]:
-    energy = summary.get("energy_j") or {}
-    loss, part = summary.get("test_loss"), "test"
-    if loss is None:
-        loss, part = summary.get("validation_loss"), "validation"
-    skill, wait, imbalance = summary.get("skill"), summary.get("wait_share"), summary.get("imbalance")
-    return [
-        (f"{part} loss", _number(loss)),
-        (
-            f"skill against persistence ({_number(summary.get('persistence_loss'))}); the mean has "
-            f"{_number(summary.get('mean_loss'))}",
-            _share(skill),
-        ),
-        *_metric_cards(summary),
-        (f"epochs of {run.config.epochs}", str(summary.get("epochs", "unknown"))),
-        ("steps", str(summary.get("steps", "unknown"))),
-        ("all steps, slowest rank", format_seconds(summary.get("total_time_s"))),
-        ("per epoch, slowest rank: mean over epochs", _over_epochs(summary, "epoch_time{}_s", format_seconds)),
-        ("imbalance, most over least loaded rank", _number(imbalance)),
-        ("of the ranks' time waiting", _share(wait)),
-        ("sent by all ranks", format_bytes(summary.get("bytes_sent"))),
-        ("largest memory of a rank (RSS)", format_bytes(summary.get("peak_rss_bytes"))),
-        (
-            f"energy, every device once{_known_energy(summary)}",
-            " + ".join(f"{format_joules(value)} {source}" for source, value in energy.items()) or format_joules(None),
-        ),
-        ("energy per epoch: mean over epochs", _over_epochs(summary, "epoch_j{}", format_joules)),
-    ]
-
-
-def _over_epochs(summary: dict[str, Any], name: str, words: Callable[[float | None], str]) -> str:
-    """Mean and spread over epochs, the median, and clean epochs apart from congested ones where links were slow."""
-    mean, spread, middle, clean, slow = (
-        summary.get(name.format(part)) for part in ("", "_spread", "_median", "_clean", "_congested")
-    )
-    text = words(mean) + (f" ± {words(spread)}" if spread is not None else "")
-    text += f" (median {words(middle)})" if middle is not None and spread is not None else ""
-    described = [
-        f"{which} {words(value)}" for which, value in (("clean", clean), ("congested", slow)) if value is not None
-    ]
-    return "; ".join([text, *described])
-
-
-def _known_energy(summary: dict[str, Any]) -> str:
-    """How the energy of all devices' time is known, in words."""
-    shares = [f"{_share(value)} {kind}" for kind, value in (summary.get("energy_coverage") or {}).items() if value]
-    return f", {', '.join(shares)} of their time" if shares else ""
-
-
-def _metric_cards(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Each score of the model with its interval, that of persistence in brackets, and the pairs that it is of."""
-    metrics, part = summary.get("metrics") or {}, summary.get("skill_split")
-    ends, pairs, ranked = (summary.get(f"link_{name}") for name in ("intervals", "pairs", "ranked"))
-    cards = []
-    for name, value in metrics.items():
-        if name.startswith(BASELINE):
-            continue
-        title, described = f"{part} {words(name)}", _number(value)
-        if BASELINE + name in metrics:
-            title += f" (persistence {_number(metrics[BASELINE + name])})"
-        if name in (ends or {}):
-            described += " [{:.3g} .. {:.3g}]".format(*(ends or {})[name])
-        of = ranked if name == "mrr" else pairs
-        if of is not None:
-            title += f", of {of:,} {'ranked edges' if name == 'mrr' else 'pairs'}"
-        cards.append((title, described))
-    return cards
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4g}"
-
-
-def _share(value: float | None) -> str:
-    return "unknown" if value is None else f"{100 * value:.1f} %"
 
 
 def _numbers(summary: dict[str, Any]) -> list[tuple[str, str | None, str]]:
@@ -181,22 +287,3 @@ def _shown(name: str, value: Any) -> str | None:
     if name.endswith("_j") or name.startswith("epoch_j"):
         return format_joules(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _environment(run: StoredRun) -> list[tuple[str, Any]]:
-    facts = run.environment
-    cpu, git, data = facts.get("cpu") or {}, facts.get("git"), facts.get("data") or {}
-    gpus = ", ".join(f"{gpu['name']} ({format_bytes(gpu['memory_bytes'])})" for gpu in facts.get("gpus") or ())
-    started = next((event["data"] or {} for event in run.events if event["kind"] == "started"), {})
-    versions = [f"{name} {version}" for name, version in (facts.get("versions") or {}).items() if version]
-    return [
-        ("data", f"{data.get('dataset')} · {data.get('source') or started.get('source') or 'source not told'}"),
-        ("data SHA-256", data.get("sha256")),
-        ("processor", f"{cpu.get('model')} · {cpu.get('cores')} cores, {cpu.get('usable')} usable threads"),
-        ("memory", format_bytes(facts.get("memory_bytes"))),
-        ("GPUs", gpus or f"none: {facts.get('gpus_note')}"),
-        ("system", facts.get("system")),
-        ("Python", facts.get("python")),
-        ("packages", ", ".join(versions)),
-        ("commit", f"{git['commit']}{' with uncommitted changes' if git['dirty'] else ''}" if git else None),
-    ]

@@ -13,10 +13,9 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
-from dtdg_lab.runs.checkpoints import Kept
-from dtdg_lab.runs.directory import ENDED, RESTORE, RunDirectory, read_config, read_object, reading
+from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
 from dtdg_lab.runs.records import RunTables
-from dtdg_lab.runs.summary import SCHEMA
+from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life
 from dtdg_lab.visualization.run_window import RunWindow
@@ -52,8 +51,8 @@ def provenance(run: StoredRun) -> dict[str, Any]:
     with reading(run.directory.environment_file):
         data_hash = (environment.get("data") or {}).get("sha256") or None
         data = data_hash[:_DIGITS] if data_hash else None
-    leaky, purge = _leaky(run.config), _purge(run)
-    return {"protocol": run.config.protocol, "leaky": leaky, "purge": purge, "data": data, "data_hash": data_hash}
+    leaky = PROTOCOLS[run.config.protocol].leaky and edge_life(run.config) != 1
+    return {"protocol": run.config.protocol, "leaky": leaky, "purge": _purge(run), "data": data, "data_hash": data_hash}
 
 
 def ground(runs: Sequence[StoredRun]) -> str:
@@ -94,10 +93,6 @@ def differences(runs: Sequence[StoredRun]) -> list[str]:
     return captions
 
 
-def _leaky(config: RunConfig) -> bool:
-    return PROTOCOLS[config.protocol].leaky and edge_life(config) != 1
-
-
 def _purge(run: StoredRun) -> int | None:
     """The gap from the run's own event, else from protocol and edge life."""
     with reading(run.directory.records):
@@ -125,36 +120,6 @@ def _parts_event(run: StoredRun) -> dict[str, Any] | None:
 
 
 TRAIN_STEP = "train-step"
-COMPARED = (
-    "status",
-    "task",
-    "train_loss",
-    "validation_loss",
-    "test_loss",
-    "persistence_loss",
-    "mean_loss",
-    "skill",
-    *COLUMNS,
-    "epochs",
-    "steps",
-    "total_time_s",
-    "epoch_time_s",
-    "epoch_time_spread_s",
-    "epoch_time_median_s",
-    "epoch_time_clean_s",
-    "epoch_time_congested_s",
-    "imbalance",
-    "wait_share",
-    "bytes_sent",
-    "peak_bytes",
-    "peak_rss_bytes",
-    "total_j",
-    "energy_j",
-    "energy_coverage",
-    "epoch_j",
-    "epoch_j_spread",
-)
-
 _LINKED = ("link_pairs", "link_ranked", "link_intervals")  # columns if some run predicts links
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core import catalogue
@@ -30,19 +30,7 @@ from dtdg_lab.visualization.study_result import StudyResult
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to stand beside them
-MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "source": "predicted; measured, on as many cores as ranks; own time: by processors, where ranks shared cores, "
-        "without exchanges",
-        "fitted": "whether the rates were fitted to this step",
-        "nodes": "nodes of the graph",
-        "compute_s": "of the slowest rank (straggler)",
-        "communicate_s": "exchanges, without waiting for others; missing if ranks shared cores",
-        "transfer_s": "transfer of graphs to the slowest rank",
-        "step_s": "sum of the three",
-        "speedup": "edges a second, over those on one rank",
-    }
-)
+MEANINGS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,31 +59,6 @@ def loss_deviation(steps: pd.DataFrame, evaluations: pd.DataFrame, *, first: int
 # Energy of lost and repeated steps was spent: pass the rows of all attempts.
 
 
-ENERGY_FACTS_MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "phase_j": "joules by phase of all ranks; idle is between steps, stall is waiting for features",
-        "stall_j": "joules of the phases wait and stall, in which ranks only waited",
-        "stall_share": "share of stall_j in the joules by phase",
-        "energy_j": "joules of the run by source: the sum over nodes and devices, each once, of all attempts, "
-        "including evaluations",
-        "total_j": "sum over all sources",
-        "energy_coverage": "shares of all devices' time whose energy is measured, modelled and unknown; every GPU "
-        "and the processors of every node have equal weight",
-        "epoch_j": "joules by phase of a finished epoch, all ranks, with its evaluations, mean over epochs, including "
-        "the first (warm-up)",
-        "epoch_j_spread": "standard deviation over epochs",
-        "epoch_j_median": "median over epochs: insensitive to what happens in fewer than half of them",
-        "epoch_j_clean": "mean over epochs without a slow link; empty if no link was ever slow",
-        "epoch_j_congested": "mean over epochs with a slow link in some step",
-        "joules_per_loss": "joules by phase of the run per unit of decrease of the training loss between its first and "
-        "last evaluation; empty if it did not decrease",
-        "phase_energy_coverage": "share of the time with known energy by phase",
-        "gpu_j": "joules of all GPUs",
-        "processor_j": "joules of all processors: of a whole node if it is measured, else the shares of its ranks",
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Spent:
     """Energy of a part of a run.
@@ -126,7 +102,7 @@ def energy_facts(
     finished: Collection[int] | None = None,
     congested: Collection[int] | None = None,
 ) -> dict[str, Any]:
-    """The numbers of ``MEANINGS``; each is None if it is unknown.
+    """The numbers of energy; each is None if it is unknown.
 
     Args:
         phase_energy: that table, of all attempts.
@@ -203,63 +179,12 @@ def _number(value: Any) -> float | None:
 SCHEMA = 1
 READ = ("steps", "evaluations", "events", "memory", "energy", "phase_energy")  # and those that families read
 
+_DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+COMPARED: tuple[str, ...] = tuple(_DECLARED["compared"])  # columns of a comparison
+WORDS: tuple[str, ...] = tuple(_DECLARED["words"])  # numbers of a summary that are none
 SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "train_loss": "last evaluation of the training split",
-        "validation_loss": "last evaluation of the validation split",
-        "test_loss": "the only evaluation of the test split, after the end",
-        "persistence_loss": "loss on skill_split of predicting that tomorrow equals today",
-        "mean_loss": "loss on skill_split of a constant prediction, taken from the training split: the mean target, "
-        "the class frequencies, the share of positives",
-        "metrics": "other scores on skill_split, those of persistence under persistence_<name>",
-        "link_pairs": "pairs behind the link metrics of skill_split, positives and negatives",
-        "link_ranked": "positives behind mrr",
-        "link_intervals": "95 % percentile intervals of the link metrics of the test split: 1,000 bootstrap resamples "
-        "of each snapshot's pairs, positives and negatives separately; empty for fewer than 10 positives, and where "
-        "nothing "
-        "was tested",
-        "link_warning": "set if the link metrics rest on too few pairs; empty otherwise",
-        "skill": "1 - loss / persistence_loss on skill_split: above 0 beats persistence",
-        "skill_split": "split of skill, metrics, persistence_loss and mean_loss: test, else validation",
-        "without_edges": "snapshots without edges, by split",
-        "epochs": "epochs finished",
-        "steps": "distinct steps recorded; a step repeated after a resume counts once",
-        "total_time_s": "seconds of all steps, epoch by epoch on the slowest rank (straggler), without evaluation; "
-        "includes unfinished epochs and repeated steps",
-        "epoch_time_s": "seconds of a finished epoch's steps on the slowest rank (straggler), without evaluation; mean "
-        "over epochs, including the first (warm-up, compilation, profiling)",
-        "epoch_time_spread_s": "standard deviation over epochs",
-        "epoch_time_median_s": "median over epochs: insensitive to what happens in fewer than half of them",
-        "epoch_time_clean_s": "mean over epochs without a slow link; empty if no link was ever slow",
-        "epoch_time_congested_s": "mean over epochs with a slow link in some step",
-        "congested_epochs": "finished epochs with a slow link in some step; empty if no link was ever slow",
-        "phase_time_s": "seconds per step by phase, mean over steps and ranks",
-        "imbalance": "own time (batch, transfer, compute) of an epoch, maximum over ranks divided by minimum, "
-        "median (the chart shows maximum over mean, of the last steps)",
-        "iteration_imbalance": "slowest rank's own time over the mean of all, per iteration and weighted "
-        "by time; median over epochs",
-        "waste_share": "share of all ranks' time spent waiting for the straggler of the iteration, median over epochs",
-        "critical_path_share": "own time of the straggler of every iteration over the time of the epoch, median",
-        "slowest_rank": "the rank with the largest share of the critical path (straggler)",
-        "slowest_rank_share": "its share of the critical path; 1 / ranks if balanced",
-        "wait_share": "share of all ranks' step time spent waiting for others",
-        "bytes_sent": "bytes sent in steps, and by ranks waiting for the others, summed over ranks",
-        "bytes_received": "bytes received in steps, summed over ranks",
-        "peak_bytes": "largest peak of tensor memory of any rank",
-        "peak_rss_bytes": "largest resident memory of any rank's process",
-        "partitioner": "the last partitioner of the nodes, if they are partitioned",
-        "parts": "partitions of it",
-        "partition_s": "seconds to compute that partition",
-        "rebuild_s": "seconds spent on changes of strategy and partition during the run, in total",
-        "cut_edges": "edges between partitions, summed over the snapshots trained on",
-        "cut_share": "share of the edges that are between partitions",
-        "halo_share": "share of the rows that partitions read which other partitions own",
-        "replicated_share": "share of copies in the rows that partitions hold, or would hold without any exchange",
-        "loss_deviation": "largest relative difference of a step's loss from the whole graph's, if nodes are "
-        "partitioned: rounding, except for models that a strategy approximates",
-        "predicted_step_bytes": "bytes of rows exchanged by ranks in a step, including recomputation of blocks, "
-        "predicted from the partition",
-        **ENERGY_FACTS_MEANINGS,
+        **_DECLARED["meanings"],
         **{name: meaning for family in catalogue.families() for name, meaning in family.summary_meanings.items()},
     }
 )
@@ -268,7 +193,7 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
 def summarize(
     config: RunConfig, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]
 ) -> dict[str, Any]:
-    """Losses, times, bytes, memory and energy of a run; see ``MEANINGS``.
+    """Losses, times, bytes, memory and energy of a run; see ``summary.toml``.
 
     Imbalance follows SYSTEMS.md section 3 (DyGNeX's definition): waiting is excluded, per epoch, median over epochs.
 
@@ -297,8 +222,21 @@ def summarize(
         **_partition(tables["events"]),
         "loss_deviation": _deviation(tables),
         **_energy(tables, everything, finished, congested),
-        **{name: value for family in catalogue.families() for name, value in family.summary(tables).items()},
+        **_of_families(tables),
     }
+
+
+def _of_families(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """The numbers of all families; one that fails leaves those of the others, and its error under ``family_errors``."""
+    found: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for family in catalogue.families():
+        try:
+            found |= family.summary(tables)
+        except Exception as error:  # of code outside the package: a run of another family must not fail with it
+            found |= dict.fromkeys(family.summary_meanings)
+            errors[family.name] = f"{type(error).__name__}: {error}"
+    return found | ({"family_errors": errors} if errors else {})
 
 
 def _energy(
@@ -379,26 +317,13 @@ def _without_edges(events: pd.DataFrame) -> dict[str, int] | None:
     }
 
 
-_PARTITION = (
-    "partitioner",
-    "parts",
-    "partition_s",
-    "rebuild_s",
-    "cut_edges",
-    "cut_share",
-    "halo_share",
-    "replicated_share",
-    "predicted_step_bytes",
-)
-
-
 def _partition(events: pd.DataFrame) -> dict[str, Any]:
     """Facts of the run's last partition; None if its strategy had none."""
     described = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
     of_first = events[(events["kind"] == SettingsChanged.kind) & (events["rank"] == events["rank"].min())]
     changed = [SettingsChanged.read(data) for data in of_first["data"] if isinstance(data, dict)]
     changes = [each.took_s for each in changed if each.took_s is not None]
-    found = {**dict.fromkeys(_PARTITION), "rebuild_s": float(sum(changes)) if changes else None}
+    found = {**dict.fromkeys(_DECLARED["of_partition"]), "rebuild_s": float(sum(changes)) if changes else None}
     if not described or described[-1].get("layout", "") is None:
         return found
     facts = facts_of(described[-1])

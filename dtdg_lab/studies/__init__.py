@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dtdg_lab.core.lazy import lazy_namespace
 
 if TYPE_CHECKING:
-    from dtdg_lab.studies.decay_study import study_decay as decay
+    from dtdg_lab.studies.presets import study_decay as decay
     from dtdg_lab.studies.runner import Above, Halving, Median
     from dtdg_lab.studies.study import open_study as open
     from dtdg_lab.studies.sweep import choice, integer, log_uniform, uniform

@@ -1,21 +1,31 @@
-"""Studies shipped with the lab, by name; those of one family of systems lie with it."""
+"""Studies shipped with the lab, by name, and lab.studies.decay; those of one family of systems lie with it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import UnknownNameError
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.units import format_seconds
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.studies.runner import FOLDER, run_in
 from dtdg_lab.studies.study import Panel, Study
 from dtdg_lab.studies.sweep import Sweep
-from dtdg_lab.studies.trials import FINISHED, Trial
+from dtdg_lab.studies.trials import FINISHED, Trial, TrialLog
 from dtdg_lab.systems.base import StudyPreset
 from dtdg_lab.systems.scaling import SCALING
 from dtdg_lab.visualization.loss import NEAR, loss_points
 from dtdg_lab.visualization.study import SpreadBar, order_words, spread_bars
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.session import Session
+
+
+# Studies shipped with the lab, by name; those of one family of systems lie with it.
 
 
 def presets() -> dict[str, StudyPreset]:
@@ -117,3 +127,108 @@ def near_best_panel(study: Study, axis: str, *, paper: Mapping[str, float], titl
     reported = ", ".join(f"{bar.label} {format_seconds(bar.paper)}" for bar in bars if bar.paper is not None)
     said = f" The paper reports, on other data and machines: {reported}." if reported else ""
     return figure, f"{order_words(bars, 'time')}{said}"
+
+
+# lab.studies.decay: losses, memory and time over K and alpha, as a study of its own name.
+
+
+FIGURE8 = "figure8"
+FULL_SNAPSHOTS, ALPHAS, SEEDS = (1, 2, 3, 4), (0.05, 0.1, 0.3, 0.6, 1.0), (0, 1, 2)
+
+
+def study_decay(
+    config: RunConfig,
+    full_snapshots: Sequence[int] = FULL_SNAPSHOTS,
+    alphas: Sequence[float] = ALPHAS,
+    seeds: Sequence[int] = SEEDS,
+    *,
+    session: Session | None = None,
+    runs_dir: str | Path = "runs",
+    restart: bool = False,
+    on_cell: Callable[[Any], None] | None = None,
+    progress: bool = True,
+) -> Any:
+    """Train once for every K, alpha and seed, one run after another; the whole map of the first seed comes first.
+
+    It is a study in ``runs_dir``, named after the config without K, alpha and seed: the same call, or one with other
+    cells, resumes an interrupted study and reuses finished cells of the same data. If K is the whole window, alpha has
+    no effect, and one run serves all alphas. A cell whose run fails, for example by a loss that is not finite, has the
+    reason but no numbers, and is retried by the next call.
+
+    Args:
+        config: of a system with temporal decay; its K, alpha and seed are replaced.
+        full_snapshots: K of the map; at most the window.
+        alphas: of the map.
+        seeds: runs of every K and alpha.
+        session: whose engines train; by default this process, with ``ranks=1``.
+        runs_dir: folder for the study and, without a session, the runs.
+        restart: train all cells again, including finished ones.
+        on_cell: called with the current study: with the results of earlier calls, then after every run, for example to
+            draw its figure.
+        progress: show a progress bar of runs.
+
+    Returns:
+        A ``DecayStudy``: rows, means over seeds, the best cell, heat maps.
+
+    Raises:
+        ConfigError: the system has no decay, the config tunes by itself, a number is out of range, or there are
+            several ranks and no session.
+        RunFailedError: a run was stopped, and the study with it; finished cells are kept.
+        RunStoreError: another process writes the study, or a file of it is damaged.
+        LabError: a run cannot be started.
+
+    References: FlareDTDG section 4.6 and Figure 8.
+    """
+    made = preset(FIGURE8)
+    made.check(config)
+    window = config["window"]
+    full_snapshots, alphas = tuple(dict.fromkeys(full_snapshots)), tuple(dict.fromkeys(alphas))
+    seeds = tuple(dict.fromkeys(seeds))
+    if not (full_snapshots and alphas and seeds):
+        raise ConfigError(
+            "a study of the decay needs values: give at least one value each of full_snapshots, alphas and seeds."
+        )
+    if max(full_snapshots) > window:
+        raise ConfigError(
+            f"full_snapshots={max(full_snapshots)} exceeds window={window}, which is all snapshots of a step: leave it "
+            "out, or study config.replace(window=...)."
+        )
+    config = config.replace(full_snapshots=1, alpha=1.0, seed=0)
+    folder = Path(runs_dir) / FOLDER / f"decay-{config.short_hash}"
+    known = [] if restart else TrialLog(folder).read()
+    served = [trial.settings["alpha"] for trial in known if trial.settings["full_snapshots"] == window]
+    kept = [alpha for alpha in served if window in full_snapshots][:1]  # of a run that serves all alphas
+    order = tuple(dict.fromkeys([*kept, *alphas]))
+    over, skip = made.refine(config, {"full_snapshots": tuple(full_snapshots), "alpha": order}, False)
+    if kept and kept[0] not in alphas and len(full_snapshots) > 1:
+        skip = [*skip, {"full_snapshots": [k for k in full_snapshots if k != window], "alpha": kept[0]}]
+    sweep = Sweep(config, over, seeds, skip=skip, shipped=FIGURE8)
+
+    def result(study: Study) -> Any:
+        return made.result(study, full_snapshots, alphas)
+
+    def report(study: Study) -> None:
+        if on_cell is not None and (found := result(study)).rows:
+            on_cell(found)
+
+    @cache
+    def data_hash(seed: int) -> str:
+        return load_for(config.replace(seed=seed)).data_hash
+
+    def outdated(trial: Trial) -> str:
+        if trial.status != FINISHED or trial.seed not in sweep.all_seeds:
+            return ""
+        return "" if trial.provenance["data_hash"] == data_hash(trial.seed) else "its data changed"
+
+    return result(
+        run_in(
+            folder,
+            sweep,
+            session=session,
+            runs_dir=Path(runs_dir),
+            on_trial=report,
+            progress=progress,
+            restart=restart,
+            outdated=outdated,
+        )
+    )

@@ -12,11 +12,9 @@ from dtdg_lab.cluster.worker import rehearse
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, shortened
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.studies.race_plan import RacePlan, StopRule, contestants, data_hashes, find_race, new_race
 from dtdg_lab.studies.race_result import Race, copy_bandwidth
-from dtdg_lab.studies.race_rules import contestants, data_hashes
-from dtdg_lab.studies.race_store import RacePlan, find_race, new_race
-from dtdg_lab.studies.runner import GridRunner, Listener, one_writer, progress_bar
-from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.studies.runner import GridRunner, one_writer, progress_bar
 from dtdg_lab.studies.trials import FINISHED, Trial
 
 if TYPE_CHECKING:
@@ -92,9 +90,15 @@ def prepare(
     """A race that is ready to run: it is checked and its folder exists; see :func:`race`."""
     found = contestants(configs, seeds=seeds, stop=stop)
     _check_engines(found, session, parallel=parallel)
-    named = _checked_name(name) if name else _name_of(found)
+    if not isinstance(name, str) or (name and not _NAME.fullmatch(name)):
+        raise ConfigError(
+            f"name={shortened(name)}: up to 80 letters, digits, '.', '_', '+' and '-' are allowed, beginning with a "
+            "letter or digit, because it names a folder."
+        )
+    systems = list(dict.fromkeys(config.system for config in found.values()))
+    more = f"-and-{len(systems) - 4}-more" if len(systems) > 4 else ""
     plan = RacePlan(
-        name=named,
+        name=name or "-".join(systems[:4]) + more,
         configs=found,
         seeds=tuple(int(seed) for seed in seeds),
         stop=stop,
@@ -103,7 +107,7 @@ def prepare(
         copy_bytes_per_s=copy_bandwidth(),
     )
     root = Path(runs_dir)
-    folder = find_race(named, root) if name else None
+    folder = find_race(name, root) if name else None
     return RaceRunner(folder or new_race(plan, root), plan, session, root, on_change=on_change, progress=progress)
 
 
@@ -142,10 +146,17 @@ class RaceRunner:
         with ExitStack() as held:
             held.enter_context(one_writer(folder, "race"))
             self._plan = plan = RacePlan.load(folder).joined(plan, folder)
-            listener = Listener(self._started, self._report, self._report)
             judge = None if plan.stop is None else plan.stop.verdict
             self._runner = GridRunner(
-                folder, "race", session, runs_dir, decide=lambda *_: judge, resumes=False, listener=listener
+                folder,
+                "race",
+                session,
+                runs_dir,
+                decide=lambda *_: judge,
+                resumes=False,
+                start=self._started,
+                evaluated=self._report,
+                report=self._report,
             )
             for trial in list(self._runner.trials.values()):
                 if trial.status == FINISHED and not (trial.run and RunDirectory(trial.run).config_file.is_file()):
@@ -188,22 +199,6 @@ class RaceRunner:
     def _report(self) -> None:
         if self._on_change is not None:
             self._on_change(self.race)
-
-
-def _checked_name(name: str) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"name={shortened(name)}: up to 80 letters, digits, '.', '_', '+' and '-' are allowed, beginning with a "
-            "letter "
-            "or digit, because it names a folder."
-        )
-    return name
-
-
-def _name_of(found: Mapping[str, RunConfig]) -> str:
-    systems = list(dict.fromkeys(config.system for config in found.values()))
-    more = f"-and-{len(systems) - 4}-more" if len(systems) > 4 else ""
-    return "-".join(systems[:4]) + more
 
 
 def _check_engines(found: Mapping[str, RunConfig], session: Session | None, *, parallel: bool) -> None:

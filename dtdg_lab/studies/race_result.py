@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -17,15 +18,15 @@ import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.options import OPTIONS, default
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.studies import race_table
-from dtdg_lab.studies.race_rules import Check, checks
-from dtdg_lab.studies.race_store import FILE, RacePlan
-from dtdg_lab.studies.race_table import RULE, STATES, RaceRun, race_words
-from dtdg_lab.studies.trials import FAILED, FINISHED, RUNNING, Trial, TrialLog
+from dtdg_lab.runs.html import render, template
+from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
+from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialLog
 from dtdg_lab.systems.base import SystemFamily
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, join_words
 from dtdg_lab.visualization.phases import OWN
 from dtdg_lab.visualization.race import (
     Bound,
@@ -46,6 +47,378 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dtdg_lab.visualization.run_window import RunWindow
+
+
+# The table of a race: medians and spreads over seeds, data and protocol, and clear winners.
+
+
+UNDER_WAY = "under way"
+STATES: Mapping[str, str] = {RUNNING: UNDER_WAY, INTERRUPTED: "left"}  # of a trial -> of a run of a race
+
+
+@dataclass(frozen=True, slots=True)
+class RaceRun:
+    """One run of a race.
+
+    Attributes:
+        label: of the contestant.
+        seed: of the run.
+        state: ``finished``, ``under way``, ``failed``, or ``left`` if it was interrupted.
+        why: reason for an early end or a failure.
+        path: of its folder; None if it could not be started.
+        keeper: object that keeps the folder alive while it is read.
+    """
+
+    label: str
+    seed: int
+    state: str
+    why: str
+    path: Path | None
+    keeper: object = field(default=None, repr=False, compare=False)
+
+    def open(self) -> StoredRun:
+        """The run's records.
+
+        Raises:
+            RunStoreError: there is no run at its path, or it was never started.
+        """
+        found = open_run(self.path or Path(f"{self.label}, seed {self.seed}"))
+        found.keeper = self.keeper
+        return found
+
+
+# Medians and spreads over seeds, and the rule for calling a contestant the best.
+
+
+RULE = (
+    "Bold marks the best median if its range over the seeds does not overlap the range of any other contestant. With "
+    "one seed nothing is bold, nor is a contestant with a failed run."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A quantity over the seeds of one contestant.
+
+    Attributes:
+        middle: the median; infinite if half of the seeds never reached the target; None if unknown for all seeds.
+        low, high: minimum and maximum over the seeds for which it is known.
+        count: seeds that count, including those that never reached the target.
+        missed: seeds that never reached the target.
+    """
+
+    middle: float | None
+    low: float | None
+    high: float | None
+    count: int
+    missed: int = 0
+
+
+def spread(values: Sequence[float | None]) -> Spread:
+    """The spread of one value per seed: None is unknown and left out, infinite means never reached."""
+    known = sorted(float(value) for value in values if value is not None and not math.isnan(value))
+    if not known:
+        return Spread(None, None, None, 0)
+    finite = [value for value in known if math.isfinite(value)]
+    low, high = (finite[0], finite[-1]) if finite else (None, None)
+    return Spread(median(known), low, high, len(known), len(known) - len(finite))
+
+
+def best(spreads: Mapping[str, Spread], *, high_is_good: bool = False) -> str | None:
+    """The contestant all of whose seeds beat all seeds of every other one; None if there is none.
+
+    One seed shows no spread, so a contestant with fewer than two is neither best nor beaten. A contestant without
+    known values is left out; a seed that never reached the target beats none.
+
+    Args:
+        spreads: by contestant.
+        high_is_good: whether higher is better.
+    """
+    known = {label: each for label, each in spreads.items() if each.count}
+    if len(known) < 2 or any(each.count < 2 for each in known.values()):
+        return None
+    ends = {label: _ends(each, high_is_good=high_is_good) for label, each in known.items()}
+    first = min(ends, key=lambda label: ends[label][1])
+    others = [good for label, (good, _) in ends.items() if label != first]
+    worst = ends[first][1]
+    return first if math.isfinite(worst) and all(worst < good for good in others) else None
+
+
+def _ends(each: Spread, *, high_is_good: bool) -> tuple[float, float]:
+    """The best and the worst seed, as numbers where lower is better."""
+    if each.low is None or each.high is None:
+        return math.inf, math.inf
+    good, bad = (-each.high, -each.low) if high_is_good else (each.low, each.high)
+    return good, math.inf if each.missed else bad
+
+
+GAP = 0.05  # share of the devices' time without energy data above which it is reported, and joules are not compared
+
+
+_WRITERS: Mapping[str, Callable[[float | None], str]] = {
+    "": lambda value: "unknown" if value is None else f"{value:.4g}",
+    "seconds": format_seconds,
+    "joules": format_joules,
+    "bytes": format_bytes,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RaceMeasure:
+    """A column of the table: its name in data and on the page, its format, and which direction is better.
+
+    Times and energies of a run are totals or means over its epochs; medians over epochs are shown but not compared.
+    """
+
+    name: str
+    title: str
+    unit: str = ""
+    high_is_good: bool = False
+    judged: bool = True
+    where_known: bool = False  # shown on the page only if some contestant has it
+
+    def words(self, value: float | None) -> str:
+        """A value with its unit."""
+        return _WRITERS[self.unit](value)
+
+
+MEASURES: tuple[RaceMeasure, ...] = tuple(
+    RaceMeasure(name, **facts)
+    for name, facts in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One contestant.
+
+    Attributes:
+        label: of it.
+        config: of its runs, except for the seed.
+        settings: those in which contestants differ.
+        runs: that have finished.
+        failed: reasons of those that failed.
+        wanted: runs that it should have.
+        spreads: by name of a measure.
+        sources: of the joules.
+        coincides: whether losses that should be equal are; None if there is no such pair, or no comparison yet.
+        grounds: data and protocol of each finished run; see ``runs.provenance``.
+    """
+
+    label: str
+    config: RunConfig
+    settings: Mapping[str, Any]
+    runs: tuple[StoredRun, ...]
+    failed: tuple[str, ...]
+    wanted: int
+    spreads: Mapping[str, Spread]
+    sources: tuple[str, ...]
+    coincides: bool | None
+    grounds: tuple[Mapping[str, Any], ...] = ()
+
+
+def spreads_of(runs: Sequence[StoredRun], near: Sequence[float | None]) -> dict[str, Spread]:
+    """Every measure over the seeds of one contestant.
+
+    Args:
+        runs: finished ones.
+        near: seconds to a loss close to the best, by seed: infinite if never reached, None if unknown.
+    """
+    described = [run.summary for run in runs]
+    found = {each.name: spread([one.get(each.name) for one in described]) for each in MEASURES}
+    for name, part, never in _OF_PARTS:
+        found[name] = spread([_scored(*pair, name, part, never) for pair in zip(runs, described, strict=True)])
+    return found | {
+        "near_best_s": spread(near),
+        "joules": spread([joules_of(run) for run in runs]),
+        "bytes": spread([bytes_of(run) for run in runs]),
+    }
+
+
+_OF_PARTS = (("test_loss", "test", math.inf), ("validation_loss", "validation", math.inf), ("skill", "test", -math.inf))
+
+
+def _scored(run: StoredRun, described: Mapping[str, Any], name: str, part: str, never: float) -> float | None:
+    """A result of a run on a split: ``never`` if its last loss is not finite, None if it has no such split."""
+    last = run.live.loss.splits[part].last
+    return never if last is not None and last.value is None else described.get(name)
+
+
+def joules_of(run: StoredRun) -> float | None:
+    """Joules of the whole run over all sources; None if unknown."""
+    by_source = run.summary.get("energy_j")
+    return sum(by_source.values()) if by_source else None
+
+
+def unknown_energy(runs: Sequence[StoredRun]) -> float:
+    """The largest share of a run's device time with neither measured nor modelled energy; 0 if not recorded."""
+    return max(((run.summary.get("energy_coverage") or {}).get("unknown", 0.0) for run in runs), default=0.0)
+
+
+def bytes_of(run: StoredRun) -> float | None:
+    """Bytes sent by all ranks in steps, plus those of fetched features; None if unknown."""
+    sent, features = run.summary.get("bytes_sent"), run.summary.get("feature_bytes")
+    return None if sent is None else float(sent) + float(features or 0.0)
+
+
+def differing(configs: Mapping[str, RunConfig]) -> tuple[str, ...]:
+    """Settings in which contestants differ, the system first.
+
+    Settings that only some of them have are left out, and those at their system's defaults.
+    """
+    flats = [config.flat for config in configs.values()]
+    names = dict.fromkeys(["system", *(name for flat in flats for name in flat)])
+    found = []
+    for name in names:
+        values = {str(flat.get(name)) for flat in flats if name in flat}
+        everywhere = all(name in flat for flat in flats)
+        if everywhere and len(values) > 1 and (name in _ALWAYS or any(_chosen(name, of) for of in configs.values())):
+            found.append(name)
+    return tuple(found)
+
+
+_ALWAYS = ("system", "model", "ranks", "parts")
+
+
+def _chosen(name: str, config: RunConfig) -> bool:
+    """Whether the value was set explicitly: it is not a default of system, data set or protocol."""
+    if name not in OPTIONS:
+        return True
+    usual = default(name, system=config.system, dataset=config.dataset, protocol=config.protocol)
+    return bool(config.flat[name] != usual)
+
+
+def winners(rows: Sequence[Row]) -> dict[str, str]:
+    """Measure -> contestant that is best with non-overlapping seed ranges; see ``significance.RULE``."""
+    found = {}
+    for measure in MEASURES:
+        if not measure.judged or (measure.name == "joules" and len({row.sources for row in rows}) > 1):
+            continue  # measured and modelled joules are not comparable
+        if measure.name == "joules" and any(unknown_energy(row.runs) > GAP for row in rows):
+            continue  # an unknown value cannot win
+        spreads = {row.label: row.spreads[measure.name] for row in rows}
+        label = best(spreads, high_is_good=measure.high_is_good)
+        lost = {row.label for row in rows if row.failed}  # their spread over all seeds is unknown
+        if label is not None and label not in lost and all(row.spreads[measure.name].count for row in rows):
+            found[measure.name] = label
+    return found
+
+
+def frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """One row per contestant, in numbers: the median of a measure, and its range in ``_min`` and ``_max``.
+
+    ``best_in`` names the measures in which it is best with non-overlapping seed ranges.
+    """
+    import pandas as pd
+
+    won = winners(rows)
+    described = []
+    for row in rows:
+        line: dict[str, Any] = {**row.settings, "seeds": len(row.runs), "failed": len(row.failed)}
+        for measure in MEASURES:
+            each = row.spreads[measure.name]
+            line |= {measure.name: each.middle, f"{measure.name}_min": each.low, f"{measure.name}_max": each.high}
+        line |= {
+            "energy_source": ", ".join(row.sources) or None,
+            "coincides": row.coincides,
+            "best_in": ", ".join(name for name, label in won.items() if label == row.label),
+            **_ground(row),
+        }
+        described.append(line)
+    return pd.DataFrame(described, index=pd.Index([row.label for row in rows], name="contestant"))
+
+
+def _ground(row: Row) -> dict[str, Any]:
+    """Protocol, purge gap and data, as in every table of results; all data if they differ between seeds."""
+    if not row.grounds:
+        return {"protocol": row.config.protocol, "leaky": None, "purge": None, "data": None}
+    joined = {name: row.grounds[0][name] for name in ("protocol", "leaky", "purge")}
+    return {**joined, "data": ", ".join(dict.fromkeys(str(each["data"]) for each in row.grounds))}
+
+
+def page(rows: Sequence[Row], captions: Sequence[str] = (), rule: str = "") -> str:
+    """The table as HTML: bold for clear winners, red for losses that should coincide and do not.
+
+    Args:
+        rows: of the table.
+        captions: above it; one that says DIFFER is an alarm.
+        rule: how to read it.
+    """
+    settings = list(rows[0].settings) if rows else []
+    shown = [each for each in MEASURES if not each.where_known or any(row.spreads[each.name].count for row in rows)]
+    if all(row.settings.get("system") == row.label for row in rows):
+        settings = [name for name in settings if name != "system"]
+    heads = ["contestant", *settings, "seeds", *(measure.title for measure in shown)]
+    return render(
+        "studies/templates/race.html",
+        captions=captions,
+        heads=[*heads, "same losses", "protocol", "purge", "data"],
+        rows=[(row, _ground(row)) for row in rows],
+        settings=settings,
+        shown=shown,
+        won=winners(rows),
+        unknown={row.label: unknown_energy(row.runs) for row in rows},
+        gap=GAP,
+        bad=coloured("bad"),
+        inf=math.inf,
+        rule=rule,
+    )
+
+
+# A race in sentences: progress, winners, and caveats.
+
+
+def race_words(plan: RacePlan, entries: Iterable[RaceRun], rows: Sequence[Row], found: Sequence[Check]) -> list[str]:
+    """Captions of a race; one that says DIFFER is an alarm.
+
+    Args:
+        plan: of the race.
+        entries: the newest of every contestant and seed.
+        rows: of the table.
+        found: checks of losses that should coincide.
+    """
+    known, wanted = list(entries), len(plan.configs) * len(plan.seeds)
+    finished = [each for each in known if each.state == FINISHED]
+    failed = [each for each in known if each.state == FAILED]
+    won: dict[str, list[str]] = {}
+    titles = {measure.name: measure.title for measure in MEASURES}
+    for name, label in winners(rows).items():
+        won.setdefault(label, []).append(titles[name])
+    agreed: dict[tuple[str, ...], list[Check]] = {}
+    for check in found:
+        if check.ok:
+            agreed.setdefault(check.labels, []).append(check)
+    few: dict[str, list[str]] = {}  # warning on link metrics of few pairs -> contestants
+    for row in rows:
+        for said in dict.fromkeys(run.summary.get("link_warning") for run in row.runs):
+            if said:
+                few.setdefault(said, []).append(row.label)
+    captions = template("studies/templates/race.txt").render(
+        plan=plan,
+        rows=rows,
+        entries=known,
+        wanted=wanted,
+        finished=finished,
+        running=[f"{each.label} with seed {each.seed}" for each in known if each.state == UNDER_WAY],
+        early=sum(bool(each.why) for each in finished),
+        failed=[f"{each.label} with seed {each.seed} ({' '.join(each.why.split())})" for each in failed],
+        won=won,
+        so_far="" if len(finished) == wanted else " so far",
+        differing=[check for check in found if check.ok is False],
+        agreed=[f"{join_words(labels)} ({_worst(checks)})" for labels, checks in agreed.items()],
+        ranks=[str(count) for count in sorted({config.ranks for config in plan.configs.values()})],
+        few=few,
+    )
+    return captions.splitlines()
+
+
+def _worst(found: Collection[Check]) -> str:
+    first = max((check.first for check in found if check.first is not None), default=None)
+    curve = max((check.curve for check in found if check.curve is not None), default=None)
+    described = [
+        f"{value:.1g} {where}" for value, where in ((first, "at first"), (curve, "at most")) if value is not None
+    ]
+    return "apart by " + join_words(described)
 
 
 # Lower bounds on time and energy: best schedule, memory-speed copies, ideal network.
@@ -99,30 +472,6 @@ def bounds_of(
     return found
 
 
-def levels_of(bounds: Sequence[Bound], epochs: Mapping[str, float], *, whole: Mapping[str, float]) -> list[RaceLevel]:
-    """Bounds of a whole race as vertical lines: seconds and joules of the epochs that were trained.
-
-    Args:
-        bounds: per epoch.
-        epochs: number trained by each contestant, median over seeds.
-        whole: joules of the whole run of each, median over seeds; they include evaluations, which have no bound.
-    """
-    found = []
-    for each in bounds:
-        made = epochs.get(each.label, 0)
-        if not made:
-            continue
-        if each.quantity == "epoch":
-            found.append(RaceLevel(each.label, "seconds", each.bound * made, f"{made:g} epochs, {each.name}"))
-        if each.quantity == "energy" and each.raced:
-            if each.bound == each.measured and each.label in whole:  # its own: one line for all
-                words = "as raced, knows the links, best in the cost model"
-                found.append(RaceLevel(each.label, "joules", whole[each.label], words))
-        elif each.quantity == "energy" and each.label in whole and each.measured > 0:
-            found.append(RaceLevel(each.label, "joules", whole[each.label] * each.bound / each.measured, each.name))
-    return found
-
-
 def _epoch(run: StoredRun) -> Pair | None:
     """Means over epochs, each with its own bound, so that no mean bound exceeds the measured mean."""
     steps = run.table("steps")
@@ -170,7 +519,6 @@ def _family(run: StoredRun) -> SystemFamily:
 # The race.
 
 
-_NARROW = "max-width:95ch"  # the table may be wider than the page and scrolls; text wraps
 Place = tuple[str, int]  # contestant, seed
 
 
@@ -194,14 +542,20 @@ class Race:
 
     Attributes:
         folder: where ``race.json`` is.
+        name: of the race.
+        configs: by contestant; the race's seeds replace theirs.
+        seeds: of every contestant.
+        wanted: number of runs of the whole race.
     """
 
     def __init__(self, folder: Path, plan: RacePlan | None = None, trials: Mapping[str, Trial] | None = None) -> None:
         self.folder = folder
-        self._plan = plan or RacePlan.load(folder)
+        self._plan = plan = plan or RacePlan.load(folder)
+        self.name, self.configs, self.seeds = plan.name, plan.configs, plan.seeds
         self._trials = {trial.key: trial for trial in TrialLog(folder).read()} if trials is None else trials
-        order = sorted(self._plan.cells, key=lambda cell: (self._plan.seeds.index(cell.seed), cell.number))
+        order = sorted(plan.cells, key=lambda cell: (plan.seeds.index(cell.seed), cell.number))
         self._places: dict[Place, str] = {(cell.settings["contestant"], cell.seed): cell.key for cell in order}
+        self.wanted = len(self._places)
         self._live: dict[str, Any] = {}  # handles of runs that this process started
         self._opened: dict[Path, StoredRun] = {}
         self._curves: dict[Place, tuple[Any, Curve]] = {}
@@ -214,26 +568,6 @@ class Race:
         return f"<Race {self.name!r}: {', '.join(self.configs)}; {made} of {self.wanted} runs finished>"
 
     # contents
-
-    @property
-    def name(self) -> str:
-        """The race's name."""
-        return self._plan.name
-
-    @property
-    def configs(self) -> Mapping[str, RunConfig]:
-        """By contestant; the race's seeds replace theirs."""
-        return self._plan.configs
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seeds of every contestant."""
-        return self._plan.seeds
-
-    @property
-    def wanted(self) -> int:
-        """Number of runs of the whole race."""
-        return len(self._places)
 
     @property
     def runs(self) -> tuple[RaceRun, ...]:
@@ -323,18 +657,18 @@ class Race:
                 self._bounds = key, bounds_of(finished, self._plan.copy_bytes_per_s, self._read)
             return self._bounds[1]
 
-    def rows(self) -> list[race_table.Row]:
+    def rows(self) -> list[Row]:
         """The rows of the table."""
         finished, curves, verdicts, started = self.finished(), self.curves(), self._verdicts(), self._started()
         near = near_losses(curves, tuple(self.configs), self._lost())
         by_place = {(curve.label, curve.seed): curve for curve in curves}
-        names = race_table.differing(self.configs)
+        names = differing(self.configs)
         found = []
         for label, config in self.configs.items():
             seconds = [_near_s(by_place.get((label, run.config.seed)), near) for run in finished[label]]
             sources = {of for run in finished[label] for of in run.summary.get("energy_j") or {}}
             found.append(
-                race_table.Row(
+                Row(
                     label=label,
                     config=config,
                     settings={name: config.flat[name] for name in names},
@@ -342,7 +676,7 @@ class Race:
                     wanted=len(self.seeds),
                     sources=tuple(sorted(sources)),
                     failed=tuple(run.why for run in self.runs if run.label == label and run.state == FAILED),
-                    spreads=race_table.spreads_of(finished[label], seconds),
+                    spreads=spreads_of(finished[label], seconds),
                     coincides=verdicts.get(label),
                     grounds=tuple(
                         trial.provenance
@@ -365,7 +699,7 @@ class Race:
     @property
     def table(self) -> pd.DataFrame:
         """One row per contestant: medians and spreads over the seeds, with data and protocol."""
-        return race_table.frame(self.rows())
+        return frame(self.rows())
 
     def panels(self) -> dict[str, Panel]:
         """Loss against ``seconds``, ``joules``, ``bytes`` and ``peak`` memory, and the bounds: figure and caption."""
@@ -373,12 +707,29 @@ class Race:
         drawn = race_panels(self.curves(), self._levels(bounds), labels, self._lost())
         return {**drawn, **{f"bound-{name}": panel for name, panel in bounds_panels(bounds, labels).items()}}
 
-    def _levels(self, bounds: list[Bound]) -> list[Any]:
+    def _levels(self, bounds: list[Bound]) -> list[RaceLevel]:
+        """Bounds of a whole race as vertical lines: seconds and joules of the epochs that were trained.
+
+        Joules of a whole run include evaluations, which have no bound.
+        """
         finished = {label: own for label, own in self.finished().items() if own}
         epochs = {label: median(run.summary.get("epochs") or 0 for run in own) for label, own in finished.items()}
-        joules = {label: [race_table.joules_of(run) for run in own] for label, own in finished.items()}
+        joules = {label: [joules_of(run) for run in own] for label, own in finished.items()}
         whole = {label: median(known) for label, all_of in joules.items() if (known := [j for j in all_of if j])}
-        return levels_of(bounds, epochs, whole=whole)
+        found = []
+        for each in bounds:
+            made = epochs.get(each.label, 0)
+            if not made:
+                continue
+            if each.quantity == "epoch":
+                found.append(RaceLevel(each.label, "seconds", each.bound * made, f"{made:g} epochs, {each.name}"))
+            if each.quantity == "energy" and each.raced:
+                if each.bound == each.measured and each.label in whole:  # its own: one line for all
+                    words = "as raced, knows the links, best in the cost model"
+                    found.append(RaceLevel(each.label, "joules", whole[each.label], words))
+            elif each.quantity == "energy" and each.label in whole and each.measured > 0:
+                found.append(RaceLevel(each.label, "joules", whole[each.label] * each.bound / each.measured, each.name))
+        return found
 
     @property
     def figures(self) -> dict[str, Figure]:
@@ -408,21 +759,12 @@ class Race:
         """Text and table, for pages and notebook cells."""
         rows, found = self.rows(), self.checks
         described = race_words(self._plan, self.runs, rows, found)
-        lines = "".join(
-            f"<p style='margin:2px 0;{_NARROW}{_alarm(caption)}'>{html.escape(caption, quote=False)}</p>"
-            for caption in described
-        )
         how = "Median over seeds [min .. max]; per run, totals and means over all epochs, including congested ones."
-        rule = f"<p style='{_NARROW};opacity:0.8;font-size:90%'>{how} {RULE}</p>"
-        return f"{lines}{race_table.page(rows)}{rule}"
+        return page(rows, described, f"{how} {RULE}")
 
     def _repr_html_(self) -> str:
         """Text and table; ``lab.plot(race.figure)`` draws."""
         return self.html()
-
-
-def _alarm(caption: str) -> str:
-    return f";color:{coloured('bad')};font-weight:bold" if "DIFFER" in caption else ""
 
 
 def _near_s(curve: Curve | None, near: Mapping[int, float]) -> float | None:

@@ -99,17 +99,13 @@ def settle(path: Path, *, on_engines: bool) -> str:
             quiet_since = quiet_since or time.monotonic()
             young = on_engines and time.time_ns() - int(status["time_ns"]) < PATIENCE_S * 1e9
             if not young and time.monotonic() - quiet_since >= (PATIENCE_S if notes else 0.0):
-                _mark(run)
+                try:
+                    finish(run, "failed", KILLED)
+                except LabError as error:  # its records are damaged: they are kept unchanged
+                    run.write_status("failed", reason=f"{KILLED}; {error}", attempt=status["attempt"])
                 continue
         time.sleep(LOOK_S)
     return str(status["state"])
-
-
-def _mark(run: RunDirectory) -> None:
-    try:
-        finish(run, "failed", KILLED)
-    except LabError as error:  # its records are damaged: they are kept unchanged
-        run.write_status("failed", reason=f"{KILLED}; {error}", attempt=run.status()["attempt"])
 
 
 def go_on(path: Path, session: Session | None) -> bool:
@@ -350,21 +346,6 @@ STOP_LOOK_S, STOP_PATIENCE_S = 0.2, 30.0
 Decide = Callable[[Trial, Sequence[Trial]], Judge | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """What is called while trials are executed, one call at a time; its errors end the study.
-
-    Attributes:
-        start: receives each trial whose run starts, with the run's observable part.
-        evaluated: called after every evaluation of the validation split; None without one.
-        trial: called after every trial, and before the first.
-    """
-
-    start: Callable[[Trial, Any], None] = lambda trial, run: None
-    evaluated: Callable[[], None] | None = None
-    trial: Callable[[], None] = lambda: None
-
-
 class GridRunner:
     """Executes trials on a session's engines or in this process; ``stop`` may be called from another thread.
 
@@ -375,7 +356,10 @@ class GridRunner:
         runs_dir: folder for runs, without a session.
         decide: gives the judge of a trial's evaluations, from the trial and the others.
         resumes: whether a broken run resumes from its checkpoint on engines, or restarts.
-        listener: see :class:`Listener`.
+        start: receives each trial whose run starts, with the run's observable part. It and the next two are called
+            one at a time; their errors end the study.
+        evaluated: called after every evaluation of the validation split; None without one.
+        report: called after every trial, and before the first.
         bar: a progress bar.
 
     Attributes:
@@ -392,18 +376,22 @@ class GridRunner:
         *,
         decide: Decide = lambda trial, others: None,
         resumes: bool = True,
-        listener: Listener | None = None,
+        start: Callable[[Trial, Any], None] = lambda trial, run: None,
+        evaluated: Callable[[], None] | None = None,
+        report: Callable[[], None] = lambda: None,
         bar: Any = None,
     ) -> None:
         self._folder, self._kind, self._session, self._runs_dir = folder, kind, session, runs_dir
-        self._decide, self._resumes, self._listener, self.bar = decide, resumes, listener or Listener(), bar
+        self._decide, self._resumes, self.bar = decide, resumes, bar
+        self._on_start, self._on_evaluated, self._on_report = start, evaluated, report
         self._log = TrialLog(folder)
         self.trials = {trial.key: trial for trial in self._log.read()}
         self.stopped = False
+        self._wanted: set[str] | None = None  # keys of the trials of this call; all of a search
         self._ending = threading.Event()
         self._storing, self._calling = threading.RLock(), threading.RLock()
         self._active: dict[str, Any] = {}  # runs by the key of their trial
-        self._of_listener: list[BaseException] = []
+        self._of_caller: list[BaseException] = []
 
     # many trials
 
@@ -418,6 +406,7 @@ class GridRunner:
             RunFailedError: a run was stopped, and the study with it.
             LabError: no trial can be executed now, for example because the disk is full.
         """
+        self._wanted = {cell.key for cell in cells}
         self.report()
         missing = [cell for cell in cells if self._trial(cell).status not in OVER]
         waiting = deque(sorted(missing, key=lambda cell: self._trial(cell).status != RUNNING))
@@ -453,7 +442,8 @@ class GridRunner:
 
     def _one_after_another(self, waiting: deque[Cell], half: Sequence[int] | None) -> None:
         while not self._ending.is_set():
-            self._show_left(list(waiting))
+            if self.bar is not None and (seconds := time_left(list(self.trials.values()), list(waiting))) is not None:
+                self.bar.set_postfix_str(f"about {format_seconds(seconds)} left")
             try:
                 cell = waiting.popleft()
             except IndexError:
@@ -473,22 +463,19 @@ class GridRunner:
             _end(run)
 
     def report(self) -> None:
-        """Show the progress, and call the listener."""
+        """Show the progress of the runs that are wanted now, and call the caller's ``report``."""
         if self.bar is not None:
-            self.bar.n = sum(trial.status in (*OVER, FAILED) for trial in list(self.trials.values()))
+            wanted = [each for each in list(self.trials.values()) if self._wanted is None or each.key in self._wanted]
+            self.bar.n = sum(trial.status in (*OVER, FAILED) for trial in wanted)
             self.bar.refresh()
-        self._notify(self._listener.trial)
-
-    def _show_left(self, left: list[Cell]) -> None:
-        if self.bar is not None and (seconds := time_left(list(self.trials.values()), left)) is not None:
-            self.bar.set_postfix_str(f"about {format_seconds(seconds)} left")
+        self._notify(self._on_report)
 
     def _notify(self, call: Callable[..., None], *given: Any) -> None:
         with self._calling:
             try:
                 call(*given)
             except BaseException as error:  # not caused by a run
-                self._of_listener.append(error)
+                self._of_caller.append(error)
                 raise
 
     # one trial
@@ -561,7 +548,7 @@ class GridRunner:
                 trial = self.put(replace(trial, run=Path(run.path)))
             if self.stopped:  # during its start
                 _end(run)
-            self._notify(self._listener.start, trial, run)
+            self._notify(self._on_start, trial, run)
 
         started_s = time.monotonic()
         try:
@@ -578,7 +565,7 @@ class GridRunner:
             raise
         except Exception as error:
             said = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-            if error in self._of_listener:
+            if error in self._of_caller:
                 self._interrupted(trial, said)
                 raise
             return self._failed(trial, said)  # any other error is this trial's: it is recorded, and others continue
@@ -591,7 +578,7 @@ class GridRunner:
         return self._ended(trial, done.run, done.verdict, seconds=time.monotonic() - started_s)
 
     def _judge(self, trial: Trial, others: Sequence[Trial]) -> Judge | None:
-        decide, evaluated = self._decide(trial, others), self._listener.evaluated
+        decide, evaluated = self._decide(trial, others), self._on_evaluated
         if evaluated is None:
             return decide
 
@@ -759,11 +746,16 @@ def run_in(
                 return None
             return judge_of(prune, [other.curve for other in others if other.seed == trial.seed and other.curve])
 
-        listener = Listener(
+        runner = GridRunner(
+            folder,
+            "study",
+            session,
+            runs_dir,
+            decide=decide,
             start=lambda trial, run: None if on_start is None else on_start(run),
-            trial=lambda: None if on_trial is None else on_trial(study_of(folder, sweep)),
+            report=lambda: None if on_trial is None else on_trial(study_of(folder, sweep)),
+            bar=bar,
         )
-        runner = GridRunner(folder, "study", session, runs_dir, decide=decide, listener=listener, bar=bar)
         for trial in list(runner.trials.values()):
             if outdated is not None and (why := outdated(trial)):
                 runner.forget(trial, why)
@@ -849,8 +841,7 @@ def _check(sweep: Sweep, session: Session | None, prune: Pruner | None) -> None:
     if blind and (prune is not None or chooses):
         raise ConfigError(
             f"protocol={blind[0]!r} has no validation split, which is needed to {'prune' if prune else 'compare'} "
-            "runs: "
-            "choose another protocol, such as 'warm'" + ("." if prune else ", or another objective.")
+            "runs: choose another protocol, such as 'warm'" + ("." if prune else ", or another objective.")
         )
     studied = {name for axis in sweep.axes for each in axis.settings for name in each}
     if prune is not None and any(decides_the_loss(name) for name in studied):
@@ -870,8 +861,7 @@ def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
         if not replaces and (why := _conflict(before, sweep)):
             raise ConfigError(
                 f"the study {folder} is of another sweep: {why}. Give another name=, or restart=True to restart "
-                "(existing "
-                "content is kept in a subfolder)."
+                "(existing content is kept in a subfolder)."
             )
         if before == sweep:
             return

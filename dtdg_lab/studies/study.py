@@ -29,8 +29,16 @@ from dtdg_lab.studies.trials import (
     planned,
 )
 from dtdg_lab.visualization.layout import Figure, join_words
-from dtdg_lab.visualization.study import MapNames, StudyCell, Way, study_course, study_line, study_parallel, writer
-from dtdg_lab.visualization.study import study_map as draw_study_map
+from dtdg_lab.visualization.study import (
+    MapNames,
+    StudyCell,
+    Way,
+    study_course,
+    study_line,
+    study_map,
+    study_parallel,
+    writer,
+)
 from dtdg_lab.visualization.study_result import COLUMNS
 
 if TYPE_CHECKING:
@@ -72,11 +80,6 @@ class Combination:
         return max(self.values, default=None)
 
     @property
-    def counts(self) -> dict[str, int]:
-        """How many of its trials have each status."""
-        return dict(Counter(trial.status for trial in self.trials))
-
-    @property
     def described(self) -> str:
         """Its settings as text."""
         return ", ".join(
@@ -103,83 +106,10 @@ def combinations_of(trials: Sequence[Trial], of: str) -> tuple[Combination, ...]
     return tuple(combinations)
 
 
-# Importance of each setting for the result of a study.
-
-
-def importance_of(sweep: Sweep, combinations: Sequence[Combination], folder: Path) -> dict[str, float]:
-    """Setting -> share, largest first; empty if too few runs are done, or nothing varies.
-
-    In a search, Optuna's importance; in a grid, main effects: the variance of the means of each axis's values over the
-    variance of all runs, each less the mean of its seed. The rest to 1 is interaction between settings.
-    """
-    if sweep.is_search:
-        return dict(importance(folder, sweep))
-    import pandas as pd
-
-    rows = [
-        {**trial.settings, "seed": trial.seed, "value": value}
-        for each in combinations
-        for trial in each.trials
-        if trial.status == FINISHED and (value := number(trial.values.get(sweep.objective))) is not None
-    ]
-    frame = pd.DataFrame(rows, columns=[*sweep.names, "seed", "value"]).astype({name: object for name in sweep.names})
-    centred = frame["value"] - frame.groupby("seed")["value"].transform("mean")
-    whole = float((centred**2).mean())
-    if len(rows) < 2 or not whole:
-        return {}
-    shares = {
-        name: float((centred.groupby(frame[name], sort=False).transform("mean") ** 2).mean()) / whole
-        for name in sweep.names
-    }
-    return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
-
-
 # Charts of a study: its combinations as input of the views.
 
 
 Panel = tuple[Figure, str]
-
-
-def study_map(sweep: Sweep, combinations: Sequence[Combination], x: str, y: str, *, measure: str, title: str) -> Panel:
-    """Medians of a number over seeds, and over any other settings, against two settings."""
-    found: dict[tuple[Any, Any], list[Combination]] = {}
-    for each in combinations:
-        found.setdefault((each.settings[x], each.settings[y]), []).append(each)
-    cells = [_cell(place, each, measure) for place, each in found.items()]
-    least = sweep.goal == "min" if measure == sweep.objective else measure not in ("skill", "hit_rate")
-    pooled = tuple(name for name in sweep.names if name not in (x, y))
-    names = MapNames(f"{title}: {measure}", axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
-    return draw_study_map(cells, names)
-
-
-def line(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel:
-    """The objective against the one setting that is studied."""
-    name = sweep.names[0]
-    cells = [_cell((each.settings[name], ""), [each], sweep.objective) for each in combinations]
-    names = MapNames(title, axis_name(name), "", sweep.objective, least_is_best=sweep.goal == "min")
-    return study_line(cells, names, joined=not sweep.is_search)
-
-
-def history(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel:
-    """The objective against the trial number."""
-    cells = [_cell((each.number, ""), [each], sweep.objective) for each in combinations]
-    return study_course(cells, MapNames(title, "trial", "", sweep.objective, least_is_best=sweep.goal == "min"))
-
-
-def parallel(sweep: Sweep, combinations: Sequence[Combination], title: str) -> Panel:
-    """All settings in parallel coordinates."""
-    ways = [
-        Way(
-            tuple(each.settings[name] for name in sweep.names),
-            each.middle,
-            "<br>".join([each.described, *(_to_dict(trial, sweep.objective) for trial in each.trials[:8])]),
-            _shown(each.trials),
-        )
-        for each in combinations
-        if each.middle is not None
-    ]
-    heads = [axis_name(name) for name in sweep.names]
-    return study_parallel(ways, heads, sweep.objective, title=title, least=sweep.goal == "min")
 
 
 def axis_name(name: str) -> str:
@@ -314,10 +244,30 @@ class Study:
     def importance(self) -> dict[str, float]:
         """Share of the objective's variation that each studied setting explains, largest first; empty if unknown yet.
 
-        Optuna's PED-ANOVA of the better half in a search; in a grid the variance of each axis's means divided by that
-        of all runs.
+        Optuna's PED-ANOVA of the better half in a search; in a grid main effects: the variance of the means of each
+        axis's values over the variance of all runs, each less the mean of its seed. The rest to 1 is interaction
+        between settings.
         """
-        return importance_of(self.sweep, self.combinations, self.path)
+        if self.sweep.is_search:
+            return dict(importance(self.path, self.sweep))
+        import pandas as pd
+
+        names = self.sweep.names
+        rows = [
+            {**trial.settings, "seed": trial.seed, "value": value}
+            for trial in sorted(self.trials, key=lambda trial: trial.number)
+            if trial.status == FINISHED and (value := number(trial.values.get(self.sweep.objective))) is not None
+        ]
+        frame = pd.DataFrame(rows, columns=[*names, "seed", "value"]).astype(dict.fromkeys(names, object))
+        centred = frame["value"] - frame.groupby("seed")["value"].transform("mean")
+        whole = float((centred**2).mean())
+        if len(rows) < 2 or not whole:
+            return {}
+        shares = {
+            name: float((centred.groupby(frame[name], sort=False).transform("mean") ** 2).mean()) / whole
+            for name in names
+        }
+        return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
 
     @property
     def table(self) -> pd.DataFrame:
@@ -389,27 +339,50 @@ class Study:
         if x == y:
             raise ConfigError(f"x and y are both {x}: name two of {', '.join(names)}.")
         measure = colour or self.sweep.objective
-        return study_map(self.sweep, self._coloured(colour), x, y, measure=measure, title=self.name)
+        numbers = {name for trial in self.trials for name, value in trial.values.items() if number(value) is not None}
+        if measure != self.sweep.objective and numbers and measure not in numbers:
+            raise UnknownNameError("number of the runs", measure, numbers)
+        found: dict[tuple[Any, Any], list[Combination]] = {}  # over any other settings
+        for each in combinations_of(self.trials, measure):
+            found.setdefault((each.settings[x], each.settings[y]), []).append(each)
+        least = self._least if measure == self.sweep.objective else measure not in ("skill", "hit_rate")
+        pooled = tuple(name for name in names if name not in (x, y))
+        title = f"{self.name}: {measure}"
+        shown = MapNames(title, axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
+        return study_map([_cell(place, each, measure) for place, each in found.items()], shown)
 
-    def _coloured(self, colour: str) -> tuple[Combination, ...]:
-        if not colour or colour == self.sweep.objective:
-            return self.combinations
-        known = {name for trial in self.trials for name, value in trial.values.items() if number(value) is not None}
-        if known and colour not in known:
-            raise UnknownNameError("number of the runs", colour, known)
-        return combinations_of(self.trials, colour)
+    @property
+    def _least(self) -> bool:
+        return self.sweep.goal == "min"
 
     def panels(self) -> dict[str, Panel]:
         """The study's own charts by name, each with its caption."""
-        sweep, found = self.sweep, {}
+        sweep, objective, combinations, found = self.sweep, self.sweep.objective, self.combinations, {}
+        first = axis_name(sweep.names[0])
         if sweep.is_search:
-            found["history"] = history(sweep, self.combinations, self.name)
+            cells = [_cell((each.number, ""), [each], objective) for each in combinations]
+            found["history"] = study_course(
+                cells, MapNames(self.name, "trial", "", objective, least_is_best=self._least)
+            )
         if len(sweep.names) == 1:
-            found["line"] = line(sweep, self.combinations, self.name)
+            cells = [_cell((each.settings[sweep.names[0]], ""), [each], objective) for each in combinations]
+            names = MapNames(self.name, first, "", objective, least_is_best=self._least)
+            found["line"] = study_line(cells, names, joined=not sweep.is_search)
         elif len(sweep.names) == 2 and not sweep.is_search:
             found["map"] = self.map_panel()
         else:
-            found["parallel"] = parallel(sweep, self.combinations, self.name)
+            ways = [
+                Way(
+                    tuple(each.settings[name] for name in sweep.names),
+                    each.middle,
+                    "<br>".join([each.described, *(_to_dict(trial, objective) for trial in each.trials[:8])]),
+                    _shown(each.trials),
+                )
+                for each in combinations
+                if each.middle is not None
+            ]
+            heads = [axis_name(name) for name in sweep.names]
+            found["parallel"] = study_parallel(ways, heads, objective, title=self.name, least=self._least)
         return found
 
     def analysis(self) -> dict[str, Panel]:

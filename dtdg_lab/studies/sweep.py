@@ -19,7 +19,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.runs.summary import SUMMARY_MEANINGS
+from dtdg_lab.runs.summary import SUMMARY_MEANINGS, WORDS
 
 # Objectives of studies: numbers of a run that do not depend on test labels.
 
@@ -27,18 +27,6 @@ from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 Goal = Literal["min", "max"]
 LAST, BEST = "validation_loss", "best_validation_loss"
 OF_TEST = ("test_loss", "skill", "persistence_loss", "mean_loss", "metrics", "skill_split")
-_WORDS = (
-    "partitioner",
-    "scheduler",
-    "without_edges",
-    "phase_time_s",
-    "phase_j",
-    "gpu_j",
-    "processor_j",
-    "energy_coverage",
-    "link_intervals",
-    "link_warning",
-)
 BASELINES: Mapping[str, str] = MappingProxyType(
     {"validation_persistence_loss": "persistence_loss", "validation_mean_loss": "mean_loss"}
 )
@@ -53,11 +41,10 @@ def check_objective(name: str) -> None:
     """
     if name in OF_TEST or name.startswith("test"):
         raise ConfigError(
-            f"objective={name!r} depends, or may depend, on the test split, which must not be used to choose "
-            "settings. Use "
-            f"{LAST!r} or {BEST!r}, and evaluate the chosen settings on the test split."
+            f"objective={name!r} depends, or may depend, on the test split, which must not be used to choose settings. "
+            f"Use {LAST!r} or {BEST!r}, and evaluate the chosen settings on the test split."
         )
-    allowed = {LAST, BEST, *SUMMARY_MEANINGS} - {*OF_TEST, *_WORDS}
+    allowed = {LAST, BEST, *SUMMARY_MEANINGS} - {*OF_TEST, *WORDS}
     if name not in allowed:
         raise UnknownNameError("objective", name, allowed)
 

@@ -9,16 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from types import SimpleNamespace
+from typing import Any, Literal
 
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.rng import key
 from dtdg_lab.runs.directory import dumps, store_error
 from dtdg_lab.studies.sweep import Cell, ChoiceAxis, Drawn, Sweep
-
-if TYPE_CHECKING:
-    import optuna
-
 
 FILE = "trials.jsonl"
 WAITING, RUNNING, FINISHED, PRUNED, FAILED, INTERRUPTED, REFUSED = (
@@ -180,8 +177,15 @@ class OptunaSearch:
     """
 
     def __init__(self, folder: Path, sweep: Sweep) -> None:
+        import optuna
+
         self._sweep = sweep
-        self._study = open_journal(folder, sweep)
+        if (folder / JOURNAL).exists():
+            drop_torn_end(folder / JOURNAL)
+        with quiet():
+            self._study = optuna.create_study(
+                storage=_storage(folder), study_name=NAME, direction=_direction(sweep), load_if_exists=True
+            )
         self._distributions = {name: _distribution(drawn) for name, drawn in sweep.space.items()}
 
     def ask(self, number: int) -> dict[str, Any]:
@@ -217,19 +221,8 @@ def _storage(folder: Path) -> Any:
     from optuna.storages.journal import JournalFileBackend
 
     with quiet():
-        return JournalStorage(JournalFileBackend(str(folder / JOURNAL), lock_obj=_NoLock()))  # type: ignore[arg-type]
-
-
-def open_journal(folder: Path, sweep: Sweep) -> optuna.Study:
-    """Optuna's own study of a sweep, created if there is none yet."""
-    import optuna
-
-    if (folder / JOURNAL).exists():
-        drop_torn_end(folder / JOURNAL)
-    with quiet():
-        return optuna.create_study(
-            storage=_storage(folder), study_name=NAME, direction=_direction(sweep), load_if_exists=True
-        )
+        no_lock: Any = SimpleNamespace(acquire=lambda: True, release=lambda: None)
+        return JournalStorage(JournalFileBackend(str(folder / JOURNAL), lock_obj=no_lock))
 
 
 def importance(folder: Path, sweep: Sweep) -> Mapping[str, float]:
@@ -243,7 +236,10 @@ def importance(folder: Path, sweep: Sweep) -> Mapping[str, float]:
 
     if not (folder / JOURNAL).exists():
         return {}
-    study = _read_only(folder, sweep)
+    with quiet():  # a copy of the journal in memory: a reader writes nothing
+        stored = optuna.load_study(study_name=NAME, storage=_storage(folder))
+        study = optuna.create_study(direction=_direction(sweep))
+        study.add_trials(stored.get_trials(states=(optuna.trial.TrialState.COMPLETE,)))
     values = [trial.value for trial in study.get_trials(states=(optuna.trial.TrialState.COMPLETE,))]
     if len(set(values)) < 4:
         return {}
@@ -252,17 +248,6 @@ def importance(folder: Path, sweep: Sweep) -> Mapping[str, float]:
             study, evaluator=optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BETTER)
         )
     return {str(name): float(share) for name, share in found.items()}
-
-
-def _read_only(folder: Path, sweep: Sweep) -> optuna.Study:
-    """A copy of the journal in memory: a reader writes nothing."""
-    import optuna
-
-    with quiet():
-        stored = optuna.load_study(study_name=NAME, storage=_storage(folder))
-        copy = optuna.create_study(direction=_direction(sweep))
-        copy.add_trials(stored.get_trials(states=(optuna.trial.TrialState.COMPLETE,)))
-    return copy
 
 
 def _direction(sweep: Sweep) -> Literal["minimize", "maximize"]:
@@ -278,17 +263,6 @@ def _distribution(drawn: Drawn) -> Any:
     if drawn.kind == "integer":
         return distributions.IntDistribution(int(low), int(high), step=drawn.step)
     return distributions.FloatDistribution(low, high, log=drawn.kind == "log_uniform")
-
-
-class _NoLock:
-    """A placeholder for a lock, because the study already holds one."""
-
-    def acquire(self) -> bool:
-        """Nothing to wait for."""
-        return True
-
-    def release(self) -> None:
-        """Nothing to release."""
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from dtdg_lab.cluster import calibrate_here as here
+from dtdg_lab.cluster.local import Done
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.core.feature_store import BITS
@@ -66,11 +67,11 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
     """The configs of runs that were asked for; none trains."""
     asked: list[RunConfig] = []
 
-    def train(config: RunConfig, **_: Any) -> PretendRun:
+    def run_config(config: RunConfig, **_: Any) -> Done:
         asked.append(config)
-        return PretendRun(config)
+        return Done(PretendRun(config))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(here, "train", train)
+    monkeypatch.setattr(here, "run_config", run_config)
     monkeypatch.setattr("dtdg_lab.systems.feature_cache.rpc_benchmark.measure", pretend_fetches)
     return asked
 
@@ -150,9 +151,9 @@ def test_a_run_that_does_not_end_ends_the_study(
     def stopped(config: RunConfig, **_: Any) -> Any:
         run = PretendRun(config)
         run.status = "stopped"
-        return run
+        return Done(run)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(here, "train", stopped)
+    monkeypatch.setattr(here, "run_config", stopped)
     with pytest.raises(RunFailedError, match="clean at W=16, was stopped"):
         here.calibrate_here(CONFIG, tmp_path, progress=False)
     short = PretendRun(CONFIG.replace(epochs=1))
@@ -173,7 +174,7 @@ def test_unknown_power_is_not_written(
             return described.assign(joules=None) if name == "phase_energy" else described
 
     assert power_rows([Unread(CONFIG)]) == []  # type: ignore[list-item]
-    monkeypatch.setattr(here, "train", lambda config, **_: Unread(config))
+    monkeypatch.setattr(here, "run_config", lambda config, **_: Done(Unread(config)))  # type: ignore[arg-type]
     study = here.calibrate_here(CONFIG, tmp_path, progress=False)
     assert not (tmp_path / "power.csv").exists() and study.calibration.watts is None
     assert "of another cluster" in study.described

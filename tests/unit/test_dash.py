@@ -13,7 +13,7 @@ from pretend_session import PretendSession
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ClusterError
+from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.settings import as_cell, as_json
@@ -353,3 +353,9 @@ def test_the_dashboard_needs_no_torch_and_no_plotly():
     code = "import sys, dtdg_lab.dashboard; print([name for name in ('torch', 'dgl', 'plotly') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_closed_dashboard_that_is_shown_again_says_so(dashboard):
+    dashboard.close()
+    with pytest.raises(ControlError, match="closed: create a new one"):
+        dashboard._repr_mimebundle_()

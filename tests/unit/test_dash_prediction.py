@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.lessons.grading import Prediction
+from dtdg_lab.lessons.checks import Prediction
 
 QUESTION, CHOICES = "Which <one>?", ("hash", "metis")
 

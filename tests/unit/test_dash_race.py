@@ -18,7 +18,7 @@ from dtdg_lab.dashboard.pages import race as race_page
 from dtdg_lab.dashboard.pages.race import HERE, MOST, RacePage
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.studies.race import prepare
-from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.studies.race_plan import StopRule
 
 CONFIG = RunConfig(
     system="single", dataset="growing", ranks=1, epochs=3, hidden=4, generated_nodes=40, generated_edges=160,

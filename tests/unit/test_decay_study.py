@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,9 @@ from dtdg_lab.cluster.local import Done
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies import decay_study as module
+from dtdg_lab.studies import presets as module
 from dtdg_lab.studies import runner
-from dtdg_lab.studies.decay_study import study_decay
+from dtdg_lab.studies.presets import study_decay
 from dtdg_lab.systems.decayed_windows.study import MEANINGS, DecayStudy
 
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80,
@@ -276,3 +277,20 @@ def test_what_cannot_be_studied_is_refused_before_anything_is_trained(
     with pytest.raises(ConfigError, match=said):
         study_in(tmp_path, config, **how)
     assert trains.cells == []
+
+
+def test_the_progress_bar_counts_the_cells_of_this_call(
+    tmp_path: Path, trains: Trains, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study_in(tmp_path)
+    shown: list[tuple[int, int]] = []
+
+    @contextmanager
+    def pretend_bar(total: int, progress: bool) -> Iterator[Any]:
+        bar = SimpleNamespace(n=0, disable=True, set_postfix_str=lambda words: None)
+        bar.refresh = lambda: shown.append((bar.n, total))
+        yield bar
+
+    monkeypatch.setattr(runner, "progress_bar", pretend_bar)
+    study_in(tmp_path, full_snapshots=(1,), seeds=(0, 2))
+    assert shown[0] == (2, 4) and shown[-1] == (4, 4)

@@ -15,7 +15,7 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.studies.race_table import joules_of
+from dtdg_lab.studies.race_result import joules_of
 from dtdg_lab.studies.sweep import values_of
 from dtdg_lab.visualization.energy import energy_rows
 

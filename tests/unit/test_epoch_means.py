@@ -13,8 +13,8 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import StoredRun, compare, open_run
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.studies import race_table
-from dtdg_lab.studies.race_table import race_words
+from dtdg_lab.studies import race_result
+from dtdg_lab.studies.race_result import race_words
 
 EPOCHS, STEPS = 10, 4
 SLOW = range(3, 6)  # congested epochs, fewer than half
@@ -77,7 +77,7 @@ def test_race_table_sentence_and_comparison_follow_the_mean(tmp_path: Path) -> N
     for label, make in (("calm", steady), ("late", upset)):
         runs = [make(tmp_path / label, seed) for seed in (0, 1, 2)]
         rows.append(
-            race_table.Row(
+            race_result.Row(
                 label=label,
                 config=runs[0].config,
                 settings={},
@@ -85,15 +85,15 @@ def test_race_table_sentence_and_comparison_follow_the_mean(tmp_path: Path) -> N
                 failed=(),
                 wanted=3,
                 sources=(),
-                spreads=race_table.spreads_of(runs, [None] * 3),
+                spreads=race_result.spreads_of(runs, [None] * 3),
                 coincides=None,
             )
         )
-    won = race_table.winners(rows)
+    won = race_result.winners(rows)
     assert won["epoch_time_s"] == won["total_time_s"] == "calm"
-    table = race_table.frame(rows)
+    table = race_result.frame(rows)
     assert table["epoch_time_s"].idxmin() == "calm" and table["epoch_time_median_s"].idxmin() == "late"
-    assert "congested epochs" in race_table.page(rows)
+    assert "congested epochs" in race_result.page(rows)
     plan = SimpleNamespace(
         configs={row.label: row.config for row in rows}, seeds=(0, 1, 2), stop=None, parallel=False, data={}
     )
@@ -111,7 +111,7 @@ def test_epochs_are_parted_by_the_links_of_their_steps_and_not_at_all_without_sl
     parts = ("epoch_time_clean_s", "epoch_time_congested_s", "congested_epochs", "epoch_j_clean", "epoch_j_congested")
     assert {quiet.summary[name] for name in parts} == {None}
     rows = [
-        race_table.Row(
+        race_result.Row(
             label="quiet",
             config=quiet.config,
             settings={},
@@ -119,11 +119,11 @@ def test_epochs_are_parted_by_the_links_of_their_steps_and_not_at_all_without_sl
             failed=(),
             wanted=1,
             sources=(),
-            spreads=race_table.spreads_of([quiet], [None]),
+            spreads=race_result.spreads_of([quiet], [None]),
             coincides=None,
         )
     ]
-    assert "congested epochs" not in race_table.page(rows)
+    assert "congested epochs" not in race_result.page(rows)
 
 
 def test_the_first_epoch_counts_in_the_mean_and_a_broken_one_in_the_total_alone(tmp_path: Path) -> None:

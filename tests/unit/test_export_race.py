@@ -24,9 +24,8 @@ from dtdg_lab.runs.exports import open_run
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import provenance
 from dtdg_lab.runs.summary import finish
+from dtdg_lab.studies.race_plan import RacePlan, StopRule, new_race
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.race_store import RacePlan, new_race
-from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, TrialLog, planned
 
 ODD = "single <script>"  # a contestant's name

@@ -10,7 +10,7 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.lessons import checks as scale_checks
-from dtdg_lab.lessons.grading import Estimate, Feedback, agrees, close, points
+from dtdg_lab.lessons.checks import Estimate, Feedback, agrees, close, points
 
 ROWS = [
     {"quantity": "efficiency", "curve": "psg", "ranks": ranks, "value": share}

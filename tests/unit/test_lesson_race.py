@@ -10,7 +10,7 @@ import pytest
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.lessons import checks as race_checks
-from dtdg_lab.studies.race_rules import contestants
+from dtdg_lab.studies.race_plan import contestants
 
 BASE = RunConfig(
     system="psg", dataset="growing", generated_nodes=40, generated_edges=160, generated_snapshots=20, hidden=4,

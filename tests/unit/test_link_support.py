@@ -16,8 +16,8 @@ from dtdg_lab.core.support import FEW_PAIRS, few_pairs
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.intervals import cut_edges
 from dtdg_lab.runs.run import StoredRun, compare
-from dtdg_lab.studies import race_table
-from dtdg_lab.studies.race_table import race_words
+from dtdg_lab.studies import race_result
+from dtdg_lab.studies.race_result import race_words
 from dtdg_lab.tasks.metrics import (
     MOST_DRAWN,
     RESAMPLES,
@@ -140,8 +140,8 @@ def test_a_handful_of_pairs_is_warned_of_everywhere(
     compared = compare([run])
     assert any(summary["link_warning"] in note for note in compared.notes)
     assert compared.table["link_pairs"].tolist() == [4]
-    row = race_table.Row(label="single", config=run.config, settings={}, runs=(run,), failed=(), wanted=1, sources=(),
-                         spreads=race_table.spreads_of([run], [None]), coincides=None)  # fmt: skip
+    row = race_result.Row(label="single", config=run.config, settings={}, runs=(run,), failed=(), wanted=1, sources=(),
+                         spreads=race_result.spreads_of([run], [None]), coincides=None)  # fmt: skip
     plan = SimpleNamespace(configs={"single": run.config}, seeds=(0,), stop=None, parallel=False, data={})
     assert any("fewer than 100" in said for said in race_words(plan, [], [row], []))  # type: ignore[arg-type]
 

@@ -19,9 +19,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.studies import runner as race_runner
 from dtdg_lab.studies.race import prepare, race
+from dtdg_lab.studies.race_plan import FILE, StopRule, find_race
 from dtdg_lab.studies.race_result import Race, copy_bandwidth, open_race
-from dtdg_lab.studies.race_store import FILE, find_race
-from dtdg_lab.studies.stop_rule import StopRule
 
 SMALL = {
     "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4,

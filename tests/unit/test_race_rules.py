@@ -12,10 +12,17 @@ from synthetic_lines import evaluation_row, line, step_row
 from dtdg_lab.cluster.local import Evaluated
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.studies.race_rules import checks, contestants, data_hashes, groups, labels_for, same_losses
-from dtdg_lab.studies.race_store import RacePlan
-from dtdg_lab.studies.race_table import best, spread
-from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.studies.race_plan import (
+    RacePlan,
+    StopRule,
+    checks,
+    contestants,
+    data_hashes,
+    groups,
+    labels_for,
+    same_losses,
+)
+from dtdg_lab.studies.race_result import best, spread
 from dtdg_lab.visualization.run_window import RunWindow
 
 SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4}

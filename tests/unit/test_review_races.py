@@ -30,10 +30,8 @@ from dtdg_lab.studies import presets as near_best
 from dtdg_lab.studies import race as race_module
 from dtdg_lab.studies import runner as race_runner
 from dtdg_lab.studies.race import RaceRunner
-from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.race_rules import check_alike
-from dtdg_lab.studies.race_store import RacePlan, find_race, new_race
-from dtdg_lab.studies.race_table import Row, spread, spreads_of, winners
+from dtdg_lab.studies.race_plan import RacePlan, check_alike, find_race, new_race
+from dtdg_lab.studies.race_result import Race, Row, spread, spreads_of, winners
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FAILED, FILE, FINISHED, Trial, TrialLog, planned

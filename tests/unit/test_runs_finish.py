@@ -16,14 +16,15 @@ from typing import Any
 import pytest
 from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import TABLES
+from dtdg_lab.runs import report as repeat
 from dtdg_lab.runs import report as report_module
-from dtdg_lab.runs import report_parts as repeat
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter, RunTables
-from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS, finish
 
@@ -363,3 +364,19 @@ def test_the_bar_follows_a_run_to_its_end(tmp_path: Path) -> None:
     assert "step=15" in last
     assert "loss=0.1667" in last
     assert "imbalance=1.20" in last
+
+
+def test_a_family_whose_summary_fails_is_named_and_the_rest_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finished_run(tmp_path)
+    family = next(each for each in catalogue.families() if each.summary_meanings)
+
+    def fails(tables: Any) -> dict[str, Any]:
+        raise ValueError("no such column")
+
+    monkeypatch.setattr(family, "summary", fails)
+    summary = finish(run, "finished")
+    assert summary["epochs"] == 3 and summary["family_errors"] == {family.name: "ValueError: no such column"}
+    assert all(summary[name] is None for name in family.summary_meanings)
+    assert f"family &#39;{family.name}&#39; are missing" in run.report_file.read_text()

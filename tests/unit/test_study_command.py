@@ -11,8 +11,7 @@ from pretend_studies import BASE, PretendTraining, pretend_training
 from dtdg_lab.__main__ import main
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.studies.decay_study import study_decay
-from dtdg_lab.studies.presets import analysis_of, preset, presets, sweep_of
+from dtdg_lab.studies.presets import analysis_of, preset, presets, study_decay, sweep_of
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.systems.decayed_windows.study import decay_study

@@ -18,7 +18,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError
 from dtdg_lab.partition.metrics import MeasuredPartition, partition_graph
 from dtdg_lab.runs.records import RecordWriter
-from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.visualization.partition import LinkLog, facts_of, microscope, panels

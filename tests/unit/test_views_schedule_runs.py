@@ -17,7 +17,7 @@ import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter
-from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.snapshot_groups.charts import epoch_times_figure, simulation_figure

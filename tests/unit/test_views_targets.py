@@ -26,7 +26,7 @@ import dtdg_lab as lab
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import STEPS, TABLES
 from dtdg_lab.runs.records import RecordWriter
-from dtdg_lab.runs.report_parts import event_rows
+from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.hybrid_batches.charts import (

@@ -14,7 +14,7 @@ from dtdg_lab.cluster.replay import ReplayVerification, fork, start_replay, stor
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings
-from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints
+from dtdg_lab.runs.directory import Kept, kept_checkpoints
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.widgets.controls import folded
 from dtdg_lab.widgets.run_page import Page

@@ -18,6 +18,7 @@ from dtdg_lab.dashboard.pages.data import is_here
 from dtdg_lab.dashboard.settings import PARTS, Settings, dataset_choices, dataset_label, dataset_tasks
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.metrics import partition_graph
+from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.layout import Figure, share
 from dtdg_lab.visualization.partition import Panel, PartitionFacts, facts_of, head_words, panels
 from dtdg_lab.visualization.style import coloured
@@ -73,29 +74,12 @@ def _settings(config: RunConfig) -> dict[str, Any]:
 # Partitions beside each other as a table: one row for each partitioner, the best of every column in bold.
 
 
-_TABLE = "border-collapse:collapse;font-size:12px;line-height:1.35;color:" + coloured("text")
-_LINE = f"border-bottom:1px solid {coloured('line')}"
-_HEAD = (
-    f"text-align:right;padding:3px 5px;border-bottom:1px solid {coloured('field-line')};font-weight:600;"
-    "vertical-align:bottom"
-)
-_CELL = f"text-align:right;padding:3px 5px;{_LINE};white-space:nowrap"
-_WHY = f"text-align:left;padding:3px 5px;{_LINE};max-width:560px"
 READING = (
     "Smaller is better everywhere; the best value of a column is bold. Cut edges cause halo rows, which are exchanged "
     "(adgnn-t) or replicated (pygt-dist). Imbalance is the largest partition over the mean; 1 is balanced. Memory is "
     "the largest partition's, with rows exchanged or replicated. Rows and edges are summed over the snapshots that are "
     "trained on."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    """The text of a cell, its value for comparison, and its tooltip."""
-
-    text: str
-    value: float
-    more: str = ""
 
 
 def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str], waiting: Sequence[str] = ()) -> str:
@@ -107,63 +91,34 @@ def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str
         waiting: partitioners still to be measured.
     """
     rows = {name: _cells(facts) for name, facts in measured.items()}
-    heads = ("partitioner", *_HEADS)
-    head = "".join(f'<th style="{_HEAD}{";text-align:left" if not i else ""}">{h}</th>' for i, h in enumerate(heads))
-    best = [min((cells[at].value for cells in rows.values()), default=0.0) for at in range(len(_HEADS))]
-    body = [_row(name, cells, best if len(rows) > 1 else None) for name, cells in rows.items()]
-    body += [_said(name, why) for name, why in refused.items()]
-    body += [_said(name, "measuring …", colour=coloured("soft")) for name in waiting]
-    return (
-        f'<table class="dl-partitions" style="{_TABLE}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table>"
+    return render(
+        "dashboard/templates/partitions.html",
+        rows=rows,
+        least=[min(value for _, value, _ in column) for column in zip(*rows.values(), strict=True)],
+        refused=refused,
+        waiting=waiting,
+        **{name.replace("-", "_"): coloured(name) for name in ("text", "line", "field-line", "problem", "soft")},
     )
 
 
-_HEADS = (
-    "cut<br>edges",
-    "halo rows",
-    "replicated<br>rows",
-    "uneven:<br>nodes",
-    "<br>edges",
-    "<br>load",
-    "memory:<br>exchanged",
-    "<br>replicated",
-    "made in",
-)
-
-
-def _cells(facts: PartitionFacts) -> list[_Cell]:
+def _cells(facts: PartitionFacts) -> list[tuple[str, float, str]]:
+    """The text of each cell, its value for comparison, and its tooltip."""
     totals, shares = facts.totals, {name: share(value) for name, value in facts.shares.items()}
     halo, replicated = (f"{totals[name]:,.0f}" for name in ("halo", "replicated"))
+    edges = f"{totals['cut_edges']:,.0f} of {totals['all_edges']:,.0f} edges"
     counted = [
-        _Cell(shares["cut"], totals["cut_edges"], f"{totals['cut_edges']:,.0f} of {totals['all_edges']:,.0f} edges"),
-        _Cell(f"{halo} ({shares['halo']})", totals["halo"], f"{shares['halo']} of the rows that partitions read"),
-        _Cell(replicated, totals["replicated"], f"{shares['replicated']} of the rows that partitions hold"),
+        (shares["cut"], totals["cut_edges"], edges),
+        (f"{halo} ({shares['halo']})", totals["halo"], f"{shares['halo']} of the rows that partitions read"),
+        (replicated, totals["replicated"], f"{shares['replicated']} of the rows that partitions hold"),
     ]
     ratios = [facts.imbalance[of] for of in ("vertices", "edges", "load")]
-    imbalance = [_Cell(f"{ratio:.2f}", round(ratio, 2)) for ratio in ratios]
     held = [float(facts.memory[layout].max()) for layout in ("halo_vertex", "cached_vertex")]
-    memory = [_Cell(format_bytes(count), count) for count in held]
-    return [*counted, *imbalance, *memory, _Cell(format_seconds(facts.seconds), facts.seconds)]
-
-
-def _row(name: str, cells: Sequence[_Cell], best: Sequence[float] | None) -> str:
-    said = [
-        f"<b>{cell.text}</b>" if best is not None and cell.value == best[at] else cell.text
-        for at, cell in enumerate(cells)
+    return [
+        *counted,
+        *((f"{ratio:.2f}", round(ratio, 2), "") for ratio in ratios),
+        *((format_bytes(count), count, "") for count in held),
+        (format_seconds(facts.seconds), facts.seconds, ""),
     ]
-    columns = "".join(
-        f'<td style="{_CELL}" title="{cell.more}">{text}</td>' for cell, text in zip(cells, said, strict=True)
-    )
-    return f'<tr><td style="{_CELL};text-align:left">{html.escape(name)}</td>{columns}</tr>'
-
-
-def _said(name: str, why: str, *, colour: str = coloured("problem")) -> str:
-    words = html.escape(why, quote=False)
-    return (
-        f'<tr><td style="{_CELL};text-align:left;vertical-align:top">{html.escape(name)}</td>'
-        f'<td colspan="{len(_HEADS)}" style="{_WHY};color:{colour}">{words}</td></tr>'
-    )
 
 
 # Node partitions: measured before a run uses them, side by side, and in detail as a run has them.

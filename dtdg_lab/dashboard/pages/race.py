@@ -16,10 +16,8 @@ from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.studies.race import RaceRunner, prepare
+from dtdg_lab.studies.race_plan import StopRule, labels_for, races_in
 from dtdg_lab.studies.race_result import open_race
-from dtdg_lab.studies.race_rules import labels_for
-from dtdg_lab.studies.race_store import races_in
-from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, Panel, PanelCharts, text_line

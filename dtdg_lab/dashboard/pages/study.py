@@ -92,34 +92,21 @@ def stamp_of(path: Path) -> tuple[int, ...]:
 def look_at_study(wanted: WantedStudy) -> StudySeen:
     """The study, its map by the requested axes, and its runs; where it cannot be read, why."""
     try:
-        return _study(open_study(wanted.path), wanted)
+        study = open_study(wanted.path)
+        names, objective = list(study.sweep.names), study.sweep.objective
+        described = (pair for trial in study.trials for pair in trial.values.items())
+        known = sorted({name for name, value in described if number(value) is not None})
+        numbers = [objective, *(name for name in known if name != objective)]
+        x = wanted.x if wanted.x in names else names[0]
+        y = wanted.y if wanted.y in names and wanted.y != x else next((name for name in names if name != x), None)
+        colour = wanted.colour if wanted.colour in numbers else objective
+        panels = dict(study.analysis())
+        if y is not None:
+            panels = {"map": study.map_panel(x, y, colour)} | {name: panels[name] for name in panels if name != "map"}
+        runs = {"none": "", **{_called(study, trial): trial.key for trial in study.trials if trial.run is not None}}
+        return StudySeen(study.path, study.summary(), panels, names, numbers, x, y, colour, runs)
     except Exception as error:  # shown on the page: there is no caller to raise to
         return StudySeen(words=describe(error, f"the study {wanted.path} could not be read"))
-
-
-def _study(study: Study, wanted: WantedStudy) -> StudySeen:
-    names = list(study.sweep.names)
-    described = (pair for trial in study.trials for pair in trial.values.items())
-    known = sorted({name for name, value in described if number(value) is not None})
-    objective = study.sweep.objective
-    numbers = [objective, *(name for name in known if name != objective)]
-    x = wanted.x if wanted.x in names else names[0]
-    y = wanted.y if wanted.y in names and wanted.y != x else next((name for name in names if name != x), None)
-    colour = wanted.colour if wanted.colour in numbers else objective
-    panels = dict(study.analysis())
-    if y is not None:
-        panels = {"map": study.map_panel(x, y, colour)} | {name: panels[name] for name in panels if name != "map"}
-    return StudySeen(
-        study.path,
-        study.summary(),
-        panels,
-        names,
-        numbers,
-        x,
-        y,
-        colour,
-        {"none": "", **{_called(study, trial): trial.key for trial in study.trials if trial.run is not None}},
-    )
 
 
 def _called(study: Study, trial: Trial) -> str:

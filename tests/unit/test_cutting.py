@@ -134,10 +134,10 @@ def test_what_is_given_must_fit_the_intervals(changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"src": np.array([0, 1, 2, 3])}, "src runs from 0 to 3; 0 to 2 is allowed"),
+        ({"src": np.array([0, 1, 2, 3])}, r"src\[3\] is 3; 0 to 2 is allowed"),
         ({"src": np.array([0.0, 1, 2, 0])}, "src has type float64"),
         ({"interval": np.arange(3)}, "equal vectors are needed"),
-        ({"interval": np.arange(1, 5)}, "interval runs from 1 to 4"),
+        ({"interval": np.arange(1, 5)}, r"interval\[3\] is 4; 0 to 3"),
         ({"weight": np.ones(3)}, "one weight for each of 4 edges"),
         ({"weight": np.array([1.0, 2, -3, 4])}, r"weight\[2\] is -3"),
         ({"node_ids": np.arange(4)}, r"node_ids has shape \(4,\)"),

@@ -136,7 +136,7 @@ def test_rows_of_the_england_covid_file(real_data):
     days = json.loads(gzip.decompress(found.paths[0].read_bytes()))["edge_mapping"]["edge_index"]
     lengths = [len(days[str(day)]) for day in range(len(days))]
     assert sum(lengths) == 82_529
-    assert len(table.src) == sum(lengths[: table.num_steps])
+    assert len(table.src) == sum(lengths[: table.num_intervals])
 
 
 def test_empty_weeks_of_the_emails_are_where_they_should_be(real_data):

@@ -386,7 +386,7 @@ def test_interrupted_at_every_step_and_resumed_keeps_times_and_schedule(
         first = train(tmp_path, config, script={step: {"stop": True}})
         with monkeypatch.context() as patch:
             if step >= by_profile["step"] - 1:  # all is known: nobody may be asked for a schedule
-                patch.setattr(GroupScheduling, "_solve", _refuse)
+                patch.setattr("dtdg_lab.systems.snapshot_groups.strategy.solve", _refuse)
             second = train(tmp_path, config, resume=True, first_step=step + 1)
         again = second.recorder.events("schedule")
         known = step >= by_profile["step"] - 1

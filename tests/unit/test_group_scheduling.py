@@ -402,7 +402,7 @@ def test_interrupted_at_every_step_and_resumed_keeps_times_and_schedule(
             assert second.losses[:kept] == whole.losses[step + 1 : by_profile["step"]]
 
 
-def _refuse(_: GroupScheduling) -> Schedule:
+def _refuse(*_: object, **__: object) -> Schedule:
     raise AssertionError("a schedule was made although one is known")
 
 

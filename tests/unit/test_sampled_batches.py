@@ -26,7 +26,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, run_straight
-from dtdg_lab.systems.feature_cache.controller import neighbour_sampler
+from dtdg_lab.systems.feature_cache.strategy import neighbour_sampler
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 

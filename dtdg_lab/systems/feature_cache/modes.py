@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.feature_store import CacheActions, CachePolicy
+from dtdg_lab.network.emulated_network import EmulatedNetwork
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
-from dtdg_lab.systems.feature_cache.policies.link_trace import LinkPattern
 
 # Settings of a pipeline: features on demand, ahead of time, or from a cache that is rebuilt.
 
@@ -109,41 +110,36 @@ class FeaturePath:
 # Cache modes and policies by their names in the catalogue: settings of the pipeline, and the policy that decides.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PathSettings:
     """Arguments of a cache mode, for one part.
 
     Attributes:
+        config: of the run.
         part: its index.
-        parts: P, at least 2.
-        window: W, or the first one.
-        bias: part that policy ``fixed`` prefers; -1 for none.
-        capacity: rows of the cache.
-        depth: Q, batches with features that may wait.
         epoch_steps: steps of an epoch.
-        seed: of the run.
-        policy_file: of a trained policy; empty for the shipped one.
         costs: costs of this run's steps, as far as known; called by policies that use a cost model.
+        actions: what a policy of windows chooses from.
         links: state of the links over time, for a policy that knows it.
     """
 
+    config: RunConfig
     part: int
-    parts: int
-    window: int
-    bias: int
-    capacity: int
-    depth: int
     epoch_steps: int
-    seed: int
-    policy_file: str
     costs: Callable[[], CacheCosts]
-    links: LinkPattern
+    actions: CacheActions = field(init=False)
+    links: EmulatedNetwork = field(init=False)
 
-    def path(self, policy: str, ahead: int = 0) -> FeaturePath:
-        """The pipeline settings of a policy."""
-        return FeaturePath.of_policy(
-            policy, window=self.window, bias=self.bias, ahead=ahead, capacity=self.capacity, depth=self.depth
-        )
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "actions", CacheActions(self.config.parts))
+        object.__setattr__(self, "links", EmulatedNetwork(self.config))
+
+    def path(self, ahead: int = 0) -> FeaturePath:
+        """The pipeline settings of the config's policy."""
+        of = self.config
+        sizes = {"capacity": of["cache_rows"], "depth": of["queue_depth"]}
+        window, bias = of["cache_window"], of["cache_bias"]
+        return FeaturePath.of_policy(of["cache_policy"], window=window, bias=bias, ahead=ahead, **sizes)
 
 
 LONGEST = 32  # limit of windows planned live, so that changes are noticed soon
@@ -151,74 +147,45 @@ LONGEST = 32  # limit of windows planned live, so that changes are noticed soon
 Way = tuple[FeaturePath, CachePolicy | None]
 
 
-def on_demand(of: PathSettings) -> Way:
-    """Sample and fetch in the step that needs the batch."""
-    return of.path("on_demand"), None
-
-
-def prefetch(of: PathSettings) -> Way:
-    """Sample and fetch ahead."""
-    return of.path("prefetch"), None
-
-
-def epoch_hot(of: PathSettings) -> Way:
-    """One cache for each epoch."""
-    return of.path("epoch_hot"), None
-
-
-def fixed(of: PathSettings) -> Way:
-    """A cache for every W steps."""
-    return of.path("fixed"), None
+def undecided(of: PathSettings) -> Way:
+    """On demand, ahead without a cache, or with a cache for each epoch or every W steps: nothing is decided."""
+    return of.path(), None
 
 
 def threshold(of: PathSettings) -> Way:
     """W by a threshold rule."""
     from dtdg_lab.systems.feature_cache.policies.base import ThresholdWindow
 
-    return of.path("threshold"), ThresholdWindow(CacheActions(of.parts), of.window)
+    return of.path(), ThresholdWindow(of.actions, of.config["cache_window"])
 
 
 def random(of: PathSettings) -> Way:
     """A random action."""
     from dtdg_lab.systems.feature_cache.policies.base import RandomWindows
 
-    return of.path("random"), RandomWindows(CacheActions(of.parts), seed=of.seed, part=of.part)
+    return of.path(), RandomWindows(of.actions, seed=of.config.seed, part=of.part)
 
 
-def double_dqn(of: PathSettings) -> Way:
-    """The best action by a trained network.
-
-    Raises:
-        ConfigError: there is no trained policy for this number of parts, or the file is not a policy.
-    """
-    return _learned("double_dqn", of)
-
-
-def double_dqn_plus(of: PathSettings) -> Way:
-    """The best action by a network trained with rewards per step.
+def learned(of: PathSettings) -> Way:
+    """The best action by a trained network: ``double_dqn``, or ``double_dqn_plus`` with rewards per step.
 
     Raises:
         ConfigError: there is no trained policy for this number of parts, or the file is not a policy.
     """
-    return _learned("double_dqn_plus", of)
-
-
-def _learned(name: str, of: PathSettings) -> Way:
     from dtdg_lab.systems.feature_cache.policies.base import learned_policy
 
-    return of.path(name), learned_policy(of.parts, name, of.policy_file)
+    return of.path(), learned_policy(of.config.parts, of.config["cache_policy"], of.config["policy_file"])
 
 
 def planner(of: PathSettings) -> Way:
     """The cheapest action by a forecast."""
     from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 
-    return of.path("planner", ahead=2 * LONGEST), CachePlanner(CacheActions(of.parts), of.costs(), longest=LONGEST)
+    return of.path(ahead=2 * LONGEST), CachePlanner(of.actions, of.costs(), longest=LONGEST)
 
 
 def clairvoyant(of: PathSettings) -> Way:
     """The optimal action of the cost model for known future congestion."""
     from dtdg_lab.systems.feature_cache.policy_inputs import ForeseenWindows
 
-    foreseen = ForeseenWindows(of.links, of.costs(), part=of.part, epoch_steps=of.epoch_steps)
-    return of.path("clairvoyant"), foreseen
+    return of.path(), ForeseenWindows(of.links, of.costs(), part=of.part, epoch_steps=of.epoch_steps)

@@ -2,31 +2,277 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import psutil
+from numpy.typing import NDArray
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.errors import ClusterError, LabError, NotAvailableError, UnsupportedError
+from dtdg_lab.core.feature_store import WINDOWS, CachePolicy, LinkState, OwnerReply
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop.reference import bring
-from dtdg_lab.engine.minibatch_blocks import TargetBlocks
-from dtdg_lab.engine.sampled_blocks import SampledBatch
-from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy
+from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape
+from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
+from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, NeighbourSampler, SampledBatch
+from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy, Unmarked
 from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import stored_once
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
-from dtdg_lab.systems.feature_cache.controller import FeatureController, MiniBatches, neighbour_sampler, remote_part
-from dtdg_lab.systems.feature_cache.rpc import agree_token
-from dtdg_lab.systems.feature_cache.service import FeatureService, RemotePart, host_towards
-from dtdg_lab.systems.feature_cache.store import check_cache_memory
+from dtdg_lab.systems.feature_cache.modes import FeaturePath, PathSettings, Way
+from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, Resolved
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
+from dtdg_lab.systems.feature_cache.policy_inputs import CacheControl, RunFacts, run_costs, timed_fetches
+from dtdg_lab.systems.feature_cache.rpc import (
+    FILES,
+    FILES_EACH,
+    FeatureClient,
+    FeatureServer,
+    agree_token,
+    exchange_addresses,
+)
+from dtdg_lab.systems.feature_cache.store import KeySpace, OwnRows, check_cache_memory
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
 from dtdg_lab.training.partition import plain_partition_event
+
+# What serves the features of a rank's parts to the others, and asks theirs.
+
+
+CLIENTS = 2  # of each part: of what reads batches' rows, and of what builds its cache
+SPARE_FILES = 256  # for whatever else the process opens
+REMOTE = "remote"  # in the plan of a checkpoint
+LOOKED_AT = 8  # batches of a part from which the share of remote rows is estimated
+
+
+class FeatureService:
+    """The server of a rank's parts, in a process of its own, and what asks all the others'.
+
+    Args:
+        graph: whose features are served.
+        partition: of its nodes into P parts.
+        parts: those of this rank.
+        last: snapshots from this one on are not asked for.
+        token: of the run.
+        timeout_s: after which an owner is given up, and the process itself where it does not take an order.
+        host: address at which others find this machine.
+
+    Attributes:
+        space: of all keys.
+        own: rows of each of this rank's parts.
+        addresses: where each part is served, once that is known.
+
+    Raises:
+        NotAvailableError: pyzmq is missing, the process cannot be started, or this one may not open enough files.
+        RunFailedError: the process did not begin.
+    """
+
+    def __init__(
+        self,
+        graph: DynamicGraph,
+        partition: Partition,
+        parts: range,
+        *,
+        last: int,
+        token: bytes,
+        timeout_s: float,
+        host: str = "127.0.0.1",
+    ) -> None:
+        self.space = KeySpace(partition.owner, partition.parts, 1 if graph.static_features else last)
+        self.own = {part: OwnRows(part, self.space, _rows_of(graph, partition.vertices(part), last)) for part in parts}
+        self._token, self._timeout_s = token, timeout_s
+        self.addresses: dict[int, str] = {}
+        rows = {part: own.rows for part, own in self.own.items()}
+        _room_for_files(len(parts), partition.parts)  # before the process starts, which inherits it
+        keys = {part: self.space.of_part(part) for part in parts}
+        self._server = FeatureServer(rows, keys, token, host=host, orders_s=timeout_s)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of features."""
+        return 4 * next(iter(self.own.values())).features
+
+    def connect(self, group: Group, *, device: str) -> None:
+        """Learn where the others' parts are served; collective."""
+        self.addresses = exchange_addresses(group, self._server.addresses, parts=self.space.parts, device=device)
+
+    def fetcher(self, part: int, *, loopback: bool = False) -> FeatureClient:
+        """Asks on behalf of one of this rank's parts; for one thread.
+
+        With ``loopback`` it asks for the part's own rows, as a requester of its own whose link nothing slows.
+        """
+        return FeatureClient(
+            self.space.parts if loopback else part,
+            {part: self.addresses[part]} if loopback else self.addresses,
+            self._token,
+            self.own[part].features,
+            self._timeout_s,
+            parts_per_rank=len(self.own),
+        )
+
+    def set_links(self, links: LinkState) -> None:
+        """Have replies of this rank's parts be as slow as these links; it holds when this returns."""
+        self._server.set_links(links)
+
+    @property
+    def children(self) -> tuple[int, ...]:
+        """Numbers of the processes that serve."""
+        return (self._server.pid,)
+
+    def check(self) -> None:
+        """Raise what ended the serving process, if anything did."""
+        self._server.check()
+
+    def close(self) -> None:
+        """End the serving process; a second call does nothing."""
+        self._server.close()
+
+
+def _rows_of(graph: DynamicGraph, vertices: NDArray[np.int64], last: int) -> NDArray[np.float32]:
+    """Rows of a part's nodes: once where they never change, else snapshot after snapshot."""
+    if graph.static_features:
+        once: NDArray[np.float32] = stored_once(graph.features)
+        return np.ascontiguousarray((once if once.ndim == 2 else once[0])[vertices])
+    return np.ascontiguousarray(graph.features[:last, vertices].reshape(last * len(vertices), -1))
+
+
+def _room_for_files(own: int, parts: int) -> None:
+    """Let this process open as many files as its parts' connections take.
+
+    Raises:
+        NotAvailableError: the system does not let it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    each = FILES + FILES_EACH * (parts - 1)
+    needed = psutil.Process().num_fds() + (CLIENTS * own + 1) * each + SPARE_FILES  # one more measures fetches
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise NotAvailableError(
+            f"{own} of {parts} parts in one process need about {needed} open files for their connections; "
+            f"the limit is {hard}. Set fewer parts or more ranks, or have the limit raised (ulimit -Hn)."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def host_towards(group: Group) -> str:
+    """The address of this machine from where the run's store is reached: loopback where all ranks are here.
+
+    Raises:
+        ClusterError: the store's machine is not known here or cannot be reached.
+    """
+    host = str(getattr(group.store, "host", "") or "127.0.0.1")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))  # sends nothing: it asks which address would
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ClusterError(
+            f"this machine finds no way to {host}, where the run's ranks meet: {error}. Give the first node by an IPv4 "
+            "address that all nodes can reach, or mend this node's names and routes."
+        ) from error
+
+
+# Mini-batches of each part's nodes, whose features come from whichever part owns them.
+
+
+class RemotePart:
+    """One part: its mini-batches, the pipeline that brings their features, and what decides about its cache.
+
+    Features are fetched on demand until its policy changes.
+
+    Args:
+        sampler: of its batches.
+        service: of features.
+        stop: the step after the run's last.
+
+    Attributes:
+        number: of the part.
+        control: what the pipeline asks about windows.
+        pipeline: of its features.
+    """
+
+    def __init__(self, sampler: BatchSampler, service: FeatureService, stop: int) -> None:
+        self.number, self.sampler = sampler.batches.part, sampler
+        self._due = -1
+        self._ready: SampledBatch | None = None
+        self._probes: list[tuple[Any, ...]] = []
+        steps, parts = sampler.batches.per_epoch, service.space.parts
+        self.control = CacheControl(
+            self.number,
+            parts,
+            epoch_steps=steps,
+            row_bytes=service.row_bytes,
+            estimator=DelayEstimator(parts - 1),
+        )
+        self.pipeline = FeaturePipeline(
+            service.own[self.number],
+            sample=self._sample,
+            fetcher=partial(service.fetcher, self.number),
+            path=FeaturePath(mode="on_demand"),
+            epoch_steps=steps,
+            decide=self.control.decide,
+            watch=self.control.watch,
+            stop=stop,
+        )
+
+    def _sample(self, number: int) -> SampledBatch:
+        """The batch of a step, but for its features."""
+        ready = self._ready
+        return ready if ready is not None and ready.number == number else self.sampler.sample(number)
+
+    def begin(self, number: int) -> None:
+        """Be ready for a step; where it is not the one after the last, the pipeline restarts."""
+        if number != self._due:
+            self.pipeline.start(number)
+        self._due = number + 1
+        if not self.pipeline.path.runs_ahead:
+            self._ready = self.sampler.sample(number)
+
+    def next(self, number: int) -> Resolved:
+        """The batch of the step begun with its features."""
+        resolved = self.pipeline.next(number)
+        self._ready = None
+        return resolved
+
+    def probed(self, reply: OwnerReply) -> None:
+        """Note a fetch that was made to see how long one takes."""
+        self._probes.append((self.number, reply.owner, "probe", len(reply.rows), reply.nbytes, reply.rtt_s))
+
+    def apply_settings(self, path: FeaturePath, policy: CachePolicy | None) -> None:
+        """Have features come so from the next step on."""
+        if policy is not None:
+            self.control.policy = policy
+        self.pipeline.apply_settings(path)
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """What was noted since this was last asked, by table."""
+        taken = self.pipeline.taken()
+        probes, self._probes = self._probes, []
+        return {**taken, "fetches": probes + taken["fetches"], "cache_decisions": self.control.taken()}
+
+    def close(self) -> None:
+        """End the pipeline; a second call does nothing."""
+        self._due = -1
+        self.pipeline.close()
+
+
+# The strategy.
+
 
 MEMORIES = ("per_vertex", "weights", "none")
 
@@ -79,6 +325,9 @@ class RemoteFeatureStrategy(Strategy):
         self.service, self._settings, self._total = service, settings, service.space.parts
         self.epoch_steps = self.parts[0].sampler.batches.per_epoch
         self._epoch = 0
+        self._costs: dict[tuple[int, int], CacheCosts] = {}
+        self._asked: tuple[Any, ...] | None = None  # what features come by
+        self._made: tuple[tuple[Any, ...], list[Way]] | None = None  # ways, and what they were made of
 
     def epoch(self, epoch: int) -> Sequence[Step]:
         """As many steps in every epoch; what is computed next is of this one."""
@@ -92,10 +341,13 @@ class RemoteFeatureStrategy(Strategy):
         self.service.check()
         for part in self.parts:
             part.begin(number)  # all before any is waited for: first caches are made side by side
-            part.prepare(number)
         marks("batch")
         resolved = [part.next(number) for part in self.parts]
-        return self._trained([_blocks(of.sampled, of.rows) for of in resolved], marks)
+        blocks = []
+        for of in resolved:
+            assert isinstance(of.sampled, SampledBatch)
+            blocks.append(of.sampled.with_features(of.rows))
+        return self._trained(blocks, marks)
 
     def tried(self, marks: StepMarks) -> None:
         """Compute the first step with features that are here, for its memory; not noted down."""
@@ -121,11 +373,8 @@ class RemoteFeatureStrategy(Strategy):
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """``resolved``, ``fetches``, ``windows``, ``cache_decisions``: what was noted since this was last asked."""
-        found: dict[str, list[tuple[Any, ...]]] = {}
-        for part in self.parts:
-            for table, rows in part.rows().items():
-                found.setdefault(table, []).extend(rows)
-        return found
+        every = [part.rows() for part in self.parts]
+        return {table: [row for rows in every for row in rows[table]] for table in every[0]}
 
     def close(self) -> None:
         """End all pipelines and what serves; a second call does nothing."""
@@ -133,18 +382,23 @@ class RemoteFeatureStrategy(Strategy):
             part.close()
         self.service.close()
 
-    # around training: the controller decides how features come
+    # around training
 
     plan_kinds = ("partition", "features")
     fails_by_rank = True  # memory and fetches differ
-    controller: FeatureController
 
     def setup(self, gradients: FlatGradients) -> None:
-        """Connect the ranks' servers and start the controller; collective."""
+        """Connect the ranks' servers and have features come as the config says; collective."""
         of = self.context
         self.service.connect(of.group, device=of.device)
         with together(of.group, device=of.device):
-            self.controller = FeatureController(self, of.config, gradients.zero, of.state)
+            self._clear_gradients = gradients.zero  # of a step that was tried
+            held = of.state.get(REMOTE, {})
+            if held.get("parts") == self._total:
+                for part in self.parts:
+                    if str(part.number) in held["control"]:
+                        part.control.load_state_dict(held["control"][str(part.number)])
+            self.apply_settings(of.config)
 
     def slowable_links(self, group: Group) -> Slowed:
         """The links over which features are fetched, slowed by their servers or by the kernel; collective."""
@@ -174,21 +428,116 @@ class RemoteFeatureStrategy(Strategy):
         """The first step, with features that are here."""
         yield self.tried
 
-    def validate_settings(self, config: RunConfig) -> str:
-        """Why features cannot come as a config says; ranks may differ."""
-        return self.controller.validate_settings(config)
-
-    def apply_settings(self, config: RunConfig) -> None:
-        """Get features as a config says, from the next step on."""
-        self.controller.apply_settings(config)
-
     def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
         """The partition, and how features come."""
-        return [("partition", plain_partition_event(self.context)), ("features", self.controller.to_dict())]
+        config, space = self._config, self.service.space
+        every = [self.parts[0].sampler.sample(number).keys for number in range(min(LOOKED_AT, self.epoch_steps))]
+        remote = sum(int((space.owners(keys) != self.parts[0].number).sum()) for keys in every)
+        names = ("cache_policy", "cache_window", "cache_bias", "cache_rows", "batch_size", "batch_length", "fanouts")
+        features = {
+            "parts": config.parts,
+            "rows": space.size,
+            "row_bytes": self.service.row_bytes,
+            "remote_share": remote / max(sum(map(len, every)), 1),
+            "steps_per_epoch": self.epoch_steps,
+            "policy": config["cache_policy"],
+            "window": config["cache_window"],
+            **{name: config[name] for name in names},
+        }
+        return [("partition", plain_partition_event(self.context)), ("features", features)]
 
     def state_dict(self) -> dict[str, Any]:
-        """What was measured of links and steps."""
-        return self.controller.state_dict()
+        """What each part of this rank has found clean links and steps to be."""
+        found = {str(part.number): part.control.state_dict() for part in self.parts}
+        return {REMOTE: {"parts": self._total, "control": found}}
+
+    def apply_settings(self, config: RunConfig) -> None:
+        """Have features come as a config says, from the next step on."""
+        before, self._config, self._asked = self._asked, config, _asked(config)
+        if before == self._asked:
+            return
+        for part, way in zip(self.parts, self._ways(config), strict=True):
+            if way[0].decides and not part.control.probed:
+                with self.service.fetcher(part.number, loopback=True) as fetcher:
+                    # the law of a fetch that no link slows; no bytes of training's
+                    part.control.probe(self._timed(fetcher, part, note=lambda _: None, loopback=True))
+            part.apply_settings(*way)
+
+    def validate_settings(self, config: RunConfig) -> str:
+        """Why features cannot come as a config says; empty where they can. Ranks may differ: memory and fetches do."""
+        try:
+            if self._asked != _asked(config):
+                for path, _ in self._ways(config):
+                    if path.caches:
+                        check_cache_memory(path.capacity, self.service.row_bytes)
+        except LabError as error:
+            return str(error)
+        return ""
+
+    def _ways(self, config: RunConfig) -> list[Way]:
+        """Of each part; made once where it is first asked whether they can be made."""
+        asked = _asked(config)
+        if self._made is None or self._made[0] != asked:
+            make = catalogue.entry("features", config["cache_policy"]).load()
+            costs = [partial(self._costs_of, part, config) for part in self.parts]
+            given = [
+                PathSettings(config, part.number, self.epoch_steps, of)
+                for part, of in zip(self.parts, costs, strict=True)
+            ]
+            self._made = asked, [make(settings) for settings in given]
+        return self._made[1]
+
+    # what a step costs, for policies that think by it
+
+    def _costs_of(self, part: RemotePart, config: RunConfig) -> CacheCosts:
+        at = part.number, config["cache_rows"]
+        if at not in self._costs:
+            idle_w, max_w = config["power_idle_w"], config["power_max_w"]
+            stall_w, space = idle_w / config.ranks, self.service.space
+            facts = RunFacts(
+                name=config.dataset,
+                part=part.number,
+                space=space,
+                capacity=config["cache_rows"],
+                row_bytes=self.service.row_bytes,
+                base_s=self._base_s,
+                rpc=self._rpc(part),
+                busy_w=stall_w + (max_w - idle_w) / (os.cpu_count() or 1),
+                stall_w=stall_w,
+            )
+            every = (part.sampler.sample(number).keys for number in range(min(WINDOWS[-1], 2 * self.epoch_steps)))
+            self._costs[at] = run_costs(facts, [keys[space.owners(keys) != part.number] for keys in every])
+        return self._costs[at]
+
+    @cached_property
+    def _base_s(self) -> float:
+        """Seconds of a step whose features are here, the second of two."""
+        for _ in range(2):
+            began_s = time.perf_counter()
+            self.tried(Unmarked())
+        took_s = time.perf_counter() - began_s
+        self._clear_gradients()
+        return took_s
+
+    def _rpc(self, part: RemotePart) -> RpcModel:
+        """The law of a fetch over clean links: by what was fetched so far, else by some fetches more."""
+        found = part.control.clean_law()
+        if found is not None and found[1] > 0:
+            return RpcModel(*found)
+        with self.service.fetcher(part.number) as fetcher:
+            return self._timed(fetcher, part, note=part.probed)
+
+    def _timed(
+        self, fetcher: FeatureClient, part: RemotePart, *, note: Callable[[OwnerReply], None], loopback: bool = False
+    ) -> RpcModel:
+        space, row_bytes = self.service.space, self.service.row_bytes
+        return timed_fetches(fetcher, part.number, space, row_bytes=row_bytes, note=note, loopback=loopback)
+
+
+def _asked(config: RunConfig) -> tuple[Any, ...]:
+    """What the way that features come is made of; of the links only where a policy knows them beforehand."""
+    rooms = ("features", "congestion") if config["cache_policy"] == "clairvoyant" else ("features",)
+    return tuple(config[name] for room in rooms for name in catalogue.entry(room, catalogue.names(room)[0]).options)
 
 
 def build(of: BuildContext) -> RemoteFeatureStrategy:
@@ -199,28 +548,62 @@ def build(of: BuildContext) -> RemoteFeatureStrategy:
     """
     assert of.partition is not None
     token = agree_token(of.group)
-    graph = of.sequence.graph
-    mini = MiniBatches.of(of.config, graph, of.train, task=of.task, model=of.model, partition=of.partition)
-    draw = neighbour_sampler(of.config, mini.shape)
+    config, graph, samplers = of.config, of.sequence.graph, _samplers(of, of.partition)
     service = FeatureService(
         graph,
         of.partition,
         of.parts,
         last=of.train.stop,
         token=token,
-        timeout_s=of.config["fetch_timeout_s"],
+        timeout_s=config["fetch_timeout_s"],
         host=host_towards(of.group),
     )
     try:
-        rows = min(of.config["cache_rows"], service.space.size)
+        rows = min(config["cache_rows"], service.space.size)
         check_cache_memory(rows, service.row_bytes, caches=len(of.parts))
-        parts = [remote_part(mini, part, service, draw) for part in of.parts]
+        parts = [RemotePart(each, service, config.epochs * each.batches.per_epoch) for each in samplers]
         return RemoteFeatureStrategy(of.model, parts, of.task, graph, service=service, settings=of.sequence.settings)
     except BaseException:
         service.close()
         raise
 
 
-def _blocks(sampled: Any, rows: Any) -> TargetBlocks:
-    assert isinstance(sampled, SampledBatch)
-    return sampled.with_features(rows)
+def _samplers(of: BuildContext, partition: Partition) -> list[BatchSampler]:
+    """Of the mini-batches of each of this rank's parts."""
+    config, graph, size = of.config, of.sequence.graph, of.config["batch_size"]
+    options = config.options.get("models", {})
+    shape = block_shape(config.model, of.model.memory, config.hidden, config.layers, norm=config["norm"], **options)
+    draw, fanouts = neighbour_sampler(config, shape), fanouts_of(config["fanouts"], config.layers)
+    first = graph.snapshots[of.train.start]
+    same = all(first is each or first.equals(each) for each in (graph.snapshots[t] for t in of.train))
+    trained = np.asarray(of.task.trains())
+    nodes = [partition.vertices(part) for part in range(partition.parts)]
+    seeds = [own[trained[own]].astype(np.int64) for own in nodes]
+    stretches, rounds = stretches_of(of.train, config["batch_length"]), rounds_of([len(own) for own in seeds], size)
+    alike = graph.static_features and same
+    return [
+        BatchSampler(
+            graph,
+            SeedBatches(config.seed, part, seeds[part], size, stretches, rounds, alike),
+            shape,
+            fanouts,
+            draw,
+        )
+        for part in of.parts
+    ]
+
+
+def neighbour_sampler(config: RunConfig, shape: BlockShape) -> NeighbourSampler:
+    """What draws neighbours.
+
+    Raises:
+        UnsupportedError: DGL's sampler for layers of several hops, which must see one draw twice.
+    """
+    if config["sampler"] == "own":
+        return sampled_edges
+    if shape.layer_hops > 1:
+        raise UnsupportedError(
+            f"sampler='dgl' for layers of {shape.layer_hops} hops: both hops must see the neighbours of one draw, and "
+            "DGL's does not repeat. Choose sampler='own'."
+        )
+    return DglSampler()

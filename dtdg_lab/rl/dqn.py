@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +52,14 @@ class Agent(Protocol):
         ...
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Take in that ``action``, taken in ``state``, earned ``reward`` and led to ``next_state``."""
-        ...
+        """Take in that ``action``, taken in ``state``, earned ``reward`` and led to ``next_state``: nothing by default."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next choice depends on."""
-        ...
+        """Everything that the next choice depends on: nothing by default."""
+        return {}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
-        ...
 
 
 def checked_choices(choices: int, *, least: int = 2) -> int:
@@ -96,7 +94,7 @@ FORGET = 0.99  # a reward counts half after 69 decisions
 WIDTH = 0.5
 
 
-class Bandit:
+class Bandit(Agent):
     """Chooses the action of the highest upper confidence bound, where old rewards fade; blind to the state.
 
     With N(a) = sum over the times a was taken of forget^age, and m(a) the mean of its rewards so weighted, the bound is
@@ -190,40 +188,25 @@ class QNetwork:
         ]
         stacked = [each for layer in self._layers for each in (layer, torch.nn.ReLU())]
         self.module = torch.nn.Sequential(*stacked[:-1])
-        self.load(np.zeros(needed) if parameters is None else parameters)
+        left = np.zeros(needed) if parameters is None else parameters.astype(np.float64)
+        with torch.no_grad():
+            for layer, (into, out) in zip(self._layers, pairwise(self.sizes), strict=True):
+                matrix, left = left[: (into + 1) * out].reshape(into + 1, out), left[(into + 1) * out :]
+                layer.weight.copy_(torch.from_numpy(matrix[:-1].T))
+                layer.bias.copy_(torch.from_numpy(matrix[-1]))
 
     @staticmethod
     def drawn(sizes: Sequence[int], seed: int) -> QNetwork:
         """One with weights and biases uniform within one over the root of a layer's inputs."""
-        network = QNetwork(sizes)
-        draw, line = generator(seed, "control/q_network"), network.parameters
-        for layer in network.layers_of(line):
-            layer[...] = draw.uniform(-1, 1, layer.shape) / np.sqrt(len(layer) - 1)
-        network.load(line)
-        return network
-
-    def layers_of(self, line: NDArray[Any]) -> list[NDArray[Any]]:
-        """(n,) -> views of each layer's matrix in it."""
-        found, start = [], 0
-        for into, out in pairwise(self.sizes):
-            found.append(line[start : start + (into + 1) * out].reshape(into + 1, out))
-            start += (into + 1) * out
-        return found
+        draw = generator(seed, "control/q_network")
+        layers = [draw.uniform(-1, 1, (into + 1) * out) / np.sqrt(into) for into, out in pairwise(sizes)]
+        return QNetwork(sizes, np.concatenate(layers))
 
     @property
     def parameters(self) -> Array:
         """(n,) a copy: of each layer a matrix (inputs + 1, outputs) whose last row is the bias."""
         rows = [(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in self._layers]
         return np.concatenate([np.vstack(each).ravel() for each in rows])
-
-    def load(self, parameters: NDArray[np.floating]) -> None:
-        """Take over parameters (n,)."""
-        import torch
-
-        with torch.no_grad():
-            for layer, matrix in zip(self._layers, self.layers_of(parameters.astype(np.float64)), strict=True):
-                layer.weight.copy_(torch.from_numpy(matrix[:-1].T))
-                layer.bias.copy_(torch.from_numpy(matrix[-1]))
 
     def values(self, states: NDArray[np.floating]) -> Array:
         """States (B, S) -> values (B, A)."""
@@ -248,8 +231,7 @@ def _tensor(values: Any, kind: type = np.float64) -> torch.Tensor:
 # What a learner has lived through, as arrays: the last transitions, to learn from more than once.
 
 
-@dataclass(frozen=True, slots=True)
-class Transitions:
+class Transitions(NamedTuple):
     """B transitions.
 
     Attributes:
@@ -266,16 +248,9 @@ class Transitions:
     after: NDArray[np.float32]
     follows: NDArray[np.float32]
 
-    def __len__(self) -> int:
-        return len(self.actions)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Each field by its name."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
     def taken(self, places: NDArray[Any]) -> Transitions:
         """Some of them."""
-        return Transitions(**{name: given[places] for name, given in self.arrays().items()})
+        return Transitions(*(given[places] for given in self))
 
 
 class TransitionRing:
@@ -308,10 +283,10 @@ class TransitionRing:
 
     def add(self, new: Transitions) -> None:
         """Keep some, in their order."""
-        places = (self._added + np.arange(len(new))) % self._capacity
-        for name, held in self._held.arrays().items():
-            held[places[-self._capacity :]] = getattr(new, name)[-self._capacity :]
-        self._added += len(new)
+        places = (self._added + np.arange(len(new.actions))) % self._capacity
+        for held, given in zip(self._held, new, strict=True):
+            held[places[-self._capacity :]] = given[-self._capacity :]
+        self._added += len(places)
 
     def sample(self, count: int, draw: np.random.Generator) -> Transitions:
         """``count`` of those held, each drawn for itself."""
@@ -434,57 +409,17 @@ class DoubleDQN:
         self._adam.step()
         self.updates += 1
         if self.updates % self._target_every == 0:
-            self._target.load(self.online.parameters)
+            self._target.module.load_state_dict(self.online.module.state_dict())
         return loss.item()
 
 
-# What an agent has lived through: the last transitions, to learn from more than once.
-
-
-class ReplayMemory:
-    """A replay memory of the newest transitions (state, action, reward, next state).
-
-    Args:
-        capacity: most transitions kept.
-
-    Raises:
-        ConfigError: nothing could be kept.
-
-    References: Lin 1992, Mnih et al. 2015 (experience replay).
-    """
-
-    def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise ConfigError(f"a replay memory of {capacity} transitions: at least 1 is needed.")
-        self._rows: deque[tuple[float, int, float, float]] = deque(maxlen=capacity)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Store a transition; it replaces the oldest if the memory is full."""
-        self._rows.append((float(state), int(action), float(reward), float(next_state)))
-
-    def sample(self, count: int, draw: np.random.Generator) -> NDArray[np.float64]:
-        """``count`` distinct transitions, each as likely as another, as rows (count, 4)."""
-        places = draw.choice(len(self._rows), size=count, replace=False)
-        return np.array([self._rows[place] for place in places], dtype=np.float64)
-
-    def rows(self) -> list[list[float]]:
-        """All transitions, the oldest first."""
-        return [list(row) for row in self._rows]
-
-    def load(self, rows: Iterable[Sequence[float]]) -> None:
-        """Keep these transitions and no others, the oldest first."""
-        self._rows.clear()
-        for state, action, reward, next_state in rows:
-            self.add(state, int(action), reward, next_state)
+# A small deep Q-network over a state of one number.
 
 
 DQN_HIDDEN, DQN_MEMORY, DQN_BATCH, SOFT = 16, 1000, 5, 0.01
 
 
-class DQN:
+class DQN(Agent):
     """Epsilon-greedy on a network Q(state, action) with one hidden layer, learned from replayed transitions.
 
     Every transition is followed by one step of Adam on the squared error of Q(s, a) against
@@ -505,7 +440,7 @@ class DQN:
         soft: share of the way that the target network goes.
 
     Raises:
-        ConfigError: there is nothing to choose from.
+        ConfigError: there is nothing to choose from, or no transition could be kept.
 
     References: DynaHB section 5.1 (state, gamma, epsilon, rate) and its released code (network, memory, batch, soft
     target), after Mnih et al. 2015 and, for the soft target, Lillicrap et al. 2016.
@@ -529,10 +464,12 @@ class DQN:
     ) -> None:
         import torch
 
+        if memory < 1:
+            raise ConfigError(f"a replay memory of {memory} transitions: at least 1 is needed.")
         self.choices = checked_choices(choices)
         self._seed, self._discount, self._batch, self._soft = seed, discount, batch, soft
         self._epsilon_decay, self._epsilon_min = epsilon_decay, epsilon_min
-        self._replay = ReplayMemory(memory)
+        self._replay = deque[tuple[float, int, float, float]](maxlen=memory)  # Lin 1992 (experience replay)
         line = _drawn_parameters(choices, hidden, seed)
         self._online, self._target = (QNetwork((1, hidden, choices), line) for _ in range(2))
         self._adam = torch.optim.Adam(self._online.module.parameters(), rate, foreach=False)
@@ -562,12 +499,13 @@ class DQN:
         """Remember the transition, and take one step on a few remembered ones once there are enough."""
         import torch
 
-        self._replay.add(state, action, reward, next_state)
+        self._replay.append((float(state), int(action), float(reward), float(next_state)))
         if len(self._replay) < self._batch:
             return
         draw = generator(self._seed, "control/dqn/replay", self._learned)
         self._learned += 1
-        before, actions, rewards, after = self._replay.sample(self._batch, draw).T
+        places = draw.choice(len(self._replay), size=self._batch, replace=False)
+        before, actions, rewards, after = np.array([self._replay[place] for place in places]).T
         goal = rewards + self._discount * self._target.values(after[:, None]).max(axis=1)
         missed = self._online.of_actions(before[:, None], actions) - _tensor(goal)
         self._adam.zero_grad()
@@ -593,7 +531,7 @@ class DQN:
                 {"step": int(held["step"]), **{name: _plain(held[name]) for name in ("exp_avg", "exp_avg_sq")}}
                 for held in (self._adam.state[parameter] for parameter in online if parameter in self._adam.state)
             ],
-            "replay": self._replay.rows(),
+            "replay": [list(row) for row in self._replay],
         }
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
@@ -610,7 +548,8 @@ class DQN:
         for parameter, held in zip(online, data["adam"], strict=False):  # none before the first step
             means = {name: _tensor(held[name]).view_as(parameter) for name in ("exp_avg", "exp_avg_sq")}
             self._adam.state[parameter] = {"step": torch.tensor(float(held["step"])), **means}
-        self._replay.load(data["replay"])
+        self._replay.clear()
+        self._replay.extend((float(of[0]), int(of[1]), float(of[2]), float(of[3])) for of in data["replay"])
 
 
 def _plain(parameter: torch.Tensor) -> list[Any]:
@@ -630,7 +569,7 @@ def _drawn_parameters(choices: int, hidden: int, seed: int) -> Array:
 # The batch policy that adjusts nothing: the same action always.
 
 
-class Fixed:
+class Fixed(Agent):
     """Chooses one action always; what the others are compared with.
 
     Args:
@@ -651,21 +590,11 @@ class Fixed:
         """The action that was given, whatever the state."""
         return Choice(self.action, (None,) * self.choices, 0.0, True)
 
-    def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Nothing is learned."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing is remembered."""
-        return {}
-
-    def load_state_dict(self, data: Mapping[str, Any]) -> None:
-        """Nothing is remembered."""
-
 
 # Any action, as likely as another: what an agent that learns must beat.
 
 
-class UniformAgent:
+class UniformAgent(Agent):
     """Draws each action with the same probability.
 
     Args:
@@ -688,9 +617,6 @@ class UniformAgent:
         draw = generator(self._seed, "control/uniform", self._decisions)
         self._decisions += 1
         return Choice(int(draw.integers(self.choices)), (None,) * self.choices, 1.0, False)
-
-    def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Nothing is learned."""
 
     def state_dict(self) -> dict[str, Any]:
         """``decisions`` made so far."""

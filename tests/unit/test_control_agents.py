@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError
-from dtdg_lab.rl.dqn import DQN, Agent, Bandit, Fixed, ReplayMemory, UniformAgent
+from dtdg_lab.rl.dqn import DQN, Agent, Bandit, Fixed, UniformAgent
 from dtdg_lab.systems.hybrid_batches.policies import (
     POLICIES,
     BatchDecision,
@@ -104,15 +104,12 @@ def test_progress_pays_for_a_size_and_not_for_a_change() -> None:
 
 
 def test_the_oldest_transition_makes_room() -> None:
-    replay = ReplayMemory(3)
+    agent = DQN(5, memory=3)
     for number in range(5):
-        replay.add(number, number, number, number)
-    assert [row[0] for row in replay.rows()] == [2.0, 3.0, 4.0]
-    drawn = replay.sample(3, np.random.default_rng(0))
-    assert drawn.shape == (3, 4)
-    assert sorted(drawn[:, 1].tolist()) == [2, 3, 4], "distinct ones"
+        agent.learn(number, number, number, number)
+    assert [row[0] for row in agent.state_dict()["replay"]] == [2.0, 3.0, 4.0]
     with pytest.raises(ConfigError, match="at least 1"):
-        ReplayMemory(0)
+        DQN(5, memory=0)
 
 
 # the deep Q-network

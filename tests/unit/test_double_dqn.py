@@ -38,7 +38,7 @@ def test_parameters_are_loaded_and_given_back_and_values_are_those_of_the_layers
     network = QNetwork.drawn((3, 4, 2), 1)
     line, states = network.parameters, np.random.default_rng(0).normal(size=(5, 3))
     assert np.array_equal(QNetwork((3, 4, 2), line).parameters, line)
-    first, second = network.layers_of(line)
+    first, second = line[:16].reshape(4, 4), line[16:].reshape(5, 2)
     hidden = np.maximum(states @ first[:-1] + first[-1], 0.0)
     np.testing.assert_allclose(network.values(states), hidden @ second[:-1] + second[-1], rtol=1e-12)
 

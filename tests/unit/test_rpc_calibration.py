@@ -5,12 +5,12 @@ from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
+import pandas
 import pytest
 from cluster_figures import cluster_figures
 
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError
 from dtdg_lab.systems.feature_cache.policies.calibration import (
-    Fetches,
     fit_rpc,
     least_squares,
     read_fetches,
@@ -105,8 +105,8 @@ def made(conditions, noise):
                 wait_s, rate = slow.get(owner, (0.0, np.inf))
                 rtt = 1e-3 * (owner + 1) + wait_s + asked * 400 * (2e-9 + 1 / rate)
                 rows += [(name, 0, requester, owner, asked, rtt * np.exp(noise * draw.normal())) for _ in range(12)]
-    named, concurrent, requester, owner, asked, rtt = map(np.array, zip(*rows, strict=True))
-    return Fetches("own", named, concurrent > 0, requester, owner, asked, asked * 400.0, rtt)
+    table = pandas.DataFrame(rows, columns=["condition", "concurrent", "requester", "owner", "rows", "rtt_s"])
+    return table.assign(dataset="own", nbytes=table["rows"] * 400.0)
 
 
 def test_what_cannot_be_fitted_is_refused():
@@ -114,7 +114,7 @@ def test_what_cannot_be_fitted_is_refused():
     with pytest.raises(DataError, match="slowed down"):
         fit_rpc(fetches)
     with pytest.raises(DataError, match="0 clean fetches"):
-        fit_rpc(fetches.where(fetches.condition != "clean"))
+        fit_rpc(fetches[fetches["condition"] != "clean"])
 
 
 def test_files_that_are_not_there_or_broken(tmp_path):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, shortened
 from dtdg_lab.core.feature_store import BITS
 from dtdg_lab.systems.feature_cache.policies.costs import PAPER, CacheCosts, RpcModel, joined_misses
+from dtdg_lab.visualization.style import text_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Names of the network conditions of measurements: "clean", "c1_200mbit", "c4_10ms".
 
@@ -93,35 +97,6 @@ class StepCell:
     ms: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fetches:
-    """M measured fetches of one dataset.
-
-    Attributes:
-        dataset: its name.
-        condition: (M,) names.
-        concurrent: (M,) whether all owners were requested at once.
-        requester, owner: (M,) int64 indices of parts.
-        rows: (M,) int64 number of rows.
-        nbytes: (M,) float64 of the rows.
-        rtt_s: (M,) float64 seconds.
-    """
-
-    dataset: str
-    condition: NDArray[np.str_]
-    concurrent: NDArray[np.bool_]
-    requester: NDArray[np.int64]
-    owner: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    nbytes: NDArray[np.float64]
-    rtt_s: NDArray[np.float64]
-
-    def where(self, mask: NDArray[np.bool_]) -> Fetches:
-        """The fetches selected by a mask (M,)."""
-        names = ("condition", "concurrent", "requester", "owner", "rows", "nbytes", "rtt_s")
-        return Fetches(self.dataset, *(getattr(self, name)[mask] for name in names))
-
-
 @dataclass(frozen=True, slots=True)
 class Watts:
     """Mean power of one host.
@@ -145,60 +120,74 @@ def read_steps(source: str | Path | Iterable[Mapping[str, Any]]) -> dict[str, li
         ConfigError: a row's condition has an unknown form.
     """
     cells: dict[str, list[StepCell]] = {}
-    for number, row in enumerate(_rows(source, STEPS), 1):
-        try:
-            cell = StepCell(str(row["dataset"]), str(row["condition"]), int(row["window"]), float(row["measured_ms"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"row {number} of the measured steps, {shortened(dict(row))}: dataset, condition, window (whole) and "
-                f"measured_ms are needed ({type(error).__name__}: {error})."
-            ) from error
+    kinds = {"dataset": str, "condition": str, "window": int, "measured_ms": float}
+    for number, values in enumerate(_values(_rows(source, STEPS), kinds, "measured steps, row"), 1):
+        cell = StepCell(*values)
         condition_named(cell.condition)
         if cell.window < 1 or not 0 < cell.ms < np.inf:
-            raise DataError(f"row {number} of the measured steps, {cell}: a window of at least 1, time above 0.")
+            raise DataError(f"measured steps, row {number}, {cell}: a window of at least 1, time above 0.")
         cells.setdefault(cell.dataset, []).append(cell)
     if not cells:
         raise DataError(f"no measured steps in {shortened(source)}: rows with dataset, condition, window, measured_ms.")
     return cells
 
 
-def read_fetches(folder: str | Path) -> dict[str, Fetches]:
+def read_fetches(folder: str | Path) -> dict[str, pd.DataFrame]:
     """Fetches by dataset, from ``fetch_rtt.csv.gz`` of a folder; empty if it has no such file.
+
+    The columns are those of :func:`fetches_of`.
 
     Raises:
         DataError: a row is invalid.
     """
+    import pandas as pd
+
     path = Path(folder) / FETCHES
     if not path.is_file():
         return {}
-    names = ("concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim")
-    columns: dict[str, list[list[Any]]] = {}
-    for number, row in enumerate(_of_file(path), 1):
-        try:
-            values = [row["condition"], *(float(row[name]) for name in names)]
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"row {number} of {path}: {type(error).__name__}: {error}.") from error
-        columns.setdefault(row["dataset"], []).append(values)
-    return {dataset: _fetches(dataset, values) for dataset, values in columns.items()}
+    numbers = ("concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim")
+    kinds = {"dataset": str, "condition": str, **dict.fromkeys(numbers, float)}
+    table = pd.DataFrame(_values(_of_file(path), kinds, f"{path}, row"), columns=list(kinds))
+    table["nbytes"] = table["rows"] * table["feat_dim"] * FLOAT_BYTES
+    return dict(iter(table.groupby("dataset", sort=False)))
 
 
 def read_power(folder: str | Path) -> Watts | None:
     """Watts of a host, averaged over hosts, from ``power.csv`` of a folder; None if it has no such file.
 
     Raises:
-        DataError: a state is missing.
+        DataError: a state is missing, or a row is invalid.
     """
+    import pandas as pd
+
     path = Path(folder) / POWER
     if not path.is_file():
         return None
-    by_state: dict[str, list[float]] = {}
-    for row in _of_file(path):
-        by_state.setdefault(row["state"], []).append(float(row["cpu_w"]) + float(row["gpu_w"]))
+    kinds = {"state": str, "cpu_w": float, "gpu_w": float}
+    table = pd.DataFrame(_values(_of_file(path), kinds, f"{path}, row"), columns=list(kinds))
+    watts = (table["cpu_w"] + table["gpu_w"]).groupby(table["state"]).mean()
     try:
-        busy, stall, idle = (float(np.mean(by_state[state])) for state in ("gpu_compute", "cpu_spin", "idle"))
+        return Watts(*(float(watts[state]) for state in ("gpu_compute", "cpu_spin", "idle")))
     except KeyError as error:
         raise DataError(f"{path} has no state {error}: gpu_compute, cpu_spin and idle are needed.") from error
-    return Watts(busy, stall, idle)
+
+
+def _values(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, type], what: str) -> Iterator[tuple[Any, ...]]:
+    """The columns of each row, as values of their types.
+
+    Raises:
+        DataError: a row lacks a column, or a value is of another type; the message has the row.
+    """
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            raise DataError(f"{what} {number}, {shortened(row)}: a mapping of column to value is needed.")
+        try:
+            yield tuple(kind(row[name]) for name, kind in kinds.items())
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{what} {number}, {shortened(dict(row))}: {', '.join(kinds)} are needed "
+                f"({type(error).__name__}: {error})."
+            ) from error
 
 
 def _rows(source: str | Path | Iterable[Mapping[str, Any]], name: str) -> Iterator[Mapping[str, Any]]:
@@ -213,10 +202,7 @@ def _rows(source: str | Path | Iterable[Mapping[str, Any]], name: str) -> Iterat
     rows = source if records is None else records("records")
     if not isinstance(rows, Iterable) or isinstance(rows, Mapping):
         raise ConfigError(f"measured steps {shortened(source)}: a folder, a file or rows (mappings) are needed.")
-    for row in rows:
-        if not isinstance(row, Mapping):
-            raise DataError(f"a row {shortened(row)} of measured steps: a mapping of column to value is needed.")
-        yield row
+    yield from rows
 
 
 def _of_file(path: Path) -> Iterator[dict[str, str]]:
@@ -226,13 +212,6 @@ def _of_file(path: Path) -> Iterator[dict[str, str]]:
             yield from csv.DictReader(file)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
-
-
-def _fetches(dataset: str, values: list[list[Any]]) -> Fetches:
-    concurrent, requester, owner, rows, rtt_s, floats = np.array([row[1:] for row in values]).T
-    requester, owner, rows = (column.astype(np.int64) for column in (requester, owner, rows))
-    named = np.array([row[0] for row in values])
-    return Fetches(dataset, named, concurrent > 0, requester, owner, rows, rows * floats * FLOAT_BYTES, rtt_s)
 
 
 # Least squares with few parameters, and robust straight lines.
@@ -367,92 +346,87 @@ class RpcFit:
             float(np.median([model.a_s for model in models])), float(np.median([model.s_per_byte for model in models]))
         )
 
-    def rtt_s(self, fetches: Fetches) -> Vector:
+    def rtt_s(self, fetches: pd.DataFrame) -> Vector:
         """Predicted seconds of each fetch, (M,), by its condition, requester and owner."""
-        a_s, s_per_byte = np.zeros(len(fetches.rtt_s)), np.zeros(len(fetches.rtt_s))
-        for owner, model in self.owners.items():
-            mine = fetches.owner == owner
-            a_s[mine], s_per_byte[mine] = model.a_s, model.s_per_byte
+        a_s = fetches["owner"].map({owner: model.a_s for owner, model in self.owners.items()})
+        s_per_byte = fetches["owner"].map({owner: model.s_per_byte for owner, model in self.owners.items()})
         for name, link in self.throttled.items():
-            here = fetches.condition == name
-            asked, asking = here & (fetches.owner == link.owner), here & (fetches.requester == link.owner)
-            a_s[asked] += link.wait_s
-            s_per_byte[asked] += 1 / link.bytes_per_s
-            a_s[asking] += link.asking_wait_s
-            s_per_byte[asking] += 1 / link.asking_bytes_per_s
-        return a_s + s_per_byte * fetches.nbytes
+            asked, asking = (
+                (fetches["condition"] == name) & (fetches[end] == link.owner) for end in ("owner", "requester")
+            )
+            a_s += link.wait_s * asked + link.asking_wait_s * asking
+            s_per_byte += asked / link.bytes_per_s + asking / link.asking_bytes_per_s
+        return (a_s + s_per_byte * fetches["nbytes"]).to_numpy()
 
 
-def fit_rpc(fetches: Fetches) -> RpcFit:
+def fit_rpc(fetches: pd.DataFrame) -> RpcFit:
     """Fit the model of a fetch: per owner on clean fetches, then the effect of throttling per condition.
 
     Lines minimise absolute relative errors, so that outliers have little influence. The throttled owner of a condition
     is found in the data: the one that slowed down most. The constants are specific to the measured cluster.
 
+    Args:
+        fetches: of one dataset, with the columns of :func:`fetches_of`.
+
     Raises:
         DataError: there are no clean fetches, too few of an owner, or a condition that slowed no owner down.
     """
-    clean = fetches.where((fetches.condition == "clean") & (fetches.rtt_s > 0))
+    dataset = str(fetches["dataset"].iloc[0])
+    clean = fetches[(fetches["condition"] == "clean") & (fetches["rtt_s"] > 0)]
     owners: dict[int, RpcModel] = {}
-    for owner in np.unique(fetches.owner).tolist():
-        mine = clean.where(clean.owner == owner)
-        if len(mine.rtt_s) < _LEAST:
+    for owner in map(int, np.unique(fetches["owner"])):
+        mine = clean[clean["owner"] == owner]
+        if len(mine) < _LEAST:
             raise DataError(
-                f"{fetches.dataset}: {len(mine.rtt_s)} clean fetches from owner {owner}; at least {_LEAST} are needed "
+                f"{dataset}: {len(mine)} clean fetches from owner {owner}; at least {_LEAST} are needed "
                 "to fit its model."
             )
-        owners[owner] = RpcModel(*relative_line(mine.nbytes, mine.rtt_s))
-    row_bytes = float(np.median(fetches.nbytes / fetches.rows))
-    bare = RpcFit(fetches.dataset, owners, {}, 0.0, row_bytes, ())
-    off = np.log(clean.rtt_s / bare.rtt_s(clean))
+        owners[owner] = RpcModel(*_line(mine))
+    row_bytes = float(np.median(fetches["nbytes"] / fetches["rows"]))
+    bare = RpcFit(dataset, owners, {}, 0.0, row_bytes, ())
+    off = np.log(clean["rtt_s"] / bare.rtt_s(clean))
     noise = float(_SPREAD * np.median(np.abs(off - np.median(off))))
-    names = [name for name in np.unique(fetches.condition).tolist() if not condition_named(name).is_clean]
-    throttled = {name: _throttled(bare, fetches.where(fetches.condition == name)) for name in names}
-    fitted = RpcFit(fetches.dataset, owners, throttled, noise, row_bytes, ())
+    throttled = {
+        str(name): _throttled(bare, own)
+        for name, own in fetches.groupby("condition")
+        if not condition_named(name).is_clean
+    }
+    fitted = RpcFit(dataset, owners, throttled, noise, row_bytes, ())
     return replace(fitted, errors=tuple(_errors(fitted, fetches)))
 
 
-def _throttled(clean: RpcFit, fetches: Fetches) -> ThrottledLink:
-    slower = {
-        owner: float(np.median(fetches.rtt_s[mine] / clean.rtt_s(fetches.where(mine))))
-        for owner in clean.owners
-        if (mine := fetches.owner == owner).any()
-    }
-    owner = max(slower, key=lambda part: slower[part])
+def _throttled(clean: RpcFit, fetches: pd.DataFrame) -> ThrottledLink:
+    slower = (fetches["rtt_s"] / clean.rtt_s(fetches)).groupby(fetches["owner"]).median()
+    owner = int(slower.idxmax())
     if slower[owner] < _SLOWER:
-        raise DataError(f"{fetches.dataset}, {fetches.condition[0]}: no owner slowed down, {slower}.")
-    asked, asking = fetches.where(fetches.owner == owner), fetches.where(fetches.requester == owner)
-    wait_s, s_per_byte = _added(clean.owners[owner], asked)
-    asking_wait_s, asking_s = _added(clean.typical, asking) if len(asking.rtt_s) else (0.0, 0.0)
+        raise DataError(f"{clean.dataset}, {fetches['condition'].iloc[0]}: no owner slowed down, {slower.to_dict()}.")
+    asking = fetches[fetches["requester"] == owner]
+    wait_s, s_per_byte = _added(clean.owners[owner], fetches[fetches["owner"] == owner])
+    asking_wait_s, asking_s = _added(clean.typical, asking) if len(asking) else (0.0, 0.0)
     return ThrottledLink(owner, _rate(s_per_byte), wait_s, _rate(asking_s), asking_wait_s)
 
 
-def _added(model: RpcModel, fetches: Fetches) -> tuple[float, float]:
-    wait_s, s_per_byte = relative_line(fetches.nbytes, fetches.rtt_s)
+def _added(model: RpcModel, fetches: pd.DataFrame) -> tuple[float, float]:
+    wait_s, s_per_byte = _line(fetches)
     return max(wait_s - model.a_s, 0.0), max(s_per_byte - model.s_per_byte, 0.0)
+
+
+def _line(fetches: pd.DataFrame) -> tuple[float, float]:
+    return relative_line(fetches["nbytes"].to_numpy(), fetches["rtt_s"].to_numpy())
 
 
 def _rate(s_per_byte: float) -> float:
     return 1 / s_per_byte if s_per_byte > 0 else float(np.inf)
 
 
-def _errors(fitted: RpcFit, fetches: Fetches) -> list[RpcError]:
+def _errors(fitted: RpcFit, fetches: pd.DataFrame) -> list[RpcError]:
     errors = []
-    for name in sorted(np.unique(fetches.condition).tolist(), key=lambda text: (text != "clean", text)):
-        for concurrent in (False, True):
-            some = fetches.where((fetches.condition == name) & (fetches.concurrent == concurrent))
-            if not len(some.rtt_s):
-                continue
-            ours = np.abs(fitted.rtt_s(some) / some.rtt_s - 1) * 100
-            paper = np.abs(PAPER.rtt_s(some.nbytes) / some.rtt_s - 1) * 100
-            sizes = map(float, (np.median(ours), ours.mean(), np.median(paper), paper.mean()))
-            errors.append(RpcError(name, concurrent, len(ours), *sizes))
-    return errors
-
-
-def told_rate(bytes_per_s: float) -> str:
-    """A rate as text: Mbit/s, or that there is no limit."""
-    return "endless" if np.isinf(bytes_per_s) else f"{bytes_per_s * BITS:.1f} Mbit/s"
+    for (name, concurrent), some in fetches.groupby(["condition", "concurrent"]):
+        ours = np.abs(fitted.rtt_s(some) / some["rtt_s"] - 1) * 100
+        paper = np.abs(PAPER.rtt_s(some["nbytes"]) / some["rtt_s"] - 1) * 100
+        sizes = map(float, (ours.median(), ours.mean(), paper.median(), paper.mean()))
+        errors.append(RpcError(name, bool(concurrent), len(some), *sizes))
+    return sorted(errors, key=lambda error: error.condition != "clean")
 
 
 # The step-time model with its calibrated constants: five per dataset, two per cluster.
@@ -600,11 +574,8 @@ def mean_percent(errors: Sequence[CellError]) -> tuple[float, float, float]:
 
     The last mean omits cells that cannot be predicted without their condition.
     """
-    fitted, cell_out, condition_out = (
-        _mean([_off(getattr(error, name), error) for error in errors])
-        for name in ("predicted_ms", "cell_out_ms", "condition_out_ms")
-    )
-    return fitted, cell_out, condition_out
+    means = _percents(errors).abs().mean()
+    return float(means["predicted_ms"]), float(means["cell_out_ms"]), float(means["condition_out_ms"])
 
 
 def against_middle(errors: Sequence[CellError]) -> tuple[float, float, float, int]:
@@ -615,12 +586,20 @@ def against_middle(errors: Sequence[CellError]) -> tuple[float, float, float, in
     Returns:
         For the guess; for fits without the cell; for fits without its condition; cells. NaN if there are none.
     """
-    both = [error for error in errors if not np.isnan(error.middle_ms)]
-    guess, cell_out, condition_out = (
-        _mean([_off(getattr(error, name), error) for error in both])
-        for name in ("middle_ms", "cell_out_ms", "condition_out_ms")
-    )
-    return guess, cell_out, condition_out, len(both)
+    known = _percents(errors).abs().dropna(subset=["middle_ms"])
+    means = known.mean()
+    return float(means["middle_ms"]), float(means["cell_out_ms"]), float(means["condition_out_ms"]), len(known)
+
+
+def _percents(errors: Sequence[CellError]) -> pd.DataFrame:
+    """Each prediction over its measurement, minus 1, in percent: NaN where there is none."""
+    import pandas as pd
+
+    table = pd.DataFrame(errors, columns=[*_PREDICTIONS, "measured_ms"])
+    return 100 * (table[list(_PREDICTIONS)].div(table["measured_ms"], axis=0) - 1)
+
+
+_PREDICTIONS = ("predicted_ms", "cell_out_ms", "condition_out_ms", "middle_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -656,43 +635,34 @@ def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
     Args:
         errors: of ``Calibration.errors()``, with those of ``Calibration.errors_on`` for held-out cells.
     """
+    by_condition: dict[tuple[str, str], list[CellError]] = {}
+    for error in errors:
+        by_condition.setdefault((error.dataset, error.condition), []).append(error)
     found = []
-    for dataset, condition in dict.fromkeys((error.dataset, error.condition) for error in errors):
-        own = [error for error in errors if (error.dataset, error.condition) == (dataset, condition)]
+    for (dataset, condition), own in by_condition.items():
         if len({error.window for error in own}) < 2:
             continue
         best = min(own, key=lambda error: error.measured_ms)
         middle = min(own, key=_from_middle)
-        by_cell, by_condition = _chosen(own, "cell_out_ms"), _chosen(own, "condition_out_ms")
+        chosen = _chosen(own, "cell_out_ms"), _chosen(own, "condition_out_ms")
         over = [
             float("nan") if each is None else 100 * (each.measured_ms / best.measured_ms - 1)
-            for each in (by_cell, by_condition, middle)
+            for each in (*chosen, middle)
         ]
-        windows = tuple(None if each is None else each.window for each in (by_cell, by_condition))
-        found.append(WindowRegret(dataset, condition, len(own), best.window, windows[0], windows[1], *over))
+        cell_out, condition_out = (None if each is None else each.window for each in chosen)
+        found.append(WindowRegret(dataset, condition, len(own), best.window, cell_out, condition_out, *over))
     return found
 
 
 def _chosen(own: Sequence[CellError], name: str) -> CellError | None:
     """The window nearest to the middle among those that the model considers equivalent to its best."""
-    described = np.array([getattr(error, name) for error in own])
-    if np.isnan(described).any():
-        return None
-    alike = [error for error, ms in zip(own, described, strict=True) if ms <= described.min() * (1 + ALIKE)]
-    return min(alike, key=_from_middle)
+    least = np.min([getattr(error, name) for error in own])
+    alike = [error for error in own if getattr(error, name) <= least * (1 + ALIKE)]
+    return min(alike, key=_from_middle, default=None)  # none where a prediction is missing, and the least is NaN
 
 
 def _from_middle(error: CellError) -> float:
     return float(abs(np.log2(error.window / MIDDLE)))
-
-
-def _off(ms: float, error: CellError) -> float:
-    return abs(100 * (ms / error.measured_ms - 1))
-
-
-def _mean(off: Sequence[float]) -> float:
-    known = [each for each in off if not np.isnan(each)]
-    return float(np.mean(known)) if known else float("nan")
 
 
 def _constants(model: StepModel) -> str:
@@ -705,52 +675,29 @@ def _constants(model: StepModel) -> str:
 
 
 def _cells(errors: Sequence[CellError]) -> str:
-    rows = [
-        "| condition | W | measured ms | predicted ms | error | cell left out | condition left out | same at W = 16 |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for error in errors:
-        off = [
-            _percent(described / error.measured_ms - 1)
-            for described in (error.predicted_ms, error.cell_out_ms, error.condition_out_ms, error.middle_ms)
-        ]
-        rows.append(
-            f"| {error.condition} | {error.window} | {error.measured_ms:.1f} | {error.predicted_ms:.1f} | "
-            f"{' | '.join(off)} |"
-        )
+    off = ("error", "cell left out", "condition left out", "same at W = 16")
+    lines = [["condition", "W", "measured ms", "predicted ms", *off]]
+    for error, percents in zip(errors, _percents(errors).to_numpy(), strict=True):
+        milliseconds = [f"{error.measured_ms:.1f}", f"{error.predicted_ms:.1f}"]
+        lines.append([error.condition, str(error.window), *milliseconds, *(_plain(each, "+") for each in percents)])
     guess, cell_out, condition_out, known = against_middle(errors)
-    means = " | ".join(_plain(mean) for mean in (*mean_percent(errors), guess))
-    rows.append(f"| mean of sizes | | | | {means} |")
-    if not known:
-        return "\n".join(rows)
-    rows.append(
-        f"| the same, over the {known} cells that the last column knows | | | | | {_plain(cell_out)} | "
-        f"{_plain(condition_out)} | {_plain(guess)} |"
-    )
-    return "\n".join(rows)
+    lines.append(["mean of sizes", "", "", "", *map(_plain, (*mean_percent(errors), guess))])
+    if known:
+        over = f"the same, over the {known} cells that the last column knows"
+        lines.append([over, "", "", "", "", *map(_plain, (cell_out, condition_out, guess))])
+    return text_table(lines, markdown=True)
 
 
 def _regrets(errors: Sequence[CellError]) -> str:
     found = regrets(errors)
     if not found:
         return "No condition has two measured windows: the regret of a chosen window is unknown."
-    rows = [
-        "| regret of the chosen window | windows | best | cell left out | condition left out | W = 16 |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
+    lines = [["regret of the chosen window", "windows", "best", "cell left out", "condition left out", "W = 16"]]
     for each in found:
-        by = [
-            f"W = {window}: {_plain(percent)}" if window is not None else "-"
-            for window, percent in (
-                (each.cell_out, each.cell_out_percent),
-                (each.condition_out, each.condition_out_percent),
-            )
-        ]
-        rows.append(
-            f"| {each.condition} | {each.windows} | W = {each.best} | {' | '.join(by)} | "
-            f"{_plain(each.middle_percent)} |"
-        )
-    return "\n".join(rows)
+        by = (each.cell_out, each.cell_out_percent), (each.condition_out, each.condition_out_percent)
+        chosen = ["-" if window is None else f"W = {window}: {_plain(percent)}" for window, percent in by]
+        lines.append([each.condition, str(each.windows), f"W = {each.best}", *chosen, _plain(each.middle_percent)])
+    return text_table(lines, markdown=True)
 
 
 def _fetches_calibration_table(fit: RpcFit) -> str:
@@ -760,27 +707,19 @@ def _fetches_calibration_table(fit: RpcFit) -> str:
     ]
     for name, link in fit.throttled.items():
         lines.append(
-            f"{name}: owner {link.owner} sends each requester {told_rate(link.bytes_per_s)}, "
+            f"{name}: owner {link.owner} sends each requester "
+            f"{'endless' if np.isinf(link.bytes_per_s) else f'{link.bytes_per_s * BITS:.1f} Mbit/s'}, "
             f"{link.wait_s * 1e3:.1f} ms late"
         )
-    rows = [
-        "| fetches | asked | count | median error | mean error | Eq. 4: median | mean |",
-        "|---|---|---:|---:|---:|---:|---:|",
-        *(
-            f"| {error.condition} | {'at once' if error.concurrent else 'in turn'} | {error.fetches} | "
-            f"{error.median:.0f} % | {error.mean:.0f} % | {error.paper_median:.0f} % | {error.paper_mean:.0f} % |"
-            for error in fit.errors
-        ),
-    ]
-    return "\n".join(f"- {line}" for line in lines) + "\n\n" + "\n".join(rows)
+    table = [["fetches", "asked", "count", "median error", "mean error", "Eq. 4: median", "mean"]]
+    for error in fit.errors:
+        percents = [f"{each:.0f} %" for each in (error.median, error.mean, error.paper_median, error.paper_mean)]
+        table.append([error.condition, "at once" if error.concurrent else "in turn", str(error.fetches), *percents])
+    return "\n".join(f"- {line}" for line in lines) + "\n\n" + text_table(table, words=2, markdown=True)
 
 
-def _plain(percent: float) -> str:
-    return "-" if np.isnan(percent) else f"{percent:.1f} %"
-
-
-def _percent(share: float) -> str:
-    return "-" if np.isnan(share) else f"{100 * share:+.1f} %"
+def _plain(percent: float, sign: str = "") -> str:
+    return "-" if np.isnan(percent) else f"{percent:{sign}.1f} %"
 
 
 # Constants that :func:`dtdg_lab.control.calibrate` fitted to the measurements of a real cluster, for use without them.
@@ -971,7 +910,7 @@ class Calibration:
     watts: Watts | None
     cells: Mapping[str, tuple[StepCell, ...]]
     dataset: str | None = None
-    _described: dict[str, tuple[CellError, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _described: dict[str, list[CellError]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def predict(self, condition: str, window: int, *, dataset: str | None = None) -> float:
         """Milliseconds of a step under a condition with a window.
@@ -1018,7 +957,15 @@ class Calibration:
         """Every measured cell with its predictions, of one dataset or of all: takes about a second, once."""
         only = dataset or self.dataset
         names = list(self.cells) if only is None else [self._meant(only)]
-        return [error for name in names for error in self._errors_of(name)]
+        for name in names:
+            if name not in self._described:
+                own, under = self.cells[name], lambda cell, other: cell.condition == other.condition
+                without = (
+                    left_out(self.cells, name, lambda cell, other: cell is other),
+                    left_out(self.cells, name, under),
+                )
+                self._described[name] = _cell_errors(own, own, predicted_ms(self.steps[name], own), *without)
+        return [error for name in names for error in self._described[name]]
 
     def errors_on(self, source: str | Path | Iterable[Mapping[str, Any]]) -> list[CellError]:
         """Held-out cells with their predictions; :func:`regrets` accepts them, too.
@@ -1043,20 +990,6 @@ class Calibration:
     def table(self) -> str:
         """Cells, mean errors, the baseline guess, regret, constants and the models of a fetch, as Markdown."""
         return calibration_table(self)
-
-    def _errors_of(self, dataset: str) -> tuple[CellError, ...]:
-        if dataset not in self._described:
-            own = self.cells[dataset]
-            self._described[dataset] = tuple(
-                _cell_errors(
-                    own,
-                    own,
-                    predicted_ms(self.steps[dataset], own),
-                    left_out(self.cells, dataset, lambda cell, other: cell is other),
-                    left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition),
-                )
-            )
-        return self._described[dataset]
 
     def _meant(self, dataset: str | None) -> str:
         meant = dataset or self.dataset or (next(iter(self.steps)) if len(self.steps) == 1 else None)
@@ -1093,7 +1026,7 @@ def calibrate(
     source: str | Path | Iterable[Mapping[str, Any]],
     *,
     dataset: str | None = None,
-    fetches: Mapping[str, Fetches] | None = None,
+    fetches: Mapping[str, pd.DataFrame] | None = None,
 ) -> Calibration:
     """Fit the models of steps and fetches to measurements of one cluster.
 
@@ -1136,8 +1069,11 @@ def predict(condition: str, window: int, *, dataset: str, calibration: Calibrati
 # Conversion of a run's records to input of the calibration.
 
 
-def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str, *, condition: str = "clean") -> dict[str, Fetches]:
-    """Fetches of a run, as ``calibrate(..., fetches=)`` takes them.
+def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str, *, condition: str = "clean") -> dict[str, pd.DataFrame]:
+    """Fetches of a run by dataset, as ``calibrate(..., fetches=)`` takes them.
+
+    A line is a fetch. Its columns: ``dataset`` and ``condition``, names; ``concurrent``, whether all owners were
+    requested at once; ``requester`` and ``owner``, indices of parts; ``rows``, and ``nbytes`` of these; ``rtt_s``.
 
     Args:
         rows: of the table ``fetches``: part, owner, rows, bytes and rtt_s are used. A run requests from all owners at
@@ -1148,19 +1084,14 @@ def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str, *, condition: st
     Raises:
         DataError: there are no rows, or one lacks these columns.
     """
-    names = ("part", "owner", "rows", "bytes", "rtt_s")
-    taken = []
-    for number, row in enumerate(rows, 1):
-        try:
-            taken.append([float(row[name]) for name in names])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"fetch {number}, {shortened(dict(row))}: {', '.join(names)} are needed.") from error
-    if not taken:
+    import pandas as pd
+
+    columns = ("part", "owner", "rows", "bytes", "rtt_s")
+    table = pd.DataFrame(_values(rows, dict.fromkeys(columns, float), "fetch"), columns=columns)
+    if table.empty:
         raise DataError(f"no fetches of {dataset} were recorded: train it with a system that fetches features.")
-    requester, owner, asked, nbytes, rtt_s = np.array(taken).T
-    whole = [column.astype(np.int64) for column in (requester, owner, asked)]
-    named, at_once = np.full(len(taken), condition), np.ones(len(taken), dtype=np.bool_)
-    return {dataset: Fetches(dataset, named, at_once, whole[0], whole[1], whole[2], nbytes, rtt_s)}
+    named = table.rename(columns={"part": "requester", "bytes": "nbytes"})
+    return {dataset: named.assign(dataset=dataset, condition=condition, concurrent=True)}
 
 
 def cells_of(steps: Iterable[tuple[int, float]], dataset: str, *, condition: str = "clean") -> list[dict[str, Any]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class Choice:
     greedy: bool
 
 
-class Agent(Protocol):
+class Agent(ABC):
     """Chooses one of a few actions by a single number, the state.
 
     What it draws is a pure function of its seed and of how often it has chosen and learned, and ``state_dict`` is made
@@ -47,9 +48,9 @@ class Agent(Protocol):
 
     choices: int
 
+    @abstractmethod
     def choose(self, state: float) -> Choice:
         """The action to take in ``state``; counts as a decision."""
-        ...
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
         """Take in that ``action``, taken in ``state``, earned ``reward`` and led to ``next_state``: nothing by default."""
@@ -284,7 +285,8 @@ class TransitionRing:
     def add(self, new: Transitions) -> None:
         """Keep some, in their order."""
         places = (self._added + np.arange(len(new.actions))) % self._capacity
-        for held, given in zip(self._held, new, strict=True):
+        pairs: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self._held, new, strict=True)
+        for held, given in pairs:
             held[places[-self._capacity :]] = given[-self._capacity :]
         self._added += len(places)
 

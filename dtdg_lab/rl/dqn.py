@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ class Choice:
     greedy: bool
 
 
-class Agent(ABC):
+class Agent:
     """Chooses one of a few actions by a single number, the state.
 
     What it draws is a pure function of its seed and of how often it has chosen and learned, and ``state_dict`` is made
@@ -48,12 +47,12 @@ class Agent(ABC):
 
     choices: int
 
-    @abstractmethod
     def choose(self, state: float) -> Choice:
         """The action to take in ``state``; counts as a decision."""
+        raise NotImplementedError
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Take in that ``action``, taken in ``state``, earned ``reward`` and led to ``next_state``: nothing by default."""
+        """Use the ``reward`` that ``action`` earned in ``state``, and the state it led to; by default, do nothing."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next choice depends on: nothing by default."""

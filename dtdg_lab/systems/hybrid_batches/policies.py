@@ -29,7 +29,7 @@ SURE = 0.1  # lower limit of the assumed relative error of a window
 Array = NDArray[np.float64]
 
 
-class ProgressLaw:
+class ProgressLaw(Agent):
     """Fits progress per step and seconds per step against size, and chooses the size with the best quotient.
 
     Progress of a step on b = N_S N_V targets is g N_S^p b / (b + B), with the noise scale B and the power p from a few

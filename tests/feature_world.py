@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.feature_store import OwnerReply
+from dtdg_lab.systems.feature_cache.actions import OwnerReply
 from dtdg_lab.systems.feature_cache.store import KeySpace, OwnRows
 
 ROW_OVERHEAD = 8  # bytes of a key, in the owners' own count

@@ -15,7 +15,7 @@ import numpy as np
 from contenders.gd_plan import Plan, config
 from dtdg_lab.cluster.calibrate_here import calibrate_here
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.feature_store import WINDOWS
+from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.calibration_study import CalibrationStudy
 from dtdg_lab.systems.feature_cache.charts import call_cost
 from dtdg_lab.systems.feature_cache.policies.calibration import (

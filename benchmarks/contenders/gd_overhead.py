@@ -13,7 +13,7 @@ from contenders.gd_here import built, look_up_row, timed
 from contenders.gd_plan import Plan, config
 from contenders.gd_sim import policies
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import ThresholdWindow
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
 from dtdg_lab.systems.feature_cache.policies.shipped_costs import shipped_costs

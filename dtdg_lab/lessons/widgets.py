@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_joules, format_seconds
 from dtdg_lab.rl.dqn import checked_action
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import Rule
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
 from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy

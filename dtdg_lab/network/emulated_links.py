@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
 from dtdg_lab.distributed.group import Group, SoloGroup, columns_of, rows_of
+from dtdg_lab.network.patterns import LinkState
 
 
 @dataclass(slots=True)

@@ -10,11 +10,10 @@ import numpy as np
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, NotAvailableError, shortened
-from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.emulated_links import LinkedGroup
 from dtdg_lab.network.netem import NetemLinks
-from dtdg_lab.network.patterns import Pattern, RecordedTrace, links_of_ranks, make_pattern, parse_links
+from dtdg_lab.network.patterns import LinkState, Pattern, RecordedTrace, links_of_ranks, make_pattern, parse_links
 
 # Links made slow by the kernel instead of the process that serves features.
 

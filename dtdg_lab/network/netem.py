@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 
 from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
-from dtdg_lab.core.feature_store import LinkState
+from dtdg_lab.network.patterns import LinkState
 
 # Commands of Linux' traffic control that make replies of some ports slow, as argument lists.
 

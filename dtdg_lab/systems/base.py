@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dtdg_lab.studies.study import Study
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
+    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.layout import Figure
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.run_window import RunWindow
@@ -128,6 +129,8 @@ class SystemFamily:
         summary_meanings: number that it adds to the summary of every run -> its meaning.
         summary_tables: record tables that these numbers need, beside those of every run.
         setting_rows: rows of its settings among the main ones of the dashboard.
+        card_views: names of the views whose charts show a run on the card of its system.
+        pictures_note: the source of what ``pictures`` draws.
     """
 
     name = ""
@@ -145,6 +148,8 @@ class SystemFamily:
     summary_meanings: Mapping[str, str] = MappingProxyType({})
     summary_tables: tuple[str, ...] = ()
     setting_rows: tuple[tuple[str, ...], ...] = ()
+    card_views: tuple[str, ...] = ()
+    pictures_note = "Computed now by this lab's planners, from a synthetic graph of 240 nodes and 24 snapshots."
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Refuse settings of a config, by flat name, that do not work together.
@@ -207,6 +212,10 @@ class SystemFamily:
             raced: all finished runs of the race.
         """
         return None
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """One to four charts on the card of one of its systems, each with a sentence, drawn from a small graph."""
+        return []
 
     def page(self, context: PageContext) -> RunPage | None:
         """Its page of the dashboard."""

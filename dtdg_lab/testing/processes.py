@@ -113,8 +113,8 @@ def delayed_group(group: Group, delay_s: float, bytes_per_s: float = float("inf"
     """
     import numpy as np
 
-    from dtdg_lab.core.feature_store import LinkState
     from dtdg_lab.network.emulated_links import LinkedGroup
+    from dtdg_lab.network.patterns import LinkState
 
     every = np.ones((group.size, group.size))
     return LinkedGroup(group, LinkState(delay_s * every, bytes_per_s / max(1, group.size - 1) * every))

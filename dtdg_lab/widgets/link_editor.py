@@ -11,8 +11,7 @@ import numpy as np
 import panel as pn
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.feature_store import BITS, LinkState
-from dtdg_lab.network.patterns import format_links, parse_links
+from dtdg_lab.network.patterns import BITS, LinkState, format_links, parse_links
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.controls import PATIENCE_S
 from dtdg_lab.widgets.live import labelled

@@ -18,13 +18,12 @@ from doubles import train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.all_to_all import Arrived
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.network.emulated_links import LinkedGroup
-from dtdg_lab.network.patterns import parse_links
+from dtdg_lab.network.patterns import LinkState, parse_links
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 RANKS, TURNS, WIDTH = 4, 4, 8

@@ -9,7 +9,7 @@ from typing import Any
 
 from synthetic_lines import START_NS, line, step_row
 
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 
 PARTS, PER_EPOCH, ROW_BYTES, REMOTE, CAPACITY, STEP_NS = 4, 20, 400, 1200, 900, 20_000_000
 SLOW_OWNER, SLOW_MS = 2, 20.0

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.feature_store import CacheActions, CacheView
+from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheView
 from dtdg_lab.systems.feature_cache.policies.base import FixedWindow
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import best_plan, cost_of
 from dtdg_lab.systems.feature_cache.policies.env import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheView
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheView
 from dtdg_lab.systems.feature_cache.policies.base import EpochHot, FixedWindow, RandomWindows, ThresholdWindow
 from dtdg_lab.systems.feature_cache.policies.costs import cache_choices
 from dtdg_lab.systems.feature_cache.policies.env import CacheViews, OneByOne

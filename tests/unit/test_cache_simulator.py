@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions, LinkState
+from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
 from dtdg_lab.systems.feature_cache.policies.env import (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.feature_store import CacheActions
+from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import CacheDQN, learned_policy
 from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, training_cases

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CacheView
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheView
 from dtdg_lab.systems.feature_cache.policies.base import FixedWindow
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import (
     Clairvoyant,

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnknownNameError
-from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.network.patterns import (
     LEVELS,
     PATTERNS,
+    LinkState,
     PatternSettings,
     format_links,
     links_of_ranks,

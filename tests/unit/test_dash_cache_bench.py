@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_store import CacheActions
 from dtdg_lab.lessons.widgets import CacheBench
+from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import FixedWindow, RuleWindows
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import best_plan, cost_of
 from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace

@@ -13,7 +13,7 @@ import pytest
 from feature_world import World
 
 from dtdg_lab.core.errors import RunFailedError
-from dtdg_lab.core.feature_store import LinkState
+from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.systems.feature_cache.modes import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline
 from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer

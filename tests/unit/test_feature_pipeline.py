@@ -15,7 +15,7 @@ from feature_world import Owners, World
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
-from dtdg_lab.core.feature_store import CacheActions, CacheDecision, OwnerReply
+from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, OwnerReply
 from dtdg_lab.systems.feature_cache.modes import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline
 from dtdg_lab.systems.feature_cache.policy_inputs import Boundary

@@ -17,8 +17,9 @@ import psutil
 import pytest
 
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
-from dtdg_lab.core.feature_store import Fetcher, LinkState
 from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.systems.feature_cache.actions import Fetcher
 from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer, agree_token, exchange_addresses
 from dtdg_lab.systems.feature_cache.rpc_benchmark import measure
 

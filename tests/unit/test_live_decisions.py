@@ -7,8 +7,8 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.feature_store import CacheActions, CacheDecision, CacheView, OwnerReply
 from dtdg_lab.network.patterns import load_trace, make_pattern
+from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, CacheView, OwnerReply
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import clairvoyant_of
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, DelayEstimator
 from dtdg_lab.systems.feature_cache.policies.link_trace import trace_of_pattern

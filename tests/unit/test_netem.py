@@ -15,10 +15,9 @@ import pytest
 from netem_in_namespace import MBIT, MEGABYTE
 
 from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
-from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.network import netem as traffic_control
 from dtdg_lab.network.netem import NetemLinks, NetemMark, marks, undo_left_over
-from dtdg_lab.network.patterns import parse_links
+from dtdg_lab.network.patterns import LinkState, parse_links
 
 DEFAULT = ["noqueue", "0:"]
 

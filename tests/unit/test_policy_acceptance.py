@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.feature_store import CacheActions
+from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import DOUBLE_DQN, DOUBLE_DQN_PLUS, learned_policy
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy

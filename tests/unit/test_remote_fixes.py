@@ -32,11 +32,10 @@ from remote_training import (
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, NotAvailableError, RunFailedError, RunStoreError
-from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.network import emulated_network as kernel_links
 from dtdg_lab.network.emulated_network import EmulatedNetwork
-from dtdg_lab.network.patterns import parse_links
+from dtdg_lab.network.patterns import LinkState, parse_links
 from dtdg_lab.systems.feature_cache import strategy as feature_strategy
 from dtdg_lab.systems.feature_cache.rpc import FeatureClient
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy, host_towards

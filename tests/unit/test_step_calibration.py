@@ -9,7 +9,7 @@ import pytest
 from cluster_figures import cluster_figures
 
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError
-from dtdg_lab.core.feature_store import WINDOWS
+from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.policies.calibration import (
     FREE,
     SHIPPED,

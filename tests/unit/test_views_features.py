@@ -34,12 +34,12 @@ from synthetic_lines import START_NS, line
 import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.feature_store import WINDOWS
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
+from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.charts import feature_facts, feature_words, links_of
 from dtdg_lab.systems.feature_cache.log import FeatureLog
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow

@@ -11,10 +11,13 @@ from dtdg_lab.core.errors import ConfigError, UnsupportedError
 from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.core.catalogue import System
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.systems.base import StudyPreset
     from dtdg_lab.systems.workload import EpochWork, Facts
+    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
@@ -23,6 +26,7 @@ class DecayedWindowsFamily(SystemFamily):
     """FlareDTDG and DynaGraph: windows of full and decayed or sampled snapshots over node partitions."""
 
     name = "decayed_windows"
+    card_views = ("trapezoid",)
     calibrated = MappingProxyType({"flaredtdg": {}})
     setting_rows = (("window", "full_snapshots"), ("alpha", "decay"), ("chunks", "chunker"), ("tune",))
     predicted = MappingProxyType({"flaredtdg": False})
@@ -109,6 +113,13 @@ class DecayedWindowsFamily(SystemFamily):
     def has_clock(self, config: RunConfig) -> bool:
         """Whether K and alpha are tuned by measured costs."""
         return bool(config.flat.get("tune"))
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """Pictures on the cards of its systems."""
+        from dtdg_lab.systems.decayed_windows import pictures
+
+        sampled = system.parts["parallel"] == "sampled_window"
+        return (pictures.sampled_pictures if sampled else pictures.window_pictures)(system, graph)
 
 
 FAMILY = DecayedWindowsFamily()

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.feature_store import WINDOWS
 from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.log import CacheChoice, CacheWindow, EpochHits, Fetched, ResolvedStep
 from dtdg_lab.systems.feature_cache.policies.calibration import relative_line
 from dtdg_lab.visualization.charts import (

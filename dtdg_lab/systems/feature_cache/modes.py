@@ -8,8 +8,8 @@ from typing import Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.core.feature_store import CacheActions, CachePolicy
 from dtdg_lab.network.emulated_network import EmulatedNetwork
+from dtdg_lab.systems.feature_cache.actions import CacheActions, CachePolicy
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 
 # Settings of a pipeline: features on demand, ahead of time, or from a cache that is rebuilt.

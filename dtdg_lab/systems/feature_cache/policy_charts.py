@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.feature_store import WINDOWS, LinkState
 from dtdg_lab.core.units import format_joules
+from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.charts import CongestionLog, estimates_panel, over_steps
 from dtdg_lab.systems.feature_cache.log import CacheChoice
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode

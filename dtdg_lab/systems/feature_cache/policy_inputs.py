@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_store import (
+from dtdg_lab.systems.feature_cache.actions import (
     WINDOWS,
     CacheActions,
     CacheDecision,

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
-from dtdg_lab.core.feature_store import LinkState, OwnerReply
 from dtdg_lab.distributed.child_process import ChildProcess
+from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.systems.feature_cache.actions import OwnerReply
 
 if TYPE_CHECKING:
     from dtdg_lab.distributed.group import Group

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_store import LinkState
 from dtdg_lab.core.rng import generator
+from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.systems.feature_cache.rpc import TOKEN_BYTES, FeatureClient, FeatureServer
 
 WARM_UP = 3  # discarded round trips: connections, and memory touched for the first time

@@ -10,7 +10,7 @@ import psutil
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
-from dtdg_lab.core.feature_store import OwnerReply
+from dtdg_lab.systems.feature_cache.actions import OwnerReply
 
 # A cache of rows that other parts own: immutable, and replaced as a whole.
 

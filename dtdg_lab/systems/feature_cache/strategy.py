@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, LabError, NotAvailableError, UnsupportedError
-from dtdg_lab.core.feature_store import WINDOWS, CachePolicy, LinkState, OwnerReply
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group
@@ -32,6 +31,8 @@ from dtdg_lab.graphs.snapshot import stored_once
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
+from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CachePolicy, OwnerReply
 from dtdg_lab.systems.feature_cache.modes import FeaturePath, PathSettings, Way
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, Resolved
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.feature_store import BIAS, WINDOWS, CacheActions, CacheDecision, OwnerReply
+from dtdg_lab.systems.feature_cache.actions import BIAS, WINDOWS, CacheActions, CacheDecision, OwnerReply
 from dtdg_lab.systems.feature_cache.modes import FeaturePath
 from dtdg_lab.systems.feature_cache.store import (
     FeatureCache,
@@ -36,7 +36,7 @@ class WindowPlan:
         shares: (P - 1,) of the cache for each other part, ascending.
         capacity: rows.
         policy: name of the policy that decided.
-        action: see :class:`dtdg_lab.core.feature_store.CacheActions`; -1 if it is none of them.
+        action: see :class:`dtdg_lab.systems.feature_cache.actions.CacheActions`; -1 if it is none of them.
         biased: preferred part; -1 for none.
     """
 

@@ -11,10 +11,13 @@ from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dtdg_lab.core.catalogue import System
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.systems.base import StudyPreset
     from dtdg_lab.systems.workload import EpochWork, Facts
+    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.run_window import RunWindow
     from dtdg_lab.widgets.run_page import PageContext, RunPage
@@ -24,6 +27,7 @@ class HybridBatchesFamily(SystemFamily):
     """DynaHB: hybrid batches of some nodes in some snapshots, and policies that choose their size."""
 
     name = "hybrid_batches"
+    card_views = ("hybrid",)
     calibrated = MappingProxyType({"dbov": {}})
     curves_of = MappingProxyType(dict.fromkeys(("dbov", "dbos", "bvr"), (GRADIENTS,)))
 
@@ -88,6 +92,12 @@ class HybridBatchesFamily(SystemFamily):
     def has_clock(self, config: RunConfig) -> bool:
         """Whether a controller chooses sizes by a time-based reward, or batches wait in a reservoir."""
         return config.flat.get("batch_policy", "none") != "none" or bool(config.flat.get("reservoir"))
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """Pictures on the cards of its systems."""
+        from dtdg_lab.systems.hybrid_batches.pictures import batch_pictures
+
+        return batch_pictures(system, graph)
 
 
 FAMILY = HybridBatchesFamily()

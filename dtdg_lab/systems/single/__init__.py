@@ -10,8 +10,11 @@ from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.core.catalogue import System
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.systems.workload import EpochWork, Facts
+    from dtdg_lab.visualization.charts import Panel
 
 
 class SingleFamily(SystemFamily):
@@ -40,6 +43,24 @@ class SingleFamily(SystemFamily):
         from dtdg_lab.systems.single.strategy import SingleStrategy
 
         return SingleStrategy(context.model, context.sequence, context.task, context.train)
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """The edges of the one batch."""
+        from dtdg_lab.visualization.cards import stacked_panel
+
+        edges = [snapshot.num_edges for snapshot in graph.snapshots]
+        return [
+            stacked_panel(
+                "Full batch: one step takes everything",
+                ("snapshot", "edges"),
+                {"edges": edges},
+                words=(
+                    f"All {graph.num_snapshots} snapshots of {graph.num_nodes} nodes, {sum(edges):,} edges, "
+                    "in one batch. "
+                    "The other systems use smaller batches, or distribute this one."
+                ),
+            )
+        ]
 
 
 FAMILY = SingleFamily()

@@ -10,6 +10,7 @@ from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
     from dtdg_lab.advisor.rates import Rates
+    from dtdg_lab.core.catalogue import System
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.graphs.delta import SequenceChanges
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
+    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
@@ -25,6 +27,7 @@ class SnapshotBlocksFamily(SystemFamily):
     """ESDG: snapshots over ranks in blocks of time, redistributed to nodes for the recurrent layer."""
 
     name = "snapshot_blocks"
+    card_views = ("blocks",)
     setting_rows = (("blocks", "memory_gib"), ("row_ranks",))
     predicted = MappingProxyType({"esdg": True})
     curves_of = MappingProxyType({"esdg": ("rows by snapshots (esdg)",)})
@@ -87,6 +90,12 @@ class SnapshotBlocksFamily(SystemFamily):
         from dtdg_lab.systems.snapshot_blocks.page import BlockPage
 
         return BlockPage(context)
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """Pictures on the cards of its systems."""
+        from dtdg_lab.systems.snapshot_blocks.pictures import snapshot_pictures
+
+        return snapshot_pictures(system, graph)
 
 
 FAMILY = SnapshotBlocksFamily()

@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dtdg_lab.advisor.rates import Rates
+    from dtdg_lab.core.catalogue import System
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
+    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
@@ -24,6 +27,7 @@ class SnapshotGroupsFamily(SystemFamily):
     """DyGNeX, PSG and BLAD: groups of snapshots, scheduled over ranks."""
 
     name = "snapshot_groups"
+    card_views = ("schedule",)
     calibrated = MappingProxyType({"psg": {}, "blad": {}})
     curves_of = MappingProxyType(
         {"dygnex-g": ("dygnex_greedy", GRADIENTS), **dict.fromkeys(("psg", "blad", "dygnex-l"), (GRADIENTS,))}
@@ -130,6 +134,12 @@ class SnapshotGroupsFamily(SystemFamily):
             if len(times) == facts.groups
         }
         return pd.Series(found, dtype=float)
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """Pictures on the cards of its systems."""
+        from dtdg_lab.systems.snapshot_groups.pictures import schedule_pictures
+
+        return schedule_pictures(system, graph)
 
 
 FAMILY = SnapshotGroupsFamily()

@@ -10,16 +10,20 @@ from dtdg_lab.core.catalogue import system
 from dtdg_lab.systems.base import GRADIENTS, SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.core.catalogue import System
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.systems.base import StudyPreset
     from dtdg_lab.systems.workload import EpochWork, Facts
+    from dtdg_lab.visualization.charts import Panel
 
 
 class VertexPartsFamily(SystemFamily):
     """ADGNN-T and PyGT-Dist: full batches over node partitions, with a halo exchange or with replicated neighbours."""
 
     name = "vertex_parts"
+    card_views = ("partition", "blocks")
     calibrated = MappingProxyType({"pygt-dist": {}})
     predicted = MappingProxyType({"adgnn-t": False, "pygt-dist": False})
     curves_of = MappingProxyType({"adgnn-t": ("halo rows, metis",), "pygt-dist": (GRADIENTS,)})
@@ -47,6 +51,12 @@ class VertexPartsFamily(SystemFamily):
         from dtdg_lab.systems.vertex_parts.study import PARTITIONERS
 
         return (PARTITIONERS,)
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """Pictures on the cards of its systems."""
+        from dtdg_lab.systems.vertex_parts.pictures import vertex_pictures
+
+        return vertex_pictures(system, graph)
 
 
 FAMILY = VertexPartsFamily()

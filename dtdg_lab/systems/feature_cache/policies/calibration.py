@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, shortened
-from dtdg_lab.core.feature_store import BITS
+from dtdg_lab.network.patterns import BITS
 from dtdg_lab.systems.feature_cache.policies.costs import PAPER, CacheCosts, RpcModel, joined_misses
 from dtdg_lab.visualization.style import text_table
 

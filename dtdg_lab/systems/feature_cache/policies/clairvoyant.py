@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_store import CacheDecision, CacheView
+from dtdg_lab.systems.feature_cache.actions import CacheDecision, CacheView
 from dtdg_lab.systems.feature_cache.policies.costs import CacheChoices, CacheCosts, cache_choices, cache_tables
 from dtdg_lab.systems.feature_cache.policies.env import CacheViews
 from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
 
 # The cost of a training step in seconds and joules, for a window, an allocation of the cache and the links' state.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions, CachePolicy, CacheView
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CachePolicy, CacheView
 
 # Averages of the owners' past delays, and of their variation: information that a state alone lacks.
 

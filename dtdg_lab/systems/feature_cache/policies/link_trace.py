@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.feature_store import LinkState
+from dtdg_lab.network.patterns import LinkState
 
 
 class LinkPattern(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from dtdg_lab.core.errors import UnknownNameError
-from dtdg_lab.core.feature_store import BITS
+from dtdg_lab.network.patterns import BITS
 from dtdg_lab.systems.feature_cache.policies.calibration import CAPACITY_EXPONENT, NOISE, PARTS, ROW_BYTES, RPC, WATTS
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 

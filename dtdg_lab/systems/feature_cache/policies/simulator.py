@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.feature_store import BITS, CacheActions
+from dtdg_lab.network.patterns import BITS
+from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, CacheTables, cache_choices, cache_tables
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, SAME_CHANGE, change_points
 from dtdg_lab.systems.feature_cache.policies.env import CHANGES_WITHIN, CacheObservation, CacheViews, cache_state

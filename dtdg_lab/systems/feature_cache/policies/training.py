@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.core.feature_store import WINDOWS, CacheActions
 from dtdg_lab.rl.dqn import DISCOUNT, HIDDEN, Array, DoubleDQN, Transitions
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import (
     DOUBLE_DQN,
     DOUBLE_DQN_PLUS,

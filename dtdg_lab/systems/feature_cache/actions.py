@@ -1,15 +1,15 @@
-"""Remote features: fetching, cache actions and policies, and the state of links."""
+"""Fetching of remote features, and the actions and policies of their cache."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.core.errors import PlanError
 
 WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128)  # GreenDyGNN section IV-C: choices of steps between two rebuilds
 BIAS = 0.6  # share of the cache that a biased allocation gives to one owner
@@ -176,73 +176,3 @@ class CachePolicy(Protocol):
     def decide(self, view: CacheView) -> CacheDecision:
         """The action that applies from ``view.step``."""
         ...
-
-
-# Links between parts: delay and rate of every reply of an owner to a requester.
-
-
-BITS = 8e-6  # megabits per byte
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LinkState:
-    """Delay and rate of every link, from the owner of rows to the requester.
-
-    Attributes:
-        delay_s: (P, P) seconds added to a reply of owner o to requester r at ``[o, r]``, 0 or more.
-        bytes_per_s: (P, P) rate of replies, which are sent one after another; infinite for no limit.
-
-    Raises:
-        ConfigError: the matrices are inconsistent, a delay is negative or a rate is not above 0.
-    """
-
-    delay_s: NDArray[np.float64]
-    bytes_per_s: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        delay_s, bytes_per_s = (np.array(given, dtype=np.float64) for given in (self.delay_s, self.bytes_per_s))
-        if delay_s.ndim != 2 or delay_s.shape[0] != delay_s.shape[1] or delay_s.shape != bytes_per_s.shape:
-            raise ConfigError(
-                f"links of delays {delay_s.shape} and rates {bytes_per_s.shape}: two square matrices of one size, a "
-                "row for each owner and a column for each requester, are needed."
-            )
-        if not (delay_s >= 0).all() or np.isinf(delay_s).any() or not (bytes_per_s > 0).all():
-            raise ConfigError(
-                "links with a negative or infinite delay, or a rate that is not above 0: give delays of 0 ms or more, "
-                "and rates above 0 Mbit/s (none for no limit)."
-            )
-        for name, own in (("delay_s", delay_s), ("bytes_per_s", bytes_per_s)):
-            own.setflags(write=False)
-            object.__setattr__(self, name, own)
-
-    @staticmethod
-    def clean(parts: int) -> LinkState:
-        """Links between P parts without delay or limit."""
-        return LinkState(np.zeros((parts, parts)), np.full((parts, parts), np.inf))
-
-    @property
-    def parts(self) -> int:
-        """P."""
-        return len(self.delay_s)
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether no link has a delay or limit."""
-        return not self.delay_s.any() and bool(np.isinf(self.bytes_per_s).all())
-
-    def with_(self, other: LinkState) -> LinkState:
-        """Both combined: delays add up, and the lower rate applies."""
-        return LinkState(self.delay_s + other.delay_s, np.minimum(self.bytes_per_s, other.bytes_per_s))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LinkState):
-            return NotImplemented
-        return np.array_equal(self.delay_s, other.delay_s) and np.array_equal(self.bytes_per_s, other.bytes_per_s)
-
-    def __hash__(self) -> int:
-        return hash((self.delay_s.tobytes(), self.bytes_per_s.tobytes()))
-
-    def to_dict(self) -> dict[str, Any]:
-        """For records: ``delay_ms`` and ``mbit`` as lists of rows, one for each owner; None is an unlimited rate."""
-        mbit = [[None if np.isinf(rate) else rate * BITS for rate in row] for row in self.bytes_per_s.tolist()]
-        return {"delay_ms": (self.delay_s * 1e3).tolist(), "mbit": mbit}

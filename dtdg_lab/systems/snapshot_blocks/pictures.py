@@ -1,0 +1,70 @@
+"""Pictures on the cards of its systems: owners of snapshots and nodes, and the bytes of a redistribution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtdg_lab.core.catalogue import System
+from dtdg_lab.core.message_passing import pulls
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.core.units import format_bytes
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.partition.metrics import Volume
+from dtdg_lab.partition.volume import legs, pulled_by_groups, redistributed, sent
+from dtdg_lab.systems.snapshot_blocks.charts import BlockFacts, ownership_panels
+from dtdg_lab.visualization.cards import Panel
+from dtdg_lab.visualization.partition import matrix_figure
+
+RANKS, BLOCKS = 4, 2
+MODEL, LAYERS, HIDDEN = "cdgcn", 2, 6  # ESDG section 6.1
+
+
+def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+    """Owners before and after a redistribution, and the bytes that a step sends between ranks."""
+    split = int(system.defaults.get("row_ranks", 1))
+    plan = SnapshotBlocks(range(graph.num_snapshots), BLOCKS, RANKS, graph.num_nodes, split)
+    volume = volume_of(plan, graph)
+    maps = ownership_panels(_facts(plan))
+    bytes_sent = {way: each.sum(axis=0).astype(np.float64) for way, each in volume.bytes().items()}
+    top = float(np.sum(list(bytes_sent.values()), axis=0).max())
+    whole = sum(float(each.sum()) for each in bytes_sent.values())
+    words = (
+        f"{MODEL}, {LAYERS} layers, hidden {HIDDEN}, {BLOCKS} blocks: a step sends {format_bytes(whole)} over all "
+        "pairs, counted from the plan. "
+        + (
+            "Neighbour rows are exchanged within a group of ranks, node rows between groups."
+            if split > 1
+            else "The volume does not depend on edges; pairs differ only if snapshots do not divide evenly."
+        )
+    )
+    return [*maps.values(), (matrix_figure("What a step sends", bytes_sent, who="rank", top=top), words)]
+
+
+def volume_of(plan: SnapshotBlocks, graph: DynamicGraph) -> Volume:
+    """Bytes that a step of the model sends under a plan."""
+    moved = redistributed(plan, sent(legs(MODEL, graph.num_features, HIDDEN, LAYERS, blocks=plan.blocks)), LAYERS)
+    pulled = pulls(MODEL, graph.num_features, HIDDEN, LAYERS)
+    return moved + pulled_by_groups(graph.snapshots, plan, pulled, rerun=plan.blocks > 1)
+
+
+def _facts(plan: SnapshotBlocks) -> BlockFacts:
+    ranks = range(plan.ranks)
+    return BlockFacts(
+        layout="snapshot",
+        ranks=plan.ranks,
+        row_ranks=plan.row_ranks,
+        nodes=plan.nodes,
+        blocks=plan.blocks,
+        asked=plan.blocks,
+        bounds=np.array([plan.block(0).start, *(plan.block(b).stop for b in range(plan.blocks))]),
+        own=tuple(tuple(_span(plan.own(b, rank)) for rank in ranks) for b in range(plan.blocks)),
+        rows=tuple(_span(plan.rows(rank)) for rank in ranks),
+        chunks=tuple(_span(plan.chunk(rank)) for rank in ranks),
+        predicted={},
+        legs=((0, "forward", "to_vertices", HIDDEN),),
+        note="",
+    )
+
+
+def _span(part: range) -> tuple[int, int]:
+    return part.start, part.stop

@@ -1,0 +1,75 @@
+"""Pictures on the cards of its systems: schedules of a growing graph."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.catalogue import System
+from dtdg_lab.core.plans import Schedule
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.systems.snapshot_groups.charts import gantt_words, planned_epoch, planned_figure
+from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
+from dtdg_lab.visualization.cards import Panel, compared_panel
+from dtdg_lab.visualization.layout import percent
+
+RANKS, WINDOW = 4, 4
+EDGE_S, GROUP_S = 1e-6, 2e-4  # seconds per edge and fixed seconds per group: assumed, not measured
+EXCHANGE_S = 1e-4
+LIMIT_S = 0.5  # of a solver that searches
+_SPREAD = 0.05  # relative noise of DyGNeX section 5.4
+_NAMES = {"round_robin": PSG, "consecutive": "blad", "dygnex_greedy": "dygnex-g", "dygnex_ilp": "dygnex-l"}
+
+
+def group_times_s(graph: DynamicGraph) -> NDArray[np.float64]:
+    """(T - 3,) seconds of every group of four snapshots, by their edges: assumed, with 5 % noise."""
+    edges = np.array([snapshot.num_edges for snapshot in graph.snapshots], np.float64)
+    sums = np.convolve(edges, np.ones(WINDOW), "valid")
+    noise = np.random.default_rng(0).normal(1.0, _SPREAD, len(sums))
+    return (GROUP_S + EDGE_S * sums) * noise
+
+
+def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+    """The Gantt chart of the system's schedule of a small epoch, and its duration beside that of other systems."""
+    times_s, own = group_times_s(graph), system.parts["scheduling"]
+    plans = _plans(tuple(times_s.tolist()))
+    plan, named = plans[_NAMES[own]], _NAMES[own]
+    spans = {name: planned_epoch(each, times_s, allreduce_s=EXCHANGE_S).span_s for name, each in plans.items()}
+    bound_s = lower_bound_s(times_s, RANKS, per_rank=2, allreduce_s=EXCHANGE_S)
+    gantt = planned_figure(plan, times_s, per_rank=2, allreduce_s=EXCHANGE_S, label=named)
+    words = (
+        f"The same {len(times_s)} groups on {RANKS} ranks, with times assumed from edges. No schedule of at most two "
+        "groups "
+        f"per rank ends before {format_seconds(bound_s)}; {named} is {percent(spans[named] / bound_s - 1)} above that."
+    )
+    if named == "blad":
+        words += " The prediction ignores that its two groups run concurrently."
+    return [
+        (gantt, gantt_words(planned_epoch(plan, times_s, allreduce_s=EXCHANGE_S))),
+        compared_panel(
+            "Predicted epoch",
+            "milliseconds",
+            {**{name: 1e3 * span for name, span in spans.items()}, "bound": 1e3 * bound_s},
+            own=named,
+            words=words,
+        ),
+    ]
+
+
+@lru_cache(maxsize=4)
+def _plans(times_s: tuple[float, ...]) -> dict[str, Schedule]:
+    """Schedules of the same groups by system."""
+    return {
+        name: solve(
+            scheduler,
+            np.array(times_s),
+            RANKS,
+            per_rank=1 if scheduler == "round_robin" else 2,
+            allreduce_s=EXCHANGE_S,
+            time_limit_s=LIMIT_S,
+        )
+        for scheduler, name in _NAMES.items()
+    }

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PartitionError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.units import as_path
@@ -173,7 +174,7 @@ def _read(file: Path) -> Partition:
         with zipfile.ZipFile(file) as archive:
             if (wrong := archive.testzip()) is not None:
                 raise ValueError(f"the checksum of {wrong} does not match")
-        with np.load(file, allow_pickle=False) as arrays:
+        with PARSING, np.load(file, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
         if str(found["format"]) != FORMAT:
             raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.core.message_passing import Pull, hops, pulls, ways
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
@@ -337,7 +338,7 @@ def kept_measures(
 
 def _read(file: Path, snapshots: range, hops: int, ways: tuple[str, ...], static: bool) -> PartitionMeasures:
     # opened here, because numpy would leave a damaged file open
-    with file.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
+    with PARSING, file.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
         given: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
         for name in _MATRICES:
             given[name] = {way: arrays[f"{name}-{way}"] for way in ways}

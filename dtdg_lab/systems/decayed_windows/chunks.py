@@ -24,6 +24,7 @@ from dtdg_lab.core.errors import (
     UnknownNameError,
     error_text,
 )
+from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key
 from dtdg_lab.datasets.download import one_at_a_time
@@ -133,7 +134,7 @@ def load_chunks(file: Path, nodes: int, *, chunks: int, parts: int) -> Chunking:
         DataError: the file is missing, damaged, or of other chunks.
     """
     try:
-        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+        with PARSING, file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}  # reading verifies each array's checksum
         if str(found["format"]) != FORMAT:
             raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.network.emulated_network import EmulatedNetwork
 from dtdg_lab.systems.feature_cache.actions import CacheActions, CachePolicy
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+
+if TYPE_CHECKING:
+    from dtdg_lab.network.emulated_network import EmulatedNetwork
+
 
 # Settings of a pipeline: features on demand, ahead of time, or from a cache that is rebuilt.
 
@@ -131,6 +134,8 @@ class PathSettings:
     links: EmulatedNetwork = field(init=False)
 
     def __post_init__(self) -> None:
+        from dtdg_lab.network.emulated_network import EmulatedNetwork
+
         object.__setattr__(self, "actions", CacheActions(self.config.parts))
         object.__setattr__(self, "links", EmulatedNetwork(self.config))
 

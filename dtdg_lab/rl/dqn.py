@@ -52,7 +52,7 @@ class Agent(Protocol):
         ...
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
-        """Take in that ``action``, taken in ``state``, earned ``reward`` and led to ``next_state``: nothing by default."""
+        """Take in that ``action`` in ``state`` earned ``reward`` and led to ``next_state``; by default do nothing."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next choice depends on: nothing by default."""

@@ -53,6 +53,7 @@ class Agent(Protocol):
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
         """Take in that ``action`` in ``state`` earned ``reward`` and led to ``next_state``; by default do nothing."""
+        return
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next choice depends on: nothing by default."""
@@ -60,6 +61,7 @@ class Agent(Protocol):
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
+        return
 
 
 def checked_choices(choices: int, *, least: int = 2) -> int:
@@ -284,8 +286,8 @@ class TransitionRing:
     def add(self, new: Transitions) -> None:
         """Keep some, in their order."""
         places = (self._added + np.arange(len(new.actions))) % self._capacity
-        for held, given in zip(self._held, new, strict=True):
-            held[places[-self._capacity :]] = given[-self._capacity :]
+        for name in Transitions._fields:
+            getattr(self._held, name)[places[-self._capacity :]] = getattr(new, name)[-self._capacity :]
         self._added += len(places)
 
     def sample(self, count: int, draw: np.random.Generator) -> Transitions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,6 +60,7 @@ class Agent:
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
+        return
 
 
 def checked_choices(choices: int, *, least: int = 2) -> int:
@@ -284,9 +285,8 @@ class TransitionRing:
     def add(self, new: Transitions) -> None:
         """Keep some, in their order."""
         places = (self._added + np.arange(len(new.actions))) % self._capacity
-        pairs: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self._held, new, strict=True)
-        for held, given in pairs:
-            held[places[-self._capacity :]] = given[-self._capacity :]
+        for name in Transitions._fields:
+            getattr(self._held, name)[places[-self._capacity :]] = getattr(new, name)[-self._capacity :]
         self._added += len(places)
 
     def sample(self, count: int, draw: np.random.Generator) -> Transitions:

@@ -1,7 +1,6 @@
 """Do the costs of a step follow their law: by hand, at its edges, and fast enough to think ahead with?"""
 
-import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from time import perf_counter
 
 import numpy as np
@@ -143,23 +142,16 @@ def test_short_windows_cost_more_where_one_owner_is_throttled():
 
 
 def test_the_digest_is_that_of_every_constant():
-    described = json.loads(json.dumps(SIMPLE.to_dict()))
-    assert CacheCosts.from_told(described) == SIMPLE
-    assert CacheCosts.from_told(described).digest() == SIMPLE.digest() and len(SIMPLE.digest()) == 64
+    assert replace(SIMPLE).digest() == SIMPLE.digest() and len(SIMPLE.digest()) == 64
     changed = {
         "name": "other", "asked": (0.4, 0.6), "norm": 1.5, "overlap": 0.5, "exposed": 0.5, "hit_max": 0.9,
         "miss_trips": 1.0, "overlapped": True, "hidden_s": 0.01,
     }  # fmt: skip
-    for name, value in SIMPLE.to_dict().items():
+    for name, value in asdict(SIMPLE).items():
         if name == "parts":
             continue
         other = changed.get(name, value * 0.9 if isinstance(value, float) else value)
         assert replace(SIMPLE, **{name: other}).digest() != SIMPLE.digest(), name
-    with pytest.raises(ConfigError, match="colour"):
-        CacheCosts.from_told({**described, "colour": 1})
-    del described["rows"]
-    with pytest.raises(ConfigError, match="rows"):
-        CacheCosts.from_told(described)
 
 
 @pytest.mark.parametrize(

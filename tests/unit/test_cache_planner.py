@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from many_views import view_of
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
@@ -164,7 +165,7 @@ def test_it_decides_for_many_runs_as_for_one() -> None:
     while not simulator.done.all():
         views = simulator.views()
         chosen = many.decide_all(views)
-        alone = [replace(views.one(place), forecast=None) for place in range(3)]
+        alone = [view_of(views, place) for place in range(3)]
         assert chosen.tolist() == [one.decide(seen).action for one, seen in zip(ones, alone, strict=True)]
         decided |= set(chosen.tolist())
         simulator.step(chosen)

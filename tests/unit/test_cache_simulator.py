@@ -393,9 +393,6 @@ def test_the_forecast_is_that_of_the_calibrated_costs() -> None:
             costs.step_s(ACTIONS.window(action), delays_s[run], np.inf, ACTIONS.shares(action)) for action in range(32)
         ]
         np.testing.assert_allclose(forecast[run], expected)
-        view = views.one(run)
-        assert view.forecast is not None
-        np.testing.assert_allclose(view.forecast(delays_s[run]), expected)
     assert {simulator.running[0].costs, simulator.running[40].costs} == set(COSTS)
 
 

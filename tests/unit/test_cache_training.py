@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from many_views import view_of
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
@@ -55,7 +56,7 @@ def test_a_policy_that_looks_back_decides_for_many_runs_as_for_one() -> None:
         while not simulator.done.all():
             views = simulator.views()
             chosen = many.decide_all(views)
-            assert chosen.tolist() == [one.decide(views.one(place)).action for place, one in enumerate(ones)]
+            assert chosen.tolist() == [one.decide(view_of(views, place)).action for place, one in enumerate(ones)]
             decided.append(chosen.tolist())
             simulator.step(chosen)
     assert len(decided) > 2

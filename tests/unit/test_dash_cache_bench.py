@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from many_views import view_of
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.lessons.widgets import CacheBench
@@ -161,7 +162,7 @@ def test_a_rule_decides_in_the_simulator_as_on_the_bench(bench: CacheBench) -> N
     assert {ACTIONS.biased(choice) for _, choice in bench.windows} == {None, 1}
     views = simulator.views()
     again = RuleWindows(ACTIONS, lambda late_ms: (8, 1), part=3)
-    assert again.decide(views.one(0)).action == again.decide_all(views)[0] == ACTIONS.action(8, 1)
+    assert again.decide(view_of(views, 0)).action == again.decide_all(views)[0] == ACTIONS.action(8, 1)
 
 
 @pytest.mark.parametrize("rule", [lambda late: None, lambda late: 16, lambda late: (16, 0), lambda late: (5, None)])

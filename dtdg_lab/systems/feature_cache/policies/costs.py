@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -188,27 +188,6 @@ class CacheCosts:
         constants = {name: value for name, value in asdict(self).items() if value != _LATER.get(name)}
         described = json.dumps(constants, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(described.encode()).hexdigest()
-
-    def to_dict(self) -> dict[str, object]:
-        """Constants by name, as plain values: the argument of :meth:`from_told`."""
-        return asdict(self)
-
-    @staticmethod
-    def from_told(described: dict[str, object]) -> CacheCosts:
-        """Constants from the result of :meth:`to_dict`, also after JSON.
-
-        Raises:
-            ConfigError: a name is missing or unknown.
-        """
-        known = {field.name for field in fields(CacheCosts)}
-        if unknown := sorted(set(described) - known):
-            raise ConfigError(f"constants of cache costs named {', '.join(unknown)}: allowed are {sorted(known)}.")
-        values = dict(described)
-        values["asked"] = tuple(values.get("asked") or ())  # type: ignore[arg-type]
-        try:
-            return CacheCosts(**values)  # type: ignore[arg-type]
-        except TypeError as error:
-            raise ConfigError(f"constants of cache costs: {error}.") from error
 
     def hit_rate(self, windows: ArrayLike) -> Vector:
         """h(W) of an evenly shared cache, by window (...)."""
@@ -417,18 +396,6 @@ def cache_tables(costs: CacheCosts, choices: CacheChoices, trace: LinkTrace) -> 
 
 
 _MS = 1e3
-
-
-class RpcLaw(Protocol):
-    """The time of a fetch as a function of its bytes and the link's delay, and its inverse."""
-
-    def rtt_s(self, nbytes: ArrayLike, delay_s: ArrayLike = 0.0) -> Vector:
-        """Seconds of a fetch; arguments broadcast."""
-        ...
-
-    def delay_s(self, rtt_s: ArrayLike, nbytes: ArrayLike) -> Vector:
-        """Seconds of delay implied by a fetch's time, 0 or more."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

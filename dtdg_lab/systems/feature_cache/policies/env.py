@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CachePolicy, CacheView
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheView
 
 # Averages of the owners' past delays, and of their variation: information that a state alone lacks.
 
@@ -230,6 +230,7 @@ def _bounds_and_marks(actions: CacheActions) -> tuple[Floats, Floats, Floats]:
 # Views of many simulated runs, and the interface of policies that decide for all of them at once.
 
 
+Forecast = Callable[[Floats], Floats]
 CHANGES_WITHIN = 150  # latest steps in which change points are counted
 
 
@@ -243,10 +244,12 @@ class CacheViews:
         steps: (B,) first step of each decision, counted from the start of the run.
         steps_left: (B,) of the epoch from there on.
         previous: (B,) the action until then.
-        forecast: (B, A) seconds per step of every action under delays (B, P - 1), by the calibrated costs.
+        forecast: (B, A) seconds per step of every action under delays (B, P - 1), by the calibrated costs; None if
+            unknown.
         runs: (B,) index of each run, from 0: the counter of random policies.
         now: (B,) current step: it never decreases within a run.
         changes: (B,) change points of links found in the last ``CHANGES_WITHIN`` steps, close ones counted as one.
+        rebuilds: (B, A) seconds of a whole rebuild, likewise; None if costs are known.
     """
 
     states: NDArray[np.float32]
@@ -254,26 +257,32 @@ class CacheViews:
     steps: NDArray[np.int64]
     steps_left: NDArray[np.int64]
     previous: NDArray[np.int64]
-    forecast: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    forecast: Forecast | None
     runs: NDArray[np.int64]
     now: NDArray[np.int64]
     changes: NDArray[np.int64]
+    rebuilds: Forecast | None = None
 
-    def one(self, index: int) -> CacheView:
-        """The view of one run."""
+    @staticmethod
+    def of(view: CacheView) -> CacheViews:
+        """The view of one run, as that of a batch of one."""
 
-        def forecast(delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
-            return self.forecast(np.broadcast_to(delays_s, self.delays_s.shape))[index]
+        def of_each(one: Forecast | None) -> Forecast | None:
+            return None if one is None else lambda delays_s: np.stack([one(each) for each in delays_s])
 
-        return CacheView(
-            self.states[index],
-            self.delays_s[index],
-            int(self.steps[index]),
-            int(self.steps_left[index]),
-            int(self.previous[index]),
-            forecast,
-            now=int(self.now[index]),
-            changes=int(self.changes[index]),
+        given = (view.step, view.steps_left, view.previous, 0, view.at, view.changes)
+        steps, steps_left, previous, runs, now, changes = (np.array([each]) for each in given)
+        return CacheViews(
+            view.state[np.newaxis],
+            view.delays_s[np.newaxis],
+            steps,
+            steps_left,
+            previous,
+            of_each(view.forecast),
+            runs,
+            now,
+            changes,
+            of_each(view.rebuilds),
         )
 
 
@@ -322,21 +331,3 @@ class PlansEnds(Protocol):
     def lengths_all(self, views: CacheViews) -> NDArray[np.int64]:
         """(B,) steps of each decision; fewer than its window's abandons it there."""
         ...
-
-
-class OneByOne:
-    """Applies a policy for single runs to each run in turn; only valid for policies without memory.
-
-    Args:
-        policy: called once for each run.
-        first: action of the first window.
-    """
-
-    def __init__(self, policy: CachePolicy, first: int) -> None:
-        self.name = policy.name
-        self.first = first
-        self._policy = policy
-
-    def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
-        """(B,) the policy's decision for each run."""
-        return np.array([self._policy.decide(views.one(index)).action for index in range(len(views.steps))])

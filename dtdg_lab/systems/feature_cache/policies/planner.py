@@ -62,7 +62,7 @@ class _Seen(NamedTuple):
     states: NDArray[np.float32]
     delays_s: Array
     previous: NDArray[np.int64]
-    forecast: Callable[[Array], Array]
+    forecast: Callable[[Array], Array] | None
     rebuilds: Callable[[Array], Array] | None
     rate: Array
 
@@ -179,38 +179,30 @@ class CachePlanner:
 
     def decide(self, view: CacheView) -> CacheDecision:
         """The cheapest action for the observations; the current one if no forecast is possible."""
-        described = view.forecast
-        if self._costs is None and described is None:
+        if self._costs is None and view.forecast is None:
             return CacheDecision(self.name, view.previous)
-
-        rows, now = np.zeros(1, dtype=np.int64), np.array([view.at])
-        self._account = self._account.of(rows, now, self.first)
-        (action,), regret = self._decided(self._seen_of(view), self._costs if described is None else None, rows, now)
+        (action,), regret = self._decided(CacheViews.of(view), self._costs if view.forecast is None else None)
         return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
 
     def reconsider(self, view: CacheView) -> CacheDecision | None:
         """The action to abandon the current window for after a change of links; None to keep it."""
-        described = view.forecast
-        if view.pending < 0 or (described is None and self._costs is None):
+        if view.pending < 0 or (view.forecast is None and self._costs is None):
             return None
-        rows, now = np.zeros(1, dtype=np.int64), np.array([view.at])
-        self._account = self._account.of(rows, now, self.first)
-        seen, costs = self._seen_of(view, remembers=False), self._costs if described is None else None
+        views, costs = CacheViews.of(view), self._costs if view.forecast is None else None
+        self._account = self._account.of(views.runs, views.now, self.first)
         chosen, ends = self._reconsidered(
-            seen, costs, rows, now=now, pending=np.array([view.pending]), left=np.array([view.left])
+            views, costs, np.array([view.pending]), np.array([view.left]), np.zeros(1, int)
         )
         return CacheDecision(self.name, int(chosen[0])) if ends[0] else None
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """(B,) the same for every run."""
-        self._account = self._account.of(views.runs, views.now, self.first)
-        seen, rows = self._seen(views), np.arange(len(views.runs))
-        return self._decided(seen, self._costs, rows, views.now)[0]
+        return self._decided(views, self._costs)[0]
 
-    def _decided(
-        self, seen: _Seen, costs: CacheCosts | None, rows: NDArray[np.int64], now: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], Array]:
+    def _decided(self, views: CacheViews, costs: CacheCosts | None) -> tuple[NDArray[np.int64], Array]:
         """(B,) actions, and (B, A) expected regret of each."""
+        self._account = self._account.of(views.runs, views.now, self.first)
+        seen, rows, now = self._seen(views), np.arange(len(views.runs)), views.now
         account = self._account
         seconds = self._seconds(seen, costs, self._links(seen, costs)[0])
         account.take_in(rows, seconds, now)
@@ -225,32 +217,8 @@ class CachePlanner:
         """(B,) cheapest action after a change of links, and (B,) whether to end the window early for it."""
         rows = np.flatnonzero(which)
         chosen, ends = pending.copy(), which.copy()
-        seen, now = self._seen(views, rows), views.now[rows]
-        chosen[rows], ends[rows] = self._reconsidered(
-            seen, self._costs, rows, now=now, pending=pending[rows], left=left[rows]
-        )
+        chosen[rows], ends[rows] = self._reconsidered(views, self._costs, pending[rows], left[rows], rows)
         return chosen, ends
-
-    def _seen_of(self, view: CacheView, *, remembers: bool = True) -> _Seen:
-        """Observations of one run, (1, ...)."""
-
-        def stacked(described: Callable[[Array], Array] | None) -> Callable[[Array], Array]:
-            return lambda delays_s: (
-                np.empty(0) if described is None else np.stack([described(each) for each in delays_s])
-            )
-
-        state, first = view.state[np.newaxis], np.zeros(1, dtype=np.int64)
-        states = (
-            self._memory.take_in(state, first, np.array([view.at])) if remembers else self._memory.recall(state, first)
-        )
-        return _Seen(
-            states,
-            view.delays_s[np.newaxis],
-            np.array([view.previous]),
-            stacked(view.forecast),
-            stacked(view.rebuilds),
-            self._rate(np.array([view.changes]), np.array([view.at])),
-        )
 
     def _seen(self, views: CacheViews, rows: NDArray[np.int64] | None = None) -> _Seen:
         """Observations of all runs, or of some, whose memory is then not updated."""
@@ -259,7 +227,7 @@ class CachePlanner:
         else:
             states = self._memory.recall(views.states[rows], rows)
         rate = self._rate(views.changes[rows], views.now[rows])
-        return _Seen(states, views.delays_s[rows], views.previous[rows], views.forecast, None, rate)
+        return _Seen(states, views.delays_s[rows], views.previous[rows], views.forecast, views.rebuilds, rate)
 
     def _rate(self, changes: NDArray[np.int64], now: NDArray[np.int64]) -> Array:
         """(B,) expected changes of the links per step."""
@@ -271,15 +239,15 @@ class CachePlanner:
 
     def _reconsidered(
         self,
-        seen: _Seen,
+        views: CacheViews,
         costs: CacheCosts | None,
-        rows: NDArray[np.int64],
-        *,
-        now: NDArray[np.int64],
         pending: NDArray[np.int64],
         left: NDArray[np.int64],
+        rows: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        account, links = self._account, self._links(seen, costs)[0]
+        """(R,) cheapest action of some runs, and (R,) whether to end their windows early for it."""
+        seen, now, account = self._seen(views, rows), views.now[rows], self._account
+        links = self._links(seen, costs)[0]
         seconds, rebuilds = self._seconds(seen, costs, links), self._rebuilds(seen, costs, links)
         account.take_in(rows, seconds, now)
         regret = self._regret(seen, costs, np.full(len(rows), float(OBSERVED_AGE)))
@@ -321,6 +289,7 @@ class CachePlanner:
     def _seconds(self, seen: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
         """(B, A) seconds of a step of every action."""
         if costs is None:
+            assert seen.forecast is not None
             return seen.forecast(guess.delays_s)
         return costs.of_actions(guess.delays_s, 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)).seconds
 

@@ -7,11 +7,11 @@ describes the same cluster by the model in which stages overlap; use that to pre
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 
 from dtdg_lab.core.errors import UnknownNameError
-from dtdg_lab.network.patterns import BITS
-from dtdg_lab.systems.feature_cache.policies.calibration import CAPACITY_EXPONENT, NOISE, PARTS, ROW_BYTES, RPC, WATTS
+from dtdg_lab.systems.feature_cache.policies.calibration import NOISE, PARTS, ROW_BYTES, RPC, WATTS, StepModel
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 
 # base_ms, miss_mbit, half, rebuild_mbit, exponent, trips, unhindered_mbit
@@ -43,27 +43,15 @@ def shipped_costs(name: str, parts: int = PARTS) -> CacheCosts:
     if name not in _ADDED:
         raise UnknownNameError("data set with shipped costs", name, _ADDED)
     base_ms, miss_mbit, half, rebuild_mbit, exponent, trips, unhindered_mbit = _ADDED[name]
-    rows_of_mbit = 1 / BITS / ROW_BYTES[name]
-    asked = max(rebuild_mbit, miss_mbit)
-    return CacheCosts(
-        name=name,
-        parts=parts,
-        base_s=base_ms / 1e3,
-        rows=asked * rows_of_mbit,
-        row_bytes=ROW_BYTES[name],
-        link_bytes_per_s=unhindered_mbit / BITS / (parts - 1),
+    model = StepModel(base_ms, 0.0, miss_mbit, rebuild_mbit, exponent, trips, unhindered_mbit)
+    costs = model.costs(name, parts=parts, row_bytes=ROW_BYTES[name], watts=WATTS, rpc=RPC[name], noise=NOISE)
+    return replace(
+        costs,
         trips=trips,
         rebuild_trips=1.0,
-        hit_max=1.0,
-        hit_min=1 - miss_mbit / asked,
+        miss_trips=0.0,
         hit_half=half,
-        hit_slope=1.0,
-        capacity_exponent=CAPACITY_EXPONENT,
-        rebuild_rows=rebuild_mbit * rows_of_mbit,
-        rebuild_exponent=exponent,
         norm=1.5,
-        busy_w=WATTS.busy,
-        stall_w=WATTS.stall,
-        rpc_s=RPC[name].a_s,
-        rtt_noise=NOISE,
+        wait_rows=1.0,
+        overlapped=False,
     )

@@ -120,7 +120,7 @@ def control_points(run: Run, repeat: int) -> Row:
     ends = stored.table("steps").query("rank == 0").set_index("step").time_ns
     events = stored.table("events")
     found = []
-    for row in events[events.kind == "knob"].itertuples():
+    for row in events[events.kind == "settings"].itertuples():
         moment_ns = asked.get(row.data["version"])
         if moment_ns is not None:
             under_way = int(ends[ends > moment_ns].index.min())

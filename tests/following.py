@@ -35,7 +35,7 @@ def knob_steps(run: Run, name: str) -> dict[tuple[int, object], set[int]]:
 
     events = open_run(run.path).table("events")
     found: dict[tuple[int, object], set[int]] = {}
-    for row in events[events.kind == "knob"].itertuples():
+    for row in events[events.kind == "settings"].itertuples():
         if name in row.data["changes"]:
             found.setdefault((row.data["version"], row.data["changes"][name]), set()).add((row.rank, row.step))
     return found

@@ -60,7 +60,7 @@ class StepControl:
         if known and self._payloads[known - 1].get("pause"):
             self._looks += 1
             known += self._looks > PAUSED_LOOKS
-        return min(known, len(self._recorder.events("knob")) + 1) if self._one_by_one else known
+        return min(known, len(self._recorder.events("settings")) + 1) if self._one_by_one else known
 
     def payload(self, version: int) -> dict[str, Any]:
         """The request of a version."""
@@ -146,7 +146,7 @@ def targets_of(done: Trained, name: str) -> dict[int, list[Any]]:
 
 
 def knobs_of(done: Trained) -> list[tuple[int, str, dict[str, Any]]]:
-    return [(row["step"], row["data"]["when"], row["data"]["changes"]) for row in done.recorder.events("knob")]
+    return [(row["step"], row["data"]["when"], row["data"]["changes"]) for row in done.recorder.events("settings")]
 
 
 def generators_left() -> list[str]:

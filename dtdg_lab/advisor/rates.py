@@ -174,7 +174,7 @@ def _refuse(run: StoredRun) -> None:
         raise DataError(f"run {run.id} has {run.config.epochs} epoch: at least {LEAST_EPOCHS} are required.")
     if run.config["slow_rank"] >= 0 or run.config["congestion"] != "none" or run.config["links"]:
         raise DataError(f"run {run.id} was slowed artificially.")
-    changes = [(event["data"] or {}).get("changes") or {} for event in run.events if event["kind"] == "knob"]
+    changes = [(event["data"] or {}).get("changes") or {} for event in run.events if event["kind"] == "settings"]
     if any(set(each) - SAME_EPOCH for each in changes):
         raise DataError(f"run {run.id} had live changes: its settings changed during training.")
 

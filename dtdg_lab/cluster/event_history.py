@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError, RunStoreError
-from dtdg_lab.core.events import Asked, Event, Kernel, Refused, Resumed
+from dtdg_lab.core.events import ControlReceived, Event, Kernel, Refused, Resumed
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.directory import ENDED, RunDirectory
@@ -161,8 +161,8 @@ class EventHistory:
 
         last = max(row["attempt"] for row in self._all(0)["events"])
         found: list[tuple[float, RecordedRequest]] = [
-            (attempt, RecordedRequest(step, asked.heard, asked.request))
-            for attempt, step, asked in self.events(Asked)
+            (attempt, RecordedRequest(step, asked.received_at, asked.request))
+            for attempt, step, asked in self.events(ControlReceived)
             if attempt == last or not asked.request.get("stop")
         ]
         for attempt, step, resumed in self.events(Resumed):

@@ -13,7 +13,7 @@ from dtdg_lab.cluster.messaging import Subscriber, ask
 from dtdg_lab.cluster.worker import death_reason, place_of
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
-from dtdg_lab.core.events import Paused, Refused, Resumed, SettingsChanged, Started, Stopping, Unpaused
+from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.records import RunTables
@@ -111,7 +111,7 @@ class LocalRun(RunHandle):
 
 
 _STATE_AFTER = {
-    Started.kind: "running",
+    AttemptStarted.kind: "running",
     Paused.kind: "paused",
     Unpaused.kind: "running",
     Stopping.kind: "stopping",

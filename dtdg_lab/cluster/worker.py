@@ -20,7 +20,7 @@ from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
 from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError
-from dtdg_lab.core.events import Started
+from dtdg_lab.core.events import AttemptStarted
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.summary import finish
@@ -361,7 +361,7 @@ def begin_training(
     if group.rank == 0:
         facts = {"dataset": config.dataset, "source": graph.source, "sha256": graph.data_hash}
         directory.add_environment(data=facts, energy_notes=resource_monitor.notes)
-        started = Started(group.size, attempt, config.dataset, graph.source)
+        started = AttemptStarted(group.size, attempt, config.dataset, graph.source)
         recorder.row("events", (0, 0, time.time_ns(), started.kind, started.write()))
         start.report(recorder)
         directory.write_status("running", attempt=attempt)

@@ -29,7 +29,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Started(Event):
+class AttemptStarted(Event):
     """An attempt began on rank 0."""
 
     kind: ClassVar[str] = "started"
@@ -61,13 +61,13 @@ class Kernel(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Event):
-    """A control request was received at an exchange of kind ``heard``."""
+class ControlReceived(Event):
+    """A control request was received, at a ``step``, an ``epoch`` or the ``end``."""
 
-    kind: ClassVar[str] = "asked"
+    kind: ClassVar[str] = "control_received"
     version: int
     request: dict[str, Any]
-    heard: str
+    received_at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class SettingsChanged(Event):
         apart: whether each rank was at a step of its own.
     """
 
-    kind: ClassVar[str] = "knob"
+    kind: ClassVar[str] = "settings"
     version: int
     changes: dict[str, Any]
     when: str = "step"
@@ -161,7 +161,7 @@ class CheckpointKept(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered(Event):
+class RanksGathered(Event):
     """All ranks are at one step again: how long this one waited, and what it moved meanwhile."""
 
     kind: ClassVar[str] = "gathered"

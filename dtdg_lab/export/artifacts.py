@@ -28,7 +28,12 @@ from dtdg_lab.runs.run import StoredRun
 # Repeating a run: trained again if its settings determine it, replayed if timing or live changes mattered.
 
 
-_DECIDED = ("knob", "asked", "paused", "resumed")  # kinds of events that settings do not determine
+_DECIDED = (
+    "settings",
+    "control_received",
+    "paused",
+    "resumed",
+)  # kinds of events that settings do not determine
 _DECIDING = ("rounds", "decisions")  # tables of such decisions
 _BULKY = ("phases", "energy", "phase_energy", "memory", "links", "exchanges", "transfers", "fetches", "resolved")
 _SCORES = ("train_loss", "validation_loss", "test_loss")
@@ -98,7 +103,7 @@ def again(run: StoredRun) -> Again:
     decided = decided or any(len(run.table(name, all_attempts=True)) for name in _DECIDING)
     forked = _FORKED in run.environment
     packed = base64.b64encode(pack(run, without=_BULKY).zipped()).decode() if decided and not forked else ""
-    steered = [event for event in events if event["kind"] in ("knob", "paused", "resumed", "congestion")]
+    steered = [event for event in events if event["kind"] in ("settings", "paused", "resumed", "congestion")]
     changes = tuple(
         f"step {step or 'unknown'}: {kind}: {' '.join(what.split())}" for _, step, _, kind, what in event_rows(steered)
     )

@@ -261,7 +261,7 @@ def _instants(
         said = dumps(row["data"])
         described = {"step": row["step"], "epoch": row["epoch"], "rank": row["rank"], "attempt": row["attempt"]}
         described["data"] = row["data"] if len(said) <= _MOST_LETTERS else f"{said[:_MOST_LETTERS]}..."
-        at, scope = int(row["time_ns"]) - origin_ns, "g" if row["kind"] == "knob" else "p"
+        at, scope = int(row["time_ns"]) - origin_ns, "g" if row["kind"] == "settings" else "p"
         yield _event("i", row["kind"], at, process[int(row["rank"])], cat="event", s=scope, args=finite(described))
     for row in frames["evaluations"].to_dict("records"):
         name, at = f"{row['split']} loss {row['loss']:.4g}", int(row["time_ns"]) - origin_ns

@@ -62,7 +62,7 @@ def _ends(run: Sequence[int]) -> str:
 
 
 # Shown elsewhere on the page, or so many that they would hide the rest.
-_PASSED_OVER = ("epoch", "checkpoint", "asked", "ended")
+_PASSED_OVER = ("epoch", "checkpoint", "control_received", "ended")
 
 Row = tuple[str, str, str, str, str]
 EventText = Callable[[dict[str, Any]], str]
@@ -99,9 +99,9 @@ def _groups(events: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     for event in events:
         if event["kind"] in _PASSED_OVER:
             continue
-        if event["kind"] == "knob":
+        if event["kind"] == "settings":
             data = event["data"] or {}
-            key: tuple[Any, ...] = ("knob", event["attempt"], data.get("version"), data.get("when"))
+            key: tuple[Any, ...] = ("settings", event["attempt"], data.get("version"), data.get("when"))
         else:
             key = (event["kind"], event["attempt"], _step(event), repr(event["data"]))
         groups.setdefault(key, []).append(event)
@@ -124,7 +124,7 @@ def _steps(group: list[dict[str, Any]]) -> str:
 def _words(kind: str, data: Any) -> str:
     if not isinstance(data, dict):
         return "" if data is None else str(data)
-    if kind == "knob":
+    if kind == "settings":
         changes = ", ".join(f"{name} = {value}" for name, value in (data.get("changes") or {}).items())
         return f"{changes} (version {data.get('version')}, before the next {data.get('when', 'step')})"
     if kind in _texts():

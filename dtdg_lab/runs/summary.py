@@ -16,7 +16,7 @@ import numpy as np
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.events import EpochEnded, Gathered, SettingsChanged
+from dtdg_lab.core.events import EpochEnded, RanksGathered, SettingsChanged
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.core.support import PAIRS, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.energy.phases import STALLED
@@ -254,7 +254,7 @@ def _energy(
 def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:
     """Bytes of steps, and of service to other ranks after a rank's end."""
     events = tables["events"]
-    waited = sum(int(data[name]) for data in events.loc[events["kind"] == Gathered.kind, "data"])
+    waited = sum(int(data[name]) for data in events.loc[events["kind"] == RanksGathered.kind, "data"])
     of_steps = _whole(tables["steps"][name].sum(min_count=1))
     return None if of_steps is None else of_steps + waited
 

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.events import CheckpointKept, CheckpointWritten, Gathered, SettingsChanged
+from dtdg_lab.core.events import CheckpointKept, CheckpointWritten, RanksGathered, SettingsChanged
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.units import peak_rss_bytes
 from dtdg_lab.distributed.group import hash_of_host
@@ -296,7 +296,7 @@ class StepRecorder:
     def gathered(self, at: Position, started_ns: int, moved: Moved) -> None:
         """All ranks have come together: how long this one waited, and what was moved meanwhile."""
         took_s = (time.time_ns() - started_ns) * 1e-9
-        self.own_event(at, Gathered.kind, Gathered(took_s, *moved).write())
+        self.own_event(at, RanksGathered.kind, RanksGathered(took_s, *moved).write())
 
     def between(self, step: int, epoch: int, phase: str, started_ns: int) -> int:
         """Something done between steps, that is over now; returns when that is."""

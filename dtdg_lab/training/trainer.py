@@ -17,7 +17,7 @@ import torch
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.events import (
-    Asked,
+    ControlReceived,
     Ended,
     EpochEnded,
     Event,
@@ -484,7 +484,7 @@ class Trainer:
         else:
             payload = self._control.payload(version)
         if payload:
-            self._write(Asked(version, payload, received), next_step)
+            self._write(ControlReceived(version, payload, received), next_step)
         return payload
 
     def _apply_up_to(self, version: int, received: str) -> None:

@@ -282,7 +282,7 @@ class LinkLog:
         step = int(row["step"])
         if self._attempts.setdefault((rank, step), attempt) < attempt:  # computed again
             steps[step], self._attempts[rank, step] = {}, attempt
-        steps.setdefault(step, {})[str(row["way"]), int(row["layer"]), int(row["to"])] = float(row["bytes"])
+        steps.setdefault(step, {})[str(row["pass"]), int(row["layer"]), int(row["to"])] = float(row["bytes"])
         while len(steps) > _KEPT:
             oldest = min(steps)
             del steps[oldest], self._attempts[rank, oldest]

@@ -103,7 +103,7 @@ class RunView:
         return True
 
     def setting_changed(self, row: Row, attempt: int) -> None:
-        """Take in an event ``knob`` of any rank: live settings have changed."""
+        """Take in an event ``settings`` of any rank: live settings have changed."""
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what attempts before ``attempt`` did from ``step`` on."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.events import Resumed, SettingsChanged, Started
+from dtdg_lab.core.events import AttemptStarted, Resumed, SettingsChanged
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.visualization.energy import EnergyView, PhaseEnergyView
 from dtdg_lab.visualization.layout import Figure
@@ -148,11 +148,11 @@ class RunWindow:
 
     def _add_event(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
         kind = row["kind"]
-        if kind == Started.kind and rank == 0:
+        if kind == AttemptStarted.kind and rank == 0:
             self._clock.started(attempt, row["time_ns"])
         seconds = self._clock.seconds(attempt, row["time_ns"])
         if kind == SettingsChanged.kind and self._current(attempt, row["step"]):
-            self.marks.knob(row["data"], rank, row["step"], seconds, attempt)
+            self.marks.settings_changed(row["data"], rank, row["step"], seconds, attempt)
             self._epochs = SettingsChanged.read(row["data"]).changes.get("epochs", self._epochs)
             for view in self.views:
                 view.setting_changed(row, attempt)

@@ -73,7 +73,7 @@ class Marks:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def knob(self, data: Mapping[str, Any], rank: int, step: int, seconds: float, attempt: int) -> None:
+    def settings_changed(self, data: Mapping[str, Any], rank: int, step: int, seconds: float, attempt: int) -> None:
         """Note that ``rank`` applied the change ``data`` before ``step``."""
         words = ", ".join(f"{name} {short(value)}" for name, value in data.get("changes", {}).items())
         # a change at an epoch's end is logged under the newest version, which may be that of a step's change

@@ -52,7 +52,7 @@ def _check_that_ranks_agreed(run: Run) -> None:
         for asked, applied in knob_steps(run, name).items():
             assert {rank for rank, _ in applied} == {0, 1}, f"{name} {asked}"
             assert len({step for _, step in applied}) == 1, f"{name} {asked} applied at {applied}"
-    live_settings = events(run, "knob")
+    live_settings = events(run, "settings")
     assert len(live_settings) == 2 * len(STORY) and all(0 < knob["took_s"] < 30 for knob in live_settings)
     assert all(knob["when"] == "epoch" for knob in live_settings)
 
@@ -75,7 +75,7 @@ def _check_what_was_recorded(run: Run) -> None:
     """By the step at which a change was applied: what every step sent, hid and brought, until the next one."""
     opened = open_run(run.path)
     steps, links, exchanges, transfers = (opened.table(name) for name in ("steps", "links", "exchanges", "transfers"))
-    since = [*sorted({knob["step"] for knob in events(run, "knob")}), steps.step.max() + 1]
+    since = [*sorted({knob["step"] for knob in events(run, "settings")}), steps.step.max() + 1]
     assert len(since) == len(STORY) + 1
     described = events(run, "blocks")
     legs = []

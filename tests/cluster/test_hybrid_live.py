@@ -42,7 +42,7 @@ def generators(run: Run) -> list[psutil.Process]:
 def knobs_by_rank(run: Run) -> list[list[dict[str, Any]]]:
     """What each rank changed, in order."""
     table = open_run(run.path).table("events")
-    rows = table[table.kind == "knob"].sort_values("time_ns")
+    rows = table[table.kind == "settings"].sort_values("time_ns")
     return [[row.data["changes"] for row in rows[rows["rank"] == rank].itertuples()] for rank in (0, 1)]
 
 

@@ -131,7 +131,7 @@ def _check_that_ranks_agreed(run: Run, changes: list[dict[str, Any]]) -> None:
         for change_of, applied in knob_steps(run, name).items():
             assert {rank for rank, _ in applied} == {0, 1}, f"{name} {change_of}"
             assert len({step for _, step in applied}) == 1, f"{name} {change_of} applied at {applied}"
-    live_settings = events(run, "knob")
+    live_settings = events(run, "settings")
     assert len(live_settings) == 2 * len(changes) and all(0 < knob["took_s"] < 30 for knob in live_settings)
 
 
@@ -161,7 +161,7 @@ def _check_that_steps_are_whole(run: Run) -> None:
     for rank in (0, 1):
         mine = steps[steps["rank"] == rank].sort_values("step")
         assert mine.step.tolist() == list(range(len(mine)))
-    first = {name: step for knob in events(run, "knob") for name, step in _named(knob)}
+    first = {name: step for knob in events(run, "settings") for name, step in _named(knob)}
     reused, remade, copied, exchanged = (first[name] for name in ("halo_reuse True", "partitioner metis",
                                                                   "system pygt-dist", "system adgnn-t"))  # fmt: skip
     # features alone are pulled by one layer of tgcn: where they are kept, only the first step sends them

@@ -112,7 +112,7 @@ def _to_dict(done: Trained) -> dict[str, Any]:
     tables = done.recorder.tables
     names = ("steps", "rounds", "targets", "decisions", "evaluations", "links", "reservoir")
     return {"losses": done.losses, "parameters": done.parameters, "state": done.outcome.state, "drawn": drawn(done),
-            "refused": done.recorder.events("refused"), "knobs": done.recorder.events("knob"),
+            "refused": done.recorder.events("refused"), "knobs": done.recorder.events("settings"),
             "paused": len(done.recorder.events("paused")), "config": dict(done.config.flat),
             "position": done.outcome.position, **{name: tables[name] for name in names}}  # fmt: skip
 

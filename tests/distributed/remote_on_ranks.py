@@ -92,7 +92,7 @@ def _to_dict(done: Trained, began_s: float) -> dict[str, Any]:
     names = ("steps", "phases", "resolved", "windows", "fetches", "links", "cache_decisions")
     return {"losses": done.losses, "parameters": done.parameters, "state": done.outcome.state, "left": left(),
             "took_s": time.monotonic() - began_s, "config": dict(done.config.flat),
-            **{kind: done.recorder.events(kind) for kind in ("knob", "refused", "congestion", "features")},
+            **{kind: done.recorder.events(kind) for kind in ("settings", "refused", "congestion", "features")},
             **{name: tables[name] for name in names}}  # fmt: skip
 
 

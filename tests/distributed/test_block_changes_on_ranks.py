@@ -56,7 +56,7 @@ def _train(group: Group, folder: Path, settings: dict[str, Any], **how: Any) -> 
 def _to_dict(done: Trained) -> dict[str, Any]:
     recorder = done.recorder
     return {"losses": done.losses, "parameters": done.parameters, "config": done.config,
-            **{kind: recorder.events(kind) for kind in ("knob", "refused", "blocks", "partition")},
+            **{kind: recorder.events(kind) for kind in ("settings", "refused", "blocks", "partition")},
             **{table: recorder.tables[table] for table in ("links", "exchanges", "transfers")}}  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def test_every_change_is_made_on_both_ranks_at_one_step(ranks: list[dict[str, Any]]) -> None:
     one, other = (
-        [(event["step"], event["data"]["when"], event["data"]["changes"]) for event in found["story"]["knob"]]
+        [(event["step"], event["data"]["when"], event["data"]["changes"]) for event in found["story"]["settings"]]
         for found in ranks
     )
     assert one == other == [(step + 1, "epoch", changes) for step, changes in STORY.items()]
@@ -154,7 +154,7 @@ def test_what_ranks_send_after_every_change_is_what_was_told_with_it(ranks: list
             moved = np.zeros_like(np.array(sent, dtype=np.int64))
             for rank, found in enumerate(ranks):
                 for row in found["story"]["links"]:
-                    if (row["step"], row["way"]) == (step, way):
+                    if (row["step"], row["pass"]) == (step, way):
                         moved[row["layer"], rank, row["to"]] += row["bytes"]
             assert moved.tolist() == sent, (step, way)
 
@@ -162,7 +162,9 @@ def test_what_ranks_send_after_every_change_is_what_was_told_with_it(ranks: list
 def test_records_tell_the_exchanges_and_the_graphs_brought(ranks: list[dict[str, Any]]) -> None:
     for found in ranks:
         story = found["story"]
-        legs = {step: {row["leg"] for row in story["exchanges"] if row["step"] == step} for step in range(EPOCHS)}
+        legs = {
+            step: {row["collective"] for row in story["exchanges"] if row["step"] == step} for step in range(EPOCHS)
+        }
         redistributed = {"to_vertices", "to_snapshots"}
         assert all(legs[step] == redistributed for step in (0, 1, 2, 4, 5, 9, 10))
         assert all(legs[step] and not legs[step] & redistributed for step in (3, 6, 7)), "one column, or node parts"
@@ -183,7 +185,7 @@ def test_what_does_not_fit_is_refused_by_both_and_the_run_goes_on(ranks: list[di
     for found in ranks:
         assert found["refused"]["losses"] == found["untouched"]["losses"]
         assert found["refused"]["config"] == found["untouched"]["config"]
-        assert found["refused"]["knob"] == []
+        assert found["refused"]["settings"] == []
     assert ranks[1]["refused"]["refused"] == []
     for number, (said, refused) in enumerate(zip(REFUSED, ranks[0]["refused"]["refused"], strict=True)):
         assert said in refused["data"]["reason"]

@@ -50,11 +50,13 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[lis
     done = train(config, graph, Path(folder) / "run.pt", group=group, script={4: {"set": REFUSED}})
     FAMILY.build = make
     events = done.recorder.events
-    asked, refused = json.loads(group.broadcast_text(json.dumps([events("asked"), events("refused")])))
+    asked, refused = json.loads(group.broadcast_text(json.dumps([events("control_received"), events("refused")])))
     tables = done.recorder.tables
     replay = RunReplay.of(
         tables["rounds"], tables["targets"], tables["steps"],
-        requests=tuple(RecordedRequest(row["step"], row["data"]["heard"], row["data"]["request"]) for row in asked),
+        requests=tuple(
+            RecordedRequest(row["step"], row["data"]["received_at"], row["data"]["request"]) for row in asked
+        ),
         refused={(row["step"], changes_key(row["data"]["changes"])): [row["data"]["reason"]] for row in refused},
     )  # fmt: skip
     updates.averager_for = partial(_named, "again")

@@ -97,7 +97,7 @@ def test_as_on_one_process(stories: list[dict[str, Any]], tmp_path: Path, monkey
 
 def test_changes_are_made_at_one_step_on_all_ranks(stories: list[dict[str, Any]]) -> None:
     one, other = (found["live"] for found in stories)
-    described = [[(event["step"], event["data"]["changes"]) for event in of["knob"]] for of in (one, other)]
+    described = [[(event["step"], event["data"]["changes"]) for event in of["settings"]] for of in (one, other)]
     assert described[0] == [(step + 1, changes) for step, changes in CHANGES.items()]
     assert described[0] == described[1] and one["config"] == other["config"]
     assert one["losses"] == other["losses"] == stories[0]["not live"]["losses"]
@@ -146,7 +146,7 @@ def test_halos_are_slowed_by_the_same_links_and_no_loss_changes(stories: list[di
 
 def test_systems_come_and_go_while_links_are_slow(stories: list[dict[str, Any]]) -> None:
     one, other = (found["coming and going"] for found in stories)
-    assert [event["data"]["changes"] for event in one["knob"]] == COMING and one["refused"] == []
+    assert [event["data"]["changes"] for event in one["settings"]] == COMING and one["refused"] == []
     assert one["losses"] == other["losses"] and one["state"] == other["state"] == "stopped"
     assert one["left"] == other["left"] == []
     fetched = {row["step"] for row in one["resolved"]}

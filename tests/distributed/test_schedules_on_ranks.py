@@ -75,7 +75,7 @@ def _train(group: Group, folder: Path, **how: Any) -> Trained:
 def _to_dict(done: Trained) -> dict[str, Any]:
     recorder = done.recorder
     return {"losses": done.losses, "parameters": done.parameters, "schedules": recorder.events("schedule"),
-            "knobs": recorder.events("knob"), "refused": recorder.events("refused"),
+            "knobs": recorder.events("settings"), "refused": recorder.events("refused"),
             "groups": recorder.tables["groups"], "steps": recorder.tables["steps"]}  # fmt: skip
 
 

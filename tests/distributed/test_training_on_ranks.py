@@ -33,7 +33,7 @@ def _train(group: Group, folder: Path, graph: DynamicGraph, config: RunConfig, *
 
 def _to_dict(done: Trained) -> dict[str, Any]:
     recorder = done.recorder
-    return {"losses": done.losses, "parameters": done.parameters, "knobs": recorder.events("knob"),
+    return {"losses": done.losses, "parameters": done.parameters, "knobs": recorder.events("settings"),
             "refused": recorder.events("refused"), "steps": recorder.tables["steps"], "state": done.outcome.state,
             "evaluations": recorder.tables["evaluations"], "changed": dict(done.config.flat)}  # fmt: skip
 

@@ -22,7 +22,7 @@ SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 23, "ge
 def tuned(group: Group, folder: Path) -> dict[str, Any]:
     config = RunConfig(**{**SMALL, "ranks": group.size})
     done = train_in_memory(config, load_for(config), folder / "last.pt", group=group)
-    live_settings = [event["data"]["changes"] for event in done.recorder.events("knob")]
+    live_settings = [event["data"]["changes"] for event in done.recorder.events("settings")]
     settings = (done.config["full_snapshots"], done.config["alpha"])
     return {
         "decisions": done.recorder.tables["decisions"],

@@ -70,7 +70,7 @@ def finished_run(root: Path, *, epochs: int = 3, **settings: Any) -> RunDirector
                 writer.row("events", (0, 0, START_NS, "started", described))
             write_steps(writer, 0, 7)
             knob = {"version": 1, "changes": {"learning_rate": 0.003}, "when": "step"}
-            writer.row("events", (7, 1, START_NS + 7 * STEP_NS, "knob", knob))
+            writer.row("events", (7, 1, START_NS + 7 * STEP_NS, "settings", knob))
             write_steps(writer, 7, steps)
             writer.row("memory", (3, START_NS, 10_000 + rank, 20_000 + rank, 5_000 + rank))
             for number in range(steps):

@@ -51,7 +51,7 @@ def knob_row(step: int, version: int, *, step_ns: int = 20_000_000, per_epoch: i
     """A row of ``events`` saying that a knob change was applied."""
     data = {"version": version, "changes": changes, "when": when}
     data |= {} if took_s is None else {"took_s": took_s}
-    return [step, step // per_epoch, START_NS + step * step_ns, "knob", data]
+    return [step, step // per_epoch, START_NS + step * step_ns, "settings", data]
 
 
 def energy_row(time_s: float, joules: float | None, *, source: str = "modelled", scope: str = "rank",

@@ -90,7 +90,7 @@ def test_what_is_learnt_goes_on_as_if_nothing_had_changed(
 
 def _check_told(live: Trained, start: dict[str, Any], changes: dict[str, Any]) -> None:
     """The change with its seconds, and the blocks before and after it; that there are none any more is told too."""
-    (knob,) = live.recorder.events("knob")
+    (knob,) = live.recorder.events("settings")
     assert (knob["step"], knob["data"]["when"], knob["data"]["changes"]) == (ASKED + 1, "epoch", changes)
     *before, now = live.recorder.events("blocks")
     assert [described["data"]["blocks"] for described in before] == (
@@ -157,7 +157,7 @@ def test_a_change_that_does_not_fit_leaves_the_run_as_it_was(
     (refused,) = done.recorder.events("refused")
     assert refused["data"]["changes"] == changes
     assert said in refused["data"]["reason"]
-    assert done.recorder.events("knob") == []
+    assert done.recorder.events("settings") == []
     assert len(done.recorder.events("blocks")) == (start.get("system") != "psg" and "partitioner" not in start)
 
 

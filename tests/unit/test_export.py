@@ -266,7 +266,7 @@ def test_a_timeline_is_valid_and_sums_to_the_phases(steered: StoredRun, tmp_path
     assert found == known.to_dict()
     names = {event["name"] for event in events if event["ph"] == "C"}
     assert names >= {"training loss", "bytes moved by the step", "joules so far", "memory (RSS)"}
-    live_settings = [event for event in events if event["name"] == "knob"]
+    live_settings = [event for event in events if event["name"] == "settings"]
     assert len(live_settings) == 2
     assert {event["s"] for event in live_settings} == {"g"}
     assert any(event["ph"] == "b" and event["name"] == "exchange: to_vertices, layer 0" for event in events)

@@ -126,7 +126,7 @@ def test_what_waited_for_the_next_epoch_waits_in_the_fork_unless_it_is_set(tmp_p
     run = steered(small("psg", epochs=2), tmp_path, script)
     again = fork(run, at="step-00004")
     check_goes_on(run, again, 4)
-    assert [data["changes"] for _, data in events(again, "knob")] == [{"group_window": 2}]
+    assert [data["changes"] for _, data in events(again, "settings")] == [{"group_window": 2}]
 
 
 def test_within_an_epoch_only_what_keeps_its_plan_may_change(psg: StoredRun, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_change_is_resuming_its_checkpoint_with_it(
 @pytest.mark.parametrize(("start", "changes"), CHANGES, ids=str)
 def test_a_change_is_told_with_its_seconds(tmp_path: Path, start: dict[str, Any], changes: dict[str, Any]) -> None:
     done = train(tmp_path, config_of(**start), script={ASKED: {"set": changes}})
-    (knob,) = done.recorder.events("knob")
+    (knob,) = done.recorder.events("settings")
     assert (knob["step"], knob["data"]["when"], knob["data"]["changes"]) == (ASKED + 1, "epoch", changes)
     assert 0 < knob["data"]["took_s"] < 60
     (rebuild,) = [row for row in done.recorder.tables["phases"] if row["phase"] == "rebuild"]
@@ -153,7 +153,7 @@ def test_a_change_that_does_not_fit_leaves_the_run_as_it_was(
     (refused,) = done.recorder.events("refused")
     assert (refused["step"], refused["data"]["changes"]) == (ASKED + 1, changes)
     assert said in refused["data"]["reason"]
-    assert done.recorder.events("knob") == []
+    assert done.recorder.events("settings") == []
 
 
 def _crashing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

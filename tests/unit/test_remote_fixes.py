@@ -101,7 +101,10 @@ def test_a_run_with_the_kernels_links_is_rebuilt_and_goes_on_where_that_fails(
     script = {2: {"set": {"cache_rows": 50}}, 8: {"set": {"batch_length": 13}}, 14: {"set": {"queue_depth": 2}}}
     config = remote_config("fixed", congestion_by="netem", links="1 delay=1", epochs=4)
     done = train_remote(config, tmp_path, script=script)
-    assert [data["changes"] for _, data in described(done, "knob")] == [{"cache_rows": 50}, {"queue_depth": 2}]
+    assert [data["changes"] for _, data in described(done, "settings")] == [
+        {"cache_rows": 50},
+        {"queue_depth": 2},
+    ]
     ((_, refused),) = described(done, "refused")
     assert refused["changes"] == {"batch_length": 13} and "batch_length=13" in refused["reason"]
     slow = parse_links("1 delay=1", PARTS)
@@ -140,7 +143,7 @@ def test_a_trace_that_the_kernel_cannot_repeat_is_refused_before_it_runs(
 def test_a_rank_alone_tells_of_no_congestion(tmp_path: Path) -> None:
     halo = remote_config(system="adgnn-t", links="1 delay=200")
     done = train_remote(halo, tmp_path, script={2: {"set": {"links": "2 delay=100"}}})
-    assert described(done, "congestion") == [] and len(described(done, "knob")) == 1
+    assert described(done, "congestion") == [] and len(described(done, "settings")) == 1
 
 
 # what does not answer, or cannot be opened

@@ -241,7 +241,7 @@ def test_every_knob_changes_at_the_next_step_and_no_loss(tmp_path: Path) -> None
     quiet = train_remote(remote_config("fixed", **LONG), tmp_path)
     done = train_remote(remote_config("fixed", **LONG), tmp_path, script=script)
     _same(done, quiet)
-    assert [(step, data["when"], data["changes"]) for step, data in described(done, "knob")] == [
+    assert [(step, data["when"], data["changes"]) for step, data in described(done, "settings")] == [
         (step + 1, "step", changes) for step, changes in CHANGES.items()
     ]
     congestion = dict(described(done, "congestion"))
@@ -283,7 +283,7 @@ def test_what_cannot_be_is_refused_and_the_run_goes_on(tmp_path: Path, monkeypat
     assert [data["changes"] for data in refused] == [changes for changes, _ in REFUSED.values()]
     for data, (_, words) in zip(refused, REFUSED.values(), strict=True):
         assert any(word in data["reason"] for word in words.split("|")), data["reason"]
-    assert described(done, "knob") == [] and done.config == quiet.config
+    assert described(done, "settings") == [] and done.config == quiet.config
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_a_running_job_leaves_fetched_features_and_comes_back(tmp_path: Path) ->
     config = remote_config("fixed", epochs=100, links="0>1 delay=1", generated_snapshots=32, batch_length=5)
     script: dict[int, dict[str, Any]] = {step + 1: {"set": changes} for step, changes in enumerate(COMING)}
     done = train(config, load_for(config), tmp_path / "last.pt", script={**script, 9: {"stop": True}}, one_by_one=True)
-    assert [data["changes"] for _, data in described(done, "knob")] == COMING, described(done, "refused")
+    assert [data["changes"] for _, data in described(done, "settings")] == COMING, described(done, "refused")
     features = [data.get("policy") for _, data in described(done, "features")]
     assert features == ["fixed", None, "fixed", None, "threshold", None, "prefetch"]
     steps = {row["step"] for row in done.recorder.tables["resolved"]}

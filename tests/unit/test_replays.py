@@ -46,19 +46,19 @@ def check_repeats(run: StoredRun, again: StoredRun) -> None:
     assert found and found.parameters and found.steps == len(losses(run)) > 0, found.caption
     assert losses(again) == losses(run) and scores(again) == scores(run)
     assert again.environment["repeats"]["bit_for_bit"] and again.status == run.status
-    for kind in ("knob", "refused"):
+    for kind in ("settings", "refused"):
         described = [[(step, data["changes"]) for step, data in events(of, kind)] for of in (run, again)]
         assert described[0] == described[1]
 
 
 def test_a_steered_run_repeats(psg: StoredRun, tmp_path: Path) -> None:
-    assert len(events(psg, "knob")) == 4 and psg.status == "stopped"
-    asked = [(data["version"], data["heard"]) for _, data in events(psg, "asked")]
+    assert len(events(psg, "settings")) == 4 and psg.status == "stopped"
+    asked = [(data["version"], data["received_at"]) for _, data in events(psg, "control_received")]
     assert asked == [(1, "step"), (2, "step"), (3, "pause"), (4, "pause"), (5, "pause"), (6, "step"), (7, "step"),
                      (8, "step")]  # fmt: skip
     again = replay(psg, runs_dir=tmp_path)
     check_repeats(psg, again)
-    assert events(again, "asked") == events(psg, "asked")
+    assert events(again, "control_received") == events(psg, "control_received")
     assert [kept.name for kept in again.directory.checkpoints] == [kept.name for kept in psg.directory.checkpoints]
     ((_, described),) = events(again, "replays")
     assert described["run"] == psg.id and str(Path.home()) not in json.dumps(again.environment["replays"])
@@ -104,7 +104,7 @@ def test_a_run_whose_models_are_averaged_repeats(tmp_path: Path) -> None:
               11: ({"pause": True}, {"set": {"learning_rate": 0.3}}, {"pause": False}),
               17: {"set": {"exchange": "gradients"}}, 20: {"stop": True}}  # fmt: skip
     run = steered(config, tmp_path, script)
-    assert run.status == "stopped" and len(events(run, "knob")) >= 3
+    assert run.status == "stopped" and len(events(run, "settings")) >= 3
     again = replay(run)
     check_repeats(run, again)
     columns = ["number", "joined_step", "applied_step", "weight", "version", "choice"]
@@ -128,7 +128,7 @@ def test_a_run_whose_models_are_averaged_repeats(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_every_kind_of_system_repeats(config: Any, script: Any, tmp_path: Path) -> None:
     run = steered(config, tmp_path, script)
-    assert len(events(run, "knob")) + len(events(run, "refused")) >= 2
+    assert len(events(run, "settings")) + len(events(run, "refused")) >= 2
     check_repeats(run, replay(run))
 
 
@@ -136,7 +136,7 @@ def test_changes_after_the_last_step_repeat(tmp_path: Path) -> None:
     """What is asked for while a run evaluates its last epoch is heard once no step is left."""
     last = 5
     run = steered(small("psg", epochs=1), tmp_path, {last: {"set": {"epochs": 2}}})
-    assert events(run, "asked")[0][1]["heard"] == "end" and run.summary["steps"] == 2 * last
+    assert events(run, "control_received")[0][1]["received_at"] == "end" and run.summary["steps"] == 2 * last
     check_repeats(run, replay(run))
 
 

@@ -183,7 +183,7 @@ def test_the_report_escapes_everything_it_is_given(tmp_path: Path) -> None:
     evil = "</script><script>alert('x')</script><img src=http://evil>"
     with RecordWriter(run.record_file(0), 0, 1) as writer:
         writer.row("events", (3, 0, 1_700_000_000_000_000_001, "refused", {"reason": evil}))
-        writer.row("events", (4, 0, 1_700_000_000_080_000_000, "knob", {"version": 2, "changes": {evil: 1}}))
+        writer.row("events", (4, 0, 1_700_000_000_080_000_000, "settings", {"version": 2, "changes": {evil: 1}}))
     finish(run, "failed", evil)
     page = _Page(run.report_file.read_text())
     assert page.outside == []
@@ -214,7 +214,7 @@ def test_an_opened_run_gives_frames_events_and_figures(tmp_path: Path) -> None:
     assert set(wanted.split()) <= set(frame.columns)
     assert frame["split"].value_counts().to_dict() == {TRAIN_STEP: 30, "train": 3, "validation": 3, "test": 1}
     assert frame.query("split == 'test'")["time_s"].isna().all()
-    assert [event["kind"] for event in stored.events].count("knob") == 2
+    assert [event["kind"] for event in stored.events].count("settings") == 2
     assert stored.events[0]["kind"] == "started"
     assert stored.environment["python"]
     assert len(stored.table("phases")) == 210
@@ -323,7 +323,7 @@ def test_settings_to_do_it_again_make_the_same_config() -> None:
 
 
 def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:
-    def event(rank: int, step: int, kind: str = "knob", data: object = None) -> dict[str, object]:
+    def event(rank: int, step: int, kind: str = "settings", data: object = None) -> dict[str, object]:
         return {
             "rank": rank,
             "attempt": 1,
@@ -339,7 +339,12 @@ def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:
                        event(0, 8, "epoch"), event(0, 8, "checkpoint"), event(0, 9, "checkpoint")])  # fmt: skip
     assert [row[1:] for row in rows] == [
         ("0", "0", "started", "ranks: 2"),
-        ("NOT AT ONE STEP: rank 0 at 7, rank 1 at 8", "0, 1", "knob", "slow_ms = 5 (version 1, before the next step)"),
+        (
+            "NOT AT ONE STEP: rank 0 at 7, rank 1 at 8",
+            "0, 1",
+            "settings",
+            "slow_ms = 5 (version 1, before the next step)",
+        ),
         ("9", "0", "checkpoint", "2 written; this is the last"),
     ]
 

@@ -75,7 +75,7 @@ def test_tables_have_rank_and_attempt_and_merging_changes_nothing(tmp_path: Path
         assert list(frame.columns[:2]) == ["rank", "attempt"]
         pd.testing.assert_frame_equal(frame, after[table])
     assert after["steps"]["time_ns"].dtype == "int64"
-    knob = after["events"].query("kind == 'knob'")["data"].iloc[0]
+    knob = after["events"].query("kind == 'settings'")["data"].iloc[0]
     assert knob == {"version": 1, "changes": {"learning_rate": 0.003}, "when": "step"}
     import pyarrow.parquet
 
@@ -123,7 +123,7 @@ def resumed_run(root: Path) -> RunDirectory:
                 evaluate(writer, 5, "validation", 2.0, 1.0)
                 evaluate(writer, 10, "validation", 1.5, 1.0)
                 evaluate(writer, 10, "train", 1.4, 1.0)
-                writer.row("events", (11, 2, START_NS + 11 * STEP_NS, "knob", {"version": 1, "changes": {}}))
+                writer.row("events", (11, 2, START_NS + 11 * STEP_NS, "settings", {"version": 1, "changes": {}}))
         with RecordWriter(run.record_file(rank), rank, 2) as writer:
             later = 60_000_000_000
             if rank == 0:
@@ -145,8 +145,8 @@ def test_rows_a_resume_replaced_are_left_out(tmp_path: Path) -> None:
     losses = found["evaluations"].set_index(["step", "split"])["loss"].to_dict()
     assert losses == {(5, "validation"): 2.0, (10, "validation"): 1.6, (10, "train"): 1.4}
     assert len(everything["evaluations"]) == 4
-    assert found["events"].query("kind == 'knob'").empty
-    assert len(everything["events"].query("kind == 'knob'")) == 1
+    assert found["events"].query("kind == 'settings'").empty
+    assert len(everything["events"].query("kind == 'settings'")) == 1
     assert found["energy"]["joules"].sum() == 20.0
 
 

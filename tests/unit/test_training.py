@@ -209,7 +209,7 @@ def test_resuming_within_an_epoch_ends_it_before_its_plan_changes(tmp_path: Path
     train(tmp_path, script={3: {"stop": True}})  # after step 3 of 5; the new plan has 2 steps an epoch
     rest = train(tmp_path, resume=True, first_step=4, changes={"groups_per_rank": 4, "learning_rate": 0.5})
     assert [row["epoch"] for row in rest.recorder.tables["steps"]] == [0, 1, 1]
-    (knob,) = rest.recorder.events("knob")
+    (knob,) = rest.recorder.events("settings")
     assert (knob["step"], knob["data"]["changes"]) == (5, {"groups_per_rank": 4})
     assert rest.optimizer["param_groups"][0]["lr"] == 0.5
     assert rest.config["groups_per_rank"] == 4
@@ -309,7 +309,7 @@ def test_the_learning_rate_rules_from_the_next_step_on(tmp_path: Path) -> None:
     still = train(tmp_path, config)
     moved = [a != b for a, b in zip(done.losses, still.losses, strict=True)]
     assert moved == [False] * 5 + [True] * 5  # update of step 4 is the first with it; step 5 sees its effect
-    (knob,) = done.recorder.events("knob")
+    (knob,) = done.recorder.events("settings")
     assert (knob["step"], knob["data"]["when"], knob["data"]["changes"]) == (4, "step", {"learning_rate": 0.1})
     assert [row["control_version"] for row in done.recorder.tables["steps"]] == [0] * 3 + [1] * 7
 
@@ -339,7 +339,7 @@ def test_an_epoch_knob_is_resuming_with_it(tmp_path: Path, start: dict[str, Any]
     assert live.config == resumed.config == config.replace(**changes)
     counts = {int(state["step"]) for state in live.optimizer["state"].values()}
     assert counts == {len(live.losses)}  # Adam went on counting
-    (knob,) = live.recorder.events("knob")
+    (knob,) = live.recorder.events("settings")
     assert (knob["step"], knob["data"]["when"], knob["data"]["changes"]) == (steps, "epoch", changes)
     assert len([row for row in live.recorder.tables["phases"] if row["phase"] == "rebuild"]) == 1
 
@@ -404,7 +404,7 @@ def test_a_refused_knob_leaves_the_run_as_it_was(tmp_path: Path, changes: dict[s
     (refused,) = done.recorder.events("refused")
     assert (refused["step"], refused["data"]["changes"]) == (STEPS, changes)
     assert next(iter(changes)) in refused["data"]["reason"] or "single" in refused["data"]["reason"]
-    assert done.recorder.events("knob") == []
+    assert done.recorder.events("settings") == []
     assert done.config == config_of()
 
 
@@ -423,7 +423,7 @@ def test_a_knob_of_a_paused_run_rules_when_it_goes_on(tmp_path: Path) -> None:
     done = train(tmp_path, script=script)
     plain = train(tmp_path, script={2: {"set": {"learning_rate": 0.1, "group_window": 6}}})
     assert done.losses == plain.losses
-    assert [(event["step"], event["data"]["when"]) for event in done.recorder.events("knob")] == [
+    assert [(event["step"], event["data"]["when"]) for event in done.recorder.events("settings")] == [
         (3, "step"),
         (5, "epoch"),
     ]

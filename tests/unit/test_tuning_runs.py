@@ -114,7 +114,7 @@ def test_every_move_is_told_as_a_knob(tuned: Trained) -> None:
         {name: value for name, value in row["action"].items() if row["state"][name] != value}
         for row in tuned.recorder.tables["decisions"]
     ]
-    live_settings = tuned.recorder.events("knob")
+    live_settings = tuned.recorder.events("settings")
     assert [event["data"]["changes"] for event in live_settings] == [changes for changes in changed if changes]
     steps = {row["epoch"]: row["step"] for row in tuned.recorder.tables["decisions"]}
     assert {event["step"] for event in live_settings} <= set(steps.values())

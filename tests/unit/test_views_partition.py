@@ -264,7 +264,7 @@ def test_many_layers_are_shown_by_their_sum() -> None:
 def test_links_stay_bounded_when_a_rank_is_silent() -> None:
     log = LinkLog()
     for step in range(5_000):
-        log.link(0, {"step": step, "layer": 0, "way": "forward", "to": 1, "bytes": 8}, 1)
+        log.link(0, {"step": step, "layer": 0, "pass": "forward", "to": 1, "bytes": 8}, 1)
         log.step(0, step)
     assert len(log._rows[0]) == len(log._attempts) == 256
     assert log.last(2, layers=1, first=0) is None, "rank 1 has told nothing"
@@ -319,7 +319,7 @@ def test_report_summary_and_plot_of_a_run_show_its_partition(tmp_path: Path) -> 
                     "events", (5, 1, START_NS + 5, "partition", described(name="metis", rebuild_s=2.0, scale=3.0))
                 )
             knob = {"version": 1, "changes": {"partitioner": "metis"}, "when": "epoch", "took_s": 2.0}
-            writer.row("events", (5, 1, START_NS + 4, "knob", knob))
+            writer.row("events", (5, 1, START_NS + 4, "settings", knob))
             for way in ("forward", "backward"):
                 writer.row("links", (14, 2, 0, way, 1 - rank, 1, 100))
     summary = finish(run, "finished")

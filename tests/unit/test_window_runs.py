@@ -183,7 +183,7 @@ def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None
         state, action = row["state"], row["action"]
         moved = abs(action["full_snapshots"] - state["full_snapshots"]) + (action["alpha"] != state["alpha"])
         assert moved <= 1 and row["reward"] >= 0
-    live_settings = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "knob"]
+    live_settings = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "settings"]
     changed = [row for row in decisions if row["state"] != {**row["state"], **row["action"]}]
     assert len(live_settings) == len(changed) and all(knob["by"] == "greedy" for knob in live_settings)
 
@@ -239,7 +239,7 @@ def test_changes_that_wait_together_are_refused_one_by_one(
     script = {place: {"set": changes} for place, changes in enumerate(asked, 2)}
     done = _train(_config(parts=2), tmp_path, script=script)
     assert _refused(done) == refused
-    assert [row["data"]["changes"] for row in done.recorder.tables["events"] if row["kind"] == "knob"] == [made]
+    assert [row["data"]["changes"] for row in done.recorder.tables["events"] if row["kind"] == "settings"] == [made]
     assert all(done.config[name] == value for name, value in made.items())
     alone = _train(_config(parts=2), tmp_path, script={len(asked) + 1: {"set": made}})
     assert done.losses == alone.losses

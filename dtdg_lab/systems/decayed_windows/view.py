@@ -96,7 +96,7 @@ class OverlapLog:
         steps, step = self._rows.setdefault(rank, {}), int(row["step"])
         if self._attempts.setdefault((rank, step), attempt) < attempt:  # computed again
             steps[step], self._attempts[rank, step] = {}, attempt
-        key = (row["layer"], row["way"], row["leg"])
+        key = (row["layer"], row["pass"], row["collective"])
         steps.setdefault(step, {})[key] = (float(row["in_flight_s"] or 0.0), float(row["exposed_s"] or 0.0))
         if len(steps) > 2 * OVERLAP_KEPT * STRETCHES:
             kept = {each for *_, described in self._stretches(sorted(steps)) for each in described}
@@ -435,7 +435,7 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
         self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-self.plans_kept :]
 
     def setting_changed(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Note changed windows, and whether exchanges overlap, by an event ``knob`` of any rank."""
+        """Note changed windows, and whether exchanges overlap, by an event ``settings`` of any rank."""
         facts, changes = self.facts, row["data"]["changes"]
         if "overlap" in changes:
             self.overlap.changed(int(row["step"]), bool(changes["overlap"]), attempt)

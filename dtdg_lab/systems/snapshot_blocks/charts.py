@@ -387,7 +387,7 @@ RECENT = 50  # steps that bars and sentences are means of
 
 def exchange_log() -> StepSums:
     """Where rows of the table ``exchanges`` are summed."""
-    return StepSums(("layer", "way", "leg"), ("exchanges", "in_flight_s", "exposed_s"))
+    return StepSums(("layer", "pass", "collective"), ("exchanges", "in_flight_s", "exposed_s"))
 
 
 def hidden_share(in_flight_s: float, exposed_s: float) -> float | None:

@@ -15,7 +15,6 @@ from contenders.gd_plan import Ground, Plan, config
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.feature_store import BITS, WINDOWS, CacheActions
 from dtdg_lab.network.patterns import make_pattern
-from dtdg_lab.rl.dqn import QNetwork
 from dtdg_lab.systems.feature_cache.policies.base import (
     DOUBLE_DQN,
     DOUBLE_DQN_PLUS,
@@ -61,7 +60,8 @@ def evenly_shared(parts: int, folder: Path) -> Path | None:
     except LabError:
         return None
     parameters = stored.parameters.copy()
-    last = QNetwork(stored.sizes).layers_of(parameters)[-1]
+    hidden, actions = stored.sizes[-2:]
+    last = parameters[-(hidden + 1) * actions :].reshape(hidden + 1, actions)  # a view
     last[...] = np.tile(last[:, : len(WINDOWS)], parts)
     path = folder / "evenly_shared.npz"
     save_policy(path, replace(stored, parameters=parameters))

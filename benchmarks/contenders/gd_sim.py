@@ -13,9 +13,14 @@ import numpy as np
 from contenders.gd_here import costs_here
 from contenders.gd_plan import Ground, Plan, config
 from dtdg_lab.core.errors import LabError
+<<<<<<< HEAD
 from dtdg_lab.network.patterns import BITS, make_pattern
 from dtdg_lab.rl.dqn import QNetwork
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+=======
+from dtdg_lab.core.feature_store import BITS, WINDOWS, CacheActions
+from dtdg_lab.network.patterns import make_pattern
+>>>>>>> u-policies
 from dtdg_lab.systems.feature_cache.policies.base import (
     DOUBLE_DQN,
     DOUBLE_DQN_PLUS,
@@ -61,7 +66,8 @@ def evenly_shared(parts: int, folder: Path) -> Path | None:
     except LabError:
         return None
     parameters = stored.parameters.copy()
-    last = QNetwork(stored.sizes).layers_of(parameters)[-1]
+    hidden, actions = stored.sizes[-2:]
+    last = parameters[-(hidden + 1) * actions :].reshape(hidden + 1, actions)  # a view
     last[...] = np.tile(last[:, : len(WINDOWS)], parts)
     last[-1, len(WINDOWS) :] -= 1  # no tie for rounding to break
     path = folder / "evenly_shared.npz"

@@ -13,14 +13,8 @@ import numpy as np
 from contenders.gd_here import costs_here
 from contenders.gd_plan import Ground, Plan, config
 from dtdg_lab.core.errors import LabError
-<<<<<<< HEAD
 from dtdg_lab.network.patterns import BITS, make_pattern
-from dtdg_lab.rl.dqn import QNetwork
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-=======
-from dtdg_lab.core.feature_store import BITS, WINDOWS, CacheActions
-from dtdg_lab.network.patterns import make_pattern
->>>>>>> u-policies
 from dtdg_lab.systems.feature_cache.policies.base import (
     DOUBLE_DQN,
     DOUBLE_DQN_PLUS,

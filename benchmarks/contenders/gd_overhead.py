@@ -13,7 +13,7 @@ from contenders.gd_here import built, look_up_row, timed
 from contenders.gd_plan import Plan, config
 from contenders.gd_sim import policies
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheView
 from dtdg_lab.systems.feature_cache.policies.base import ThresholdWindow
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
 from dtdg_lab.systems.feature_cache.policies.shipped_costs import shipped_costs
@@ -40,7 +40,17 @@ def decision_rows(plan: Plan) -> list[Row]:
     simulator.reset()
     for _ in range(20):  # into the congestion
         simulator.step([simulator.reference])
-    view = simulator.views().one(0)
+    views = simulator.views()
+    view = CacheView(
+        views.states[0],
+        views.delays_s[0],
+        int(views.steps[0]),
+        int(views.steps_left[0]),
+        int(views.previous[0]),
+        lambda delays_s: views.forecast(delays_s[np.newaxis])[0],
+        now=int(views.now[0]),
+        changes=int(views.changes[0]),
+    )
     deciding, missing = policies(plan.parts, costs)
     rows: list[Row] = []
     for name, policy in {"threshold": ThresholdWindow(simulator.actions), **deciding}.items():

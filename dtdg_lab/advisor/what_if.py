@@ -95,7 +95,7 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
     """
     rows: list[Row] = []
     grown: dict[str, GrowthCurve] = {}
-    expected = {count: expected_halo(facts.snapshots, count, facts.ways) for count in ranks}
+    expected = {count: expected_halo(facts.snapshots, count, facts.directions) for count in ranks}
     width = _row_bytes(facts)
     alone = facts.graph.num_nodes
     for name in PARTITIONERS:
@@ -149,8 +149,8 @@ def expected_halo(snapshots: Sequence[Snapshot], parts: int, asked: Sequence[str
             "in": np.bincount(snapshot.indices, minlength=snapshot.num_nodes),
             "out": np.diff(snapshot.indptr),
         }
-        for way in asked:
-            total += float(((parts - 1) * -np.expm1(pulled[way] * np.log1p(-1 / parts))).sum())
+        for direction in asked:
+            total += float(((parts - 1) * -np.expm1(pulled[direction] * np.log1p(-1 / parts))).sum())
     return total
 
 
@@ -174,7 +174,7 @@ def _continued(
 def _row_bytes(facts: Facts) -> float:
     """Bytes of a halo row in one step, forward and backward, over all aggregations in one edge direction."""
     found = sum(pull.width * facts.itemsize * (1 + pull.learned) for pull in facts.pulled)
-    return float(found / max(len(facts.ways), 1))
+    return float(found / max(len(facts.directions), 1))
 
 
 def _measured(facts: Facts, name: str, parts: int) -> PartitionMeasures | None:

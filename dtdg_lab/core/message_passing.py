@@ -13,6 +13,9 @@ from typing import Any
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
 
+DIRECTIONS = ("in", "out")  # of edges: a node aggregates over in-neighbours or out-neighbours
+PASSES = ("forward", "rerun", "backward")  # rerun: the recomputation of a time block
+
 
 @dataclass(frozen=True, slots=True)
 class Pull:
@@ -20,7 +23,7 @@ class Pull:
 
     Attributes:
         layer: of the model, from 0.
-        way: ``in`` aggregates over in-neighbours, ``out`` over out-neighbours; ``top`` selects the nodes with the
+        direction: ``in`` aggregates over in-neighbours, ``out`` over out-neighbours; ``top`` selects the nodes with the
             largest scores, independent of edges.
         width: numbers per row; attention adds one score per head to the projected row, ``top`` one score.
         learned: whether a gradient is sent back.
@@ -29,7 +32,7 @@ class Pull:
     """
 
     layer: int
-    way: str
+    direction: str
     width: int
     learned: bool
     at_first: bool = True
@@ -98,18 +101,18 @@ def hops(model: str, layers: int, **options: Any) -> int:
         UnknownNameError: there is no such model.
         ConfigError: a value is not allowed.
     """
-    along = [pull for pull in pulls(model, 1, _some_hidden(options), layers, **options) if pull.way != "top"]
+    along = [pull for pull in pulls(model, 1, _some_hidden(options), layers, **options) if pull.direction != "top"]
     # DCRNN diffuses input and state in parallel, and the candidate's diffusion follows the reset gate's
     return len(along) if model != "dcrnn" else layers * 2 * _Settings(1, options)["diffusion_steps"]
 
 
-def ways(model: str) -> tuple[str, ...]:
+def directions(model: str) -> tuple[str, ...]:
     """The edge directions that a model aggregates over: ``("in",)`` or ``("in", "out")``.
 
     Raises:
         UnknownNameError: there is no such model.
     """
-    used = {pull.way for pull in pulls(model, 1, _some_hidden({}), 1)}
+    used = {pull.direction for pull in pulls(model, 1, _some_hidden({}), 1)}
     return tuple(direction for direction in ("in", "out") if direction in used)
 
 

@@ -35,8 +35,8 @@ class AllHere:
 
     all_here: ClassVar[bool] = True
 
-    async def joined(self, x: Tensor, way: str) -> Tensor:
-        """The columns of the operators along a way (``in`` or ``out``): (n, F) -> (M, F), differentiable.
+    async def joined(self, x: Tensor, direction: str) -> Tensor:
+        """The columns of the operators along a direction (``in`` or ``out``): (n, F) -> (M, F), differentiable.
 
         It may suspend until rows are here (:mod:`dtdg_lab.engine.halo_exchange`); then somebody must drive the model.
         """
@@ -63,7 +63,7 @@ class Gathered(AllHere):
     def __init__(self, gather: Callable[..., Tensor]) -> None:
         self._gather = gather
 
-    async def joined(self, x: Tensor, way: str) -> Tensor:
+    async def joined(self, x: Tensor, direction: str) -> Tensor:
         """The rows of all nodes, in order."""
         return self._gather(x)
 

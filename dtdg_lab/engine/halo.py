@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.message_passing import ways
+from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.graph_view import (
@@ -35,7 +35,7 @@ class HaloSequence(SnapshotSequence):
         exchanger: exchanges rows between the ranks.
         group: the ranks.
         settings: how operators are made.
-        ways: along which edges the model pulls; exchanges are computed for these.
+        directions: along which edges the model pulls; exchanges are computed for these.
         reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
         awaited: whether aggregations suspend while rows are in flight; the caller then drives the model.
         spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
@@ -51,7 +51,7 @@ class HaloSequence(SnapshotSequence):
         group: Group,
         settings: OperatorSettings,
         *,
-        ways: tuple[str, ...] = ("in",),
+        directions: tuple[str, ...] = ("in",),
         reuse: bool = False,
         awaited: bool = False,
         spaces_bytes: int = SPACES_BYTES,
@@ -60,7 +60,7 @@ class HaloSequence(SnapshotSequence):
         self.graph, self.device, self.dtype, self.settings = graph, settings.device, settings.dtype, settings
         self._partition, self._exchanger, self._group, self._rank = partition, exchanger, group, group.rank
         self._counts = partition.counts.tolist()
-        self._reuse, self._ways, self._awaited = reuse, ways, awaited
+        self._reuse, self._directions, self._awaited = reuse, directions, awaited
         own = partition.vertices(self._rank)
         self.own = len(own)
         self._own_vertices = own
@@ -103,17 +103,23 @@ class HaloSequence(SnapshotSequence):
     def _make(self, snapshots: range) -> SnapshotView:
         some = [self.graph.snapshots[t] for t in snapshots]
 
-        found = {way: part_edges(some, self._partition, self._rank, way) for way in self._ways}
-        routes = {way: Route.of(plan, self.device) for way, (_, plan) in found.items()}
-        edges = {way: of_part for way, (of_part, _) in found.items()}
+        found = {direction: part_edges(some, self._partition, self._rank, direction) for direction in self._directions}
+        routes = {direction: Route.of(plan, self.device) for direction, (_, plan) in found.items()}
+        edges = {direction: of_part for direction, (of_part, _) in found.items()}
         if len(snapshots) == 1:
             self._halos[snapshots.start] = sum(plan.rows for _, plan in found.values())
 
-        def edges_of(way: str) -> PartEdges:  # what operators have taken need not be held here as well
-            return edges.pop(way) if way in edges else part_edges(some, self._partition, self._rank, way)[0]
+        def edges_of(direction: str) -> PartEdges:  # what operators have taken need not be held here as well
+            return (
+                edges.pop(direction)
+                if direction in edges
+                else part_edges(some, self._partition, self._rank, direction)[0]
+            )
 
         assert self.vertices is not None
-        rows = HaloRows(self._exchanger, self._group, lambda way: routes[way], self.vertices, awaited=self._awaited)
+        rows = HaloRows(
+            self._exchanger, self._group, lambda direction: routes[direction], self.vertices, awaited=self._awaited
+        )
         operators = Operators(LocalSource(edges_of, self.settings), self.settings)
         return SnapshotView(
             operators,
@@ -156,7 +162,7 @@ def own_nodes(of: BuildContext, exchanger: Exchanger, *, awaited: bool = False) 
         exchanger,
         of.group,
         of.sequence.settings,
-        ways=ways(of.config.model),
+        directions=directions(of.config.model),
         reuse=of.config["halo_reuse"],
         awaited=awaited,
     )

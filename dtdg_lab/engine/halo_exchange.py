@@ -35,10 +35,10 @@ class LegTimes:
     def __init__(self) -> None:
         self._flights: dict[tuple[int, str, str], list[tuple[float, float, float]]] = {}  # begin, end, exposed
 
-    def add(self, layer: int, way: str, leg: str, found: Arrived) -> None:
+    def add(self, layer: int, pass_: str, leg: str, found: Arrived) -> None:
         """Note an exchange that has been waited for."""
         flight = (found.started_s, found.started_s + found.in_flight_s, found.exposed_s)
-        self._flights.setdefault((layer, way, leg), []).append(flight)
+        self._flights.setdefault((layer, pass_, leg), []).append(flight)
 
     def drain(self) -> list[LegRow]:
         """(layer, way, leg, exchanges, in_flight_s, exposed_s); forgets them."""
@@ -58,7 +58,7 @@ def covered_s(flights: list[tuple[float, float, float]]) -> float:
 # Rows of one rank's nodes where another rank's nodes pull from them; gradients go back the way they came.
 
 
-_WAYS = ("forward", "backward", "rerun")
+_PASSES = ("forward", "backward", "rerun")
 NO_LAYER = -1  # rows of all nodes are no layer's halo
 
 
@@ -104,7 +104,7 @@ class Started:
 
     pending: PendingRows
     layer: int
-    way: str
+    pass_: str
     leg: str
 
 
@@ -136,7 +136,7 @@ class Exchanger:
     ) -> None:
         self.marks = StepMarks() if marks is None else marks
         self.legs, self._leg, self._ranks = LegTimes(), leg, range(group.size) if ranks is None else ranks
-        self.forward_way = "forward"
+        self.forward_pass = "forward"
         self.links: dict[tuple[int, str], NDArray[np.int64]] = {}
         self._group = group
         self._exchanges = 0
@@ -201,8 +201,8 @@ class Exchanger:
         """(layer, way, to, rows, bytes) of every link that carried rows since the last call, which it forgets."""
         links, self.links = self.links, {}
         return [
-            (layer, way, to, int(rows), int(moved))
-            for (layer, way), sent in links.items()
+            (layer, pass_, to, int(rows), int(moved))
+            for (layer, pass_), sent in links.items()
             for to, (rows, moved) in zip(self._ranks, sent.T, strict=True)
             if rows
         ]
@@ -215,27 +215,27 @@ class Exchanger:
         return received
 
     def start(
-        self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, way: str, *, leg: str = ""
+        self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, pass_: str, *, leg: str = ""
     ) -> Started:
         """Let rows leave; every rank must start the same exchanges in the same order, and finish each once.
 
         What a rank sends itself moves nowhere. ``leg`` replaces the name in records.
         """
-        place = (self._exchanges, layer, _WAYS.index(way))
+        place = (self._exchanges, layer, _PASSES.index(pass_))
         self._exchanges += 1
         if layer != NO_LAYER:
-            link = self.links.setdefault((layer, way), np.zeros((2, self._group.size), dtype=np.int64))
+            link = self.links.setdefault((layer, pass_), np.zeros((2, self._group.size), dtype=np.int64))
             row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
             moved = [0 if to == self._group.rank else count for to, count in enumerate(send)]
             link += np.outer([1, row_bytes], moved)
-        return Started(self._group.start_exchange(rows, send, receive, place=place), layer, way, leg or self._leg)
+        return Started(self._group.start_exchange(rows, send, receive, place=place), layer, pass_, leg or self._leg)
 
     def finish(self, started: Started) -> Arrived:
         """Wait for what was started; only what is stood still for counts as an exchange in the step's phases."""
         self.marks("compute")
         found = started.pending.wait()
         self.marks.exchange(found.wait_s)
-        self.legs.add(started.layer, started.way, started.leg, found)
+        self.legs.add(started.layer, started.pass_, started.leg, found)
         return found
 
 
@@ -283,7 +283,7 @@ class PendingExchange:
         if back:
             self._started = self.exchanger.start(rows, receive, send, self.layer, "backward")
         else:
-            self._started = self.exchanger.start(rows, send, receive, self.layer, self.exchanger.forward_way)
+            self._started = self.exchanger.start(rows, send, receive, self.layer, self.exchanger.forward_pass)
 
     def wait(self) -> Arrived:
         """Wait for what was started, and let go of it."""
@@ -331,7 +331,7 @@ class HaloRows(AllHere):
     Args:
         exchanger: sends and receives rows, in forward and in backward.
         group: the ranks it does so between.
-        route: gives the exchange of these snapshots along a way, ``in`` or ``out``.
+        route: gives the exchange of these snapshots along a direction, ``in`` or ``out``.
         vertices: (n,) the own nodes' numbers in the graph, ascending.
         number: the layer of the model that exchanges are counted for.
         awaited: whether a pull suspends while its rows are on their way; else it stands still for them.
@@ -352,11 +352,11 @@ class HaloRows(AllHere):
         self._exchanger, self._group, self._route = exchanger, group, route
         self._vertices, self._number, self._awaited = vertices, number, awaited
 
-    async def joined(self, x: Tensor, way: str) -> Tensor:
+    async def joined(self, x: Tensor, direction: str) -> Tensor:
         """Own rows and those of remote neighbours: (n, F) -> (n + h, F)."""
         if not self._awaited:
-            return torch.cat([x, self._exchanger.pull(x, self._route(way), self._number)])
-        flight = PendingExchange(self._exchanger, self._exchanger.checked(x, self._route(way)), self._number)
+            return torch.cat([x, self._exchanger.pull(x, self._route(direction), self._number)])
+        flight = PendingExchange(self._exchanger, self._exchanger.checked(x, self._route(direction)), self._number)
         left = _Leave.apply(x, flight)
         await flight  # once its rows have left
         return torch.cat([x, _Land.apply(left, flight)])
@@ -389,8 +389,8 @@ class PartEdges:
         indices: (E,) int32, columns, 0 to M - 1; a row's are in the order of the whole graph's row.
         weights: (E,) float32, or None where edges carry no weight.
         columns: M.
-        degrees: (M,) float64: weighted degree of each column along this way, in the whole graph.
-        other_degrees: (M,) float64: the same along the other way.
+        degrees: (M,) float64: weighted degree of each column along this direction, in the whole graph.
+        other_degrees: (M,) float64: the same along the other direction.
 
     Raises:
         PlanError: the arrays do not fit.
@@ -443,8 +443,8 @@ class LocalSource:
     neighbourhood that is cut off then divide by the true degree.
 
     Args:
-        edges: gives the edges along a way, ``in`` or ``out``; asked once for each way, when first needed, and again
-            after ``release``. The two ways may have different columns.
+        edges: gives the edges along a direction, ``in`` or ``out``; called once for each, when first needed, and again
+            after ``release``. The two directions may have different columns.
         settings: backend, type and device of the products.
     """
 
@@ -455,15 +455,15 @@ class LocalSource:
         self._edges: dict[str, PartEdges] = {}
         self._made: dict[str, Adjacency] = {}
 
-    def adjacency(self, way: str) -> Adjacency:
+    def adjacency(self, direction: str) -> Adjacency:
         """The edges that rows pull along, (n, M).
 
         Raises:
-            UnsupportedError: there is no such way.
+            UnsupportedError: there is no such direction.
         """
-        if way not in self._made:
-            edges, settings = self._of(way), self._settings
-            self._made[way] = Adjacency(
+        if direction not in self._made:
+            edges, settings = self._of(direction), self._settings
+            self._made[direction] = Adjacency(
                 edges.indptr,
                 edges.indices,
                 edges.weights,
@@ -472,34 +472,34 @@ class LocalSource:
                 dtype=settings.dtype,
                 device=settings.device,
             )
-        return self._made[way]
+        return self._made[direction]
 
-    def row_degrees(self, way: str) -> Tensor:
-        """Weighted degree of each row along a way, (n,), in the whole graph."""
-        edges = self._of(way)
+    def row_degrees(self, direction: str) -> Tensor:
+        """Weighted degree of each row along a direction, (n,), in the whole graph."""
+        edges = self._of(direction)
         return self._moved(edges.degrees[: edges.rows])
 
-    def column_degrees(self, way: str) -> Tensor:
-        """Weighted degree along a way of each column of ``adjacency("in")``, (M,), in the whole graph."""
+    def column_degrees(self, direction: str) -> Tensor:
+        """Weighted degree along a direction of each column of ``adjacency("in")``, (M,), in the whole graph."""
         into = self._of("in")
-        return self._moved(into.degrees if checked(way) == "in" else into.other_degrees)
+        return self._moved(into.degrees if checked(direction) == "in" else into.other_degrees)
 
     def release(self) -> None:
         """Let go of everything made; what is asked for again is made again."""
         self._edges.clear()
         self._made.clear()
 
-    def _of(self, way: str) -> PartEdges:
-        if way not in self._edges:
-            self._edges[way] = self._give(checked(way))
-        return self._edges[way]
+    def _of(self, direction: str) -> PartEdges:
+        if direction not in self._edges:
+            self._edges[direction] = self._give(checked(direction))
+        return self._edges[direction]
 
     def _moved(self, degrees: NDArray[np.float64]) -> Tensor:
         return torch.tensor(degrees, dtype=self._settings.dtype, device=self._settings.device)
 
 
 def part_edges(
-    snapshots: Sequence[Snapshot], partition: Partition, part: int, way: str = "in"
+    snapshots: Sequence[Snapshot], partition: Partition, part: int, direction: str = "in"
 ) -> tuple[PartEdges, HaloPlan]:
     """The edges along which a part pulls in S snapshots, stacked, and the exchange that brings the rows it lacks.
 
@@ -511,7 +511,7 @@ def part_edges(
         snapshots: S of them, each of the same N nodes.
         partition: of these nodes into P parts.
         part: which of them.
-        way: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
+        direction: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
 
     Raises:
         PlanError: the partition is of other nodes, there are no snapshots, or there is no such part or way.
@@ -521,7 +521,7 @@ def part_edges(
             f"edges of part {part} in {len(snapshots)} snapshots: parts are numbered 0 to {partition.parts - 1}, and "
             "at least one snapshot is needed."
         )
-    exchanged = [_exchanged(snapshot, partition, part, way) for snapshot in snapshots]
+    exchanged = [_exchanged(snapshot, partition, part, direction) for snapshot in snapshots]
     own = partition.vertices(part)
     sent, send_order, send_counts = _by_part([send for send, _ in exchanged], partition.parts)
     received, order, receive_counts = _by_part([receive for _, receive in exchanged], partition.parts)
@@ -541,11 +541,11 @@ def part_edges(
         first = s * len(own)
         halo = received[bounds[s] : bounds[s + 1]]
         at = len(snapshots) * len(own) + place[bounds[s] : bounds[s + 1]]
-        lengths, sources, weights = _pulls(snapshot, own, way)
+        lengths, sources, weights = _pulls(snapshot, own, direction)
         number[own] = np.arange(first, first + len(own))
         number[halo] = at
         pieces.append((lengths, number[sources].astype(np.int32), weights))
-        for row, degree in zip(degrees, _degrees(snapshot, way), strict=True):
+        for row, degree in zip(degrees, _degrees(snapshot, direction), strict=True):
             row[first : first + len(own)] = degree[own]
             row[at] = degree[halo]
     return _joined(pieces, columns, degrees), plan
@@ -554,9 +554,9 @@ def part_edges(
 Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def _exchanged(snapshot: Snapshot, partition: Partition, part: int, way: str) -> tuple[Ends, Ends]:
+def _exchanged(snapshot: Snapshot, partition: Partition, part: int, direction: str) -> tuple[Ends, Ends]:
     """What a part sends and what it receives in one snapshot: the other part and the node, ordered by both."""
-    to, source = pulls_of(snapshot, partition, way)
+    to, source = pulls_of(snapshot, partition, direction)
     owners = partition.owner[source]
     cut = np.flatnonzero((to != owners) & ((to == part) | (owners == part)))
     to_part, rows = distinct_rows(to[cut], source[cut], partition)
@@ -571,10 +571,10 @@ def _by_part(ends: list[Ends], parts: int) -> tuple[NDArray[np.int64], NDArray[n
     return vertices, np.argsort(others, kind="stable"), np.bincount(others, minlength=parts)
 
 
-def _pulls(snapshot: Snapshot, own: NDArray[np.int64], way: str) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
+def _pulls(snapshot: Snapshot, own: NDArray[np.int64], direction: str) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
     """How many edges each node pulls along, (n,), the nodes it pulls from, ascending, (E,), and weights."""
     indptr, vertices = snapshot.indptr, snapshot.num_nodes
-    if way == "in":
+    if direction == "in":
         lengths = np.diff(indptr)[own]
         starts = np.cumsum(lengths) - lengths
         edges = np.repeat(indptr[own] - starts, lengths) + np.arange(lengths.sum())
@@ -592,10 +592,10 @@ def _pulls(snapshot: Snapshot, own: NDArray[np.int64], way: str) -> tuple[NDArra
     return lengths, keys[order] % vertices, snapshot.weights[edges[order]]
 
 
-def _degrees(snapshot: Snapshot, way: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weighted degrees of all nodes along the way and along the other one, (N,) each."""
+def _degrees(snapshot: Snapshot, direction: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weighted degrees of all nodes along the direction and along the other one, (N,) each."""
     into, out = snapshot.in_degrees(), snapshot.out_degrees()
-    return (into, out) if way == "in" else (out, into)
+    return (into, out) if direction == "in" else (out, into)
 
 
 def _joined(pieces: list[tuple[NDArray[np.int64], NDArray[np.int32], Any]], columns: int, degrees: Any) -> PartEdges:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError, PlanError
-from dtdg_lab.core.message_passing import hops, pulls, ways
+from dtdg_lab.core.message_passing import directions, hops, pulls
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart, Reach
 
@@ -143,17 +143,17 @@ class TargetGrowth:
         else:
             self._add(np.repeat(np.arange(self._count), len(own)), np.tile(own, self._count))
 
-    def gather(self, way: str, layer: int) -> GatheredTargets:
+    def gather(self, direction: str, layer: int) -> GatheredTargets:
         """The edges along which the rows grown so far pull; of whatever layer."""
         part, snapshots, of = self._part, self._snapshots, self.entries
-        indptr, rows_at = part.joined(f"indptr_{way}", snapshots)
-        indices, edges_at = part.joined(f"indices_{way}", snapshots)
+        indptr, rows_at = part.joined(f"indptr_{direction}", snapshots)
+        indices, edges_at = part.joined(f"indices_{direction}", snapshots)
         at = rows_at.take(of.snapshot) + of.place
         begin = indptr.take(at).astype(np.int64)
         lengths = indptr.take(at + 1) - begin
         ends = np.cumsum(lengths)
         edge = np.arange(ends[-1]) + np.repeat(begin + edges_at.take(of.snapshot) - (ends - lengths), lengths)
-        weights = part.joined(f"weights_{way}", snapshots)[0].take(edge) if part.weighted else None
+        weights = part.joined(f"weights_{direction}", snapshots)[0].take(edge) if part.weighted else None
         last = np.concatenate([[0], ends])[np.cumsum(of.counts)]
         return GatheredTargets(lengths, indices.take(edge), np.diff(last, prepend=0), weights)
 
@@ -261,7 +261,7 @@ class BlockShape:
         layer_hops: h of each layer.
         memory: the model's. ``per_vertex`` and ``neighbourhood`` have the same nodes in all snapshots of the batch:
             those within L h hops of a target by edges of any of them. Others have each snapshot's own.
-        ways: along which edges the model pulls.
+        directions: along which edges the model pulls.
         inputs_once: whether all that the first layer pulls are the features, in one hop, so that of the farthest
             nodes nothing but the features is needed, in the snapshots where an edge leads to them.
         out_degrees: whether rows are scaled by out-degrees too.
@@ -273,17 +273,17 @@ class BlockShape:
     layers: int
     layer_hops: int
     memory: str
-    ways: tuple[str, ...] = ("in",)
+    directions: tuple[str, ...] = ("in",)
     inputs_once: bool = False
     out_degrees: bool = False
 
     def __post_init__(self) -> None:
         if self.layers < 1 or self.layer_hops < 1:
             raise PlanError(f"blocks of {self.layers} layers of {self.layer_hops} hops: both must be at least 1.")
-        if self.inputs_once and (self.layer_hops > 1 or self.ways != ("in",) or self.truncated):
+        if self.inputs_once and (self.layer_hops > 1 or self.directions != ("in",) or self.truncated):
             raise PlanError(
-                f"inputs_once for layers of {self.layer_hops} hops along {', '.join(self.ways)}, memory {self.memory}: "
-                "it needs layers of one hop along 'in' whose state no node pulls."
+                f"inputs_once for layers of {self.layer_hops} hops along {', '.join(self.directions)}, memory "
+                f"{self.memory}: it needs layers of one hop along 'in' whose state no node pulls."
             )
 
     @property
@@ -318,9 +318,9 @@ def block_shape(model: str, memory: str, hidden: int, layers: int, *, norm: str 
         ConfigError: a value is not allowed.
     """
     asked = pulls(model, 1, hidden, layers, **options)
-    first = [pull for pull in asked if pull.layer == 0 and pull.way != "top"]
-    once = len(first) == 1 and not first[0].learned and first[0].way == "in"
-    along = ways(model)
+    first = [pull for pull in asked if pull.layer == 0 and pull.direction != "top"]
+    once = len(first) == 1 and not first[0].learned and first[0].direction == "in"
+    along = directions(model)
     return BlockShape(
         layers,
         hops(model, layers, **options) // layers,
@@ -345,7 +345,7 @@ class TargetBlocks:
         heights: (L,) R_l.
         arrays: ``vertices`` (V,) the targets' numbers in the graph; ``features`` (K, F) and, where they never change,
             ``feature_of`` (C,) which of them each column of the first layer has; ``further`` (S,) how many further
-            columns each snapshot has; of layer l and a way ``indptr_in_0`` (S R_l + 1,), ``indices_in_0`` (E,),
+            columns each snapshot has; of layer l and a direction ``indptr_in_0`` (S R_l + 1,), ``indices_in_0`` (E,),
             ``weights_in_0`` (E,) where there are any; ``degrees_in_0`` (C_l,) in the whole graph, and
             ``degrees_out_0`` where they are asked for.
     """
@@ -478,7 +478,7 @@ def target_blocks(
     heights = [0] * shape.layers
     for hop in range(1, shape.hops + 1):
         rows, layer = growth.entries, shape.layers - 1 - (hop - 1) // shape.layer_hops
-        gathered = [growth.gather(way, layer) for way in shape.ways]
+        gathered = [growth.gather(direction, layer) for direction in shape.directions]
         once = shape.inputs_once and hop == shape.hops
         if not once:
             growth.grow(gathered)
@@ -493,14 +493,17 @@ def target_blocks(
         if shape.truncated:
             if layer:
                 continue  # one space serves all layers
-            rows, gathered = growth.entries, [growth.inside(growth.gather(way, layer)) for way in shape.ways]
+            rows, gathered = (
+                growth.entries,
+                [growth.inside(growth.gather(direction, layer)) for direction in shape.directions],
+            )
         further = None
-        for way, of in zip(shape.ways, gathered, strict=True):
+        for direction, of in zip(shape.directions, gathered, strict=True):
             if once:
                 columns, further = growth.further(of, height)
             else:
                 columns = growth.columns(of, height)
-            writer.edges(f"{way}_{layer}", rows, of, columns, height)
+            writer.edges(f"{direction}_{layer}", rows, of, columns, height)
         writer.columns(layer, growth.entries, further, height)
     return TargetBlocks(shape, batch, tuple(heights), _frozen(arrays))
 
@@ -538,9 +541,9 @@ class _Writer:
             out[at] = values
             return out
 
-        for way in ("in", "out") if self._shape.out_degrees else ("in",):
-            degrees, begins = part.joined(f"degrees_{way}", snapshots)
-            arrays[f"degrees_{way}_{layer}"] = spread(degrees.take(begins.take(snapshot) + place))
+        for direction in ("in", "out") if self._shape.out_degrees else ("in",):
+            degrees, begins = part.joined(f"degrees_{direction}", snapshots)
+            arrays[f"degrees_{direction}_{layer}"] = spread(degrees.take(begins.take(snapshot) + place))
         if layer:
             return
         constant = part.constant_features
@@ -560,7 +563,7 @@ class _Writer:
 
 def _check(part: Held, batch: TargetBatch, shape: BlockShape) -> None:
     reach = part.reach
-    if reach.hops < shape.hops or not {*shape.ways} <= {*reach.ways} or (shape.shared and not reach.static):
+    if reach.hops < shape.hops or not {*shape.directions} <= {*reach.directions} or (shape.shared and not reach.static):
         raise PlanError(f"blocks of {shape} from a part that holds {reach}: cache what the model's layers reach.")
     if shape.truncated and not reach.truncated:
         raise PlanError(f"blocks of {shape} from a part whose farthest nodes have no edges: set truncated=True.")

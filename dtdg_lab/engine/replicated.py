@@ -113,7 +113,7 @@ class CachedSequence(SnapshotSequence):
         return [self._stores[layer].get(some) for some in ranges]
 
     def _make(self, snapshots: range, hops: int) -> SnapshotView:
-        source = LocalSource(lambda way: stacked_edges(self.part, snapshots, hops, way), self.settings)
+        source = LocalSource(lambda direction: stacked_edges(self.part, snapshots, hops, direction), self.settings)
         operators, neighbours = Operators(source, self.settings), OwnBest(self.own)
         if hops == self.part.reach.hops:
             return SnapshotView(
@@ -147,7 +147,7 @@ class CachedSequence(SnapshotSequence):
         return edges * 2 * (4 + width) + rows * fed * width
 
 
-def stacked_edges(part: CachedPart, snapshots: range, hops: int, way: str) -> PartEdges:
+def stacked_edges(part: CachedPart, snapshots: range, hops: int, direction: str) -> PartEdges:
     """The edges along which the nodes within some hops pull, in S snapshots stacked block-diagonally.
 
     Rows whose neighbours may be farther away than that are empty.
@@ -156,7 +156,7 @@ def stacked_edges(part: CachedPart, snapshots: range, hops: int, way: str) -> Pa
         part: what a part holds.
         snapshots: S consecutive ones.
         hops: 1 to D.
-        way: ``in`` or ``out``.
+        direction: ``in`` or ``out``.
 
     Raises:
         PlanError: a snapshot is not cached, or the way is not.
@@ -164,13 +164,13 @@ def stacked_edges(part: CachedPart, snapshots: range, hops: int, way: str) -> Pa
     indptr, indices, weights, degrees = [np.zeros(1, np.int64)], [], [], []
     begin = end = 0
     for t in snapshots:
-        rows, kept = part.prefix(t, hops), part.edges(t, way).first(part.edge_rows(t, hops))
+        rows, kept = part.prefix(t, hops), part.edges(t, direction).first(part.edge_rows(t, hops))
         indptr += [kept.indptr[1:].astype(np.int64) + end]
         end += len(kept.indices)
         indptr += [np.full(rows + 1 - len(kept.indptr), end)]
         indices += [kept.indices + np.int32(begin) if begin else kept.indices]
         weights += [] if kept.weights is None else [kept.weights]
-        degrees += [[part.degrees(t, other)[:rows] for other in (way, "out" if way == "in" else "in")]]
+        degrees += [[part.degrees(t, other)[:rows] for other in (direction, "out" if direction == "in" else "in")]]
         begin += rows
     here, other = (np.concatenate(of).astype(np.float64) for of in zip(*degrees, strict=True))
     return PartEdges(
@@ -192,7 +192,7 @@ def cached_sequences(
     *,
     cache_gib: float,
     settings: OperatorSettings,
-    ways: Iterable[str] = ("in",),
+    directions: Iterable[str] = ("in",),
 ) -> list[CachedSequence]:
     """What a rank's parts train on; their caches are made where no process has made them yet.
 
@@ -206,13 +206,13 @@ def cached_sequences(
         train: the snapshots that are trained.
         cache_gib: most that all P parts may take together, in GiB.
         settings: of the operators, the same for all parts.
-        ways: along which edges the model pulls.
+        directions: along which edges the model pulls.
 
     Raises:
         UnsupportedError: the parts would take more; nothing has been written then.
         DataError: a cache cannot be written.
     """
-    reach = reach_of(model.memory, model.layers * model.hops_per_layer, train, ways=ways)
+    reach = reach_of(model.memory, model.layers * model.hops_per_layer, train, directions=directions)
     cache_size(graph, partition, reach).refuse_above(cache_gib, graph.num_nodes * len(train))
     chosen = tuple(parts)
     share = max(1, len(chosen))

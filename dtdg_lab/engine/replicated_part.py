@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
+from dtdg_lab.core.message_passing import DIRECTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.storage import META, Draft, cache_folder, holds_graph, read
-from dtdg_lab.partition.halo import WAYS, hop_distance, transposed, union_of
+from dtdg_lab.partition.halo import hop_distance, transposed, union_of
 
 # One part's nodes with the neighbours that its layers reach: what it trains on without asking anybody.
 
@@ -39,7 +40,7 @@ class Reach:
     Attributes:
         snapshots: those that are trained.
         hops: D, the layers times the hops of each.
-        ways: along which edges nodes pull: ``in``, ``out`` or both.
+        directions: along which edges nodes pull: ``in``, ``out`` or both.
         static: whether the same nodes are held in all snapshots: those within D hops by edges of any of them. Else
             each snapshot has its own.
         truncated: whether the nodes at D hops keep those of their edges that stay inside, for state that comes from
@@ -52,7 +53,7 @@ class Reach:
 
     snapshots: range
     hops: int
-    ways: tuple[str, ...] = ("in",)
+    directions: tuple[str, ...] = ("in",)
     static: bool = True
     truncated: bool = False
 
@@ -61,25 +62,25 @@ class Reach:
             raise PlanError(
                 f"a cache of {len(self.snapshots)} snapshots and {self.hops} hops: both must be at least 1."
             )
-        if not self.ways or not {*self.ways} <= {*WAYS}:
-            raise PlanError(f"ways={self.ways}: a node pulls along its edges 'in', 'out' or both ways.")
+        if not self.directions or not {*self.directions} <= {*DIRECTIONS}:
+            raise PlanError(f"directions={self.directions}: a node pulls along its edges 'in', 'out' or both ways.")
         if self.truncated and not self.static:
             raise PlanError("a truncated cache holds the same nodes in all snapshots: set static=True.")
 
 
-def reach_of(memory: str, hops: int, snapshots: range, *, ways: Iterable[str] = ("in",)) -> Reach:
+def reach_of(memory: str, hops: int, snapshots: range, *, directions: Iterable[str] = ("in",)) -> Reach:
     """What a model needs held.
 
     Args:
         memory: the model's.
         hops: D, the layers times the hops of each.
         snapshots: those that are trained.
-        ways: along which edges the model pulls.
+        directions: along which edges the model pulls.
 
     Raises:
         PlanError: see :class:`Reach`.
     """
-    return Reach(snapshots, hops, tuple(sorted(set(ways))), memory in STATIC_MEMORIES, memory == "neighbourhood")
+    return Reach(snapshots, hops, tuple(sorted(set(directions))), memory in STATIC_MEMORIES, memory == "neighbourhood")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,8 @@ class CachedPart:
         self.reach, self._arrays = reach, arrays
         self._constant = "constant_features" in arrays
         wanted = {"vertices", "bounds", "constant_features" if self._constant else "features"}
-        wanted |= {f"{name}_{way}" for way in reach.ways for name in ("indptr", "indices", "edges")}
-        wanted |= {f"degrees_{way}" for way in WAYS}
+        wanted |= {f"{name}_{direction}" for direction in reach.directions for name in ("indptr", "indices", "edges")}
+        wanted |= {f"degrees_{direction}" for direction in DIRECTIONS}
         wanted |= {"known"} if self._constant and not reach.static else set()
         missing = sorted(wanted - set(arrays))
         if missing:
@@ -134,7 +135,9 @@ class CachedPart:
         rows = _edge_rows(held, reach)
         self._rows_at = np.concatenate([[0], np.cumsum(rows + 1)])
         self._degrees_at = np.concatenate([[0], np.cumsum(held[:, -1])])
-        self._edges_at = {way: np.concatenate([[0], np.cumsum(arrays[f"edges_{way}"])]) for way in reach.ways}
+        self._edges_at = {
+            direction: np.concatenate([[0], np.cumsum(arrays[f"edges_{direction}"])]) for direction in reach.directions
+        }
         self._check()
 
     def _check(self) -> None:
@@ -142,10 +145,10 @@ class CachedPart:
         reach, arrays = self.reach, self._arrays
         times = 1 if reach.static else len(reach.snapshots)
         lengths = {"bounds": times, "vertices": self._at[-1]}
-        for way in reach.ways:
-            lengths |= {f"edges_{way}": len(reach.snapshots), f"indptr_{way}": self._rows_at[-1]}
-            lengths |= {f"{name}_{way}": self._edges_at[way][-1] for name in ("indices", "weights")}
-        lengths |= {f"degrees_{way}": self._degrees_at[-1] for way in WAYS}
+        for direction in reach.directions:
+            lengths |= {f"edges_{direction}": len(reach.snapshots), f"indptr_{direction}": self._rows_at[-1]}
+            lengths |= {f"{name}_{direction}": self._edges_at[direction][-1] for name in ("indices", "weights")}
+        lengths |= {f"degrees_{direction}": self._degrees_at[-1] for direction in DIRECTIONS}
         lengths["features"] = self._degrees_at[-1]
         if self._constant:
             lengths["constant_features"] = self._at[-1] if reach.static else len(arrays["known"])
@@ -164,7 +167,7 @@ class CachedPart:
     @property
     def weighted(self) -> bool:
         """Whether edges carry weights."""
-        return f"weights_{self.reach.ways[0]}" in self._arrays
+        return f"weights_{self.reach.directions[0]}" in self._arrays
 
     @property
     def num_features(self) -> int:
@@ -191,32 +194,34 @@ class CachedPart:
         held: NDArray[np.int32] = self._arrays["vertices"][self._at[place] : self._at[place + 1]]
         return held
 
-    def edges(self, t: int, way: str) -> LocalEdges:
+    def edges(self, t: int, direction: str) -> LocalEdges:
         """The rows of edges held of snapshot t: those of all but the farthest nodes, or of all where truncated.
 
         Raises:
-            PlanError: no edges are held along this way.
+            PlanError: no edges are held along this direction.
         """
-        if way not in self.reach.ways:
-            raise PlanError(f"edges along {way!r} of a cache that holds those along {', '.join(self.reach.ways)}.")
+        if direction not in self.reach.directions:
+            raise PlanError(
+                f"edges along {direction!r} of a cache that holds those along {', '.join(self.reach.directions)}."
+            )
         place, arrays = self._place(t), self._arrays
-        start, stop = self._edges_at[way][place : place + 2]
-        weights = arrays.get(f"weights_{way}")
+        start, stop = self._edges_at[direction][place : place + 2]
+        weights = arrays.get(f"weights_{direction}")
         return LocalEdges(
-            arrays[f"indptr_{way}"][self._rows_at[place] : self._rows_at[place + 1]],
-            arrays[f"indices_{way}"][start:stop],
+            arrays[f"indptr_{direction}"][self._rows_at[place] : self._rows_at[place + 1]],
+            arrays[f"indices_{direction}"][start:stop],
             None if weights is None else weights[start:stop],
         )
 
     def num_edges(self, t: int, hops: int) -> int:
-        """How many edges the nodes within some hops (1 to D) need, all ways together."""
+        """How many edges the nodes within some hops (1 to D) need, all directions together."""
         rows = self.edge_rows(t, hops)
-        return sum(int(self.edges(t, way).indptr[rows]) for way in self.reach.ways)
+        return sum(int(self.edges(t, direction).indptr[rows]) for direction in self.reach.directions)
 
-    def degrees(self, t: int, way: str) -> NDArray[Any]:
+    def degrees(self, t: int, direction: str) -> NDArray[Any]:
         """Sums of the weights of each node's edges in the whole snapshot, or their number without weights, (M,)."""
         place = self._place(t)
-        held: NDArray[Any] = self._arrays[f"degrees_{way}"][self._degrees_at[place] : self._degrees_at[place + 1]]
+        held: NDArray[Any] = self._arrays[f"degrees_{direction}"][self._degrees_at[place] : self._degrees_at[place + 1]]
         return held
 
     def features(self, t: int) -> NDArray[np.float32]:
@@ -237,7 +242,8 @@ class CachedPart:
         """One of the arrays of all cached snapshots, as it lies, and where the entries of some of them begin.
 
         Args:
-            name: ``vertices``, ``features``, or of a way ``indptr_in``, ``indices_in``, ``weights_in``, ``degrees_in``.
+            name: ``vertices``, ``features``, or of a direction ``indptr_in``, ``indices_in``, ``weights_in`` or
+                ``degrees_in``.
             snapshots: S consecutive ones.
 
         Returns:
@@ -251,10 +257,10 @@ class CachedPart:
             raise PlanError(f"{name} of a cached part that holds {', '.join(sorted(self._arrays))}.")
         first = self._place(snapshots[0])
         self._place(snapshots[-1])
-        kind, _, way = name.partition("_")
+        kind, _, direction = name.partition("_")
         starts = {"vertices": self._at, "indptr": self._rows_at}.get(kind, self._degrees_at)
         if kind in ("indices", "weights"):
-            starts = self._edges_at[way]
+            starts = self._edges_at[direction]
         if kind == "vertices" and self.reach.static:
             return self._arrays[name], np.zeros(len(snapshots), np.int64)
         return self._arrays[name], starts[first : first + len(snapshots)]
@@ -282,29 +288,29 @@ def pieces(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Itera
         reach: what is to be held.
     """
     snapshots = [graph.snapshots[t] for t in reach.snapshots]
-    distance = hop_distance([union_of(snapshots)], own, reach.hops, reach.ways) if reach.static else None
+    distance = hop_distance([union_of(snapshots)], own, reach.hops, reach.directions) if reach.static else None
     place = np.full(graph.num_nodes, -1, np.int32)
     met = np.zeros(graph.num_nodes, bool)
     vertices, bounds = np.empty(0, np.int32), np.empty(0, np.int64)
     for number, (t, snapshot) in enumerate(zip(reach.snapshots, snapshots, strict=True)):
         if distance is None or number == 0:
-            near = hop_distance([snapshot], own, reach.hops, reach.ways) if distance is None else distance
+            near = hop_distance([snapshot], own, reach.hops, reach.directions) if distance is None else distance
             place[vertices] = -1
             vertices, bounds = ordered(near, reach.hops)
             place[vertices] = np.arange(len(vertices), dtype=np.int32)
             yield "vertices", vertices
             yield "bounds", bounds[np.newaxis]
         rows = vertices[: _edge_rows(bounds, reach)]
-        for way in reach.ways:
-            found = local_edges(snapshot if way == "in" else transposed(snapshot), rows, place)
-            yield f"indptr_{way}", found.indptr.astype(offset_type(snapshots))
-            yield f"indices_{way}", found.indices
-            yield f"edges_{way}", np.array([len(found.indices)], np.int64)
+        for direction in reach.directions:
+            found = local_edges(snapshot if direction == "in" else transposed(snapshot), rows, place)
+            yield f"indptr_{direction}", found.indptr.astype(offset_type(snapshots))
+            yield f"indices_{direction}", found.indices
+            yield f"edges_{direction}", np.array([len(found.indices)], np.int64)
             if found.weights is not None:
-                yield f"weights_{way}", found.weights
-        for way in WAYS:
-            degrees = snapshot.in_degrees() if way == "in" else snapshot.out_degrees()
-            yield f"degrees_{way}", degrees[vertices].astype(degree_type(graph))
+                yield f"weights_{direction}", found.weights
+        for direction in DIRECTIONS:
+            degrees = snapshot.in_degrees() if direction == "in" else snapshot.out_degrees()
+            yield f"degrees_{direction}", degrees[vertices].astype(degree_type(graph))
         met[vertices] = True
         if not graph.static_features:
             yield "features", graph.features[t][vertices]
@@ -504,9 +510,9 @@ def cache_size(graph: DynamicGraph, partition: Partition, reach: Reach) -> Cache
     feature_rows = known if graph.static_features else rows
     total = 8 * (reach.hops + 1) * (1 if reach.static else len(snapshots))  # bounds
     total += 4 * (rows // len(snapshots) if reach.static else rows)  # nodes
-    total += len(reach.ways) * (starts * offset_type(snapshots).itemsize + 8 * len(snapshots))
+    total += len(reach.directions) * (starts * offset_type(snapshots).itemsize + 8 * len(snapshots))
     total += edges * (8 if graph.weighted else 4)
-    total += len(WAYS) * rows * degree_type(graph).itemsize
+    total += len(DIRECTIONS) * rows * degree_type(graph).itemsize
     total += feature_rows * 4 * graph.num_features
     if graph.static_features and not reach.static:
         total += known * 4
@@ -522,11 +528,11 @@ def _static(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], r
     pulls = sum((_pulls(snapshot, reach) for snapshot in snapshots), none)
     found = []
     for own in parts:
-        distance = hop_distance([union], own, reach.hops, reach.ways)
+        distance = hop_distance([union], own, reach.hops, reach.directions)
         held = distance <= reach.hops
         inner = held if reach.truncated else distance < reach.hops
         if reach.truncated:
-            edges = len(reach.ways) * sum(int((held[of.rows()] & held[of.indices]).sum()) for of in snapshots)
+            edges = len(reach.directions) * sum(int((held[of.rows()] & held[of.indices]).sum()) for of in snapshots)
         else:
             edges = int(pulls[inner].sum())
         found.append(
@@ -542,7 +548,7 @@ def _by_snapshot(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64
     for snapshot in snapshots:
         pulls = _pulls(snapshot, reach)
         for part, own in enumerate(parts):
-            distance = hop_distance([snapshot], own, reach.hops, reach.ways)
+            distance = hop_distance([snapshot], own, reach.hops, reach.directions)
             held, inner = distance <= reach.hops, distance < reach.hops
             counts[part] += held.sum(), inner.sum() + 1, pulls[inner].sum()
             met[part] |= held
@@ -550,6 +556,6 @@ def _by_snapshot(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64
 
 
 def _pulls(snapshot: Snapshot, reach: Reach) -> NDArray[np.int64]:
-    """How many edges each node pulls along, all ways together, (N,)."""
+    """How many edges each node pulls along, all directions together, (N,)."""
     each = {"in": np.diff(snapshot.indptr), "out": np.bincount(snapshot.indices, minlength=snapshot.num_nodes)}
-    return sum((each[way] for way in reach.ways), np.zeros(snapshot.num_nodes, np.int64))
+    return sum((each[direction] for direction in reach.directions), np.zeros(snapshot.num_nodes, np.int64))

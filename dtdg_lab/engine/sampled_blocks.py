@@ -105,17 +105,17 @@ class WholeGraph:
         begins = np.arange(len(snapshots)) * self.graph.num_nodes
         if name == "features":
             return _Keys(snapshots.start * self.graph.num_nodes), begins
-        kind, _, way = name.partition("_")
+        kind, _, direction = name.partition("_")
         if kind != "degrees":
             raise PlanError(f"{name} of a whole graph, which gives degrees and keys of features.")
-        return _Degrees(self, snapshots, way), begins
+        return _Degrees(self, snapshots, direction), begins
 
-    def degrees(self, t: int, way: str) -> NDArray[np.float64]:
+    def degrees(self, t: int, direction: str) -> NDArray[np.float64]:
         """Of all nodes in a snapshot, (N,); kept, once for snapshots that are one object."""
         snapshot = self.graph.snapshots[t]
-        at = id(snapshot), way
+        at = id(snapshot), direction
         if at not in self._degrees:
-            self._degrees[at] = snapshot.in_degrees() if way == "in" else snapshot.out_degrees()
+            self._degrees[at] = snapshot.in_degrees() if direction == "in" else snapshot.out_degrees()
         return self._degrees[at]
 
 
@@ -131,10 +131,10 @@ class _Keys:
 
 
 class _Degrees:
-    """Degrees along a way, of places counted through some snapshots."""
+    """Degrees along a direction, of places counted through some snapshots."""
 
-    def __init__(self, whole: WholeGraph, snapshots: range, way: str) -> None:
-        self._whole, self._snapshots, self._way = whole, snapshots, way
+    def __init__(self, whole: WholeGraph, snapshots: range, direction: str) -> None:
+        self._whole, self._snapshots, self._way = whole, snapshots, direction
 
     def take(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """(K,)."""
@@ -167,14 +167,14 @@ class SampledGrowth(TargetGrowth):
         super().__init__(part, snapshots, targets, shared=shared)
         self._draw, self._has_weights = draw, part.weighted
 
-    def gather(self, way: str, layer: int) -> GatheredTargets:
+    def gather(self, direction: str, layer: int) -> GatheredTargets:
         """The edges that were drawn for the rows grown so far, along ``in``, the only way there is.
 
         Raises:
             PlanError: along another way.
         """
-        if way != "in":
-            raise PlanError(f"neighbours along {way!r}: in-neighbours are drawn, and no others.")
+        if direction != "in":
+            raise PlanError(f"neighbours along {direction!r}: in-neighbours are drawn, and no others.")
         ends = np.cumsum(self.entries.counts)
         drawn = [
             self._draw(t, self.entries.place[end - count : end], layer)
@@ -260,7 +260,7 @@ class BatchSampler:
         fanouts: tuple[int, ...],
         sampler: NeighbourSampler = sampled_edges,
     ) -> None:
-        if shape.ways != ("in",) or shape.truncated or len(fanouts) != shape.layers:
+        if shape.directions != ("in",) or shape.truncated or len(fanouts) != shape.layers:
             raise PlanError(f"mini-batches of {shape} with fanouts {fanouts}: layers must pull along in-edges alone.")
         self.batches, self.shape = batches, shape
         self._graph, self._fanouts, self._sampler = graph, fanouts, sampler

@@ -108,8 +108,8 @@ class TargetSequence(SnapshotSequence):
         """A later layer of one snapshot whose pulls give the rows that the layer after it reads."""
         heights = (*self.blocks.heights, self.own)
 
-        def edges(way: str) -> PartEdges:
-            whole = target_edges(self.blocks, snapshots, layer, way)
+        def edges(direction: str) -> PartEdges:
+            whole = target_edges(self.blocks, snapshots, layer, direction)
             return whole.first(heights[layer + 1])
 
         unfed = torch.empty(heights[layer], 0, dtype=self.dtype, device=self.device)

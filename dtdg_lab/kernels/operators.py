@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.message_passing import DIRECTIONS
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.attention import AttentionOperator
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
@@ -41,9 +42,6 @@ class OperatorSettings:
 # Where operators get their edges from: some rows of a snapshot, the columns they pull from, and degrees of both.
 
 
-WAYS = ("in", "out")
-
-
 class EdgeSource(Protocol):
     """n rows, and the M columns that they pull from, along each of two ways.
 
@@ -60,16 +58,16 @@ class EdgeSource(Protocol):
         """The column of row 0."""
         ...
 
-    def adjacency(self, way: str) -> Adjacency:
+    def adjacency(self, direction: str) -> Adjacency:
         """The edges that rows pull along, (n, M); the same object until ``release``."""
         ...
 
-    def row_degrees(self, way: str) -> Tensor:
-        """Weighted degree of each row along a way, (n,)."""
+    def row_degrees(self, direction: str) -> Tensor:
+        """Weighted degree of each row along a direction, (n,)."""
         ...
 
-    def column_degrees(self, way: str) -> Tensor:
-        """Weighted degree along a way of each column of ``adjacency("in")``, (M,): what a convolution scales by."""
+    def column_degrees(self, direction: str) -> Tensor:
+        """Weighted degree along a direction of each column of ``adjacency("in")``, (M,): convolutions scale by it."""
         ...
 
     def release(self) -> None:
@@ -97,33 +95,33 @@ class SnapshotSource:
         """The column of row 0: its node."""
         return self._rows.start
 
-    def adjacency(self, way: str) -> Adjacency:
+    def adjacency(self, direction: str) -> Adjacency:
         """The edges that rows pull along, (n, N).
 
         Raises:
-            UnsupportedError: there is no such way.
+            UnsupportedError: there is no such direction.
         """
-        if way not in self._parts:
-            whole = self._all(way)
-            self._parts[way] = whole if len(self._rows) == whole.shape[0] else whole.part(self._rows)
-        return self._parts[way]
+        if direction not in self._parts:
+            whole = self._all(direction)
+            self._parts[direction] = whole if len(self._rows) == whole.shape[0] else whole.part(self._rows)
+        return self._parts[direction]
 
-    def row_degrees(self, way: str) -> Tensor:
-        """Weighted degree of each row along a way, (n,): all its edges are here."""
-        if way == "in" and way in self._degrees:
-            return self._degrees[way][self._rows.start : self._rows.stop]
-        return self.adjacency(way).row_sums()
+    def row_degrees(self, direction: str) -> Tensor:
+        """Weighted degree of each row along a direction, (n,): all its edges are here."""
+        if direction == "in" and direction in self._degrees:
+            return self._degrees[direction][self._rows.start : self._rows.stop]
+        return self.adjacency(direction).row_sums()
 
-    def column_degrees(self, way: str) -> Tensor:
+    def column_degrees(self, direction: str) -> Tensor:
         """Weighted in-degree or out-degree of every node, (N,).
 
         Raises:
-            UnsupportedError: there is no such way.
+            UnsupportedError: there is no such direction.
         """
-        if way not in self._degrees:
+        if direction not in self._degrees:
             whole = self._all("in")
-            self._degrees[way] = whole.row_sums() if checked(way) == "in" else whole.column_sums()
-        return self._degrees[way]
+            self._degrees[direction] = whole.row_sums() if checked(direction) == "in" else whole.column_sums()
+        return self._degrees[direction]
 
     def release(self) -> None:
         """Let go of everything made; what is asked for again is made again."""
@@ -131,8 +129,8 @@ class SnapshotSource:
         self._parts.clear()
         self._degrees.clear()
 
-    def _all(self, way: str) -> Adjacency:
-        checked(way)
+    def _all(self, direction: str) -> Adjacency:
+        checked(direction)
         if self._whole is None:
             of, settings = self._snapshot, self._settings
             self._whole = Adjacency(
@@ -143,18 +141,20 @@ class SnapshotSource:
                 dtype=settings.dtype,
                 device=settings.device,
             )
-        return self._whole if way == "in" else self._whole.transposed_adjacency()
+        return self._whole if direction == "in" else self._whole.transposed_adjacency()
 
 
-def checked(way: str) -> str:
+def checked(direction: str) -> str:
     """The way, where it is one.
 
     Raises:
-        UnsupportedError: there is no such way.
+        UnsupportedError: there is no such direction.
     """
-    if way not in WAYS:
-        raise UnsupportedError(f"edges along {way!r}: rows pull along {' or '.join(WAYS)}. Ask for one of them.")
-    return way
+    if direction not in DIRECTIONS:
+        raise UnsupportedError(
+            f"edges along {direction!r}: rows pull along {' or '.join(DIRECTIONS)}. Ask for one of them."
+        )
+    return direction
 
 
 # Freed memory stays with the process: arrays of the same sizes are made again and again.
@@ -234,8 +234,8 @@ class Operators:
         self._scaled.clear()
         self._source.release()
 
-    def _mean(self, way: str) -> ScaledOperator:
-        return ScaledOperator(self._source.adjacency(way), _over(self._source.row_degrees(way)), None)
+    def _mean(self, direction: str) -> ScaledOperator:
+        return ScaledOperator(self._source.adjacency(direction), _over(self._source.row_degrees(direction)), None)
 
     def _convolution(self) -> ScaledOperator:
         source, loops = self._source, self._settings.self_loops

@@ -8,20 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.message_passing import DIRECTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, snapshot_of_rows, targets
 from dtdg_lab.graphs.snapshot import distinct as first_of_equal
 
-WAYS = ("in", "out")
 
-
-def remote_rows(snapshot: Snapshot, partition: Partition, way: str = "in") -> tuple[NDArray[np.int64], ...]:
+def remote_rows(snapshot: Snapshot, partition: Partition, direction: str = "in") -> tuple[NDArray[np.int64], ...]:
     """The distinct remote nodes that each part aggregates from.
 
     Args:
         snapshot: N nodes.
         partition: of the same N nodes into P parts.
-        way: edge direction: ``in`` aggregates over in-neighbours, ``out`` over out-neighbours.
+        direction: edge direction: ``in`` aggregates over in-neighbours, ``out`` over out-neighbours.
 
     Returns:
         ``part`` (h,) and ``source`` (h,), int64: part ``part[i]`` needs the row of node ``source[i]``. Sorted by
@@ -30,25 +29,25 @@ def remote_rows(snapshot: Snapshot, partition: Partition, way: str = "in") -> tu
     Raises:
         PlanError: the partition is of other nodes, or the direction is unknown.
     """
-    to_part, sources = pulls_of(snapshot, partition, way)
+    to_part, sources = pulls_of(snapshot, partition, direction)
     cut = np.flatnonzero(to_part != partition.owner[sources])
     return distinct_rows(to_part[cut], sources[cut], partition)
 
 
-def pulls_of(snapshot: Snapshot, partition: Partition, way: str) -> tuple[NDArray[np.int32], NDArray[np.integer]]:
+def pulls_of(snapshot: Snapshot, partition: Partition, direction: str) -> tuple[NDArray[np.int32], NDArray[np.integer]]:
     """For every edge the part of its target and the source node; both (E,), in the snapshot's order.
 
     Raises:
         PlanError: the partition is of other nodes, or the direction is unknown.
     """
-    if way not in WAYS:
-        raise PlanError(f"way={way!r} must be the edge direction 'in' or 'out'.")
+    if direction not in DIRECTIONS:
+        raise PlanError(f"direction={direction!r} must be the edge direction 'in' or 'out'.")
     if len(partition.owner) != snapshot.num_nodes:
         raise PlanError(
             f"the partition has {len(partition.owner):,} nodes, but the snapshot has {snapshot.num_nodes:,}. "
             "Make a partition of this graph."
         )
-    if way == "in":
+    if direction == "in":
         return np.repeat(partition.owner, np.diff(snapshot.indptr)), snapshot.indices
     return partition.owner[snapshot.indices], snapshot.rows()
 
@@ -90,7 +89,7 @@ _KEYS_AT_ONCE = 1 << 23  # edges sorted together: 64 MiB
 
 
 def hop_distance(
-    snapshots: Sequence[Snapshot], own: NDArray[np.integer], hops: int, ways: Sequence[str] = ("in",)
+    snapshots: Sequence[Snapshot], own: NDArray[np.integer], hops: int, directions: Sequence[str] = ("in",)
 ) -> NDArray[np.int8]:
     """Distance of each node from the nearest of some nodes, in aggregation hops.
 
@@ -101,7 +100,7 @@ def hop_distance(
         snapshots: at least one, all over the same N nodes.
         own: (n,) the nodes at distance 0.
         hops: D, the maximum distance, 0 to 126.
-        ways: edge directions of aggregation: ``in``, ``out`` or both.
+        directions: edge directions of aggregation: ``in``, ``out`` or both.
 
     Returns:
         (N,) int8: 0 to D, and D + 1 for farther nodes.
@@ -111,7 +110,7 @@ def hop_distance(
     """
     if not 0 <= hops <= MOST_HOPS:
         raise PlanError(f"hops={hops} must be from 0 to {MOST_HOPS}.")
-    neighbours = lists_of(snapshots, ways)
+    neighbours = lists_of(snapshots, directions)
     distance = np.full(neighbours[0].num_nodes, hops + 1, np.int8)
     distance[own] = 0
     frontier = np.asarray(own, dtype=np.int64)
@@ -125,7 +124,7 @@ def hop_distance(
 
 
 def within_hops(
-    snapshots: Sequence[Snapshot], owner: NDArray[np.int32], parts: int, hops: int, ways: Sequence[str] = ("in",)
+    snapshots: Sequence[Snapshot], owner: NDArray[np.int32], parts: int, hops: int, directions: Sequence[str] = ("in",)
 ) -> list[NDArray[np.uint64]]:
     """For all parts at once, the nodes within 0, 1, ..., D hops of their own nodes.
 
@@ -134,7 +133,7 @@ def within_hops(
         owner: (N,) the part of each node; a part may own none of them.
         parts: P.
         hops: D.
-        ways: edge directions of aggregation.
+        directions: edge directions of aggregation.
 
     Returns:
         D + 1 arrays (N, ceil(P / 64)): bit p % 64 of word p // 64 says whether the node is within that many hops of
@@ -144,7 +143,7 @@ def within_hops(
         PlanError: no snapshots, or unknown directions.
     """
     # the set of parts that reach a node propagates to its sources: along reversed edges
-    pulled_by = [transposed(lists) for lists in lists_of(snapshots, ways)]
+    pulled_by = [transposed(lists) for lists in lists_of(snapshots, directions)]
     reached = _own_bits(owner, parts)
     all_reached = [reached]
     for _ in range(hops):
@@ -173,16 +172,16 @@ def _own_bits(owner: NDArray[np.int32], parts: int) -> NDArray[np.uint64]:
     return bits
 
 
-def lists_of(snapshots: Sequence[Snapshot], ways: Sequence[str]) -> list[Snapshot]:
-    """For each way one snapshot whose row v lists what v pulls from, in any of the snapshots.
+def lists_of(snapshots: Sequence[Snapshot], directions: Sequence[str]) -> list[Snapshot]:
+    """For each direction one snapshot whose row v lists what v pulls from, in any of the snapshots.
 
     Raises:
         PlanError: no snapshots, or unknown directions.
     """
-    if not ways or any(way not in WAYS for way in ways):
-        raise PlanError(f"ways={tuple(ways)}: a node pulls along its edges 'in', 'out' or both ways.")
+    if not directions or any(direction not in DIRECTIONS for direction in directions):
+        raise PlanError(f"directions={tuple(directions)}: a node pulls along its edges 'in', 'out' or both ways.")
     union = union_of(snapshots)
-    return [union if way == "in" else transposed(union) for way in dict.fromkeys(ways)]
+    return [union if direction == "in" else transposed(union) for direction in dict.fromkeys(directions)]
 
 
 def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
@@ -225,20 +224,20 @@ def _entries(lists: Snapshot, rows: NDArray[np.int64]) -> NDArray[np.int32]:
 # Halo rows between parts, per snapshot.
 
 
-def pulled_rows(snapshots: Iterable[Snapshot], partition: Partition, way: str = "in") -> NDArray[np.int64]:
+def pulled_rows(snapshots: Iterable[Snapshot], partition: Partition, direction: str = "in") -> NDArray[np.int64]:
     """Rows that part q sends to part p in each of T snapshots, (T, P, P) indexed [t, q, p]; the diagonal is 0.
 
     Args:
         snapshots: T of N nodes.
         partition: of the same nodes.
-        way: edge direction: ``in`` or ``out``.
+        direction: edge direction: ``in`` or ``out``.
 
     Raises:
         PlanError: the partition is of other nodes, or the direction is unknown.
     """
     parts, found = partition.parts, []
     for snapshot in snapshots:
-        to_part, source = remote_rows(snapshot, partition, way)
+        to_part, source = remote_rows(snapshot, partition, direction)
         pairs = partition.owner[source].astype(np.int64) * parts + to_part
         found.append(np.bincount(pairs, minlength=parts * parts).reshape(parts, parts))
     return np.array(found, np.int64).reshape(-1, parts, parts)
@@ -251,7 +250,7 @@ Counts = NDArray[np.int64]
 
 
 def count_replicated(
-    snapshots: Sequence[Snapshot], partition: Partition, hops: int, ways: Sequence[str], *, static: bool
+    snapshots: Sequence[Snapshot], partition: Partition, hops: int, directions: Sequence[str], *, static: bool
 ) -> tuple[Counts, Counts]:
     """Count replicated rows and edges.
 
@@ -259,7 +258,7 @@ def count_replicated(
         snapshots: T, all over the same N nodes.
         partition: of the same nodes into P parts.
         hops: D, at least 1.
-        ways: edge directions of aggregation.
+        directions: edge directions of aggregation.
         static: replicate the D-hop neighbourhood of the union of all snapshots, instead of that of each snapshot.
 
     Returns:
@@ -274,11 +273,11 @@ def count_replicated(
         if not len(busy):
             continue
         owner = partition.owner[busy]
-        *_, nearer, farthest = within_hops([compact], owner, partition.parts, hops, ways)
+        *_, nearer, farthest = within_hops([compact], owner, partition.parts, hops, directions)
         rows[run] = outside(farthest, owner, partition.parts).sum(axis=0)
         held = outside(nearer, owner, partition.parts)
         for t in range(run.start, run.stop) if held.any() else ():
-            for direction in ways:
+            for direction in directions:
                 edges[t] += _edges_of(snapshots[t], held, number, direction)
     return rows, edges
 

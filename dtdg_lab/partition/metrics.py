@@ -17,7 +17,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, shortened
 from dtdg_lab.core.lazy import PARSING
-from dtdg_lab.core.message_passing import Pull, hops, pulls, ways
+from dtdg_lab.core.message_passing import PASSES, Pull, directions, hops, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.units import format_bytes, format_seconds
@@ -50,7 +50,7 @@ class PartitionMeasures:
     Attributes:
         snapshots: the T snapshots counted, by number in the graph.
         hops: D, the receptive field of the model in hops.
-        ways: edge directions of aggregation: ``in``, ``out``.
+        directions: edge directions of aggregation: ``in``, ``out``.
         static: whether replicated rows are the same in all snapshots.
         owned: (P,) nodes of each part.
         edges: (T, P) edges into each part's own nodes.
@@ -72,7 +72,7 @@ class PartitionMeasures:
 
     snapshots: range
     hops: int
-    ways: tuple[str, ...]
+    directions: tuple[str, ...]
     static: bool
     owned: Counts
     edges: Counts
@@ -107,7 +107,7 @@ class PartitionMeasures:
     @property
     def halo_share(self) -> float:
         """Rows received over rows received and owned, of all snapshots and ways."""
-        return _share(self.halo.sum(), self.halo.sum() + self._rows * len(self.ways))
+        return _share(self.halo.sum(), self.halo.sum() + self._rows * len(self.directions))
 
     @property
     def replicated_share(self) -> float:
@@ -145,12 +145,12 @@ class PartitionMeasures:
             "parts": self.parts,
             "vertices": int(self.owned.sum()),
             "hops": self.hops,
-            "ways": list(self.ways),
+            "ways": list(self.directions),
             "static": self.static,
             "bins": (bounds + self.snapshots.start).tolist(),
             **{name: _bin_means(getattr(self, name), bounds).T.tolist() for name in (*by_part, *over_all)},
             **{name: getattr(self, name).tolist() for name in ("owned", "load", "halo_bytes", "cached_bytes")},
-            "matrix": {way: rows.tolist() for way, rows in self.matrix.items()},
+            "matrix": {direction: rows.tolist() for direction, rows in self.matrix.items()},
             "totals": {name: int(getattr(self, name).sum()) for name in (*by_part, *over_all)},
             "cut_share": self.cut_share,
             "halo_share": self.halo_share,
@@ -165,7 +165,7 @@ def measure(
     *,
     snapshots: range | None = None,
     hops: int = 1,
-    ways: Sequence[str] = ("in",),
+    directions: Sequence[str] = ("in",),
     static: bool = True,
 ) -> PartitionMeasures:
     """Compute the metrics of a partition on some snapshots of a graph.
@@ -175,7 +175,7 @@ def measure(
         partition: of the same nodes.
         snapshots: consecutive ones; all by default.
         hops: D = layers times hops per layer, at least 1.
-        ways: edge directions that the model aggregates over: ``in``, ``out`` or both.
+        directions: edge directions that the model aggregates over: ``in``, ``out`` or both.
         static: replicate the D-hop neighbourhood of the union of the snapshots (for memories ``per_vertex`` and
             ``neighbourhood``, whose state runs through all of them), instead of that of each snapshot.
 
@@ -189,21 +189,21 @@ def measure(
             f"{graph.num_snapshots - 1}, and at least 1 hop."
         )
     times = [graph.snapshots[t] for t in chosen]
-    pulled = {way: _count_pulls(times, partition, way) for way in dict.fromkeys(("in", *ways))}
-    used = {way: pulled[way] for way in dict.fromkeys(ways)}
+    pulled = {direction: _count_pulls(times, partition, direction) for direction in dict.fromkeys(("in", *directions))}
+    used = {direction: pulled[direction] for direction in dict.fromkeys(directions)}
     replicated, replicated_edges = count_replicated(times, partition, hops, tuple(used), static=static)
     return PartitionMeasures(
         snapshots=chosen,
         hops=hops,
-        ways=tuple(used),
+        directions=tuple(used),
         static=static,
         owned=partition.counts,
         edges=pulled["in"].edges,
         all_edges=graph.num_edges[chosen.start : chosen.stop],
         cut_edges=pulled["in"].cut,
         halo=sum((counts.halo for counts in used.values()), np.zeros_like(replicated)),
-        matrix={way: counts.matrix for way, counts in used.items()},
-        first_matrix={way: counts.first_matrix for way, counts in used.items()},
+        matrix={direction: counts.matrix for direction, counts in used.items()},
+        first_matrix={direction: counts.first_matrix for direction, counts in used.items()},
         replicated=replicated,
         replicated_edges=replicated_edges,
         load=np.bincount(partition.owner, vertex_loads(graph, hops), partition.parts).astype(np.float64),
@@ -222,13 +222,13 @@ class _Pulls:
     first_matrix: Counts
 
 
-def _count_pulls(times: Sequence[Snapshot], partition: Partition, way: str) -> _Pulls:
+def _count_pulls(times: Sequence[Snapshot], partition: Partition, direction: str) -> _Pulls:
     parts = partition.parts
     edges, halo = np.zeros((2, len(times), parts), np.int64)
     cut = np.zeros(len(times), np.int64)
     first, matrix = np.zeros((2, parts * parts), np.int64)
     for row, snapshot in enumerate(times):
-        to_part, sources = pulls_of(snapshot, partition, way)
+        to_part, sources = pulls_of(snapshot, partition, direction)
         edges[row] = np.bincount(to_part, minlength=parts)
         across = np.flatnonzero(to_part != partition.owner[sources])
         cut[row] = len(across)
@@ -303,7 +303,7 @@ def kept_measures(
     *,
     snapshots: range | None = None,
     hops: int = 1,
-    ways: Sequence[str] = ("in",),
+    directions: Sequence[str] = ("in",),
     static: bool = True,
 ) -> PartitionMeasures:
     """:func:`measure` with a cache on disk, keyed by the graph, the owners of the nodes and the arguments.
@@ -319,30 +319,30 @@ def kept_measures(
         "parts": partition.parts,
         "snapshots": [chosen.start, chosen.stop, chosen.step],
         "hops": hops,
-        "ways": list(ways),
+        "ways": list(directions),
         "static": static,
     }
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
     file = cache_folder() / "partition-measures" / f"{key}.npz"
     with one_at_a_time(file):
         with contextlib.suppress(*DAMAGE):  # missing or damaged
-            return _read(file, chosen, hops, tuple(dict.fromkeys(ways)), static)
-        measures = measure(graph, partition, snapshots=chosen, hops=hops, ways=ways, static=static)
+            return _read(file, chosen, hops, tuple(dict.fromkeys(directions)), static)
+        measures = measure(graph, partition, snapshots=chosen, hops=hops, directions=directions, static=static)
         arrays = {name: getattr(measures, name) for name in _ARRAYS}
         for name in _MATRICES:
-            arrays |= {f"{name}-{way}": rows for way, rows in getattr(measures, name).items()}
+            arrays |= {f"{name}-{direction}": rows for direction, rows in getattr(measures, name).items()}
         with contextlib.suppress(OSError):  # an unwritable cache is not an error
             write_arrays(file, arrays)
     return measures
 
 
-def _read(file: Path, snapshots: range, hops: int, ways: tuple[str, ...], static: bool) -> PartitionMeasures:
+def _read(file: Path, snapshots: range, hops: int, directions: tuple[str, ...], static: bool) -> PartitionMeasures:
     # opened here, because numpy would leave a damaged file open
     with PARSING, file.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
         given: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
         for name in _MATRICES:
-            given[name] = {way: arrays[f"{name}-{way}"] for way in ways}
-    return PartitionMeasures(snapshots=snapshots, hops=hops, ways=ways, static=static, **given)
+            given[name] = {direction: arrays[f"{name}-{direction}"] for direction in directions}
+    return PartitionMeasures(snapshots=snapshots, hops=hops, directions=directions, static=static, **given)
 
 
 # Predicted bytes of halo rows between parts.
@@ -373,39 +373,38 @@ def predicted_bytes(
     Raises:
         PlanError: the model uses an edge direction that was not measured.
     """
-    along = [pull for pull in pulls if pull.way != "top"]
-    unknown = {pull.way for pull in along} - set(measures.ways)
+    along = [pull for pull in pulls if pull.direction != "top"]
+    unknown = {pull.direction for pull in along} - set(measures.directions)
     if unknown:
         raise PlanError(
-            f"the model aggregates over {', '.join(sorted(unknown))}, but ways={measures.ways} were measured. "
-            "Measure the partition with ways=dtdg_lab.core.message_passing.ways(model)."
+            f"the model aggregates over {', '.join(sorted(unknown))}, but directions={measures.directions} were "
+            "measured. "
+            "Measure the partition with directions=dtdg_lab.core.message_passing.directions(model)."
         )
     layers = 1 + max(pull.layer for pull in along)
     forward, backward = np.zeros((2, layers, measures.parts, measures.parts), np.int64)
     for pull in along:
-        rows = measures.matrix[pull.way]
+        rows = measures.matrix[pull.direction]
         if pull.learned or not reuse:
             forward[pull.layer] += rows * (pull.width * itemsize)
         if pull.learned:
-            returned = rows if pull.at_first else rows - measures.first_matrix[pull.way]
+            returned = rows if pull.at_first else rows - measures.first_matrix[pull.direction]
             backward[pull.layer] += returned.T * (pull.width * itemsize)
     return {"forward": forward, "backward": backward}
 
 
 # Rows, numbers and bytes that ranks send each other in one step.
 
-
-WAYS = ("forward", "rerun", "backward")
 RERUN_MEMORIES = ("per_vertex", "weights_from_data", "neighbourhood")  # others need no block before to run one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Volume:
-    """What ranks send each other in one step: for each way (L, R, R), from rank q to rank p for layer l at [l, q, p].
+    """What ranks send each other in one step: for each pass (L, R, R), from rank q to rank p for layer l at [l, q, p].
 
     Attributes:
-        rows: way -> rows; legs of a way and layer together.
-        numbers: way -> numbers in these rows; bytes are these times the size of one.
+        rows: pass -> rows; legs of a pass and layer together.
+        numbers: pass -> numbers in these rows; bytes are these times the size of one.
     """
 
     rows: Mapping[str, Counts]
@@ -417,8 +416,8 @@ class Volume:
 
     def __add__(self, other: Volume) -> Volume:
         return Volume(
-            {way: self.rows[way] + other.rows[way] for way in WAYS},
-            {way: self.numbers[way] + other.numbers[way] for way in WAYS},
+            {pass_: self.rows[pass_] + other.rows[pass_] for pass_ in PASSES},
+            {pass_: self.numbers[pass_] + other.numbers[pass_] for pass_ in PASSES},
         )
 
     @property
@@ -427,8 +426,8 @@ class Volume:
         return sum(int(numbers.sum()) for numbers in self.numbers.values())
 
     def bytes(self, itemsize: int = 4) -> dict[str, Counts]:
-        """Bytes, (L, R, R) for each way; ``itemsize`` is 4 for float32, 8 for float64."""
-        return {way: numbers * itemsize for way, numbers in self.numbers.items()}
+        """Bytes, (L, R, R) for each pass; ``itemsize`` is 4 for float32, 8 for float64."""
+        return {pass_: numbers * itemsize for pass_, numbers in self.numbers.items()}
 
 
 def between_parts(
@@ -468,24 +467,27 @@ def pulled_volume(
     ranks: int,
     moved: Callable[[Pull, Counts], Mapping[str, Counts]],
 ) -> Volume:
-    """Volume of the pulls of a step on R ranks; ``moved`` turns a pull and its halo rows (T, P, P) into way -> (R, R).
+    """Volume of the pulls of a step on R ranks; ``moved`` turns a pull and its halo rows (T, P, P) into pass -> (R, R).
 
     What ``top`` gathers is not in it.
     """
     layers = 1 + max(pull.layer for pull in pulls)
     rows, numbers = empty_counts(layers, ranks), empty_counts(layers, ranks)
-    along = [pull for pull in pulls if pull.way != "top"]
-    of_way = {way: pulled_rows(snapshots, partition, way) for way in dict.fromkeys(pull.way for pull in along)}
+    along = [pull for pull in pulls if pull.direction != "top"]
+    of_direction = {
+        direction: pulled_rows(snapshots, partition, direction)
+        for direction in dict.fromkeys(pull.direction for pull in along)
+    }
     for pull in along:
-        for way, sent in moved(pull, of_way[pull.way]).items():
-            rows[way][pull.layer] += sent
-            numbers[way][pull.layer] += sent * pull.width
+        for pass_, sent in moved(pull, of_direction[pull.direction]).items():
+            rows[pass_][pull.layer] += sent
+            numbers[pass_][pull.layer] += sent * pull.width
     return Volume(rows, numbers)
 
 
 def empty_counts(layers: int, ranks: int) -> dict[str, Counts]:
     """Way -> (L, R, R) zeros."""
-    return {way: np.zeros((layers, ranks, ranks), np.int64) for way in WAYS}
+    return {pass_: np.zeros((layers, ranks, ranks), np.int64) for pass_ in PASSES}
 
 
 # ``lab.partition.partition``: a partition of a graph's nodes together with what it will cost a model.
@@ -525,7 +527,7 @@ class MeasuredPartition:
     def __repr__(self) -> str:
         measures, counted = self.measures, self.measures.snapshots
         uneven = ", ".join(f"{name} {value:.2f}" for name, value in measures.imbalance.items())
-        forward, backward = (format_bytes(float(self.predicted[way].sum())) for way in ("forward", "backward"))
+        forward, backward = (format_bytes(float(self.predicted[pass_].sum())) for pass_ in ("forward", "backward"))
         halo, cached = (format_bytes(float(held.max())) for held in (measures.halo_bytes, measures.cached_bytes))
         return "\n".join(
             [
@@ -549,7 +551,7 @@ class MeasuredPartition:
             "parts": self.measures.parts,
             "seconds": self.seconds,
             "measures": self.measures.to_dict(columns),
-            "predicted": {way: sent.tolist() for way, sent in self.predicted.items()},
+            "predicted": {pass_: sent.tolist() for pass_, sent in self.predicted.items()},
         }
 
     def save(self, path: str | Path) -> Path:
@@ -650,7 +652,7 @@ def measures_for(
         partition,
         snapshots=snapshots,
         hops=hops(model, layers, **options),
-        ways=ways(model),
+        directions=directions(model),
         static=memory in ("per_vertex", "neighbourhood"),
     )
 

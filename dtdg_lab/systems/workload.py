@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.message_passing import Pull, hops, pulls, ways
+from dtdg_lab.core.message_passing import Pull, directions, hops, pulls
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
@@ -91,9 +91,9 @@ class Facts:
         return hops(self.config.model, self.config.layers, **self.model_options)
 
     @property
-    def ways(self) -> tuple[str, ...]:
+    def directions(self) -> tuple[str, ...]:
         """Along which edges the model pulls."""
-        return ways(self.config.model)
+        return directions(self.config.model)
 
     @property
     def edge_numbers(self) -> int:
@@ -178,7 +178,7 @@ def facts_of(config: RunConfig, graph: DynamicGraph) -> Facts:
     outputs = _outputs(config, graph)
     size = (graph.num_features, config.hidden, config.layers, outputs)
     counted = parameters(config.model, size, tuple(sorted(settings.items())))
-    return Facts(config, graph, train, tuple(pull for pull in asked if pull.way != "top"), counted, outputs)
+    return Facts(config, graph, train, tuple(pull for pull in asked if pull.direction != "top"), counted, outputs)
 
 
 @lru_cache(maxsize=256)

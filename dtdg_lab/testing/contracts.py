@@ -64,9 +64,9 @@ class RecordingMarks(StepMarks):
         """An exchange has ended."""
         self.phases.append("exchange")
 
-    def block(self, number: int, way: str) -> None:
+    def block(self, number: int, pass_: str) -> None:
         """A block of time begins."""
-        self.blocks.append((number, way))
+        self.blocks.append((number, pass_))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.message_passing import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.charts import byte_unit, colour_bar
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, frame, join_words, share
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Plan, PlanView
-from dtdg_lab.visualization.style import ALWAYS, WAYS, Matrix
+from dtdg_lab.visualization.style import ALWAYS, Matrix
 
 # Heat maps of a partition: parts down, snapshots across; edges into own nodes, halo rows, replicated rows.
 
@@ -117,14 +118,14 @@ _DARK = 0.55  # share of the largest value from which writing is white
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sent:
-    """Bytes that ranks sent each other in one step: way -> (L, R, R), [l, q, p] from q to p in layer l."""
+    """Bytes that ranks sent each other in one step: pass -> (L, R, R), [l, q, p] from q to p in layer l."""
 
     step: int
     bytes: Mapping[str, Matrix]
 
     @property
     def total(self) -> float:
-        """Bytes of all layers, all ways."""
+        """Bytes of all layers, all passes."""
         return float(sum(each.sum() for each in self.bytes.values()))
 
 
@@ -138,15 +139,15 @@ def layers_of(predicted: Mapping[str, Matrix]) -> list[tuple[str, slice]]:
 
 def in_layers(sent: Mapping[str, Matrix], layers: slice) -> dict[str, Matrix]:
     """Way -> (R, R) bytes of the layers asked for."""
-    return {way: sent[way][layers].sum(axis=0) for way in WAYS if way in sent}
+    return {pass_: sent[pass_][layers].sum(axis=0) for pass_ in PASSES if pass_ in sent}
 
 
 def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: float) -> Figure:
-    """One matrix, senders down and receivers across; all ways together, apart where one points at a cell.
+    """One matrix, senders down and receivers across; all passes together, apart where one points at a cell.
 
     Args:
         title: of the panel.
-        sent: way -> (R, R) bytes.
+        sent: pass -> (R, R) bytes.
         who: ``rank`` or ``part``.
         top: bytes of the darkest colour.
     """
@@ -193,7 +194,7 @@ def _written(whole: NDArray[np.float64], top: float) -> list[dict[str, object]]:
 
 
 def _to_dict(sent: Mapping[str, Matrix], q: int, p: int) -> str:
-    return ", ".join(f"{format_bytes(float(each[q, p]))} {way}" for way, each in sent.items())
+    return ", ".join(f"{format_bytes(float(each[q, p]))} {pass_}" for pass_, each in sent.items())
 
 
 # Panels of bytes from rank to rank: what was predicted of each layer beside what the last complete step sent.
@@ -216,7 +217,7 @@ def link_panels(
     """Predicted on the left, measured on the right, in the same colours, for each layer.
 
     Args:
-        predicted: way -> (L, R, R) bytes of a step.
+        predicted: pass -> (L, R, R) bytes of a step.
         sent: the step that was counted, where there is one.
         who: ``rank``, or ``part`` where nothing runs.
         unmeasured: why no bytes were counted, where none were.
@@ -256,7 +257,7 @@ def sent_words(predicted: float, measured: Sent | None, said: float | None, *, u
 
 
 def _sum_and_top(sent: Mapping[str, Matrix]) -> tuple[float, float]:
-    """All bytes, and the most from one rank to another, all ways together."""
+    """All bytes, and the most from one rank to another, all passes together."""
     whole = np.sum(list(sent.values()), axis=0)
     return float(whole.sum()), float(whole.max(initial=0.0))
 
@@ -318,12 +319,15 @@ class LinkLog:
             return None
         rows = {rank: self._rows.get(rank, {}).get(step, {}) for rank in range(ranks)}
         keys = [key for links in rows.values() for key in links]
-        told_layers, told_ways = 1 + max((layer for _, layer, _ in keys), default=-1), {way for way, _, _ in keys}
+        told_layers, recorded_passes = (
+            1 + max((layer for _, layer, _ in keys), default=-1),
+            {pass_ for pass_, _, _ in keys},
+        )
         shape = (max(layers, told_layers), ranks, ranks)
-        found = {way: np.zeros(shape) for way in WAYS if way in ALWAYS or way in told_ways}
+        found = {pass_: np.zeros(shape) for pass_ in PASSES if pass_ in ALWAYS or pass_ in recorded_passes}
         for rank, links in rows.items():
-            for (way, layer, to), count in links.items():
-                found[way][layer, rank, to] = count
+            for (pass_, layer, to), count in links.items():
+                found[pass_][layer, rank, to] = count
         return Sent(step, found)
 
 
@@ -350,7 +354,7 @@ class PartitionFacts:
             part holds; from 0 to 1.
         totals: ``cut_edges``, ``all_edges``, ``halo`` and ``replicated`` rows, summed over snapshots and parts.
         imbalance: of ``vertices``, ``edges`` and ``load``: the largest part's over the mean.
-        predicted: way -> (L, R, R) bytes from one rank to another in a step (part to part where there are no ranks);
+        predicted: pass -> (L, R, R) bytes from one rank to another in a step (part to part where there are no ranks);
             empty where nothing was predicted.
     """
 
@@ -395,7 +399,7 @@ class PartitionFacts:
             and self.predicted.keys() == other.predicted.keys()
             and np.array_equal(self.vertices, other.vertices)
             and all(np.array_equal(each, other.maps[name]) for name, each in self.maps.items())
-            and all(np.array_equal(each, other.predicted[way]) for way, each in self.predicted.items())
+            and all(np.array_equal(each, other.predicted[pass_]) for pass_, each in self.predicted.items())
         )
 
 
@@ -431,7 +435,7 @@ def facts_of(data: Mapping[str, Any]) -> PartitionFacts:
                 name: float(described["totals"][name]) for name in ("cut_edges", "all_edges", "halo", "replicated")
             },
             imbalance={name: float(described["imbalance"][name]) for name in ("vertices", "edges", "load")},
-            predicted={way: _numbers(predicted[way]) for way in WAYS if way in predicted},
+            predicted={pass_: _numbers(predicted[pass_]) for pass_ in PASSES if pass_ in predicted},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
@@ -853,7 +857,7 @@ def _imbalance(facts: Facts) -> tuple[Figure, str]:
 
 
 def _sent(facts: Facts) -> tuple[Figure, str]:
-    sent = {name: float(sum(way.sum() for way in each.predicted.values())) for name, each in facts.items()}
+    sent = {name: float(sum(pass_.sum() for pass_ in each.predicted.values())) for name, each in facts.items()}
     best = min(sent, key=sent.__getitem__)
     unit, factor = byte_unit(max(sent.values()))
     values = [each / factor for each in sent.values()]

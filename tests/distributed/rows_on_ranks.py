@@ -202,10 +202,10 @@ def run_again(group: Group) -> tuple[list[Any], list[Any]]:
     adjacency, owner, exchanger = graphs()["random"], owners(group.size), Exchanger(group)
     plan = halo_plan(adjacency, owner, group.size, group.rank)
     x = whole()[0][rows_of(owner, group.rank)].requires_grad_()
-    exchanger.forward_way = "rerun"
+    exchanger.forward_pass = "rerun"
     exchanger.pull(x, plan, 0).sum().backward()
     first = exchanger.drain()
-    exchanger.forward_way = "forward"
+    exchanger.forward_pass = "forward"
     exchanger.pull(x, plan, 0).sum().backward()
     return first, exchanger.drain()
 

@@ -107,7 +107,7 @@ def test_hop_distances_are_lengths_of_shortest_walks(drawn, hops, ways):
 def test_measures_are_what_their_names_say(drawn, hops, ways, static, first):
     graph, partition = drawn
     counted = range(min(first, graph.num_snapshots - 1), graph.num_snapshots)
-    found = measure(graph, partition, snapshots=counted, hops=hops, ways=ways, static=static)
+    found = measure(graph, partition, snapshots=counted, hops=hops, directions=ways, static=static)
     owner, parts = partition.owner, partition.parts
     for row, t in enumerate(counted):
         snapshot = graph.snapshots[t]

@@ -103,7 +103,7 @@ def _pulled_by(snapshot: Snapshot, way: str) -> list[set[int]]:
 def _distances(graph: DynamicGraph, times: range, own: NDArray[np.int64], reach: Reach) -> dict[int, int]:
     """Nodes within reach and their distances, by sets."""
     distance = dict.fromkeys(own.tolist(), 0)
-    lists = [_pulled_by(graph.snapshots[t], way) for t in times for way in reach.ways]
+    lists = [_pulled_by(graph.snapshots[t], way) for t in times for way in reach.directions]
     for hop in range(1, reach.hops + 1):
         edge = [v for v, d in distance.items() if d == hop - 1]
         for u in {u for of in lists for v in edge for u in of[v]}:
@@ -140,7 +140,7 @@ def test_a_part_holds_what_its_hops_reach(reach: Reach, static: bool, weighted: 
         np.testing.assert_array_equal(part.features(t), graph.features[t][vertices])
         np.testing.assert_allclose(part.degrees(t, "in"), snapshot.in_degrees()[vertices])
         np.testing.assert_allclose(part.degrees(t, "out"), snapshot.out_degrees()[vertices])
-        for way in reach.ways:
+        for way in reach.directions:
             lists, edges = _pulled_by(snapshot, way), part.edges(t, way)
             assert len(edges.indptr) - 1 == held[-1 if reach.truncated else -2]
             for row in range(len(edges.indptr) - 1):
@@ -199,7 +199,7 @@ def test_what_models_need() -> None:
     assert (per_vertex.static, per_vertex.truncated) == (True, False)
     assert (none.static, none.truncated) == (False, False)
     assert (dcrnn.static, dcrnn.truncated) == (True, True)
-    assert reach_of("none", 1, TRAIN, ways=("out", "in", "in")).ways == ("in", "out")
+    assert reach_of("none", 1, TRAIN, directions=("out", "in", "in")).directions == ("in", "out")
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_measures_count_the_same_rows() -> None:
     graph, partition = _graph(), _partition(3)
     for reach in (Reach(TRAIN, 2), Reach(TRAIN, 2, ("in", "out"), static=False)):
         described = measure(
-            graph, partition, snapshots=TRAIN, hops=reach.hops, ways=reach.ways, static=reach.static
+            graph, partition, snapshots=TRAIN, hops=reach.hops, directions=reach.directions, static=reach.static
         )  # fmt: skip
         size = cache_size(graph, partition, reach)
         np.testing.assert_array_equal(size.rows, described.replicated.sum(axis=0) + described.owned * len(TRAIN))
@@ -515,7 +515,7 @@ def _chain(length: int) -> DynamicGraph:
 def test_dcrnn_is_cut_off_beyond_its_hops_and_only_there() -> None:
     graph, model = _chain(40), _model("dcrnn", 1, diffusion_steps=1)  # 2 hops
     own = np.arange(10)
-    reach = reach_of("neighbourhood", 2, TRAIN, ways=("in", "out"))
+    reach = reach_of("neighbourhood", 2, TRAIN, directions=("in", "out"))
     sequence = CachedSequence(cached_part(graph, own, reach), 2, OperatorSettings(dtype=torch.float64))
     assert sequence.view(1).num_rows == 12
     whole = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")

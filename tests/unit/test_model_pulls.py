@@ -9,7 +9,7 @@ import torch
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.core.message_passing import Pull, hops, pulls, ways
+from dtdg_lab.core.message_passing import Pull, directions, hops, pulls
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.testing.contracts import DenseView
 
@@ -69,7 +69,7 @@ def test_the_table_says_what_models_do(name, options, layers):
     assert later == tuple(replace(pull, at_first=True) for pull in described)
     assert first == tuple(replace(pull, learned=pull.learned and pull.at_first, at_first=True) for pull in described)
     assert hops(name, layers, **options) == reach
-    assert ways(name) == (("in", "out") if name == "dcrnn" else ("in",))
+    assert directions(name) == (("in", "out") if name == "dcrnn" else ("in",))
 
 
 def test_dcrnn_by_hand():

@@ -85,12 +85,12 @@ def test_memory_is_counted_array_by_array():
 
 
 def test_both_ways_add_up():
-    one, both = (measure(graph_of(), HALVES, ways=ways) for ways in (("in",), ("in", "out")))
+    one, both = (measure(graph_of(), HALVES, directions=ways) for ways in (("in",), ("in", "out")))
     assert both.halo.tolist() == [[1, 1], [1, 1], [0, 0]]
     assert both.halo_share == 4 / 40
     assert both.matrix["out"].tolist() == one.matrix["in"].T.tolist()
     assert both.cut_share == one.cut_share
-    assert measure(graph_of(), HALVES, ways=("out",)).edges.tolist() == one.edges.tolist()
+    assert measure(graph_of(), HALVES, directions=("out",)).edges.tolist() == one.edges.tolist()
 
 
 def test_more_parts_than_bits_in_a_word():
@@ -133,7 +133,7 @@ def test_told_is_plain_and_thinned():
 
 
 def test_bytes_by_hand():
-    found = measure(graph_of(), HALVES, ways=("in", "out"))
+    found = measure(graph_of(), HALVES, directions=("in", "out"))
     pulls = [
         Pull(0, "in", 3, False),
         Pull(0, "out", 5, True, at_first=False),
@@ -146,7 +146,7 @@ def test_bytes_by_hand():
     assert described["backward"].tolist() == [[[0, 0], [20, 0]], [[0, 8], [8, 0]]]
     assert predicted_bytes(found, pulls, reuse=True)["forward"][0].tolist() == [[0, 20], [20, 0]]
     assert (predicted_bytes(found, pulls, itemsize=8)["forward"] == 2 * described["forward"]).all()
-    with pytest.raises(PlanError, match="the model aggregates over out, but ways="):
+    with pytest.raises(PlanError, match="the model aggregates over out, but directions="):
         predicted_bytes(measure(graph_of(), HALVES), pulls)
 
 
@@ -160,11 +160,11 @@ def test_what_does_not_fit():
     other = Partition(np.arange(5, dtype=np.int32) % 2, 2)
     with pytest.raises(PlanError, match="the partition has 5 nodes, but the snapshot has 6"):
         measure(graph_of(), other)
-    with pytest.raises(PlanError, match="way='up'"):
+    with pytest.raises(PlanError, match="direction='up'"):
         remote_rows(snapshot_of([]), HALVES, "up")
     with pytest.raises(PlanError, match="hops=127 must be from 0 to 126"):
         hop_distance([snapshot_of([])], np.array([0]), 127)
-    with pytest.raises(PlanError, match=r"ways=\(\)"):
+    with pytest.raises(PlanError, match=r"directions=\(\)"):
         hop_distance([snapshot_of([])], np.array([0]), 1, ())
     with pytest.raises(PlanError, match="the union needs at least one snapshot"):
         union_of([])
@@ -185,22 +185,22 @@ def test_transposing_keeps_weights():
 
 def test_measures_are_counted_once(monkeypatch):
     graph = graph_of([[(0, 1)], [(0, 4), (4, 0)]])
-    first = kept.kept_measures(graph, HALVES, ways=("in", "out"))
+    first = kept.kept_measures(graph, HALVES, directions=("in", "out"))
     files = set((cache_folder() / "partition-measures").glob("*.npz"))
     counted = []
     monkeypatch.setattr(kept, "measure", lambda *given, **settings: counted.append(1) or measure(*given, **settings))
-    again = kept.kept_measures(graph, HALVES, ways=("in", "out"))
+    again = kept.kept_measures(graph, HALVES, directions=("in", "out"))
     assert again.to_dict() == first.to_dict()
     assert all((again.first_matrix[way] == first.first_matrix[way]).all() for way in ("in", "out"))
     assert not counted
     other = Partition(HALVES.owner[::-1], 2)
-    assert kept.kept_measures(graph, other, ways=("in", "out")).to_dict() != first.to_dict()
+    assert kept.kept_measures(graph, other, directions=("in", "out")).to_dict() != first.to_dict()
     for asked in ({}, {"hops": 2}, {"static": False}, {"snapshots": range(1)}):
         assert kept.kept_measures(graph, HALVES, **asked).to_dict() == measure(graph, HALVES, **asked).to_dict()
     assert len(counted) == 5
     for file in files:
         file.write_bytes(file.read_bytes()[:50])
-    assert kept.kept_measures(graph, HALVES, ways=("in", "out")).to_dict() == first.to_dict()
+    assert kept.kept_measures(graph, HALVES, directions=("in", "out")).to_dict() == first.to_dict()
     assert len(counted) == 6
 
 
@@ -213,7 +213,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path, monkeypatch):
 def test_a_measured_partition(tmp_path):
     graph = trainable()
     found = partition_graph(graph, "round_robin", 3, model="dcrnn", layers=2, diffusion_steps=1)
-    assert (found.measures.hops, found.measures.ways, found.measures.static) == (4, ("in", "out"), True)
+    assert (found.measures.hops, found.measures.directions, found.measures.static) == (4, ("in", "out"), True)
     assert found.measures.snapshots.start == 0
     assert found.measures.snapshots.stop < graph.num_snapshots
     assert found.predicted["forward"].shape == found.predicted["backward"].shape == (2, 3, 3)

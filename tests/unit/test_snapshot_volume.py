@@ -12,6 +12,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from dtdg_lab.core.message_passing import PASSES as WAYS
 from dtdg_lab.core.message_passing import Seam, pulls, seams
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.rng import generator
@@ -20,7 +21,7 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.split import split
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.partition.halo import pulled_rows
-from dtdg_lab.partition.metrics import WAYS, between_parts, measure, predicted_bytes
+from dtdg_lab.partition.metrics import between_parts, measure, predicted_bytes
 from dtdg_lab.partition.volume import (
     AllToAllCost,
     leg_rows,
@@ -95,7 +96,7 @@ def test_seams_refuse_what_models_refuse():
 
 
 def _widths(some):
-    return [(leg.layer, leg.way, leg.leg, leg.width) for leg in sent(some)]
+    return [(leg.layer, leg.pass_, leg.leg, leg.width) for leg in sent(some)]
 
 
 def test_cdgcn_by_hand():
@@ -121,7 +122,7 @@ def test_pairs_send_the_readout_and_its_gradient():
 
 @pytest.mark.parametrize(("name", "options"), [("gatlstm", {}), ("mpnn-lstm", {}), ("tgcn", {"gc_layers": 2})])
 def test_spatial_parts_with_parameters_get_their_gradient_in_the_first_layer_too(name, options):
-    (first,) = [leg for leg in sent(legs(name, 2, 6, 1, reuse=True, **options)) if leg.way == "backward"]
+    (first,) = [leg for leg in sent(legs(name, 2, 6, 1, reuse=True, **options)) if leg.pass_ == "backward"]
     assert (first.leg, first.width) == ("to_snapshots", 12 if name == "mpnn-lstm" else 6)
 
 
@@ -185,25 +186,25 @@ def _row_by_row(blocks, leg, way):
 @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
 @pytest.mark.parametrize(("leg", "way"), [*product(("to_vertices", "to_snapshots"), WAYS)])
 def test_rows_of_a_leg_are_those_counted_one_by_one(blocks, leg, way):
-    assert leg_rows(blocks, leg, way=way).tolist() == _row_by_row(blocks, leg, way).tolist()
+    assert leg_rows(blocks, leg, pass_=way).tolist() == _row_by_row(blocks, leg, way).tolist()
 
 
 @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
 def test_back_is_the_way_there_turned_round(blocks):
     for way in WAYS:
-        there, back = (leg_rows(blocks, leg, way=way) for leg in ("to_vertices", "to_snapshots"))
+        there, back = (leg_rows(blocks, leg, pass_=way) for leg in ("to_vertices", "to_snapshots"))
         assert there.tolist() == back.T.tolist()
-    forward, backward = (leg_rows(blocks, "summaries", way=way) for way in ("forward", "backward"))
+    forward, backward = (leg_rows(blocks, "summaries", pass_=way) for way in ("forward", "backward"))
     assert forward.tolist() == backward.T.tolist()
     last = leg_rows(blocks, "to_vertices", only_last=True)
-    assert (last + leg_rows(blocks, "to_vertices", way="rerun")).tolist() == leg_rows(blocks, "to_vertices").tolist()
+    assert (last + leg_rows(blocks, "to_vertices", pass_="rerun")).tolist() == leg_rows(blocks, "to_vertices").tolist()
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
 def test_even_shares_send_t_n_less_one_share(ranks):
     blocks = SnapshotBlocks(range(32), 4, ranks, 16)
     assert leg_rows(blocks, "to_vertices").sum() == 32 * 16 * (ranks - 1) // ranks
-    assert leg_rows(blocks, "to_vertices", way="rerun").sum() == 24 * 16 * (ranks - 1) // ranks
+    assert leg_rows(blocks, "to_vertices", pass_="rerun").sum() == 24 * 16 * (ranks - 1) // ranks
     assert leg_rows(blocks, "summaries").sum() == 32 * (ranks - 1)
 
 
@@ -250,7 +251,9 @@ def test_halo_volume_is_what_partitions_predict(graph, name, reuse):
     owner = (np.arange(graph.num_nodes) % 4).astype(np.int32)
     partition, asked = Partition(owner, 4), pulls(name, graph.num_features, 6, 2)
     found = between_parts(graph.snapshots[2:14], partition, asked, rerun_before=9, reuse=reuse)
-    described = predicted_bytes(measure(graph, partition, snapshots=train, ways=("in", "out")), asked, reuse=reuse)
+    described = predicted_bytes(
+        measure(graph, partition, snapshots=train, directions=("in", "out")), asked, reuse=reuse
+    )
     one_block = between_parts(graph.snapshots[2:14], partition, asked, reuse=reuse)
     assert found.bytes()["forward"].tolist() == described["forward"].tolist()
     for way in ("forward", "backward"):
@@ -258,7 +261,9 @@ def test_halo_volume_is_what_partitions_predict(graph, name, reuse):
     assert not one_block.rows["rerun"].any()
     more = found.numbers["backward"].sum() - one_block.numbers["backward"].sum()
     assert (more > 0) == (name == "dcrnn")  # whose state before the first snapshot is a leaf of the first block
-    before = predicted_bytes(measure(graph, partition, snapshots=range(2, 11), ways=("in", "out")), asked, reuse=reuse)
+    before = predicted_bytes(
+        measure(graph, partition, snapshots=range(2, 11), directions=("in", "out")), asked, reuse=reuse
+    )
     assert found.bytes()["rerun"].tolist() == before["forward"].tolist()
     assert found.total > 0
 
@@ -325,7 +330,7 @@ def test_what_a_run_is_told_of_its_blocks(graph):
     some = legs("cdgcn", graph.num_features, 6, 2, blocks=3)
     moved = redistributed(blocks, some, 2) + halo
     assert sizes.tolist() == [(8 * moved.numbers[way]).tolist() for way in WAYS]
-    assert described["legs"] == [[leg.layer, leg.way, leg.leg, leg.width] for leg in sent(some)]
+    assert described["legs"] == [[leg.layer, leg.pass_, leg.leg, leg.width] for leg in sent(some)]
 
 
 def test_the_note_says_what_was_chosen_and_what_is_uneven(graph):

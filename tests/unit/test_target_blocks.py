@@ -69,7 +69,7 @@ def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share
 
 def _part(graph: DynamicGraph, model: DynamicModel, own: NDArray[np.int64] = OWN, train: range = TRAIN) -> CachedPart:
     ways = ("in", "out") if model.memory == "neighbourhood" else ("in",)
-    reach = reach_of(model.memory, model.layers * model.hops_per_layer, train, ways=ways)
+    reach = reach_of(model.memory, model.layers * model.hops_per_layer, train, directions=ways)
     found: dict[str, list[NDArray[Any]]] = {}
     for name, piece in pieces(graph, own, reach):
         found.setdefault(name, []).append(piece)
@@ -360,7 +360,7 @@ def test_building_needs_no_torch() -> None:
 def test_what_cannot_be_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, model = _graph(), _model("tgcn", 2)
     part, shape = _part(graph, model), _shape("tgcn", model)
-    for wrong in (replace(shape, layers=3), replace(shape, ways=("in", "out"), inputs_once=False)):
+    for wrong in (replace(shape, layers=3), replace(shape, directions=("in", "out"), inputs_once=False)):
         with pytest.raises(PlanError, match="cache what the model's layers reach"):
             target_blocks(part, FEW, wrong)
     with pytest.raises(PlanError, match="truncated=True"):

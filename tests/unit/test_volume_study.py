@@ -133,7 +133,7 @@ def test_pulls_that_are_counted_are_the_models(graph):
     train = split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train
     owner = make.Partition((np.arange(NODES) % 3).astype(np.int32), 3)
     rows = pulled_rows(graph.snapshots[train.start : train.stop], owner).sum()
-    (pull,) = [pull for pull in pulls("evolvegcn-h", 2, 4, 1) if pull.way == "in"]
+    (pull,) = [pull for pull in pulls("evolvegcn-h", 2, 4, 1) if pull.direction == "in"]
     assert row.hypergraph == rows * pull.width * (1 + pull.learned)
     assert row.snapshot == 2 * len(train) * 2 * (2 * 4)  # Z_t to two other ranks, and its gradient back
     assert row.snapshot_as_paper == 0

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.message_passing import ways
+from dtdg_lab.core.message_passing import directions
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
@@ -199,7 +199,7 @@ class LocalRows(AllHere):
         return rows.candidates(x.index_select(0, order), scores.index_select(0, order), k)
 
 
-def _nowhere(way: str) -> Route:
+def _nowhere(direction: str) -> Route:
     raise AssertionError("a decayed snapshot exchanges no rows")
 
 
@@ -214,7 +214,7 @@ class ShrunkenViews:
         settings: of operators.
         exchanger: gathers candidates of all ranks.
         group: the ranks.
-        ways: along which edges the model pulls.
+        directions: along which edges the model pulls.
     """
 
     def __init__(
@@ -223,10 +223,10 @@ class ShrunkenViews:
         settings: OperatorSettings,
         exchanger: Exchanger,
         group: Group,
-        ways: tuple[str, ...],
+        directions: tuple[str, ...],
     ) -> None:
         self._graph, self._settings, self._exchanger, self._group = graph, settings, exchanger, group
-        self._shrinker, self._ways = Shrinker(graph.snapshots), ways
+        self._shrinker, self._directions = Shrinker(graph.snapshots), directions
         self.edges = 0  # of the spaces made since this was set to 0
 
     def renumber(self, rows: SurvivalRows) -> None:
@@ -241,7 +241,7 @@ class ShrunkenViews:
     def view(self, t: int, rows: int, everywhere: int) -> SnapshotView:
         """Snapshot t with its first ``rows`` nodes here and ``everywhere`` on all ranks."""
         vertices = self._rows.vertices[:rows]
-        edges = {way: self._part(t, rows, way) for way in self._ways}
+        edges = {direction: self._part(t, rows, direction) for direction in self._directions}
         self.edges += sum(len(part.indices) for part in edges.values())
         neighbours = LocalRows(self._exchanger, self._group, vertices)
         operators = Operators(LocalSource(partial(self._again, edges, t, rows), self._settings), self._settings)
@@ -251,11 +251,11 @@ class ShrunkenViews:
             operators, range(t, t + 1), inputs, neighbours, num_nodes=everywhere, may_keep=lambda size: False
         )
 
-    def _again(self, edges: dict[str, PartEdges], t: int, rows: int, way: str) -> PartEdges:
-        return edges.pop(way) if way in edges else self._part(t, rows, way)
+    def _again(self, edges: dict[str, PartEdges], t: int, rows: int, direction: str) -> PartEdges:
+        return edges.pop(direction) if direction in edges else self._part(t, rows, direction)
 
-    def _part(self, t: int, rows: int, way: str) -> PartEdges:
-        found = self._shrinker.edges(t, rows, way)
+    def _part(self, t: int, rows: int, direction: str) -> PartEdges:
+        found = self._shrinker.edges(t, rows, direction)
         return PartEdges(found.indptr, found.indices, found.weights, rows, found.degrees, found.other_degrees)
 
 
@@ -274,14 +274,14 @@ class Cuts:
         chunking: of each part's nodes.
         parts: those of this rank.
         seed: of the run.
-        ways: along which edges the model pulls.
+        directions: along which edges the model pulls.
     """
 
     owner: NDArray[np.int32]
     chunking: Chunking
     parts: range
     seed: int
-    ways: tuple[str, ...]
+    directions: tuple[str, ...]
 
 
 class DecayedWindowStrategy(Strategy):
@@ -332,7 +332,7 @@ class DecayedWindowStrategy(Strategy):
         self._model, self._sequence, self._task, self._train = model, sequence, task, train
         self._exchanger, self._group, self._cuts, self.pace = exchanger, group, cuts, pace
         self._loss_at, self._inherits = loss_at, inherits
-        self._shrunken = ShrunkenViews(sequence.graph, sequence.settings, exchanger, group, cuts.ways)
+        self._shrunken = ShrunkenViews(sequence.graph, sequence.settings, exchanger, group, cuts.directions)
         self._widths = seam_widths(model) if model.memory == "per_vertex" else ()
         self._epoch = -1
         self._rows: SurvivalRows
@@ -632,7 +632,7 @@ def build(of: BuildContext) -> DecayedWindowStrategy:
         exchanger,
         group=of.group,
         shape=shape,
-        cuts=Cuts(of.partition.owner, chunking, of.parts, config.seed, ways(config.model)),
+        cuts=Cuts(of.partition.owner, chunking, of.parts, config.seed, directions(config.model)),
         pace=pace,
         loss_at=config["loss_at"],
         inherits=config["late_state"] == "inherit",

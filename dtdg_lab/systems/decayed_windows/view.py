@@ -214,9 +214,9 @@ def _lines_words(stretches: Sequence[Stretch]) -> str:
         return "Between the two lines lies what is hidden behind computing."
     now = stretches[-1]
     hidden = 1 - now.exposed_s / now.in_flight_s if now.in_flight_s > 0 else 0.0
-    way = "Exchanges that overlap" if now.overlap else "In the blocking order exchanges"
+    pass_ = "Exchanges that overlap" if now.overlap else "In the blocking order exchanges"
     return (
-        f"{way} are in flight {format_seconds(now.in_flight_s)} of a step; {percent(max(0.0, hidden))} of that is "
+        f"{pass_} are in flight {format_seconds(now.in_flight_s)} of a step; {percent(max(0.0, hidden))} of that is "
         "hidden: the gap between the two lines. Concurrent exchanges each count."
     )
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError, shortened
+from dtdg_lab.core.message_passing import DIRECTIONS
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.snapshot import Snapshot
@@ -193,8 +194,6 @@ def next_setting(at: Setting, values: Mapping[Setting, float], *, must_leave: bo
 
 # Edges of decayed snapshots: prefixes of one node order, sliced from each other.
 
-
-WAYS = ("in", "out")
 _NOT_HERE = np.iinfo(np.int32).max  # index of a node that is not in the order: beyond every prefix
 
 
@@ -282,7 +281,11 @@ class Shrinker:
         """
         if self._order is None:
             raise PlanError("edges of a decayed snapshot need an order of nodes: call renumber first.")
-        if not 0 <= rows <= len(self._order.vertices) or not 0 <= t < len(self._snapshots) or direction not in WAYS:
+        if (
+            not 0 <= rows <= len(self._order.vertices)
+            or not 0 <= t < len(self._snapshots)
+            or direction not in DIRECTIONS
+        ):
             raise PlanError(
                 f"edges {direction!r} of the first {rows} nodes in snapshot {t}: the order has "
                 f"{len(self._order.vertices)}, there are {len(self._snapshots)} snapshots, and the directions are "

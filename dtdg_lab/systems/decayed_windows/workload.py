@@ -139,9 +139,9 @@ def _full_halo(facts: Facts, placed: Partition, batches: list[HybridBatch]) -> N
         newest = batch.snapshots.stop - facts.train.start
         times[newest - batch.full : newest] += 1
     sent = np.zeros((facts.ranks, facts.ranks))
-    by_way = {way: pulled_rows(facts.snapshots, placed, way) for way in facts.ways}
+    by_direction = {direction: pulled_rows(facts.snapshots, placed, direction) for direction in facts.directions}
     for pull in facts.pulled:
-        rows = np.tensordot(times, by_way[pull.way], axes=1) * (pull.width * facts.itemsize)
+        rows = np.tensordot(times, by_direction[pull.direction], axes=1) * (pull.width * facts.itemsize)
         ahead = pull.learned or not facts.config["halo_reuse"]
         sent += rows * ahead + rows.T * pull.learned
     return sent

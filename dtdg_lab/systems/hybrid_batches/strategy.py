@@ -11,7 +11,7 @@ import numpy as np
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
-from dtdg_lab.core.message_passing import ways
+from dtdg_lab.core.message_passing import directions
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.minibatch_blocks import block_shape
@@ -364,7 +364,7 @@ def build(of: BuildContext) -> HybridBatchStrategy:
         of.train,
         cache_gib=config["cache_gib"],
         settings=settings,
-        ways=ways(config.model),
+        directions=directions(config.model),
     )
     trained = of.task.trains()
     shape = block_shape(

@@ -200,7 +200,7 @@ class StoppablePart(CachedPart):
         self._stop = stop
         super().__init__(part._arrays, part.reach)
 
-    def edges(self, t: int, way: str) -> LocalEdges:
+    def edges(self, t: int, direction: str) -> LocalEdges:
         """As :meth:`CachedPart.edges`.
 
         Raises:
@@ -208,7 +208,7 @@ class StoppablePart(CachedPart):
         """
         if self._stop.is_set():
             raise StopAskedError
-        return super().edges(t, way)
+        return super().edges(t, direction)
 
     def joined(self, name: str, snapshots: range) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """As :meth:`CachedPart.joined`.

@@ -74,12 +74,12 @@ def _reached(facts: Facts, batch: TargetBatch, own: NDArray[np.int64]) -> tuple[
     snapshots = [facts.graph.snapshots[t] for t in batch.snapshots]
     targets = own[batch.targets]
     together = facts.memory in ("per_vertex", "neighbourhood")  # states run through all of them
-    distance = hop_distance(snapshots, targets, facts.reach, facts.ways) if together else None
+    distance = hop_distance(snapshots, targets, facts.reach, facts.directions) if together else None
     rows = edges = 0
     for snapshot in snapshots:
         reach = distance
         if reach is None:
-            reach = hop_distance([snapshot], targets, facts.reach, facts.ways)
+            reach = hop_distance([snapshot], targets, facts.reach, facts.directions)
         rows += int((reach < facts.reach).sum())  # the outermost are read, and nothing is computed for them
         edges += int(np.diff(snapshot.indptr)[reach < facts.reach].sum())
     return float(rows), float(edges), float(len(snapshots))

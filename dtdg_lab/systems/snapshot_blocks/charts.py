@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.message_passing import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.charts import (
     NOTHING_SENT,
@@ -41,7 +42,7 @@ from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_CO
 from dtdg_lab.visualization.partition import SNAPSHOT, LinkLog, Sent, link_panels, sent_words
 from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
 from dtdg_lab.visualization.series import StepSums, Sums
-from dtdg_lab.visualization.style import ALWAYS, WAY_COLOURS, WAYS, Marks, Matrix
+from dtdg_lab.visualization.style import ALWAYS, PASS_COLOURS, Marks, Matrix
 
 # What the pictures of blocks of time are made of: the facts of an event ``blocks``.
 
@@ -65,7 +66,7 @@ class BlockFacts:
         own: [block][rank] snapshots whose spatial part the rank computes; of the layout ``snapshot`` alone.
         rows: [rank] nodes whose rows of these snapshots it computes; of that layout alone.
         chunks: [rank] nodes that it runs through all snapshots of a block; of that layout alone.
-        predicted: way -> (L, R, R) bytes from one rank to another in a step; without ``rerun`` where there is none.
+        predicted: pass -> (L, R, R) bytes from one rank to another in a step; without ``rerun`` where there is none.
         legs: what is sent in a step.
         note: why there are so many blocks.
     """
@@ -122,7 +123,7 @@ def block_facts(data: Mapping[str, Any]) -> BlockFacts:
         return tuple((int(start), int(stop)) for start, stop in pairs or ())
 
     with reading_event("time blocks"):
-        predicted = {way: np.asarray((data.get("predicted") or {}).get(way, ()), np.float64) for way in WAYS}
+        predicted = {pass_: np.asarray((data.get("predicted") or {}).get(pass_, ()), np.float64) for pass_ in PASSES}
         legs = data.get("legs") or ()
         facts = BlockFacts(
             layout=str(data["layout"]),
@@ -135,8 +136,10 @@ def block_facts(data: Mapping[str, Any]) -> BlockFacts:
             own=tuple(spans(block) for block in data.get("own") or ()),
             rows=spans(data.get("rows")),
             chunks=spans(data.get("chunks")),
-            predicted={way: each for way, each in predicted.items() if each.size and (way in ALWAYS or each.any())},
-            legs=tuple((int(layer), str(way), str(leg), int(width)) for layer, way, leg, width in legs),
+            predicted={
+                pass_: each for pass_, each in predicted.items() if each.size and (pass_ in ALWAYS or each.any())
+            },
+            legs=tuple((int(layer), str(pass_), str(leg), int(width)) for layer, pass_, leg, width in legs),
             note=str(data.get("note") or ""),
         )
     _check(facts)
@@ -161,8 +164,8 @@ def blocks_words(facts: BlockFacts) -> str:
     text = f"{facts.label} ({facts.note.rstrip('.') or how})."
     if not facts.sends:
         return f"{text} Ranks send each other gradients of the model, and no rows."
-    counts = {way: sum(leg[1] == way for leg in facts.legs) for way in WAYS}
-    described = [f"{count} {way}" for way, count in counts.items() if count]
+    counts = {pass_: sum(leg[1] == pass_ for leg in facts.legs) for pass_ in PASSES}
+    described = [f"{count} {pass_}" for pass_, count in counts.items() if count]
     return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
 
 
@@ -210,14 +213,14 @@ def memory_facts(data: Mapping[str, Any]) -> MemoryFacts:
     """
     with reading_event("memory over time"):
         seconds, live = np.asarray(data["seconds"], np.float64), np.asarray(data["bytes"], np.float64)
-        blocks = tuple((float(second), int(number), str(way)) for second, number, way in data["blocks"])
+        blocks = tuple((float(second), int(number), str(pass_)) for second, number, pass_ in data["blocks"])
     if seconds.shape != live.shape or seconds.ndim != 1:
         raise DataError(f"{len(seconds)} times of {len(live)} samples of memory: was it recorded by another version?")
     return MemoryFacts(seconds, live, blocks)
 
 
 def memory_figure(facts: MemoryFacts | None, *, budget_bytes: float | None = None, note: str = "") -> Figure:
-    """Memory in use over the step; a colour for each way, a line where a block begins.
+    """Memory in use over the step; a colour for each pass, a line where a block begins.
 
     Args:
         facts: of the probed step; None before there is one.
@@ -235,7 +238,7 @@ def memory_figure(facts: MemoryFacts | None, *, budget_bytes: float | None = Non
         ends, level = [0.0, float(milliseconds[-1])], budget_bytes / factor
         name = f"allowed: {format_bytes(budget_bytes)}"
         data.append(line(name, ends, [level, level], WARNING_COLOUR, width=1.5, dash="dash"))
-    begun = [(1e3 * second, f"{way} {number}", _way_colour(way)) for second, number, way in facts.blocks]
+    begun = [(1e3 * second, f"{pass_} {number}", _pass_colour(pass_)) for second, number, pass_ in facts.blocks]
     named = begun if len(begun) <= _LABELS else ()
     peak = int(facts.bytes.argmax())
     late = milliseconds[peak] > 0.5 * milliseconds[-1]
@@ -268,8 +271,8 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = Fals
         return "Before its first step a run probes one and tells its memory here."
     place = int(facts.bytes.argmax())
     span = facts.span_of(place)
-    _, number, way = facts.blocks[span] if span >= 0 else (0.0, -1, "")
-    where = f" during {way} of block {number}" if span >= 0 else ""
+    _, number, pass_ = facts.blocks[span] if span >= 0 else (0.0, -1, "")
+    where = f" during {pass_} of block {number}" if span >= 0 else ""
     text = f"The peak, {format_bytes(float(facts.bytes[place]))}, is{where}; probing slows the step. "
     if facts.count < 2:
         text += "With one block all activations of the step are held at once: more blocks hold those of one each."
@@ -287,7 +290,7 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = Fals
 
 def kept_bytes(facts: MemoryFacts) -> float:
     """Bytes in use when the last block begins its forward pass: states at the boundaries of those before."""
-    begun = [second for second, _, way in facts.blocks if way == "forward"]
+    begun = [second for second, _, pass_ in facts.blocks if pass_ == "forward"]
     if not begun:
         return 0.0
     place = int(np.searchsorted(facts.seconds, begun[-1], side="right")) - 1
@@ -297,27 +300,27 @@ def kept_bytes(facts: MemoryFacts) -> float:
 def _memory_lines(
     facts: MemoryFacts, milliseconds: NDArray[np.float64], live: NDArray[np.float64], unit: str
 ) -> list[Drawn]:
-    """One filled line for each way, at 0 while it is another's turn: a fill would bridge gaps."""
+    """One filled line for each pass, at 0 while it is another's turn: a fill would bridge gaps."""
     spans = [facts.span_of(place) for place in range(len(facts.seconds))]
-    ways = [facts.blocks[span][2] if span >= 0 else _OTHER for span in spans]
+    passes = [facts.blocks[span][2] if span >= 0 else _OTHER for span in spans]
     data = []
-    for way in (_OTHER, *WAYS):
+    for pass_ in (_OTHER, *PASSES):
         drawn = []
-        for place in (place for place, each in enumerate(ways) if each == way):
+        for place in (place for place, each in enumerate(passes) if each == pass_):
             drawn.append((round(float(milliseconds[place]), 4), round(float(live[place]), 4)))
-            if place + 1 < len(ways) and ways[place + 1] != way:
+            if place + 1 < len(passes) and passes[place + 1] != pass_:
                 drawn.append((round(float(milliseconds[place + 1]), 4), 0.0))
         if drawn:
             x, y = zip(*drawn, strict=True)
-            colour = _way_colour(way)
+            colour = _pass_colour(pass_)
             stroke = {"color": colour, "width": 1.2, "shape": "hv"}
             hover = "%{x:.2f} ms: %{y:.3~g} " + unit
-            data.append(line(way, x, y, colour, hover, line=stroke, mode="lines", fill="tozeroy"))
+            data.append(line(pass_, x, y, colour, hover, line=stroke, mode="lines", fill="tozeroy"))
     return data
 
 
-def _way_colour(way: str) -> str:
-    return WAY_COLOURS.get(way, BASELINE_COLOUR)
+def _pass_colour(pass_: str) -> str:
+    return PASS_COLOURS.get(pass_, BASELINE_COLOUR)
 
 
 # Peak memory and time of a step against the number of blocks.
@@ -446,7 +449,7 @@ def _total(steps: Sequence[tuple[int, Sums]], leg: str | None = None) -> tuple[f
 def _means(steps: Sequence[tuple[int, Sums]], ranks: int) -> dict[str, tuple[float, float]]:
     """Way and leg -> milliseconds of a step and rank in flight and exposed, of all layers together."""
     recent = steps[-RECENT:]
-    keys = sorted({key for _, sums in recent for key in sums}, key=lambda key: (WAYS.index(key[1]), key[2], key[0]))
+    keys = sorted({key for _, sums in recent for key in sums}, key=lambda key: (PASSES.index(key[1]), key[2], key[0]))
     found: dict[str, tuple[float, float]] = {}
     scale = 1e3 / max(ranks, 1) / len(recent) if recent else 0.0
     for key in keys:
@@ -920,12 +923,12 @@ def _pairs(rows: Sequence[Row], keys: tuple[str, str], factor: float, said: Call
     for form in _forms(rows):
         mine = [row for row in rows if row["form"] == form]
         names, ratios = [row["model"] for row in mine], [row[keys[0]] / row[keys[1]] for row in mine]
-        for key, way, colour in zip(keys, ("whole", "difference"), _COLOURS[form], strict=True):
-            text = [_less(ratio) for ratio in ratios] if way == "difference" else ""
-            looks: Drawn = {"offsetgroup": f"{form}/{way}", "text": text, "cliponaxis": False, **above}
-            hover = "%{x}, " + f"{SAID[form]}, {way}: " + "%{customdata}<extra></extra>"
+        for key, pass_, colour in zip(keys, ("whole", "difference"), _COLOURS[form], strict=True):
+            text = [_less(ratio) for ratio in ratios] if pass_ == "difference" else ""
+            looks: Drawn = {"offsetgroup": f"{form}/{pass_}", "text": text, "cliponaxis": False, **above}
+            hover = "%{x}, " + f"{SAID[form]}, {pass_}: " + "%{customdata}<extra></extra>"
             y, told = [round(row[key] * factor, 6) for row in mine], [said(row[key]) for row in mine]
-            data.append(bars(f"{SAID[form].split()[0]}, {way}", names, y, colour, hover, customdata=told, **looks))
+            data.append(bars(f"{SAID[form].split()[0]}, {pass_}", names, y, colour, hover, customdata=told, **looks))
     return data
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from dtdg_lab.core.message_passing import ways
+from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop import evolving_weights as evolved
@@ -128,9 +128,9 @@ class SnapshotBlockStrategy(Strategy):
         if isinstance(self._snapshots, DeviceSequence):
             self._snapshots.bring(own)
 
-    def _turned(self, number: int, way: str) -> None:
-        if self._halo is not None and way != "backward":
-            self._halo.forward_way = way
+    def _turned(self, number: int, pass_: str) -> None:
+        if self._halo is not None and pass_ != "backward":
+            self._halo.forward_pass = pass_
 
     # plans
 
@@ -182,7 +182,7 @@ def _of_plan(of: BuildContext, plan: SnapshotBlocks) -> SnapshotBlockStrategy:
             halo,
             row_group,
             of.sequence.settings,
-            ways=ways(config.model),
+            directions=directions(config.model),
             reuse=config["halo_reuse"],
         )
     elif plan.blocks > 1 and config["graph_storage"] == "streamed":  # those of one block at a time are here

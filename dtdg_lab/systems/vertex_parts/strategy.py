@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.core.message_passing import ways
+from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.reference import HOW, bring
 from dtdg_lab.engine.backprop.time_blocks import BlockTimeline, add_gradients_blocks, add_gradients_stepwise
@@ -98,13 +98,13 @@ class HaloStrategy(Strategy):
             return add_gradients_blocks(run, timeline)
         return add_gradients_stepwise(run, [plan.block(number) for number in range(plan.blocks)], self._begin)
 
-    def _begin(self, number: int, way: str) -> None:
-        self._marks.block(number, way)
-        self._turned(number, way)
+    def _begin(self, number: int, pass_: str) -> None:
+        self._marks.block(number, pass_)
+        self._turned(number, pass_)
 
-    def _turned(self, number: int, way: str) -> None:
-        if way != "backward":
-            self._exchanger.forward_way = way
+    def _turned(self, number: int, pass_: str) -> None:
+        if pass_ != "backward":
+            self._exchanger.forward_pass = pass_
 
     # plans
 
@@ -228,6 +228,6 @@ def build_replicated(of: BuildContext) -> ReplicatedStrategy:
         of.train,
         cache_gib=of.config["cache_gib"],
         settings=of.sequence.settings,
-        ways=ways(of.config.model),
+        directions=directions(of.config.model),
     )
     return ReplicatedStrategy(of.model, sequences, of.task, of.train, counts_group=of.group.rank == 0)

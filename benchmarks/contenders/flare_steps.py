@@ -211,7 +211,7 @@ def peaks(rank: int, ranks: int, address: str, config: RunConfig, cores: tuple[i
     """
     from dtdg_lab.core.units import peak_rss_bytes
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.engine.strategy import StepMarks, Unmarked
+    from dtdg_lab.engine.strategy import StepMarks
     from dtdg_lab.training.build import build
     from dtdg_lab.training.memory import trace_memory
 
@@ -224,12 +224,12 @@ def peaks(rank: int, ranks: int, address: str, config: RunConfig, cores: tuple[i
         for number, work in enumerate(built.strategy.epoch(epoch)):
             marks.block(number, "step")
             built.gradients.zero()
-            built.strategy.compute(work, Unmarked())
+            built.strategy.compute(work, StepMarks())
             batches.extend(built.strategy.rows().get("batches", []))
             if sum(len(batch[3]) == window for batch in batches) >= WHOLE_WINDOWS:
                 break
 
-    some_steps(Unmarked(), 0)
+    some_steps(StepMarks(), 0)
     batches.clear()
     trace = trace_memory(some_steps, limit=MOST_SAMPLES)
     group.barrier()

@@ -53,7 +53,7 @@ def costs_here(config: RunConfig, *, ranks: int) -> tuple[CacheCosts, int]:
 
     A step is timed with all parts one after another; ranks share the cores.
     """
-    from dtdg_lab.engine.strategy import Unmarked
+    from dtdg_lab.engine.strategy import StepMarks
     from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 
     with closing(built(config)) as made:
@@ -61,7 +61,7 @@ def costs_here(config: RunConfig, *, ranks: int) -> tuple[CacheCosts, int]:
         assert isinstance(layout, RemoteFeatureStrategy)
         for _ in range(TRIED):
             began_s = time.perf_counter()
-            layout.tried(Unmarked())
+            layout.tried(StepMarks())
         base_s = (time.perf_counter() - began_s) / min(ranks, os.cpu_count() or 1)
         service, part = layout.service, layout.parts[0]
         with closing(service.fetcher(part.number)) as fetcher:

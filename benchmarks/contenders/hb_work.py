@@ -51,7 +51,7 @@ def memory(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], co
 
 
 def _steps_bytes(run: RankRun) -> Row:
-    from dtdg_lab.engine.strategy import Unmarked
+    from dtdg_lab.engine.strategy import StepMarks
     from dtdg_lab.systems.hybrid_batches.part_batches import NEW, SNAPSHOT
     from dtdg_lab.training.memory import peak_bytes
 
@@ -60,14 +60,14 @@ def _steps_bytes(run: RankRun) -> Row:
 
     def step() -> None:
         if hybrid:
-            layout.tried(NEW, Unmarked())
+            layout.tried(NEW, StepMarks())
             return
         for work in layout.epoch(0):
-            layout.compute(work, Unmarked())
+            layout.compute(work, StepMarks())
 
     peak, stand_in_bytes = peak_bytes(step), None
     if hybrid and layout.stands_in:
-        stand_in_bytes = peak_bytes(lambda: layout.tried(SNAPSHOT, Unmarked()))
+        stand_in_bytes = peak_bytes(lambda: layout.tried(SNAPSHOT, StepMarks()))
     return {"peak_bytes": peak, "stand_in_bytes": stand_in_bytes}
 
 

@@ -9,7 +9,7 @@ from contenders.lab import as_graph
 from contenders.workload import Workload
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 
 if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -35,7 +35,7 @@ def prepare(case: Case, graph: DynamicGraph) -> Epoch:
         works, lost = built.strategy.epoch(number), 0.0
         for work in works:
             built.gradients.zero()
-            computed = built.strategy.compute(work, Unmarked())
+            computed = built.strategy.compute(work, StepMarks())
             built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             built.optimizer.step()
             lost += computed.loss_sum

@@ -8,7 +8,7 @@ import torch
 from contenders.case import Case, Epoch, adam
 from contenders.workload import Workload
 from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
@@ -38,4 +38,4 @@ def prepare(case: Case, graph: DynamicGraph) -> Epoch:
     everything = range(graph.num_snapshots)
     layout = SingleStrategy(model, sequence, Regression(graph, Split(everything, range(0), range(0))), everything)
     (work,) = layout.epoch(0)
-    return adam(list(model.parameters()), lambda: layout.compute(work, Unmarked()).loss_sum)
+    return adam(list(model.parameters()), lambda: layout.compute(work, StepMarks()).loss_sum)

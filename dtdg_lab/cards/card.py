@@ -370,14 +370,18 @@ class Card:
         """The source of the pictures."""
         if self.run is not None:
             return f"Of run {self.run.id}."
-        return f"No pictures: {self._lacks}" if self._lacks else picture_note(self.system)
+        if self._lacks:
+            return f"No pictures: {self._lacks}"
+        if not self.pictures:
+            return f"No pictures: the family of {self.system.name!r} draws none. Give a run of it: card(..., run=run)."
+        return picture_note(self.system)
 
     @property
     def figure(self) -> Figure:
         """All pictures in one, for ``lab.plot``.
 
         Raises:
-            ConfigError: there is none, because a library is missing.
+            ConfigError: there is none: a library is missing, or the family draws none.
         """
         if not self.pictures:
             raise ConfigError(self.note)

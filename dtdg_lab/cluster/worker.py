@@ -331,7 +331,7 @@ def _meet(
         return store, address, StoredControl(task.key, store, place=place)
     store, address = open_store(task.size, host=host)
     # the check is set below, before the note publishes the server's address
-    control = ControlServer(task.key, store, lambda request: None, place=place, host=host)
+    control = ControlServer(task.key, store, _not_ready, place=place, host=host)
     stack.callback(control.close)
     control.check = beginning.check or partial(_check_after, LiveSettings(directory.config()), control)
     write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))
@@ -376,6 +376,10 @@ def begin_training(
         replay=start.replay,
         **more,
     )
+
+
+def _not_ready(request: dict[str, Any]) -> None:
+    raise ControlError("the run is not ready for requests yet. Send the request again in a second.")
 
 
 def _check_after(live_settings: LiveSettings, control: ControlServer, request: dict[str, Any]) -> None:

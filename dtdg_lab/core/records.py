@@ -19,7 +19,7 @@ def rows_of(line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     return (dict(zip(line["columns"], row, strict=True)) for row in line["rows"])
 
 
-SCHEMA = 2  # 1: before systems became folders; not read any more
+SCHEMA = 3  # 1 and 2, with other names of events and columns, are not read any more
 
 MAX_CONTROL_VERSION = 2**24 - 1  # sent in a float32 slot, which is exact up to here
 

@@ -408,20 +408,25 @@ class Dashboard:
             self._callback = None
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        if self._closed:
-            raise ControlError("this dashboard is closed: create a new one with lab.Dashboard(session).")
+        self._check_open()
         self._start()
         self.charts.expect()
         return self.layout._repr_mimebundle_(include, exclude)
 
     def servable(self, title: str = TITLE) -> Any:
         """Show the dashboard on the page that ``panel serve`` makes of this program or notebook."""
+        self._check_open()
         return self.layout.servable(title=title)
 
     @property
     def widget(self) -> Any:
         """The dashboard as an ipywidget, to be put beside others."""
+        self._check_open()
         return pn.ipywidget(self.layout)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ControlError("this dashboard is closed: create a new one with lab.Dashboard(session).")
 
     def close(self) -> None:
         """End the updates, for good; the session and its runs go on."""

@@ -35,10 +35,10 @@ class LegTimes:
     def __init__(self) -> None:
         self._flights: dict[tuple[int, str, str], list[tuple[float, float, float]]] = {}  # begin, end, exposed
 
-    def add(self, layer: int, pass_: str, leg: str, found: Arrived) -> None:
+    def add(self, layer: int, pass_name: str, leg: str, found: Arrived) -> None:
         """Note an exchange that has been waited for."""
         flight = (found.started_s, found.started_s + found.in_flight_s, found.exposed_s)
-        self._flights.setdefault((layer, pass_, leg), []).append(flight)
+        self._flights.setdefault((layer, pass_name, leg), []).append(flight)
 
     def drain(self) -> list[LegRow]:
         """(layer, way, leg, exchanges, in_flight_s, exposed_s); forgets them."""
@@ -104,7 +104,7 @@ class Started:
 
     pending: PendingRows
     layer: int
-    pass_: str
+    pass_name: str
     leg: str
 
 
@@ -201,8 +201,8 @@ class Exchanger:
         """(layer, way, to, rows, bytes) of every link that carried rows since the last call, which it forgets."""
         links, self.links = self.links, {}
         return [
-            (layer, pass_, to, int(rows), int(moved))
-            for (layer, pass_), sent in links.items()
+            (layer, pass_name, to, int(rows), int(moved))
+            for (layer, pass_name), sent in links.items()
             for to, (rows, moved) in zip(self._ranks, sent.T, strict=True)
             if rows
         ]
@@ -215,27 +215,27 @@ class Exchanger:
         return received
 
     def start(
-        self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, pass_: str, *, leg: str = ""
+        self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, pass_name: str, *, leg: str = ""
     ) -> Started:
         """Let rows leave; every rank must start the same exchanges in the same order, and finish each once.
 
         What a rank sends itself moves nowhere. ``leg`` replaces the name in records.
         """
-        place = (self._exchanges, layer, _PASSES.index(pass_))
+        place = (self._exchanges, layer, _PASSES.index(pass_name))
         self._exchanges += 1
         if layer != NO_LAYER:
-            link = self.links.setdefault((layer, pass_), np.zeros((2, self._group.size), dtype=np.int64))
+            link = self.links.setdefault((layer, pass_name), np.zeros((2, self._group.size), dtype=np.int64))
             row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
             moved = [0 if to == self._group.rank else count for to, count in enumerate(send)]
             link += np.outer([1, row_bytes], moved)
-        return Started(self._group.start_exchange(rows, send, receive, place=place), layer, pass_, leg or self._leg)
+        return Started(self._group.start_exchange(rows, send, receive, place=place), layer, pass_name, leg or self._leg)
 
     def finish(self, started: Started) -> Arrived:
         """Wait for what was started; only what is stood still for counts as an exchange in the step's phases."""
         self.marks("compute")
         found = started.pending.wait()
         self.marks.exchange(found.wait_s)
-        self.legs.add(started.layer, started.pass_, started.leg, found)
+        self.legs.add(started.layer, started.pass_name, started.leg, found)
         return found
 
 

@@ -35,11 +35,8 @@ class StepMarks:
     def exchange(self, wait_s: float) -> None:
         """The time since the last mark was an exchange, whose first ``wait_s`` seconds were waiting."""
 
-    def block(self, number: int, pass_: str) -> None:
+    def block(self, number: int, pass_name: str) -> None:
         """Time block ``number`` begins, in the pass ``forward``, ``rerun`` (recompute) or ``backward``."""
-
-
-Unmarked = StepMarks  # where the steps of a strategy are not timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,12 +590,12 @@ class Timeline:
         """nb, the blocks."""
         return 1
 
-    def open(self, number: int, pass_: str) -> TimeBlock:
+    def open(self, number: int, pass_name: str) -> TimeBlock:
         """Load a block; data of an earlier one may be released.
 
         Args:
             number: of the block, from 0.
-            pass_: the pass: ``forward``, or ``rerun`` for recomputation.
+            pass_name: the pass: ``forward``, or ``rerun`` for recomputation.
         """
         sequence = self._run.sequence
         stacks = [sequence.stacks(self._snapshots, layer) for layer in range(self._run.model.layers)]

@@ -244,7 +244,11 @@ def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> It
             if start_ns is None or not row[column] or math.isnan(row[column]):
                 continue
             number += 1
-            name = f"exchange: {row['leg']}, layer {row['layer']}" if category == "exchange" else "rebuild of a cache"
+            name = (
+                f"exchange: {row['collective']}, layer {row['layer']}"
+                if category == "exchange"
+                else "rebuild of a cache"
+            )
             same: dict[str, Any] = {"cat": category, "id": f"{process}.{number}"}
             place = "only its duration was recorded: it is drawn from the start of its step"
             yield _event("b", name, start_ns, process, **same, args={**_to_dict(row), "place": place})

@@ -416,8 +416,8 @@ class Volume:
 
     def __add__(self, other: Volume) -> Volume:
         return Volume(
-            {pass_: self.rows[pass_] + other.rows[pass_] for pass_ in PASSES},
-            {pass_: self.numbers[pass_] + other.numbers[pass_] for pass_ in PASSES},
+            {pass_name: self.rows[pass_name] + other.rows[pass_name] for pass_name in PASSES},
+            {pass_name: self.numbers[pass_name] + other.numbers[pass_name] for pass_name in PASSES},
         )
 
     @property
@@ -427,7 +427,7 @@ class Volume:
 
     def bytes(self, itemsize: int = 4) -> dict[str, Counts]:
         """Bytes, (L, R, R) for each pass; ``itemsize`` is 4 for float32, 8 for float64."""
-        return {pass_: numbers * itemsize for pass_, numbers in self.numbers.items()}
+        return {pass_name: numbers * itemsize for pass_name, numbers in self.numbers.items()}
 
 
 def between_parts(
@@ -479,15 +479,15 @@ def pulled_volume(
         for direction in dict.fromkeys(pull.direction for pull in along)
     }
     for pull in along:
-        for pass_, sent in moved(pull, of_direction[pull.direction]).items():
-            rows[pass_][pull.layer] += sent
-            numbers[pass_][pull.layer] += sent * pull.width
+        for pass_name, sent in moved(pull, of_direction[pull.direction]).items():
+            rows[pass_name][pull.layer] += sent
+            numbers[pass_name][pull.layer] += sent * pull.width
     return Volume(rows, numbers)
 
 
 def empty_counts(layers: int, ranks: int) -> dict[str, Counts]:
     """Way -> (L, R, R) zeros."""
-    return {pass_: np.zeros((layers, ranks, ranks), np.int64) for pass_ in PASSES}
+    return {pass_name: np.zeros((layers, ranks, ranks), np.int64) for pass_name in PASSES}
 
 
 # ``lab.partition.partition``: a partition of a graph's nodes together with what it will cost a model.
@@ -527,7 +527,9 @@ class MeasuredPartition:
     def __repr__(self) -> str:
         measures, counted = self.measures, self.measures.snapshots
         uneven = ", ".join(f"{name} {value:.2f}" for name, value in measures.imbalance.items())
-        forward, backward = (format_bytes(float(self.predicted[pass_].sum())) for pass_ in ("forward", "backward"))
+        forward, backward = (
+            format_bytes(float(self.predicted[pass_name].sum())) for pass_name in ("forward", "backward")
+        )
         halo, cached = (format_bytes(float(held.max())) for held in (measures.halo_bytes, measures.cached_bytes))
         return "\n".join(
             [
@@ -551,7 +553,7 @@ class MeasuredPartition:
             "parts": self.measures.parts,
             "seconds": self.seconds,
             "measures": self.measures.to_dict(columns),
-            "predicted": {pass_: sent.tolist() for pass_, sent in self.predicted.items()},
+            "predicted": {pass_name: sent.tolist() for pass_name, sent in self.predicted.items()},
         }
 
     def save(self, path: str | Path) -> Path:

@@ -42,7 +42,7 @@ class AllToAllCost:
 
     Attributes:
         layer: of the model, from 0.
-        pass_: ``forward``, ``rerun`` (the same again, in all blocks but the last) or ``backward``.
+        pass_name: ``forward``, ``rerun`` (the same again, in all blocks but the last) or ``backward``.
         leg: ``to_vertices``, ``to_snapshots`` or ``summaries``.
         width: numbers in a row; 0 where there is no such leg.
         paper: the same as the paper counts it; 0 where it has no such leg.
@@ -51,7 +51,7 @@ class AllToAllCost:
     """
 
     layer: int
-    pass_: str
+    pass_name: str
     leg: str
     width: int
     paper: int
@@ -98,7 +98,7 @@ def legs(
     if not between:
         return ()
     counted = _Counted(model, tuple(widths), hidden, between, pairs, blocks, reuse)
-    return tuple(leg for pass_ in PASSES for leg in counted.of(pass_))
+    return tuple(leg for pass_name in PASSES for leg in counted.of(pass_name))
 
 
 def sent(all_legs: tuple[AllToAllCost, ...]) -> tuple[AllToAllCost, ...]:
@@ -108,10 +108,10 @@ def sent(all_legs: tuple[AllToAllCost, ...]) -> tuple[AllToAllCost, ...]:
 
 def _summaries(widths: list[int], hidden: int, blocks: int) -> Iterator[AllToAllCost]:
     """A width x H summary of every snapshot and layer, to all ranks; gradients come back to the rank that made it."""
-    for pass_ in ("forward", *(["rerun"] if blocks > 1 else []), "backward"):
+    for pass_name in ("forward", *(["rerun"] if blocks > 1 else []), "backward"):
         layers = range(len(widths))
-        for layer in reversed(layers) if pass_ == "backward" else layers:
-            yield AllToAllCost(layer, pass_, "summaries", widths[layer] * hidden, 0, _SUMMARIES)
+        for layer in reversed(layers) if pass_name == "backward" else layers:
+            yield AllToAllCost(layer, pass_name, "summaries", widths[layer] * hidden, 0, _SUMMARIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +126,14 @@ class _Counted:
     blocks: int
     reuse: bool
 
-    def of(self, pass_: str) -> Iterator[AllToAllCost]:
-        if pass_ == "backward":
+    def of(self, pass_name: str) -> Iterator[AllToAllCost]:
+        if pass_name == "backward":
             yield from self._backward()
-        elif pass_ == "rerun" and self.blocks == 1:
-            for leg in self._forward(pass_):
-                yield AllToAllCost(leg.layer, pass_, leg.leg, 0, leg.paper, _BLOCK)
+        elif pass_name == "rerun" and self.blocks == 1:
+            for leg in self._forward(pass_name):
+                yield AllToAllCost(leg.layer, pass_name, leg.leg, 0, leg.paper, _BLOCK)
         else:
-            yield from self._forward(pass_)
+            yield from self._forward(pass_name)
 
     @property
     def _last(self) -> int:
@@ -144,16 +144,18 @@ class _Counted:
         own = self.widths[layer] if self.model == "cdgcn" else 0
         return own + (2 if self.model == "mpnn-lstm" else 1) * self.hidden
 
-    def _forward(self, pass_: str) -> Iterator[AllToAllCost]:
+    def _forward(self, pass_name: str) -> Iterator[AllToAllCost]:
         for layer, seam in enumerate(self.between):
             paper = self._input(layer)
             if layer == 0 and self.reuse and not seam.learned:
-                yield AllToAllCost(layer, pass_, "to_vertices", 0, paper, _KEPT)
+                yield AllToAllCost(layer, pass_name, "to_vertices", 0, paper, _KEPT)
             else:
-                yield AllToAllCost(layer, pass_, "to_vertices", seam.width, paper, _unlike(_NARROW, seam.width, paper))
+                yield AllToAllCost(
+                    layer, pass_name, "to_vertices", seam.width, paper, _unlike(_NARROW, seam.width, paper)
+                )
             if layer < self._last:
-                yield AllToAllCost(layer, pass_, "to_snapshots", self.hidden, self.hidden)
-        yield self._readout(pass_, "to_snapshots")
+                yield AllToAllCost(layer, pass_name, "to_snapshots", self.hidden, self.hidden)
+        yield self._readout(pass_name, "to_snapshots")
 
     def _backward(self) -> Iterator[AllToAllCost]:
         yield self._readout("backward", "to_vertices")
@@ -165,13 +167,13 @@ class _Counted:
             if layer:  # the gradient of a layer's input, which the layer before gives
                 yield AllToAllCost(layer, "backward", "to_vertices", self.hidden, self.hidden)
 
-    def _readout(self, pass_: str, leg: str) -> AllToAllCost:
+    def _readout(self, pass_name: str, leg: str) -> AllToAllCost:
         """After the last layer: embeddings to snapshots in the paper, and their gradients back."""
         why = _unlike(_READOUT, self.pairs, self.hidden) if self.pairs else _LAST
-        only_last = bool(self.pairs) and pass_ == "forward" and self.blocks > 1
+        only_last = bool(self.pairs) and pass_name == "forward" and self.blocks > 1
         if only_last:
             why = f"{why}; {_SCORED_ONCE}" if why else _SCORED_ONCE
-        return AllToAllCost(self._last, pass_, leg, self.pairs, self.hidden, why, only_last)
+        return AllToAllCost(self._last, pass_name, leg, self.pairs, self.hidden, why, only_last)
 
 
 def _unlike(words: str, ours: int, paper: int) -> str:
@@ -181,7 +183,7 @@ def _unlike(words: str, ours: int, paper: int) -> str:
 # Rows, numbers and bytes that a step of ESDG sends from rank to rank, computed before anything is sent.
 
 
-def leg_rows(blocks: SnapshotBlocks, leg: str, *, pass_: str = "forward", only_last: bool = False) -> Counts:
+def leg_rows(blocks: SnapshotBlocks, leg: str, *, pass_name: str = "forward", only_last: bool = False) -> Counts:
     """Rows from rank p to rank q of one leg in all blocks of a pass, at [p, q]: (R, R); none to itself.
 
     In a block p sends q the rows of its own snapshots and of q's chunk of nodes (``to_vertices``), or those of q's
@@ -192,17 +194,17 @@ def leg_rows(blocks: SnapshotBlocks, leg: str, *, pass_: str = "forward", only_l
     Args:
         blocks: who has which snapshots and nodes.
         leg: ``to_vertices``, ``to_snapshots`` or ``summaries``.
-        pass_: ``forward``, ``backward``, or ``rerun``: all blocks but the last.
+        pass_name: ``forward``, ``backward``, or ``rerun``: all blocks but the last.
         only_last: whether the last block alone has it.
     """
     ranks, last = range(blocks.ranks), blocks.blocks - 1
-    ran = range(last if only_last else 0, last if pass_ == "rerun" else last + 1)
+    ran = range(last if only_last else 0, last if pass_name == "rerun" else last + 1)
     own = np.array([sum(len(blocks.own(block, rank)) for block in ran) for rank in ranks], np.int64)
     chunk = np.array([len(blocks.chunk(rank)) for rank in ranks], np.int64)
     column = np.arange(blocks.ranks) % blocks.row_ranks
     rows = np.outer(own, np.ones_like(own) if leg == "summaries" else chunk) * (column[:, None] == column)
     np.fill_diagonal(rows, 0)
-    back = leg == "to_snapshots" or (leg == "summaries" and pass_ == "backward")
+    back = leg == "to_snapshots" or (leg == "summaries" and pass_name == "backward")
     return rows.T.copy() if back else rows
 
 
@@ -217,9 +219,9 @@ def redistributed(blocks: SnapshotBlocks, legs: Sequence[AllToAllCost], layers: 
     rows, numbers = empty_counts(layers, blocks.ranks), empty_counts(layers, blocks.ranks)
     for leg in legs:
         if leg.width:
-            moved = leg_rows(blocks, leg.leg, pass_=leg.pass_, only_last=leg.only_last)
-            rows[leg.pass_][leg.layer] += moved
-            numbers[leg.pass_][leg.layer] += moved * leg.width
+            moved = leg_rows(blocks, leg.leg, pass_name=leg.pass_name, only_last=leg.only_last)
+            rows[leg.pass_name][leg.layer] += moved
+            numbers[leg.pass_name][leg.layer] += moved * leg.width
     return Volume(rows, numbers)
 
 

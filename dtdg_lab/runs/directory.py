@@ -313,9 +313,10 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.replace(path)
     except OSError as error:
+        raise error if isinstance(error, RunStoreError) else store_error("write", path, error) from error
+    finally:
         if temporary.exists():  # a parent that is no folder counts as not existing
             temporary.unlink()
-        raise error if isinstance(error, RunStoreError) else store_error("write", path, error) from error
 
 
 def write_json(path: str | Path, value: Any) -> Path:

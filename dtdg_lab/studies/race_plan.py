@@ -306,8 +306,8 @@ def contestants(
 
 
 def _own_label(label: object) -> str:
-    if not isinstance(label, str) or not label.strip() or len(label) > MOST_LABEL:
-        raise ConfigError(f"label {shortened(label)}: a name of 1 to {MOST_LABEL} characters is required.")
+    if not isinstance(label, str) or not label.strip() or len(label) > MOST_LABEL or len(label.splitlines()) > 1:
+        raise ConfigError(f"label {shortened(label)}: a name of 1 to {MOST_LABEL} characters on one line is required.")
     return label
 
 

@@ -150,6 +150,31 @@ SWEEP_FILE = "sweep.json"
 _LOSSES = ("validation_loss", *BASELINES, "test_loss", "persistence_loss", "mean_loss", "skill")
 
 
+def importance_of(sweep: Sweep, trials: Sequence[Trial], folder: Path) -> dict[str, float]:
+    """Setting -> share, largest first, from some trials; empty if too few are done, or nothing varies (see
+    :attr:`Study.importance`).
+    """
+    if sweep.is_search:
+        return dict(importance(folder, sweep))
+    import pandas as pd
+
+    rows = [
+        {**trial.settings, "seed": trial.seed, "value": value}
+        for trial in trials
+        if trial.status == FINISHED and (value := number(trial.values.get(sweep.objective))) is not None
+    ]
+    frame = pd.DataFrame(rows, columns=[*sweep.names, "seed", "value"]).astype(dict.fromkeys(sweep.names, object))
+    centred = frame["value"] - frame.groupby("seed")["value"].transform("mean")
+    whole = float((centred**2).mean())
+    if len(rows) < 2 or not whole:
+        return {}
+    shares = {
+        name: float((centred.groupby(frame[name], sort=False).transform("mean") ** 2).mean()) / whole
+        for name in sweep.names
+    }
+    return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Study:
     """A sweep and the state of its trials.
@@ -248,26 +273,7 @@ class Study:
         axis's values over the variance of all runs, each less the mean of its seed. The rest to 1 is interaction
         between settings.
         """
-        if self.sweep.is_search:
-            return dict(importance(self.path, self.sweep))
-        import pandas as pd
-
-        names = self.sweep.names
-        rows = [
-            {**trial.settings, "seed": trial.seed, "value": value}
-            for trial in sorted(self.trials, key=lambda trial: trial.number)
-            if trial.status == FINISHED and (value := number(trial.values.get(self.sweep.objective))) is not None
-        ]
-        frame = pd.DataFrame(rows, columns=[*names, "seed", "value"]).astype(dict.fromkeys(names, object))
-        centred = frame["value"] - frame.groupby("seed")["value"].transform("mean")
-        whole = float((centred**2).mean())
-        if len(rows) < 2 or not whole:
-            return {}
-        shares = {
-            name: float((centred.groupby(frame[name], sort=False).transform("mean") ** 2).mean()) / whole
-            for name in names
-        }
-        return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
+        return importance_of(self.sweep, sorted(self.trials, key=lambda trial: trial.number), self.path)
 
     @property
     def table(self) -> pd.DataFrame:

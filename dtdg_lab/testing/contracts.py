@@ -16,7 +16,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator, torch_seed
-from dtdg_lab.engine.strategy import Step, StepMarks, Strategy, Unmarked
+from dtdg_lab.engine.strategy import Step, StepMarks, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.models.base import MEMORIES, DynamicModel, GraphView, State, run_straight, stack_layer
@@ -64,9 +64,9 @@ class RecordingMarks(StepMarks):
         """An exchange has ended."""
         self.phases.append("exchange")
 
-    def block(self, number: int, pass_: str) -> None:
+    def block(self, number: int, pass_name: str) -> None:
         """A block of time begins."""
-        self.blocks.append((number, pass_))
+        self.blocks.append((number, pass_name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,9 @@ def check_accumulation(make: MakeLayout) -> None:
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     places = [parameter.grad.data_ptr() for parameter in model.parameters() if parameter.grad is not None]
-    layout.compute(work, Unmarked())
+    layout.compute(work, StepMarks())
     once = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
-    layout.compute(work, Unmarked())
+    layout.compute(work, StepMarks())
     twice = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     require([gradient.data_ptr() for gradient in twice] == places, "compute puts gradients into other memory")
     doubled = all(torch.allclose(two, 2 * one, rtol=1e-9) for one, two in zip(once, twice, strict=True))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.distributed.group import SoloGroup, share_cores
-from dtdg_lab.engine.strategy import StepMarks, Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import MemoryTrace, trace_memory
@@ -70,11 +70,11 @@ def _cost(config: RunConfig, graph: DynamicGraph, steps: int) -> BlockCost:
     on_gpu = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
     device = "cuda:0" if on_gpu else "cpu"
     built = build(config, graph, SoloGroup(), device=device)
-    loss = _step(built, Unmarked())
+    loss = _step(built, StepMarks())
     seconds = []
     for _ in range(steps):
         began_s = _now_s(device)
-        _step(built, Unmarked())
+        _step(built, StepMarks())
         seconds.append(_now_s(device) - began_s)
     gradient = torch.cat([each.grad.flatten() for each in built.model.parameters() if each.grad is not None]).clone()
 

@@ -13,7 +13,7 @@ from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.checkpoint import Checkpoint
@@ -282,6 +282,6 @@ def rehearse() -> None:
         config = RunConfig(system="single", dataset="growing", model=model, hidden=4)
         built = build(config, graph, SoloGroup())
         built.gradients.zero()
-        built.strategy.compute(built.strategy.epoch(0)[0], Unmarked())
+        built.strategy.compute(built.strategy.epoch(0)[0], StepMarks())
         built.optimizer.step()
         built.evaluator.evaluate(built.model, ("train", "validation"))

@@ -124,7 +124,7 @@ class MemoryTrace:
             "peak_bytes": self.peak_bytes,
             "seconds": [round(second, 6) for second in self.seconds],
             "bytes": list(self.bytes),
-            "blocks": [[round(second, 6), number, pass_] for second, number, pass_ in self.blocks],
+            "blocks": [[round(second, 6), number, pass_name] for second, number, pass_name in self.blocks],
         }
 
 
@@ -163,9 +163,9 @@ class _Probe(StepMarks):
     def exchange(self, wait_s: float) -> None:
         """Nothing."""
 
-    def block(self, number: int, pass_: str) -> None:
+    def block(self, number: int, pass_name: str) -> None:
         """Note when."""
-        self.blocks.append((self._now_s(), number, pass_))
+        self.blocks.append((self._now_s(), number, pass_name))
 
     def note(self, live_bytes: int) -> None:
         """Sample what is in use now."""

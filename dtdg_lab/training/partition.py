@@ -75,8 +75,8 @@ def blocks_event(
         "own": [[_to_dict(blocks.own(b, rank)) for rank in ranks] for b in many] if redistributes else [],
         "rows": [_to_dict(blocks.rows(rank)) for rank in ranks],
         "chunks": [_to_dict(blocks.chunk(rank)) for rank in ranks],
-        "predicted": {pass_: moved.tolist() for pass_, moved in predicted.items()},
-        "legs": [[leg.layer, leg.pass_, leg.leg, leg.width] for leg in some if blocks.groups > 1],
+        "predicted": {pass_name: moved.tolist() for pass_name, moved in predicted.items()},
+        "legs": [[leg.layer, leg.pass_name, leg.leg, leg.width] for leg in some if blocks.groups > 1],
         "note": _note(config, blocks, peak_bytes),
     }
 
@@ -226,12 +226,16 @@ def partition_event(
     itemsize = np.dtype(config["dtype"]).itemsize
     predicted = predicted_bytes(between, asked, itemsize=itemsize, reuse=config["halo_reuse"])
     if full_share is not None:  # the mean step
-        predicted = {pass_: np.rint(moved * full_share).astype(moved.dtype) for pass_, moved in predicted.items()}
+        predicted = {
+            pass_name: np.rint(moved * full_share).astype(moved.dtype) for pass_name, moved in predicted.items()
+        }
     elif layout == "halo_vertex" and blocks is not None and blocks.blocks > 1:
         moved_again = halo_volume(config, graph, blocks, partition).bytes(itemsize)
-        predicted = {pass_: moved for pass_, moved in moved_again.items() if pass_ != "rerun" or moved.any()}
+        predicted = {
+            pass_name: moved for pass_name, moved in moved_again.items() if pass_name != "rerun" or moved.any()
+        }
     elif layout != "halo_vertex":
-        predicted = {pass_: np.zeros_like(moved) for pass_, moved in predicted.items()}
+        predicted = {pass_name: np.zeros_like(moved) for pass_name, moved in predicted.items()}
     return {
         "partitioner": config["partitioner"],
         "made_by": partition.made_by,
@@ -240,7 +244,7 @@ def partition_event(
         "layout": layout,
         "seconds": partition.seconds,
         "measures": measures.to_dict(),
-        "predicted": {pass_: moved.tolist() for pass_, moved in predicted.items()},
+        "predicted": {pass_name: moved.tolist() for pass_name, moved in predicted.items()},
     }
 
 

@@ -61,7 +61,7 @@ class PhaseClock(StepMarks):
         self.cpu_s[phase] = self.cpu_s.get(phase, 0.0) + cpu_s - self._last_cpu_s
         self._last_cpu_s = cpu_s
 
-    def block(self, number: int, pass_: str) -> None:
+    def block(self, number: int, pass_name: str) -> None:
         """Nothing: a block of time is no phase."""
 
     def seconds(self) -> dict[str, float]:

@@ -139,7 +139,7 @@ def layers_of(predicted: Mapping[str, Matrix]) -> list[tuple[str, slice]]:
 
 def in_layers(sent: Mapping[str, Matrix], layers: slice) -> dict[str, Matrix]:
     """Way -> (R, R) bytes of the layers asked for."""
-    return {pass_: sent[pass_][layers].sum(axis=0) for pass_ in PASSES if pass_ in sent}
+    return {pass_name: sent[pass_name][layers].sum(axis=0) for pass_name in PASSES if pass_name in sent}
 
 
 def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: float) -> Figure:
@@ -194,7 +194,7 @@ def _written(whole: NDArray[np.float64], top: float) -> list[dict[str, object]]:
 
 
 def _to_dict(sent: Mapping[str, Matrix], q: int, p: int) -> str:
-    return ", ".join(f"{format_bytes(float(each[q, p]))} {pass_}" for pass_, each in sent.items())
+    return ", ".join(f"{format_bytes(float(each[q, p]))} {pass_name}" for pass_name, each in sent.items())
 
 
 # Panels of bytes from rank to rank: what was predicted of each layer beside what the last complete step sent.
@@ -283,7 +283,7 @@ class LinkLog:
         step = int(row["step"])
         if self._attempts.setdefault((rank, step), attempt) < attempt:  # computed again
             steps[step], self._attempts[rank, step] = {}, attempt
-        steps.setdefault(step, {})[str(row["pass"]), int(row["layer"]), int(row["to"])] = float(row["bytes"])
+        steps.setdefault(step, {})[str(row["pass_name"]), int(row["layer"]), int(row["to"])] = float(row["bytes"])
         while len(steps) > _KEPT:
             oldest = min(steps)
             del steps[oldest], self._attempts[rank, oldest]
@@ -321,13 +321,15 @@ class LinkLog:
         keys = [key for links in rows.values() for key in links]
         told_layers, recorded_passes = (
             1 + max((layer for _, layer, _ in keys), default=-1),
-            {pass_ for pass_, _, _ in keys},
+            {pass_name for pass_name, _, _ in keys},
         )
         shape = (max(layers, told_layers), ranks, ranks)
-        found = {pass_: np.zeros(shape) for pass_ in PASSES if pass_ in ALWAYS or pass_ in recorded_passes}
+        found = {
+            pass_name: np.zeros(shape) for pass_name in PASSES if pass_name in ALWAYS or pass_name in recorded_passes
+        }
         for rank, links in rows.items():
-            for (pass_, layer, to), count in links.items():
-                found[pass_][layer, rank, to] = count
+            for (pass_name, layer, to), count in links.items():
+                found[pass_name][layer, rank, to] = count
         return Sent(step, found)
 
 
@@ -399,7 +401,7 @@ class PartitionFacts:
             and self.predicted.keys() == other.predicted.keys()
             and np.array_equal(self.vertices, other.vertices)
             and all(np.array_equal(each, other.maps[name]) for name, each in self.maps.items())
-            and all(np.array_equal(each, other.predicted[pass_]) for pass_, each in self.predicted.items())
+            and all(np.array_equal(each, other.predicted[pass_name]) for pass_name, each in self.predicted.items())
         )
 
 
@@ -435,7 +437,7 @@ def facts_of(data: Mapping[str, Any]) -> PartitionFacts:
                 name: float(described["totals"][name]) for name in ("cut_edges", "all_edges", "halo", "replicated")
             },
             imbalance={name: float(described["imbalance"][name]) for name in ("vertices", "edges", "load")},
-            predicted={pass_: _numbers(predicted[pass_]) for pass_ in PASSES if pass_ in predicted},
+            predicted={pass_name: _numbers(predicted[pass_name]) for pass_name in PASSES if pass_name in predicted},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
@@ -857,7 +859,7 @@ def _imbalance(facts: Facts) -> tuple[Figure, str]:
 
 
 def _sent(facts: Facts) -> tuple[Figure, str]:
-    sent = {name: float(sum(pass_.sum() for pass_ in each.predicted.values())) for name, each in facts.items()}
+    sent = {name: float(sum(pass_name.sum() for pass_name in each.predicted.values())) for name, each in facts.items()}
     best = min(sent, key=sent.__getitem__)
     unit, factor = byte_unit(max(sent.values()))
     values = [each / factor for each in sent.values()]

@@ -14,7 +14,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy, Unmarked
+from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.testing.contracts import ContractError, LayoutContract, MakeLayout, check_layout, check_steps
@@ -143,7 +143,7 @@ class _Altered:
             for parameter in self._model.parameters():
                 parameter.grad = None
         if self._fault == "silent":
-            return self._good.compute(work, Unmarked())
+            return self._good.compute(work, StepMarks())
         computed = self._good.compute(work, marks)
         if self._fault == "uneven" and work.groups:
             next(iter(self._model.parameters())).grad[0] += 1e-6 / work.total_groups  # type: ignore[index]

@@ -15,7 +15,7 @@ from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.distributed.model_averaging import Averager, averager_for
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.training import updates
 from dtdg_lab.training.build import RunComponents, build
@@ -74,7 +74,7 @@ def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
             built.strategy.on_step_start(len(found))
             built.gradients.zero()
             sent = group.bytes_sent
-            computed = built.strategy.compute(work, Unmarked())
+            computed = built.strategy.compute(work, StepMarks())
             sent = group.bytes_sent - sent
             agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             found.append(

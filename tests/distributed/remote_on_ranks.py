@@ -27,7 +27,7 @@ from remote_training import (
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.training.trainer import Trainer
@@ -66,7 +66,7 @@ def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
     with built_remote(config, group, static_graph() if static else changing_graph()) as built:
         for work in built.strategy.epoch(0)[:STEPS]:
             built.gradients.zero()
-            computed = built.strategy.compute(work, Unmarked())
+            computed = built.strategy.compute(work, StepMarks())
             agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             rows = built.strategy.rows()["resolved"]
             found.append(

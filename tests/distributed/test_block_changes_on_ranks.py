@@ -154,7 +154,7 @@ def test_what_ranks_send_after_every_change_is_what_was_told_with_it(ranks: list
             moved = np.zeros_like(np.array(sent, dtype=np.int64))
             for rank, found in enumerate(ranks):
                 for row in found["story"]["links"]:
-                    if (row["step"], row["pass"]) == (step, way):
+                    if (row["step"], row["pass_name"]) == (step, way):
                         moved[row["layer"], rank, row["to"]] += row["bytes"]
             assert moved.tolist() == sent, (step, way)
 

@@ -11,7 +11,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.training.build import build
 from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.phase_clock import PhaseClock
@@ -29,7 +29,7 @@ def test_a_step_on_the_gpu_is_the_step_on_the_cpu(model: str) -> None:
     for device in ("cpu", "cuda:0"):
         built = build(config, graph, SoloGroup(), device=device)
         built.gradients.zero()
-        computed = built.strategy.compute(built.strategy.epoch(0)[0], Unmarked())
+        computed = built.strategy.compute(built.strategy.epoch(0)[0], StepMarks())
         agreed = built.gradients.exchange(version=7, loss_sum=computed.loss_sum, groups=computed.groups)
         losses = built.evaluator.evaluate(built.model, ("train", "validation"))
         found.append((agreed, built.gradients.gradients.cpu(), [result.loss for result in losses]))
@@ -52,7 +52,7 @@ def test_windows_on_the_gpu_are_the_windows_on_the_cpu(model: str, settings: dic
         built, losses = build(config, graph, SoloGroup(), device=device), []
         for work in built.strategy.epoch(0):
             built.gradients.zero()
-            losses.append(built.strategy.compute(work, Unmarked()).loss_sum)
+            losses.append(built.strategy.compute(work, StepMarks()).loss_sum)
             built.optimizer.step()
         found.append(losses)
     assert found[1] == pytest.approx(found[0], rel=1e-8)
@@ -72,7 +72,7 @@ def test_a_task_on_the_gpu_is_the_task_on_the_cpu(settings: dict[str, Any]) -> N
     for device in ("cpu", "cuda:0"):
         built = build(config, graph, SoloGroup(), device=device)
         built.gradients.zero()
-        computed = built.strategy.compute(built.strategy.epoch(0)[0], Unmarked())
+        computed = built.strategy.compute(built.strategy.epoch(0)[0], StepMarks())
         scores = built.evaluator.evaluate(built.model, ("train", "validation", "test"), final=True)
         numbers = [value for one in scores for value in (one.loss, one.persistence_loss, *one.metrics.values())]
         found.append((computed.loss_sum, built.gradients.gradients.cpu(), numbers))

@@ -41,11 +41,13 @@ def _recorded(system: str, group: Group, folder: Path) -> dict[str, Any]:
     tables = done.recorder.tables
     sent: Counter[tuple[int, str]] = Counter()
     for row in tables["links"]:
-        sent[row["layer"], row["pass"]] += row["rows"]
+        sent[row["layer"], row["pass_name"]] += row["rows"]
     schedules = [event["data"] for event in done.recorder.events("schedule")]
     return {
         "steps": len(tables["steps"]), "work": sum(row["vertex_snapshots"] for row in tables["steps"]),
-        "sent": dict(sent), "legs": {(row["layer"], row["pass"], row["collective"]) for row in tables["exchanges"]},
+        "sent": dict(sent), "legs": {
+            (row["layer"], row["pass_name"], row["collective"]) for row in tables["exchanges"]
+        },
         "batches": [(row["chunks"], row["edges"]) for row in tables["batches"]],
         "schedules": [(described["assignment"], described["gap"]) for described in schedules],
         "remote": _remote(tables) if tables["resolved"] else {},

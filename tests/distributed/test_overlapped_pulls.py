@@ -18,7 +18,7 @@ from doubles import train_in_memory
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.engine.overlap_schedule import TaskTimePredictor
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.testing.processes import delayed_group, join_group, run_ranks
@@ -111,7 +111,7 @@ def _contrary(rank: int, ranks: int, address: str) -> tuple[list[float], list[An
         losses[overlap] = []
         for work in built.strategy.epoch(0):
             built.gradients.zero()
-            computed = built.strategy.compute(work, Unmarked())
+            computed = built.strategy.compute(work, StepMarks())
             agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             losses[overlap].append(agreed.loss_sum)
             built.optimizer.step()

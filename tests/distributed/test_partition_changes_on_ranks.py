@@ -163,7 +163,7 @@ def test_rank_0_tells_every_partition_and_both_tell_what_they_send(ranks: list[d
             sent = [[0, 0], [0, 0]]
             for rank, found in enumerate(ranks):
                 for row in found["story"]["links"]:
-                    if (row["step"], row["pass"]) == (step, way):
+                    if (row["step"], row["pass_name"]) == (step, way):
                         sent[rank][row["to"]] += row["bytes"]
             wanted = [[sum(layer[q][p] for layer in now["predicted"][way]) for p in (0, 1)] for q in (0, 1)]
             if step in (4, 5) and way == "forward":  # what is kept from then on is fetched once
@@ -176,7 +176,9 @@ def test_what_is_kept_is_the_same_on_ranks_of_unequal_shares(ranks: list[dict[st
     """Else one rank waits for rows that another has kept."""
     for found in ranks:
         assert found["reuse"]["losses"] == pytest.approx(found["untouched"]["losses"], rel=1e-10)
-        first_layer = [row["step"] for row in found["reuse"]["links"] if (row["layer"], row["pass"]) == (0, "forward")]
+        first_layer = [
+            row["step"] for row in found["reuse"]["links"] if (row["layer"], row["pass_name"]) == (0, "forward")
+        ]
         assert sorted(set(first_layer)) == [0, 1, 2]  # fetched once more after the change, then kept
 
 

@@ -19,7 +19,7 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup, open_store
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 from dtdg_lab.testing.contracts import DenseView, run_model
@@ -84,7 +84,7 @@ def _step(built: RunComponents, group: Group, number: int) -> dict[str, Any]:
     works = [work for epoch in range(number + 1) for work in built.strategy.epoch(epoch)]
     built.gradients.zero()
     sent = group.bytes_sent
-    computed = built.strategy.compute(works[number], Unmarked())
+    computed = built.strategy.compute(works[number], StepMarks())
     agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
     built.optimizer.step()
     return {

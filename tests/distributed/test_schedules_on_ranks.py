@@ -18,7 +18,7 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup, open_store
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex
 from dtdg_lab.testing.processes import join_group, run_ranks
@@ -53,7 +53,7 @@ def _steps(system: str, model: str, group: Group) -> list[dict[str, Any]]:
     steps = []
     for work in works:
         built.gradients.zero()
-        computed = built.strategy.compute(work, Unmarked())
+        computed = built.strategy.compute(work, StepMarks())
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         gradients = {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}
         built.optimizer.step()

@@ -16,7 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.message_passing import PASSES as WAYS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
@@ -79,7 +79,7 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
         built.gradients.zero()
         sent = group.bytes_sent
         (work,) = built.strategy.epoch(0)
-        computed = built.strategy.compute(work, Unmarked())
+        computed = built.strategy.compute(work, StepMarks())
         found["bytes"].append(group.bytes_sent - sent)
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         built.optimizer.step()

@@ -17,7 +17,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_blocks import redistribution
 from dtdg_lab.testing.processes import join_group, run_ranks
@@ -89,7 +89,7 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
     for _ in range(STEPS):
         built.gradients.zero()
         (work,) = built.strategy.epoch(0)
-        computed = built.strategy.compute(work, Unmarked())
+        computed = built.strategy.compute(work, StepMarks())
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         built.optimizer.step()
         assert agreed.groups == 1

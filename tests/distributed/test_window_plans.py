@@ -21,7 +21,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import State, run_straight
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
@@ -80,7 +80,7 @@ def _epoch(config: RunConfig, group: Group) -> dict[str, Any]:
     found: dict[str, Any] = {"losses": [], "gradients": [], "rows": [], "links": 0}
     for work in built.strategy.epoch(0):
         built.gradients.zero()
-        computed = built.strategy.compute(work, Unmarked())
+        computed = built.strategy.compute(work, StepMarks())
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         found["losses"].append(agreed.loss_sum)
         found["gradients"].append([p.grad.clone().numpy() for p in built.model.parameters() if p.grad is not None])

@@ -9,7 +9,7 @@ category        key                            example
 ``events``      kind of event                  ``"knob": "setting_changed"``
 ``event_keys``  kind (or ``*``) and path       ``"partition.measures.halo": "halo_rows"``
 ``tables``      table                          ``"links": "sent_rows"``
-``columns``     table (or ``*``) and column    ``"*.way": "pass"``
+``columns``     table (or ``*``) and column    ``"*.way": "pass_name"``
 ``figures``     figure                         ``"trapezoid": "decayed_windows"``
 ``titles``      words in figures, reports      ``"nobody waits": "no rank waits"``
 ``summary``     number of a summary            ``"epoch_j": "epoch_energy_j"``

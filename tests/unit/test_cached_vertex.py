@@ -34,7 +34,7 @@ from dtdg_lab.engine.replicated_part import (
     pieces,
     reach_of,
 )
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
@@ -402,7 +402,7 @@ def _task(graph: DynamicGraph, kind: Any = Regression) -> Any:
 def _whole(graph: DynamicGraph, model: DynamicModel, task: Any, **settings: Any) -> tuple[float, dict[str, Tensor]]:
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", **settings)
     layout = SingleStrategy(model, sequence, task, TRAIN)
-    loss = layout.compute(layout.epoch(0)[0], Unmarked()).loss_sum
+    loss = layout.compute(layout.epoch(0)[0], StepMarks()).loss_sum
     return loss, _taken(model)
 
 
@@ -417,7 +417,7 @@ def _taken(model: DynamicModel) -> dict[str, Tensor]:
 def _by_parts(graph: DynamicGraph, model: DynamicModel, task: Any, parts: int, **given: Any) -> tuple[float, Any]:
     sequences = _sequences(graph, _partition(parts), model, **given)
     layout = ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=True)
-    computed = layout.compute(layout.epoch(0)[0], Unmarked())
+    computed = layout.compute(layout.epoch(0)[0], StepMarks())
     assert (computed.groups, computed.vertex_snapshots) == (1, NODES * len(TRAIN))
     assert layout.rows() == {}
     return computed.loss_sum, _taken(model)
@@ -478,7 +478,7 @@ def test_spaces_that_are_not_kept_give_the_same(name: str) -> None:
     sequences = [CachedSequence(of.part, 1, of.settings, pulls_bytes=0, spaces_bytes=0) for of in kept]
     layout = ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=True)
     for _ in range(2):
-        computed = layout.compute(layout.epoch(0)[0], Unmarked())
+        computed = layout.compute(layout.epoch(0)[0], StepMarks())
         _assert_equal((computed.loss_sum, _taken(model)), wanted)
 
 

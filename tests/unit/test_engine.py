@@ -19,7 +19,7 @@ from dtdg_lab.engine.backprop import time_blocks as layer
 from dtdg_lab.engine.backprop import time_blocks as stepwise
 from dtdg_lab.engine.backprop.reference import HOW, GroupRunner, plain_loss
 from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
-from dtdg_lab.engine.strategy import Learned, SequenceSegment, Step, Timeline, Unmarked, in_order
+from dtdg_lab.engine.strategy import Learned, SequenceSegment, Step, StepMarks, Timeline, in_order
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
@@ -201,7 +201,7 @@ def test_a_step_adds_its_groups_and_counts_them(model: str) -> None:
 def test_a_rank_without_groups_computes_nothing() -> None:
     run = _run("tgcn", 1, "regression", "all")
     groups = SnapshotGroups(np.array([0]), np.array([3]))
-    computed = GroupRunner(run.model, run.sequence, run.task, groups, "last").compute(Step(0, (), 1), Unmarked())
+    computed = GroupRunner(run.model, run.sequence, run.task, groups, "last").compute(Step(0, (), 1), StepMarks())
     assert (computed.loss_sum, computed.groups, computed.vertex_snapshots) == (0.0, 0, 0)
 
 

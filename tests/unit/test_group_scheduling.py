@@ -21,7 +21,7 @@ from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup, hash_of_host
 from dtdg_lab.engine.backprop.reference import GroupClock
-from dtdg_lab.engine.strategy import Step, Unmarked
+from dtdg_lab.engine.strategy import Step, StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups import strategy as group_scheduling
 from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, heuristics
@@ -574,7 +574,7 @@ def _built(**changes: Any) -> RunComponents:
 
 def _gradients(built: RunComponents, work: Step) -> tuple[float, dict[str, Tensor]]:
     built.gradients.zero()
-    loss = built.strategy.compute(work, Unmarked()).loss_sum
+    loss = built.strategy.compute(work, StepMarks()).loss_sum
     return loss, {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}
 
 
@@ -625,8 +625,8 @@ def test_two_pipelined_groups_are_both_in_memory(model: str) -> None:
     def peaks(pipelined: bool) -> list[int]:
         config = config_of(system="blad", model=model, pipelined=pipelined, **more)
         layout = build(config, graph, SoloGroup()).strategy
-        layout.compute(Step(0, (4, 5), 2), Unmarked())  # inputs are made once and kept
-        return [peak_bytes(lambda: layout.compute(Step(0, groups, 2), Unmarked())) for groups in ((4, 5), (4,))]  # noqa: B023
+        layout.compute(Step(0, (4, 5), 2), StepMarks())  # inputs are made once and kept
+        return [peak_bytes(lambda: layout.compute(Step(0, groups, 2), StepMarks())) for groups in ((4, 5), (4,))]  # noqa: B023
 
     (both, one), (one_by_one, _) = peaks(True), peaks(False)
     assert both >= TIMES_THE_MEMORY[model] * one

@@ -221,7 +221,7 @@ def test_runs_are_bit_for_bit_what_they_are_without_a_seal(
 
 def test_steps_do_not_ask_the_seal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels and snapshots are on the device after the first epoch: later ones cost nothing more."""
-    from dtdg_lab.engine.strategy import Unmarked
+    from dtdg_lab.engine.strategy import StepMarks
 
     asked: list[str] = []
     for name in ("check_label", "check_input"):
@@ -234,7 +234,7 @@ def test_steps_do_not_ask_the_seal(monkeypatch: pytest.MonkeyPatch) -> None:
     for epoch in range(2):
         before = len(asked)
         for work in layout.epoch(epoch):
-            layout.compute(work, Unmarked())
+            layout.compute(work, StepMarks())
         counts.append(asked[before:].count("label") + asked[before:].count("features"))
     assert counts[0] > 0 and counts[1] == 0
 

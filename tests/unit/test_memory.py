@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dtdg_lab.engine.strategy import StepMarks, Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.training.memory import peak_bytes, trace_memory
 from dtdg_lab.training.phase_clock import PhaseClock
 
@@ -135,11 +135,11 @@ def test_the_traced_peak_is_the_probed_one() -> None:
 
     traced = trace_memory(step).peak_bytes
     w.grad = None
-    assert traced == peak_bytes(lambda: step(Unmarked())) > 0
+    assert traced == peak_bytes(lambda: step(StepMarks())) > 0
 
 
 def test_marks_outside_a_probe_take_no_note_of_blocks() -> None:
     clock = PhaseClock("cpu")
     clock.block(0, "forward")
-    Unmarked().block(0, "forward")
+    StepMarks().block(0, "forward")
     assert clock.intervals == []

@@ -17,7 +17,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
 from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
@@ -140,7 +140,7 @@ def test_pulls_of_features_are_right_on_average(kind: str) -> None:
     task, model = _task(graph), _model("graphsage", 1)
     layout = SampledWindowStrategy(model, graph, task, _windows(1, fanout=3), settings, counts_group=True)
     for epoch in range(draws):
-        layout.compute(layout.epoch(epoch)[0], Unmarked())
+        layout.compute(layout.epoch(epoch)[0], StepMarks())
         space = layout._sequences[0].view(1)
         found = run_straight(space.pull(space.inputs, kind))[:NODES]
         total, squares = total + found / draws, squares + found.square() / draws
@@ -305,7 +305,7 @@ def _layout(graph: DynamicGraph, model: DynamicModel, task: Any, parts: int, **g
 def _steps(layout: SampledWindowStrategy, epoch: int = 0) -> list[Step]:
     steps = []
     for work in layout.epoch(epoch):
-        computed = layout.compute(work, Unmarked())
+        computed = layout.compute(work, StepMarks())
         assert (computed.groups, work.total_groups) == (1, 1)
         assert computed.vertex_snapshots == NODES * min(work.iteration + 1, WINDOW)
         steps.append((computed.loss_sum, _taken(layout._model)))
@@ -365,7 +365,7 @@ def test_shares_of_ranks_add_up() -> None:
         loss, gradients = 0.0, {name: torch.zeros_like(of) for name, of in model.named_parameters()}
         for own in (range(3), range(3, 4)):
             layout = _layout(graph, model, _task(graph), 4, fanout=2, own=own)
-            loss += layout.compute(layout.epoch(1)[number], Unmarked()).loss_sum
+            loss += layout.compute(layout.epoch(1)[number], StepMarks()).loss_sum
             gradients = {name: gradients[name] + of for name, of in _taken(model).items()}
         _assert_equal((loss, gradients), wanted)
 
@@ -382,7 +382,7 @@ def test_what_windows_share_is_drawn_and_aggregated_once(name: str, monkeypatch:
     for epoch in (0, 0, 1):  # the same epoch asked for again begins before what is kept
         drawn.clear(), pulled.clear()
         for work in layout.epoch(epoch):
-            layout.compute(work, Unmarked())
+            layout.compute(work, StepMarks())
             window = layout._windows.of(work.iteration)
             needed = window if name == "tgcn" else window[-1:]
             assert all([*sequence._spaces] == [*needed] for sequence in layout._sequences)
@@ -397,7 +397,7 @@ def test_epochs_draw_other_neighbours_and_are_pure() -> None:
     assert [loss for loss, _ in first] == [loss for loss, _ in again]
     assert all(loss != other for (loss, _), (other, _) in zip(first, second, strict=True) if loss)
     alone = _layout(graph, model, _task(graph), 2, fanout=2)
-    late = alone.compute(alone.epoch(1)[3], Unmarked())  # as a run that is resumed within an epoch begins
+    late = alone.compute(alone.epoch(1)[3], StepMarks())  # as a run that is resumed within an epoch begins
     assert late.loss_sum == second[3][0]
 
 
@@ -425,7 +425,7 @@ def test_links_and_memories_beyond_the_part_are_refused() -> None:
         with pytest.raises(UnsupportedError, match="supports per_vertex, weights, none"):
             _layout(graph, _model(name, 1), _task(graph), 2)
     layout = _layout(graph, _model("tgcn", 1), _task(graph), 2)
-    layout.compute(layout.epoch(0)[0], Unmarked())
+    layout.compute(layout.epoch(0)[0], StepMarks())
     sequence = layout._sequences[0]
     with pytest.raises(UnsupportedError, match="full-history"):
         sequence.join(torch.zeros(1, 2, 1))

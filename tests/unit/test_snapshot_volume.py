@@ -96,7 +96,7 @@ def test_seams_refuse_what_models_refuse():
 
 
 def _widths(some):
-    return [(leg.layer, leg.pass_, leg.leg, leg.width) for leg in sent(some)]
+    return [(leg.layer, leg.pass_name, leg.leg, leg.width) for leg in sent(some)]
 
 
 def test_cdgcn_by_hand():
@@ -122,7 +122,7 @@ def test_pairs_send_the_readout_and_its_gradient():
 
 @pytest.mark.parametrize(("name", "options"), [("gatlstm", {}), ("mpnn-lstm", {}), ("tgcn", {"gc_layers": 2})])
 def test_spatial_parts_with_parameters_get_their_gradient_in_the_first_layer_too(name, options):
-    (first,) = [leg for leg in sent(legs(name, 2, 6, 1, reuse=True, **options)) if leg.pass_ == "backward"]
+    (first,) = [leg for leg in sent(legs(name, 2, 6, 1, reuse=True, **options)) if leg.pass_name == "backward"]
     assert (first.leg, first.width) == ("to_snapshots", 12 if name == "mpnn-lstm" else 6)
 
 
@@ -186,25 +186,27 @@ def _row_by_row(blocks, leg, way):
 @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
 @pytest.mark.parametrize(("leg", "way"), [*product(("to_vertices", "to_snapshots"), WAYS)])
 def test_rows_of_a_leg_are_those_counted_one_by_one(blocks, leg, way):
-    assert leg_rows(blocks, leg, pass_=way).tolist() == _row_by_row(blocks, leg, way).tolist()
+    assert leg_rows(blocks, leg, pass_name=way).tolist() == _row_by_row(blocks, leg, way).tolist()
 
 
 @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
 def test_back_is_the_way_there_turned_round(blocks):
     for way in WAYS:
-        there, back = (leg_rows(blocks, leg, pass_=way) for leg in ("to_vertices", "to_snapshots"))
+        there, back = (leg_rows(blocks, leg, pass_name=way) for leg in ("to_vertices", "to_snapshots"))
         assert there.tolist() == back.T.tolist()
-    forward, backward = (leg_rows(blocks, "summaries", pass_=way) for way in ("forward", "backward"))
+    forward, backward = (leg_rows(blocks, "summaries", pass_name=way) for way in ("forward", "backward"))
     assert forward.tolist() == backward.T.tolist()
     last = leg_rows(blocks, "to_vertices", only_last=True)
-    assert (last + leg_rows(blocks, "to_vertices", pass_="rerun")).tolist() == leg_rows(blocks, "to_vertices").tolist()
+    assert (last + leg_rows(blocks, "to_vertices", pass_name="rerun")).tolist() == leg_rows(
+        blocks, "to_vertices"
+    ).tolist()
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
 def test_even_shares_send_t_n_less_one_share(ranks):
     blocks = SnapshotBlocks(range(32), 4, ranks, 16)
     assert leg_rows(blocks, "to_vertices").sum() == 32 * 16 * (ranks - 1) // ranks
-    assert leg_rows(blocks, "to_vertices", pass_="rerun").sum() == 24 * 16 * (ranks - 1) // ranks
+    assert leg_rows(blocks, "to_vertices", pass_name="rerun").sum() == 24 * 16 * (ranks - 1) // ranks
     assert leg_rows(blocks, "summaries").sum() == 32 * (ranks - 1)
 
 
@@ -330,7 +332,7 @@ def test_what_a_run_is_told_of_its_blocks(graph):
     some = legs("cdgcn", graph.num_features, 6, 2, blocks=3)
     moved = redistributed(blocks, some, 2) + halo
     assert sizes.tolist() == [(8 * moved.numbers[way]).tolist() for way in WAYS]
-    assert described["legs"] == [[leg.layer, leg.pass_, leg.leg, leg.width] for leg in sent(some)]
+    assert described["legs"] == [[leg.layer, leg.pass_name, leg.leg, leg.width] for leg in sent(some)]
 
 
 def test_the_note_says_what_was_chosen_and_what_is_uneven(graph):

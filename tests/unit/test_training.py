@@ -30,7 +30,7 @@ from dtdg_lab.core.errors import (
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.testing.contracts import DenseView, run_model
@@ -688,7 +688,7 @@ def test_the_first_loss_of_a_task_is_plain_autograd_s(settings: dict[str, Any]) 
     graph = load_for(config)
     built, other = (build(config, graph, SoloGroup()) for _ in "ab")
     built.gradients.zero()
-    computed = built.strategy.compute(built.strategy.epoch(0)[0], Unmarked())
+    computed = built.strategy.compute(built.strategy.epoch(0)[0], StepMarks())
     train = other.split.train
     z = run_model(other.model, _dense(graph)[: train.stop])[0]
     loss = other.task.loss(z, train, slice(0, graph.num_nodes)).mean()
@@ -720,7 +720,7 @@ def test_the_step_s_loss_is_that_of_evaluations(settings: dict[str, Any], model:
     (row,) = built.evaluator.evaluate(built.model, ("train",))
     assert (row.snapshots, len(built.split.train)) == (8, 12)
     built.gradients.zero()
-    computed = built.strategy.compute(built.strategy.epoch(0)[0], Unmarked())
+    computed = built.strategy.compute(built.strategy.epoch(0)[0], StepMarks())
     assert computed.loss_sum == pytest.approx(row.loss, rel=1e-10)
 
 
@@ -730,7 +730,7 @@ def test_a_group_without_labelled_items_has_loss_zero(settings: dict[str, Any], 
     config = config_of(parts=1, dtype="float64", loss_at=loss_at, **settings)
     built = build(config, _with_holes(settings, (0, 1, 2, 3)), SoloGroup())
     built.gradients.zero()
-    losses = [built.strategy.compute(work, Unmarked()).loss_sum for work in built.strategy.epoch(0)[:2]]
+    losses = [built.strategy.compute(work, StepMarks()).loss_sum for work in built.strategy.epoch(0)[:2]]
     assert losses[0] == 0
     assert losses[1] > 0
 
@@ -780,7 +780,7 @@ def test_norm_and_self_loops_reach_the_convolution() -> None:
         built = build(config_of(norm=norm, self_loops=self_loops), graph_of(), SoloGroup())
         (row,) = built.evaluator.evaluate(built.model, ("train",))
         built.gradients.zero()
-        losses |= {row.loss, built.strategy.compute(built.strategy.epoch(0)[0], Unmarked()).loss_sum}
+        losses |= {row.loss, built.strategy.compute(built.strategy.epoch(0)[0], StepMarks()).loss_sum}
     assert len(losses) == 8  # training and evaluation, each in four ways
 
 

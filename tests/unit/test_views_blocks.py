@@ -151,7 +151,7 @@ def test_bytes_of_reruns_stand_beside_forward_and_backward() -> None:
 def test_a_run_without_reruns_does_not_speak_of_them() -> None:
     log = LinkLog()
     for rank in (0, 1):
-        log.link(rank, {"step": 0, "layer": 0, "pass": "forward", "to": 1 - rank, "bytes": 8}, 1)
+        log.link(rank, {"step": 0, "layer": 0, "pass_name": "forward", "to": 1 - rank, "bytes": 8}, 1)
         log.step(rank, 0)
     assert set(log.last(2, layers=1, first=0).bytes) == {"forward", "backward"}
     assert set(block_facts(blocks_data(plan(4, 1))).predicted) == {"forward", "backward"}

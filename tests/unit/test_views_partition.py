@@ -264,7 +264,7 @@ def test_many_layers_are_shown_by_their_sum() -> None:
 def test_links_stay_bounded_when_a_rank_is_silent() -> None:
     log = LinkLog()
     for step in range(5_000):
-        log.link(0, {"step": step, "layer": 0, "pass": "forward", "to": 1, "bytes": 8}, 1)
+        log.link(0, {"step": step, "layer": 0, "pass_name": "forward", "to": 1, "bytes": 8}, 1)
         log.step(0, step)
     assert len(log._rows[0]) == len(log._attempts) == 256
     assert log.last(2, layers=1, first=0) is None, "rank 1 has told nothing"

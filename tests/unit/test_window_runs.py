@@ -18,7 +18,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, PartitionError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.directory import read_kept
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
@@ -169,7 +169,7 @@ def test_the_peak_is_the_worst_step_s_and_short_windows_are_not_it(model: str, d
     described, peaks = [probe_memory(built, device="cpu").peak_bytes for _ in range(2)], []
     for work in layout.by_length():
         layout.forget()
-        peaks.append(peak_bytes(partial(layout.tried, work, Unmarked())))
+        peaks.append(peak_bytes(partial(layout.tried, work, StepMarks())))
     assert [work.snapshots for work in layout.by_length()] == [*range(1, 9)]
     assert max(peaks) <= 1.05 * peaks[-1], [peak / peaks[-1] for peak in peaks]
     assert described[-1] == max(peaks), "the first also makes what a run keeps, such as targets"
@@ -308,7 +308,7 @@ def _gradient(config: RunConfig) -> Tensor:
     """Of the first whole window."""
     built = build(config, _graph(), SoloGroup())
     assert isinstance(built.strategy, DecayedWindowStrategy)
-    built.strategy.compute(built.strategy.by_length()[-1], Unmarked())
+    built.strategy.compute(built.strategy.by_length()[-1], StepMarks())
     return built.gradients.gradients
 
 
@@ -345,7 +345,7 @@ def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
         parameter.data.zero_()
     work = layout.by_length()[-1]
     built.gradients.zero()
-    found = layout.compute(work, Unmarked()).loss_sum
+    found = layout.compute(work, StepMarks()).loss_sum
     assert built.strategy.chunking is not None and built.partition is not None
     order = survival_order(built.partition.owner, built.strategy.chunking, range(1), seed=0, epoch=0)
     means = []

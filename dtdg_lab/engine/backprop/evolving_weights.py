@@ -135,9 +135,9 @@ class SnapshotSummaries:
     def __init__(self, plan: SnapshotBlocks, ranks: list[int], exchanger: Exchanger) -> None:
         self._plan, self._ranks, self._exchanger = plan, ranks, exchanger
 
-    def __call__(self, own: Tensor, block: int, layer: int, pass_: str) -> Tensor:
+    def __call__(self, own: Tensor, block: int, layer: int, pass_name: str) -> Tensor:
         """All S summaries of the block in order of time, (S, numbers); gradients are summed where they were made."""
-        self._exchanger.forward_pass = pass_
+        self._exchanger.forward_pass = pass_name
         counts = [len(self._plan.own(block, rank)) for rank in self._ranks]
         return self._exchanger.gather(own, counts, layer)
 
@@ -178,8 +178,8 @@ class _Weights:
         return self._through(number, state, "forward")[2]
 
     def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
-        run, pass_ = self._run, "forward" if number == len(self) - 1 else "rerun"
-        spaces, found, end = self._through(number, state, pass_)
+        run, pass_name = self._run, "forward" if number == len(self) - 1 else "rerun"
+        spaces, found, end = self._through(number, state, pass_name)
         # every rank must take part in backward, layer by layer, also without own snapshots
         loss = torch.stack([weights.sum() * 0 for (weights,) in end.layers]).sum()
         for space, h in zip(spaces, found, strict=True):
@@ -188,15 +188,15 @@ class _Weights:
         self._timeline.turn(number)
         return loss, end
 
-    def _through(self, number: int, state: State, pass_: str) -> tuple[list[SnapshotView], list[Tensor], State]:
+    def _through(self, number: int, state: State, pass_name: str) -> tuple[list[SnapshotView], list[Tensor], State]:
         """Own spaces, what comes out of them, (n, H) each, and the state after the block."""
         run = self._run
-        block = self._timeline.open(number, pass_)
+        block = self._timeline.open(number, pass_name)
         xs = [space.inputs for space in block.stacks[0]]
         ends = []
         for layer, spaces in enumerate(block.stacks):
             summaries = self._summaries(layer, list(spaces), xs)
-            states = self._evolved(layer, self._gather(summaries, number, layer, pass_), state)
+            states = self._evolved(layer, self._gather(summaries, number, layer, pass_name), state)
             ends.append(states[-1].layers[layer])
             seen = [states[space.snapshots[0] - block.snapshots.start] for space in spaces]
             xs = [

@@ -455,7 +455,7 @@ class BlockTimeline(Timeline):
         one_by_one: bool,
     ) -> None:
         self.marks = StepMarks()
-        self.turned: Callable[[int, str], None] = lambda number, pass_: None
+        self.turned: Callable[[int, str], None] = lambda number, pass_name: None
         super().__init__(run)
         self._plan, self._rank, self._sequence = plan, rank, snapshots
         self._bring, self._moves, self._one_by_one = bring, moves, one_by_one
@@ -464,21 +464,21 @@ class BlockTimeline(Timeline):
         """nb, the blocks."""
         return self._plan.blocks
 
-    def open(self, number: int, pass_: str) -> TimeBlock:
+    def open(self, number: int, pass_name: str) -> TimeBlock:
         """Transfer the own snapshots of a block to the device."""
         self.marks("compute")
         own = self._plan.own(number, self._rank)
         self._bring(own)
         spaces = self._spaces(number, own)
         self.marks("transfer")
-        self._begin(number, pass_)
+        self._begin(number, pass_name)
         layers = range(self._run.model.layers)
         stacks = [[space.layer(layer) for space in spaces] for layer in layers]
         if self._moves is None:
             of = self._run.sequence
             seam = BlockRedistribution(spaces, device=of.device, alone=of.collective)
         else:
-            seam = self._moves.of_block(number, pass_)
+            seam = self._moves.of_block(number, pass_name)
         return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], seam)
 
     def turn(self, number: int) -> None:
@@ -486,9 +486,9 @@ class BlockTimeline(Timeline):
         self.marks("compute")
         self._begin(number, "backward")
 
-    def _begin(self, number: int, pass_: str) -> None:
-        self.marks.block(number, pass_)
-        self.turned(number, pass_)
+    def _begin(self, number: int, pass_name: str) -> None:
+        self.marks.block(number, pass_name)
+        self.turned(number, pass_name)
 
     def _spaces(self, number: int, own: range) -> list[SnapshotView]:
         if self._one_by_one:
@@ -591,7 +591,7 @@ class _Snapshots:
 
     def __init__(self, run: SequenceSegment, blocks: Sequence[range], turn: Callable[[int, str], None] | None) -> None:
         self._run, self._blocks = run, blocks
-        self._turn = turn or (lambda number, pass_: None)
+        self._turn = turn or (lambda number, pass_name: None)
 
     def __len__(self) -> int:
         return len(self._blocks)

@@ -104,7 +104,7 @@ class SampledSequence(SnapshotSequence):
         return self._spaces[t]
 
     def _space(self, t: int, held: SampledSnapshot, layer: int) -> SnapshotView:
-        source = LocalSource(lambda pass_: self._edges(t, held, layer), self.settings)
+        source = LocalSource(lambda pass_name: self._edges(t, held, layer), self.settings)
         operators, once = Operators(source, self.settings), range(t, t + 1)
         if layer:  # only the first layer reads features
             unfed = torch.empty(held.rows(layer), 0, dtype=self.dtype, device=self.device)
@@ -143,7 +143,7 @@ class WindowTimeline(Timeline):
         run: the window's segment, on a :class:`SampledSequence`.
     """
 
-    def open(self, number: int, pass_: str) -> TimeBlock:
+    def open(self, number: int, pass_name: str) -> TimeBlock:
         """The whole window."""
         run = self._run
         stacks = [run.sequence.stacks(run.snapshots, layer) for layer in range(run.model.layers)]

@@ -16,7 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
 from dtdg_lab.systems.decayed_windows.plans import Chunking
 from dtdg_lab.systems.decayed_windows.window import (
@@ -224,7 +224,7 @@ def _peak(strategy: DecayedWindowStrategy, work: WindowWork, device: str) -> int
     """The peak bytes of a step on this rank."""
 
     def step() -> None:
-        strategy.tried(work, Unmarked())
+        strategy.tried(work, StepMarks())
 
     strategy.forget()
     return peak_bytes(step, device=device)
@@ -259,7 +259,7 @@ def _trial_loss(strategy: DecayedWindowStrategy, built: Any, epoch: int, full_sn
     try:
         for work in strategy.epoch(epoch):
             built.gradients.zero()
-            computed = strategy.compute(work, Unmarked())
+            computed = strategy.compute(work, StepMarks())
             built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=len(work.groups))
             optimizer.step()
         (scores,) = built.evaluator.evaluate(model, ("validation",))

@@ -96,7 +96,7 @@ class OverlapLog:
         steps, step = self._rows.setdefault(rank, {}), int(row["step"])
         if self._attempts.setdefault((rank, step), attempt) < attempt:  # computed again
             steps[step], self._attempts[rank, step] = {}, attempt
-        key = (row["layer"], row["pass"], row["collective"])
+        key = (row["layer"], row["pass_name"], row["collective"])
         steps.setdefault(step, {})[key] = (float(row["in_flight_s"] or 0.0), float(row["exposed_s"] or 0.0))
         if len(steps) > 2 * OVERLAP_KEPT * STRETCHES:
             kept = {each for *_, described in self._stretches(sorted(steps)) for each in described}
@@ -214,9 +214,9 @@ def _lines_words(stretches: Sequence[Stretch]) -> str:
         return "Between the two lines lies what is hidden behind computing."
     now = stretches[-1]
     hidden = 1 - now.exposed_s / now.in_flight_s if now.in_flight_s > 0 else 0.0
-    pass_ = "Exchanges that overlap" if now.overlap else "In the blocking order exchanges"
+    order = "Exchanges that overlap" if now.overlap else "In the blocking order exchanges"
     return (
-        f"{pass_} are in flight {format_seconds(now.in_flight_s)} of a step; {percent(max(0.0, hidden))} of that is "
+        f"{order} are in flight {format_seconds(now.in_flight_s)} of a step; {percent(max(0.0, hidden))} of that is "
         "hidden: the gap between the two lines. Concurrent exchanges each count."
     )
 

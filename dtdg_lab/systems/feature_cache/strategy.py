@@ -24,7 +24,7 @@ from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape
 from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
 from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, NeighbourSampler, SampledBatch
-from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy, Unmarked
+from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy
 from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import stored_once
@@ -515,7 +515,7 @@ class RemoteFeatureStrategy(Strategy):
         """Seconds of a step whose features are here, the second of two."""
         for _ in range(2):
             began_s = time.perf_counter()
-            self.tried(Unmarked())
+            self.tried(StepMarks())
         took_s = time.perf_counter() - began_s
         self._clear_gradients()
         return took_s

@@ -12,7 +12,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.strategy import Unmarked
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.engine.target_batches import TargetRun, add_gradients
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.systems.hybrid_batches.batches import capacity
@@ -196,7 +196,7 @@ class BatchController:
         limit_bytes = self._config["fallback_memory_gib"] * GIB
 
         def step() -> None:
-            strategy.tried(SNAPSHOT, Unmarked())
+            strategy.tried(SNAPSHOT, StepMarks())
 
         try:
             strategy.stands_in = limit_bytes > 0 and peak_bytes(step, device=self._device) <= limit_bytes

@@ -123,7 +123,9 @@ def block_facts(data: Mapping[str, Any]) -> BlockFacts:
         return tuple((int(start), int(stop)) for start, stop in pairs or ())
 
     with reading_event("time blocks"):
-        predicted = {pass_: np.asarray((data.get("predicted") or {}).get(pass_, ()), np.float64) for pass_ in PASSES}
+        predicted = {
+            pass_name: np.asarray((data.get("predicted") or {}).get(pass_name, ()), np.float64) for pass_name in PASSES
+        }
         legs = data.get("legs") or ()
         facts = BlockFacts(
             layout=str(data["layout"]),
@@ -137,9 +139,11 @@ def block_facts(data: Mapping[str, Any]) -> BlockFacts:
             rows=spans(data.get("rows")),
             chunks=spans(data.get("chunks")),
             predicted={
-                pass_: each for pass_, each in predicted.items() if each.size and (pass_ in ALWAYS or each.any())
+                pass_name: each
+                for pass_name, each in predicted.items()
+                if each.size and (pass_name in ALWAYS or each.any())
             },
-            legs=tuple((int(layer), str(pass_), str(leg), int(width)) for layer, pass_, leg, width in legs),
+            legs=tuple((int(layer), str(pass_name), str(leg), int(width)) for layer, pass_name, leg, width in legs),
             note=str(data.get("note") or ""),
         )
     _check(facts)
@@ -164,8 +168,8 @@ def blocks_words(facts: BlockFacts) -> str:
     text = f"{facts.label} ({facts.note.rstrip('.') or how})."
     if not facts.sends:
         return f"{text} Ranks send each other gradients of the model, and no rows."
-    counts = {pass_: sum(leg[1] == pass_ for leg in facts.legs) for pass_ in PASSES}
-    described = [f"{count} {pass_}" for pass_, count in counts.items() if count]
+    counts = {pass_name: sum(leg[1] == pass_name for leg in facts.legs) for pass_name in PASSES}
+    described = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
     return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
 
 
@@ -213,7 +217,7 @@ def memory_facts(data: Mapping[str, Any]) -> MemoryFacts:
     """
     with reading_event("memory over time"):
         seconds, live = np.asarray(data["seconds"], np.float64), np.asarray(data["bytes"], np.float64)
-        blocks = tuple((float(second), int(number), str(pass_)) for second, number, pass_ in data["blocks"])
+        blocks = tuple((float(second), int(number), str(pass_name)) for second, number, pass_name in data["blocks"])
     if seconds.shape != live.shape or seconds.ndim != 1:
         raise DataError(f"{len(seconds)} times of {len(live)} samples of memory: was it recorded by another version?")
     return MemoryFacts(seconds, live, blocks)
@@ -238,7 +242,9 @@ def memory_figure(facts: MemoryFacts | None, *, budget_bytes: float | None = Non
         ends, level = [0.0, float(milliseconds[-1])], budget_bytes / factor
         name = f"allowed: {format_bytes(budget_bytes)}"
         data.append(line(name, ends, [level, level], WARNING_COLOUR, width=1.5, dash="dash"))
-    begun = [(1e3 * second, f"{pass_} {number}", _pass_colour(pass_)) for second, number, pass_ in facts.blocks]
+    begun = [
+        (1e3 * second, f"{pass_name} {number}", _pass_colour(pass_name)) for second, number, pass_name in facts.blocks
+    ]
     named = begun if len(begun) <= _LABELS else ()
     peak = int(facts.bytes.argmax())
     late = milliseconds[peak] > 0.5 * milliseconds[-1]
@@ -271,8 +277,8 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = Fals
         return "Before its first step a run probes one and tells its memory here."
     place = int(facts.bytes.argmax())
     span = facts.span_of(place)
-    _, number, pass_ = facts.blocks[span] if span >= 0 else (0.0, -1, "")
-    where = f" during {pass_} of block {number}" if span >= 0 else ""
+    _, number, pass_name = facts.blocks[span] if span >= 0 else (0.0, -1, "")
+    where = f" during {pass_name} of block {number}" if span >= 0 else ""
     text = f"The peak, {format_bytes(float(facts.bytes[place]))}, is{where}; probing slows the step. "
     if facts.count < 2:
         text += "With one block all activations of the step are held at once: more blocks hold those of one each."
@@ -290,7 +296,7 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = Fals
 
 def kept_bytes(facts: MemoryFacts) -> float:
     """Bytes in use when the last block begins its forward pass: states at the boundaries of those before."""
-    begun = [second for second, _, pass_ in facts.blocks if pass_ == "forward"]
+    begun = [second for second, _, pass_name in facts.blocks if pass_name == "forward"]
     if not begun:
         return 0.0
     place = int(np.searchsorted(facts.seconds, begun[-1], side="right")) - 1
@@ -304,23 +310,23 @@ def _memory_lines(
     spans = [facts.span_of(place) for place in range(len(facts.seconds))]
     passes = [facts.blocks[span][2] if span >= 0 else _OTHER for span in spans]
     data = []
-    for pass_ in (_OTHER, *PASSES):
+    for pass_name in (_OTHER, *PASSES):
         drawn = []
-        for place in (place for place, each in enumerate(passes) if each == pass_):
+        for place in (place for place, each in enumerate(passes) if each == pass_name):
             drawn.append((round(float(milliseconds[place]), 4), round(float(live[place]), 4)))
-            if place + 1 < len(passes) and passes[place + 1] != pass_:
+            if place + 1 < len(passes) and passes[place + 1] != pass_name:
                 drawn.append((round(float(milliseconds[place + 1]), 4), 0.0))
         if drawn:
             x, y = zip(*drawn, strict=True)
-            colour = _pass_colour(pass_)
+            colour = _pass_colour(pass_name)
             stroke = {"color": colour, "width": 1.2, "shape": "hv"}
             hover = "%{x:.2f} ms: %{y:.3~g} " + unit
-            data.append(line(pass_, x, y, colour, hover, line=stroke, mode="lines", fill="tozeroy"))
+            data.append(line(pass_name, x, y, colour, hover, line=stroke, mode="lines", fill="tozeroy"))
     return data
 
 
-def _pass_colour(pass_: str) -> str:
-    return PASS_COLOURS.get(pass_, BASELINE_COLOUR)
+def _pass_colour(pass_name: str) -> str:
+    return PASS_COLOURS.get(pass_name, BASELINE_COLOUR)
 
 
 # Peak memory and time of a step against the number of blocks.
@@ -390,7 +396,7 @@ RECENT = 50  # steps that bars and sentences are means of
 
 def exchange_log() -> StepSums:
     """Where rows of the table ``exchanges`` are summed."""
-    return StepSums(("layer", "pass", "collective"), ("exchanges", "in_flight_s", "exposed_s"))
+    return StepSums(("layer", "pass_name", "collective"), ("exchanges", "in_flight_s", "exposed_s"))
 
 
 def hidden_share(in_flight_s: float, exposed_s: float) -> float | None:
@@ -923,12 +929,14 @@ def _pairs(rows: Sequence[Row], keys: tuple[str, str], factor: float, said: Call
     for form in _forms(rows):
         mine = [row for row in rows if row["form"] == form]
         names, ratios = [row["model"] for row in mine], [row[keys[0]] / row[keys[1]] for row in mine]
-        for key, pass_, colour in zip(keys, ("whole", "difference"), _COLOURS[form], strict=True):
-            text = [_less(ratio) for ratio in ratios] if pass_ == "difference" else ""
-            looks: Drawn = {"offsetgroup": f"{form}/{pass_}", "text": text, "cliponaxis": False, **above}
-            hover = "%{x}, " + f"{SAID[form]}, {pass_}: " + "%{customdata}<extra></extra>"
+        for key, pass_name, colour in zip(keys, ("whole", "difference"), _COLOURS[form], strict=True):
+            text = [_less(ratio) for ratio in ratios] if pass_name == "difference" else ""
+            looks: Drawn = {"offsetgroup": f"{form}/{pass_name}", "text": text, "cliponaxis": False, **above}
+            hover = "%{x}, " + f"{SAID[form]}, {pass_name}: " + "%{customdata}<extra></extra>"
             y, told = [round(row[key] * factor, 6) for row in mine], [said(row[key]) for row in mine]
-            data.append(bars(f"{SAID[form].split()[0]}, {pass_}", names, y, colour, hover, customdata=told, **looks))
+            data.append(
+                bars(f"{SAID[form].split()[0]}, {pass_name}", names, y, colour, hover, customdata=told, **looks)
+            )
     return data
 
 

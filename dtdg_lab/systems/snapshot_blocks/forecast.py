@@ -422,8 +422,8 @@ class VolumeStudy(StudyResult):
         return volume_figure(self.rows)
 
     def leg_rows(self) -> list[dict[str, Any]]:
-        """Plain values, one row per phase: ``model``, ``layer``, ``pass_``, ``leg``, ``width``, ``paper``, ``why``."""
-        shown = ("layer", "way", "leg", "width", "paper", "why")
+        """Plain values, a row per leg: ``model``, ``layer``, ``pass_name``, ``leg``, ``width``, ``paper``, ``why``."""
+        shown = ("layer", "pass_name", "leg", "width", "paper", "why")
         return [
             {"model": model} | {name: getattr(leg, name) for name in shown}
             for model, some in self.legs.items()
@@ -551,7 +551,7 @@ def smoothed(graph: DynamicGraph, window: int) -> DynamicGraph:
 
 def _as_paper(plan: SnapshotBlocks, some: Sequence[AllToAllCost]) -> int:
     """Six all-to-all phases per layer over all snapshots, including two of recomputation; four with one block."""
-    paid = (leg.paper for leg in some if leg.pass_ != "rerun" or plan.blocks > 1)
+    paid = (leg.paper for leg in some if leg.pass_name != "rerun" or plan.blocks > 1)
     return int(leg_rows(plan, "to_vertices").sum()) * sum(paid)
 
 
@@ -620,8 +620,8 @@ def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepS
     config, last = run.config, run.config.layers - 1
     scored = [
         width
-        for layer, pass_, leg, width in described["legs"]
-        if (layer, pass_, leg) == (last, "forward", "to_snapshots")
+        for layer, pass_name, leg, width in described["legs"]
+        if (layer, pass_name, leg) == (last, "forward", "to_snapshots")
     ]
     return StepSettings(
         config.model,

@@ -25,7 +25,7 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     plan = SnapshotBlocks(range(graph.num_snapshots), BLOCKS, RANKS, graph.num_nodes, split)
     volume = volume_of(plan, graph)
     maps = ownership_panels(_facts(plan))
-    bytes_sent = {pass_: each.sum(axis=0).astype(np.float64) for pass_, each in volume.bytes().items()}
+    bytes_sent = {pass_name: each.sum(axis=0).astype(np.float64) for pass_name, each in volume.bytes().items()}
     top = float(np.sum(list(bytes_sent.values()), axis=0).max())
     whole = sum(float(each.sum()) for each in bytes_sent.values())
     words = (

@@ -212,8 +212,8 @@ class RankRedistribution(BlockRedistribution):
         )
 
     def _start(self, rows: Tensor, send: list[int], receive: list[int], phase: AllToAllPhase, name: str) -> Started:
-        pass_ = "backward" if phase.backward else self._pass
-        return self._of.exchanger.start(rows, send, receive, phase.layer, pass_, leg=name)
+        pass_name = "backward" if phase.backward else self._pass
+        return self._of.exchanger.start(rows, send, receive, phase.layer, pass_name, leg=name)
 
 
 # A rank's nodes that run through time, beside its snapshots: the loss of snapshot parallelism is taken over them.

@@ -128,9 +128,9 @@ class SnapshotBlockStrategy(Strategy):
         if isinstance(self._snapshots, DeviceSequence):
             self._snapshots.bring(own)
 
-    def _turned(self, number: int, pass_: str) -> None:
-        if self._halo is not None and pass_ != "backward":
-            self._halo.forward_pass = pass_
+    def _turned(self, number: int, pass_name: str) -> None:
+        if self._halo is not None and pass_name != "backward":
+            self._halo.forward_pass = pass_name
 
     # plans
 

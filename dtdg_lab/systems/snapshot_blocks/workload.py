@@ -212,7 +212,7 @@ def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) 
 def _exchanges(some: tuple[AllToAllCost, ...], blocks: int) -> int:
     """Exchanges of rows in a step that overlaps none with computing: one for each leg and block."""
     many = {"forward": blocks, "rerun": blocks - 1, "backward": blocks}
-    return sum(1 if leg.only_last else many[leg.pass_] for leg in some)
+    return sum(1 if leg.only_last else many[leg.pass_name] for leg in some)
 
 
 def _brought(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None, *, difference: bool) -> Numbers:

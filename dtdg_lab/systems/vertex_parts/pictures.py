@@ -45,7 +45,7 @@ def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
 
 
 def _matrix(predicted: object) -> Panel:
-    passes = {pass_: np.asarray(each, np.float64).sum(axis=0) for pass_, each in dict(predicted).items()}  # type: ignore[call-overload]
+    passes = {pass_name: np.asarray(each, np.float64).sum(axis=0) for pass_name, each in dict(predicted).items()}  # type: ignore[call-overload]
     top = float(np.sum(list(passes.values()), axis=0).max())
     return matrix_figure("Bytes between partitions", passes, who="partition", top=top), (
         "Counted from the partition: neighbour rows forward, their gradients backward. Unlike ESDG's, they "

@@ -16,7 +16,7 @@ from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.halo_exchange import Exchanger
 from dtdg_lab.engine.replicated import CachedSequence, cached_sequences
-from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy, Unmarked
+from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
@@ -55,7 +55,7 @@ class HaloStrategy(Strategy):
         counts_group: bool,
     ) -> None:
         self._run = SequenceSegment(model, sequence, task, train, "all")
-        self._marks: StepMarks = Unmarked()
+        self._marks: StepMarks = StepMarks()
         self._plan, self._sequence = plan, sequence
         self._exchanger, self._counts_group = exchanger, counts_group
         self._bring()  # the indices of exchanges are part of what making the layout costs
@@ -98,13 +98,13 @@ class HaloStrategy(Strategy):
             return add_gradients_blocks(run, timeline)
         return add_gradients_stepwise(run, [plan.block(number) for number in range(plan.blocks)], self._begin)
 
-    def _begin(self, number: int, pass_: str) -> None:
-        self._marks.block(number, pass_)
-        self._turned(number, pass_)
+    def _begin(self, number: int, pass_name: str) -> None:
+        self._marks.block(number, pass_name)
+        self._turned(number, pass_name)
 
-    def _turned(self, number: int, pass_: str) -> None:
-        if pass_ != "backward":
-            self._exchanger.forward_pass = pass_
+    def _turned(self, number: int, pass_name: str) -> None:
+        if pass_name != "backward":
+            self._exchanger.forward_pass = pass_name
 
     # plans
 

@@ -417,7 +417,10 @@ def solve(scheduler: str, times_s: ArrayLike, ranks: int, *, per_rank: int = 2, 
         NotAvailableError: a package that it needs is not installed.
     """
     name, most = named(scheduler, per_rank)
-    run = catalogue.entry("scheduling", name).load()
+    entry = catalogue.entry("scheduling", name)
+    run = entry.load()
+    if "schedule_targets" not in entry.options:
+        options.pop("targets", None)
     begun = time.perf_counter()
     made: Schedule = run(times_s, ranks, per_rank=most, **options)
     return replace(made, seconds=time.perf_counter() - begun)

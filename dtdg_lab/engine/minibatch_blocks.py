@@ -447,7 +447,10 @@ class TargetBlocks:
         batch = TargetBatch(part, action, index, range(start, stop), arrays.pop("targets"))
         shape = described["shape"]
         return TargetBlocks(
-            BlockShape(**{**shape, "ways": tuple(shape["ways"])}), batch, tuple(described["heights"]), _frozen(arrays)
+            BlockShape(**{**shape, "directions": tuple(shape["directions"])}),
+            batch,
+            tuple(described["heights"]),
+            _frozen(arrays),
         )
 
 

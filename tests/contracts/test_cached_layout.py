@@ -55,7 +55,7 @@ class TestCachedVertex(LayoutContract):
             model = make_model(graph.num_features, 4, 1 if name == "dcrnn" else 2, seed=1).double()
             share = PARTS // size
             sequences = cached_sequences(
-                graph, partition, range(rank * share, (rank + 1) * share), model, TRAIN, cache_gib=1.0, ways=ways,
+                graph, partition, range(rank * share, (rank + 1) * share), model, TRAIN, cache_gib=1.0, directions=ways,
                 settings=OperatorSettings(dtype=torch.float64),
             )  # fmt: skip
             task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)

@@ -46,7 +46,7 @@ def test_wrong_times_are_refused(scheduler: Callable[..., Schedule], times_s: An
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "knob",
     [
         {"per_rank": 0}, {"per_rank": -1}, {"per_rank": 1.5}, {"per_rank": True}, {"allreduce_s": -0.1},
         {"allreduce_s": np.nan}, {"gap": -0.01}, {"gap": np.inf}, {"gap": "small"}, {"time_limit_s": 0},

@@ -207,8 +207,8 @@ def test_what_models_need() -> None:
     [
         ({"hops": 0}, "0 hops"),
         ({"snapshots": range(0)}, "0 snapshots"),
-        ({"ways": ("up",)}, "'in', 'out' or both"),
-        ({"ways": ()}, "'in', 'out' or both"),
+        ({"directions": ("up",)}, "'in', 'out' or both"),
+        ({"directions": ()}, "'in', 'out' or both"),
         ({"truncated": True, "static": False}, "static=True"),
     ],
 )
@@ -364,7 +364,7 @@ def test_measures_count_the_same_rows() -> None:
 
 def _sequences(graph: DynamicGraph, partition: Partition, model: DynamicModel, **given: Any) -> list[CachedSequence]:
     settings = OperatorSettings(dtype=torch.float64, **given.pop("settings", {}))
-    given = {"cache_gib": 1.0, "ways": ("in", "out") if model.memory == "neighbourhood" else ("in",)} | given
+    given = {"cache_gib": 1.0, "directions": ("in", "out") if model.memory == "neighbourhood" else ("in",)} | given
     return cached_sequences(graph, partition, range(partition.parts), model, TRAIN, settings=settings, **given)
 
 

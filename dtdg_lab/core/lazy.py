@@ -46,7 +46,10 @@ def lazy_namespace(module: str) -> tuple[Callable[[str], Any], Callable[[], list
 def parsed(source: str) -> ast.Module:
     """The syntax tree, in any thread."""
     with PARSING:
-        return ast.parse(source)
+        try:
+            return ast.parse(source)
+        except SystemError:  # other packages parse without the lock
+            return ast.parse(source)
 
 
 def _imported_for_types(source: str) -> dict[str, tuple[str, str]]:

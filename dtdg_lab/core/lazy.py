@@ -48,7 +48,7 @@ def parsed(source: str) -> ast.Module:
     with PARSING:
         try:
             return ast.parse(source)
-        except SystemError:  # other packages parse without the lock
+        except SystemError:  # another package parsed at the same time, without the lock
             return ast.parse(source)
 
 

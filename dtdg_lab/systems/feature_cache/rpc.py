@@ -619,7 +619,9 @@ class FeatureServer:
             except (OSError, EOFError, ValueError) as error:  # closed by another thread, or the process ended
                 raise self._ended() from error
             if "failed" in answer:
-                raise RunFailedError(f"{self._named}: {answer['failed']}")
+                raise RunFailedError(
+                    f"{self._named}: {answer['failed']}. Correct the cause, then start the run or resume it."
+                )
             return answer
 
     def _write(self, content: bytes, deadline_s: float) -> None:

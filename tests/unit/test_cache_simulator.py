@@ -450,9 +450,10 @@ def test_a_restarted_run_begins_with_the_states_of_a_new_one() -> None:
     np.testing.assert_array_equal(info.final_states[1], states[1])
 
 
-def test_an_episode_of_thirty_epochs_takes_milliseconds() -> None:
-    """Of one core, at the nominal window; alone, and as one of 256. Best of a few: the machine has other work."""
-    for episodes, repeats, most_s in ((1, 15, 0.02), (256, 2, 0.01)):  # change points are found in each
+def test_episodes_side_by_side_cost_less_than_one_after_another() -> None:
+    """Processor seconds of an episode at the nominal window: alone, and as one of 64."""
+    best_s = {}
+    for episodes, repeats in ((1, 5), (64, 2)):
         simulator = CacheSimulator(COSTS, training_cases(), episodes=episodes)
         taken = []
         for _ in range(repeats):
@@ -461,7 +462,8 @@ def test_an_episode_of_thirty_epochs_takes_milliseconds() -> None:
             while not simulator.done.all():
                 simulator.step(np.full(episodes, ACTIONS.action(16)))
             taken.append((time.process_time() - begun) / episodes)
-        assert min(taken) < most_s, f"{episodes}: {min(taken) * 1e3:.1f} ms"
+        best_s[episodes] = min(taken)
+    assert best_s[64] < 0.8 * best_s[1], best_s
 
 
 def test_the_environment_passes_gymnasium_s_checker() -> None:

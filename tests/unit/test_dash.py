@@ -37,9 +37,10 @@ def settle(*dashboards: Dashboard) -> None:
     for shown in dashboards:
         shown.tick()
         until = time.monotonic() + 5
-        while shown.actions._requests.unfinished_tasks:
+        while shown.actions.busy:
             assert time.monotonic() < until, "a request did not end"
             time.sleep(0.005)
+            shown.tick()
     for _ in range(2):
         for shown in dashboards:
             shown.watch.look()

@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-pytest_plugins = ["budget"]
+pytest_plugins = ["budget", "thinning"]
 
 ROOT = Path(__file__).resolve().parent.parent
+# The same examples in every run, found ones are kept as @example; `make test-full` draws more, and others
+settings.register_profile("test", deadline=None, max_examples=15, derandomize=True)
+settings.register_profile("full", deadline=None, max_examples=100)
+settings.load_profile("test")
 
 
 @pytest.fixture(scope="session")

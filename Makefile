@@ -20,13 +20,14 @@ export DTDG_LAB_DATA := $(abspath ../shared/data/real)
 endif
 endif
 
-.PHONY: help env lab demo test test-full bench lint algorithms clean
+.PHONY: help env lab demo check test test-full bench lint algorithms clean
 
 help:
 	@echo 'make lab         environment, then JupyterLab on notebooks/00_live_lab.ipynb'
 	@echo 'make demo        a short run with a report and a printed summary'
-	@echo 'make test        lint, then the tests (about half an hour); ARGS="-k words" selects'
-	@echo 'make test-full   the same with the slow tests'
+	@echo 'make check       lint, then the tests nearest to what changed since main (90 seconds)'
+	@echo 'make test        lint, then the tests (10 minutes); ARGS="-k words" selects'
+	@echo 'make test-full   every test, with long ones and coverage (over an hour)'
 	@echo 'make bench       all benchmarks; ARGS=--quick for under a minute each'
 	@echo 'make lint        ruff, mypy, import contracts'
 	@echo 'make algorithms  regenerate ALGORITHMS.md from the catalogue'
@@ -56,26 +57,22 @@ lab: env
 demo: env
 	$(BIN)/python -m dtdg_lab demo $(ARGS)
 
-# First the folders of single-threaded tests, two at a time; then those whose tests use all cores or compare clocks
-TOGETHER := $(addprefix tests/,unit properties contracts house)
-ALONE := $(addprefix tests/,notebooks frozen distributed cluster browser)
-PYTEST := $(BIN)/python -m pytest -m 'not slow and not network'
-# Tests of several processes compare clocks, and a machine may be interrupted: a failed assertion there is repeated once
-# and listed
-AGAIN := --reruns 1 --only-rerun AssertionError -rR
+# Two processes; the folders with the longest files first, so that both end together
+FOLDERS := $(addprefix tests/,notebooks browser cluster distributed frozen unit properties contracts house)
+QUICK := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow and not network'
+TWO := -n 2 --dist loadfile
 
 test: lint
-ifeq ($(strip $(ARGS)),)
-	@failed=0; \
-	OMP_NUM_THREADS=1 $(PYTEST) -n 2 --dist loadfile $(TOGETHER) || failed=1; \
-	$(PYTEST) $(AGAIN) $(ALONE) || failed=1; \
-	exit $$failed
-else
-	$(PYTEST) $(ARGS)
-endif
+	$(QUICK) $(if $(strip $(ARGS)),$(ARGS),$(TWO) $(FOLDERS))
 
+check: lint
+	@files=$$($(BIN)/python tests/changed.py) && $(QUICK) $(TWO) --no-budget $$files
+
+# One process, since benchmarks compare clocks; every case of every product, more hypothesis examples, coverage by file
 test-full: lint
-	$(BIN)/python -m pytest $(ARGS)
+	@echo 'Beside the tests of make test, these run (cases by file):'
+	@$(BIN)/python -m pytest --collect-only -qq --no-budget -m slow | grep ': ' || true
+	$(BIN)/python -m pytest --hypothesis-profile=full --no-budget --cov=dtdg_lab --cov-report=term $(ARGS)
 
 bench: env
 	@for file in benchmarks/*.py; do \

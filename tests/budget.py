@@ -1,15 +1,20 @@
-"""Pytest plugin: each folder of tests has the seconds of BUDGET.md; longer is said, twice as long fails."""
+"""Pytest plugin: seconds of each folder beside those of BUDGET.md, and why tests were skipped.
+
+Seconds are those of tests in whichever process, divided by the number of processes. More than the budget is reported;
+twice as much fails, since machines differ. `make check` chooses by the seconds of each file, which are stored here.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-SLACK = 2.0  # a loaded machine is slower: over the budget is said, over twice the budget fails
+SLACK = 2.0
 TABLE = Path(__file__).with_name("BUDGET.md")
+SECONDS = "budget/seconds_of_files"  # in pytest's cache
 
 
 def read_budget(text: str) -> dict[str, float]:
@@ -18,10 +23,10 @@ def read_budget(text: str) -> dict[str, float]:
     return {row[0]: float(row[1]) for row in rows if len(row) == 2 and row[1].replace(".", "", 1).isdigit()}
 
 
-def overdrawn(took_s: Mapping[str, float], budget_s: Mapping[str, float]) -> list[str]:
+def overdrawn(spent_s: Mapping[str, float], budget_s: Mapping[str, float]) -> list[str]:
     """One line for each folder that took longer than its seconds, or that has none."""
     lines = []
-    for folder, seconds in sorted(took_s.items()):
+    for folder, seconds in sorted(spent_s.items()):
         if folder not in budget_s:
             lines.append(f"tests/{folder} has no line in tests/BUDGET.md (it took {seconds:.1f} s)")
         elif seconds > budget_s[folder]:
@@ -30,34 +35,56 @@ def overdrawn(took_s: Mapping[str, float], budget_s: Mapping[str, float]) -> lis
 
 
 class BudgetKeeper:
-    """Sums the seconds of set-up, call and tear-down by folder."""
+    """Sums the seconds of set-up, call and tear-down by file, and counts reasons of skipped tests."""
 
-    def __init__(self, budget_s: Mapping[str, float], *, enforce: bool) -> None:
-        self.budget_s, self.enforce = budget_s, enforce
-        self.took_s: defaultdict[str, float] = defaultdict(float)
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.budget_s = read_budget(TABLE.read_text())
+        self.enforce = not config.getoption("--no-budget")
+        self.file_s: defaultdict[str, float] = defaultdict(float)
+        self.skipped: Counter[str] = Counter()
+
+    def spent_s(self) -> dict[str, float]:
+        """Folder -> seconds, over all processes divided by their number."""
+        processes = self.config.getoption("numprocesses", None) or 1
+        folders: defaultdict[str, float] = defaultdict(float)
+        for file, seconds in self.file_s.items():
+            folders[Path(file).parts[1]] += seconds / processes
+        return folders
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        parts = Path(report.nodeid.partition("::")[0]).parts
-        if "slow" not in report.keywords and len(parts) > 2 and parts[0] == "tests":
-            self.took_s[parts[1]] += report.duration
+        file = report.nodeid.partition("::")[0]
+        if "slow" not in report.keywords and len(Path(file).parts) > 2 and file.startswith("tests/"):
+            self.file_s[file] += report.duration
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self.skipped[report.longrepr[2].removeprefix("Skipped: ")] += 1
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         patience_s = {folder: SLACK * seconds for folder, seconds in self.budget_s.items()}
-        if self.enforce and exitstatus == pytest.ExitCode.OK and overdrawn(self.took_s, patience_s):
+        if self.enforce and exitstatus == pytest.ExitCode.OK and overdrawn(self.spent_s(), patience_s):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if hasattr(self.config, "cache") and self.config.cache is not None:
+            self.config.cache.set(SECONDS, {**self.config.cache.get(SECONDS, {}), **self.file_s})
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        spent_s = self.spent_s()
         terminalreporter.section("seconds by folder, of its budget")
-        for folder, seconds in sorted(self.took_s.items()):
+        for folder, seconds in sorted(spent_s.items()):
             terminalreporter.line(f"{folder:<12} {seconds:6.1f} of {self.budget_s.get(folder, 0):g}")
-        for line in overdrawn(self.took_s, self.budget_s):
+        terminalreporter.line(f"{'sum':<12} {sum(spent_s.values()):6.1f} of {sum(self.budget_s.values()):g}")
+        for line in overdrawn(spent_s, self.budget_s):
             terminalreporter.line(f"OVER BUDGET: {line}", red=True)
+        if self.skipped:
+            terminalreporter.section("skipped tests by reason")
+        for reason, count in self.skipped.most_common():
+            terminalreporter.line(f"{count:>4}  {reason}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-budget", action="store_true", help="do not fail when tests take longer than tests/BUDGET.md")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    keeper = BudgetKeeper(read_budget(TABLE.read_text()), enforce=not config.getoption("--no-budget"))
-    config.pluginmanager.register(keeper, "budget-keeper")
+    if not hasattr(config, "workerinput"):  # a process of pytest-xdist: the first process gets its reports
+        config.pluginmanager.register(BudgetKeeper(config), "budget-keeper")

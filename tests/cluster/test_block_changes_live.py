@@ -82,7 +82,7 @@ def _check_what_was_recorded(run: Run) -> None:
     for (first, end), now in zip(pairwise(since), described, strict=True):
         of = {name: table[(table.step >= first) & (table.step < end)]
               for name, table in (("links", links), ("exchanges", exchanges), ("transfers", transfers))}  # fmt: skip
-        legs.append(set(of["exchanges"].leg))
+        legs.append(set(of["exchanges"].collective))
         brought = now["layout"] == "snapshot" and now["blocks"] > 1 and now["row_ranks"] == 1
         assert (len(of["transfers"]) > 0) == brought
         sent = sum(sum(map(sum, layer)) for way in now.get("predicted", {}).values() for layer in way)

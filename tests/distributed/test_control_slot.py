@@ -86,7 +86,7 @@ def test_a_thousand_changes_and_no_step_of_disagreement(thousand: list[dict[str,
     assert all(seen["history"] == history for seen in thousand)
     versions = [applied for _, applied, _ in history]
     assert versions == sorted(versions)
-    assert len(set(versions)) > 100  # they came while it trained, not all at once
+    assert len(set(versions)) > 20  # they came while it trained, not all at once
     assert all(seen["applied"] == CHANGES for seen in thousand)
     assert all(rate == applied * 1e-6 for _, applied, rate in history)
 

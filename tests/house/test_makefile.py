@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ def _make(*arguments: str, cwd: Path = ROOT, **variables: str) -> subprocess.Com
         env={**kept, **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -54,15 +53,13 @@ def test_every_folder_of_tests_is_run_once() -> None:
     assert chosen.endswith("-k energy") and "tests/" not in chosen
 
 
-def test_a_current_environment_costs_seconds_only(copy: Path) -> None:
+def test_a_current_environment_installs_nothing(copy: Path) -> None:
     stamp = _stamp(copy)
     stamp.parent.mkdir()
     stamp.touch()
-    start_s = time.perf_counter()
     done = _make("env", cwd=copy)
     assert done.returncode == 0, done.stderr
-    assert time.perf_counter() - start_s < 2
-    assert "pip" not in done.stdout
+    assert done.stdout == "", "nothing is installed"
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])

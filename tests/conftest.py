@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,28 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     cache = tmp_path_factory.getbasetemp() / "cache"
     cache.mkdir(exist_ok=True)
     monkeypatch.setenv("DTDG_LAB_CACHE", str(cache))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what collecting has made out of garbage collections: a run that is rebuilt asks for one."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Two threads that share a loaded core wait for each other at every small product."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs do not probe their memory, which takes half of a short one; those of module fixtures do."""
+    from dtdg_lab.training.trainer import Trainer
+
+    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)

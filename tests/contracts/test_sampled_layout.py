@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -22,6 +22,7 @@ from dtdg_lab.systems.decayed_windows.sampled import SampledWindows, SampledWind
 from dtdg_lab.tasks.regression import Regression
 from dtdg_lab.testing.contracts import LayoutContract, MakeLayout
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PARTS, TRAIN = 4, range(5)
 
 
@@ -33,13 +34,6 @@ def _graph() -> DynamicGraph:
 
 
 class TestSampledWindow(LayoutContract):
-    @pytest.fixture(autouse=True)
-    def _one_thread(self) -> Iterator[None]:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # the products are too small to be shared
-        yield
-        torch.set_num_threads(threads)
-
     @pytest.fixture(params=["tgcn", "gatlstm", "evolvegcn-o", "graphsage"])  # every memory that it carries
     def make_layout(self, request: pytest.FixtureRequest) -> MakeLayout:
         graph = _graph()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import DataError
@@ -22,7 +22,6 @@ def intervals(times, **options):
     return edges.interval[np.argsort(edges.src)].tolist(), edges.num_intervals
 
 
-@settings(deadline=None)
 @given(WHOLE, st.integers(1, 20), st.integers(1, 30))
 def test_times_fall_into_the_interval_that_contains_them(times, cut, window):
     start, span = min(times), max(times) - min(times)
@@ -40,7 +39,6 @@ def test_times_fall_into_the_interval_that_contains_them(times, cut, window):
         assert count == span // window + 1
 
 
-@settings(deadline=None)
 @given(st.one_of(WHOLE, FRACTIONS), st.sampled_from(["time", "edges"]), st.integers(1, 20), st.booleans())
 def test_every_way_of_cutting_deals_every_edge_once_and_in_the_order_of_time(times, cut_by, cut, drop_first):
     left = [time for time in times if time > min(times)] if drop_first else times
@@ -60,7 +58,6 @@ def test_every_way_of_cutting_deals_every_edge_once_and_in_the_order_of_time(tim
     assert len(set(dealt)) == len({time for time, _ in dealt})  # equal times are not parted
 
 
-@settings(deadline=None)
 @given(st.one_of(WHOLE, FRACTIONS), st.integers(1, 20))
 def test_equal_edge_counts_are_equal_but_for_edges_of_one_time(times, cut):
     order = sorted(times)
@@ -79,7 +76,6 @@ def test_equal_edge_counts_are_equal_but_for_edges_of_one_time(times, cut):
     assert count == -(-len(times) // share)
 
 
-@settings(deadline=None)
 @given(WHOLE, st.sampled_from(["time", "edges"]), st.randoms())
 def test_the_order_of_the_rows_does_not_matter(times, cut_by, random):
     if len(set(times)) < 2:
@@ -91,7 +87,6 @@ def test_the_order_of_the_rows_does_not_matter(times, cut_by, random):
     assert mixed.interval[np.argsort(mixed.src)].tolist() == plain
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 3),
     st.lists(st.tuples(st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12)), min_size=1, max_size=20),

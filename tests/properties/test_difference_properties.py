@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -41,7 +41,6 @@ def bits(array):
     return None if array is None else (np.asarray(array).dtype, np.asarray(array).tobytes())
 
 
-@settings(deadline=None, max_examples=150)
 @given(sequences(), st.sampled_from(list(FORMATS.values())), st.booleans())
 def test_a_payload_gives_its_snapshots_back(snapshots, form, difference):
     payload = encode(snapshots, form, difference=difference)
@@ -55,7 +54,6 @@ def test_a_payload_gives_its_snapshots_back(snapshots, form, difference):
     assert (whole.values is None) == (payload.values is None)
 
 
-@settings(deadline=None, max_examples=100)
 @given(sequences())
 def test_tensors_hold_the_same(snapshots):
     ours, paper = encode(snapshots), encode(snapshots, COO64)
@@ -72,7 +70,6 @@ def test_tensors_hold_the_same(snapshots):
         assert sources.tolist() == other.indices.tolist()
 
 
-@settings(deadline=None)
 @given(st.one_of(st.tuples(KEYS, KEYS), st.tuples(FEW, FEW)))
 def test_changes_are_those_of_sets_and_lead_from_one_to_the_other(both):
     before, after = both
@@ -84,7 +81,6 @@ def test_changes_are_those_of_sets_and_lead_from_one_to_the_other(both):
     assert replaced_tensors(*tensors).tolist() == after.tolist()
 
 
-@settings(deadline=None)
 @given(sequences())
 def test_a_difference_is_never_the_larger(snapshots):
     for part in encode(snapshots).contents.parts:

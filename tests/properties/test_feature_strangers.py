@@ -20,7 +20,7 @@ TOKEN, F = b"t" * 32, 4
 KEYS = np.arange(0, 100, 2, dtype=np.int64)
 ROWS = np.arange(200, dtype=np.float32).reshape(50, F)
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL" + bytes(48)  # of ZMTP 3.0
-LIVE = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LIVE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +50,12 @@ def tcp(server: FeatureServer) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=5)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=80), max_size=4))
 def test_anything_is_read_as_something_or_nothing(content: list[bytes]) -> None:
     assert frames.read_request(content) is None or len(content) == 2
     assert frames.read_reply(content) is None or len(content) == 2
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.floats(1e-3, 1e6),
     st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9), st.integers(0, 7),

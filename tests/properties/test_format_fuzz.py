@@ -70,9 +70,7 @@ TOKENS = (
 MUTATION = st.tuples(
     st.integers(0, 2000), st.integers(0, 12), st.sampled_from(TOKENS) | st.binary(max_size=8), st.integers(0, 3)
 )
-fuzzing = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+fuzzing = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def mutated(data: bytes, changes: list[tuple[int, int, bytes, int]]) -> bytes:
@@ -175,7 +173,6 @@ def test_the_files_that_are_changed_are_valid(name: str) -> None:
     ends=st.sampled_from([b"\n", b"\r\n", b"\n\n", b" \n"]),
     between=st.sampled_from([b" ", b"\t", b"  "]),
 )
-@settings(max_examples=60, deadline=None)
 def test_what_is_written_is_read(edges: list[tuple[int, int, int]], ends: bytes, between: bytes) -> None:
     text = ends.join(between.join(b"%d" % number for number in edge) for edge in edges)
     table = snap.parse_snap_text(text, "a file")

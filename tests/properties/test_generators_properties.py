@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.datasets.generators.base import growth_line, known, merged, some
@@ -31,7 +31,6 @@ OWN = {
     TRANSACTIONS: {},
 }
 each_generator = pytest.mark.parametrize("definition", list(OWN), ids=lambda definition: definition.name)
-few = settings(deadline=None, max_examples=25)
 
 
 def settings_of(data, definition):
@@ -45,7 +44,6 @@ def same(one, other):
 
 
 @each_generator
-@few
 @given(st.data(), SEEDS)
 def test_snapshots_are_valid_without_loops_and_as_many_as_announced(definition, data, seed):
     given_ = settings_of(data, definition)
@@ -63,7 +61,6 @@ def test_snapshots_are_valid_without_loops_and_as_many_as_announced(definition, 
 
 
 @each_generator
-@few
 @given(st.data(), SEEDS)
 def test_the_seed_decides_everything_and_a_stream_starts_anew(definition, data, seed):
     given_ = settings_of(data, definition)
@@ -81,7 +78,6 @@ def test_the_seed_decides_everything_and_a_stream_starts_anew(definition, data, 
         assert not np.array_equal(stream.classes, other.classes)
 
 
-@few
 @given(SEEDS, st.integers(4, 60), st.floats(1, 50), st.sampled_from(CURVES))
 def test_counts_follow_the_curve_within_the_noise(seed, snapshots, growth, curve):
     stream = GROWING.generate(
@@ -98,7 +94,6 @@ def test_counts_follow_the_curve_within_the_noise(seed, snapshots, growth, curve
         np.testing.assert_allclose(steps, steps[0], atol=1e-6)
 
 
-@few
 @given(SEEDS, SHARE, st.floats(0, 1))
 def test_the_share_asked_for_is_renewed(seed, churn, zipf):
     edges = 400
@@ -110,7 +105,6 @@ def test_the_share_asked_for_is_renewed(seed, churn, zipf):
         assert 0 <= kept - round((1 - churn) * edges) <= 0.05 * edges
 
 
-@few
 @given(SEEDS, st.integers(2, 5), SHARE, st.integers(4, 12))
 def test_communities_keep_their_size_and_lose_the_share_asked_for(seed, communities, drift, snapshots):
     nodes = 203
@@ -129,7 +123,6 @@ def test_communities_keep_their_size_and_lose_the_share_asked_for(seed, communit
     assert moved <= wanted + 1e-6
 
 
-@few
 @given(SEEDS, st.integers(2, 5), SHARE)
 def test_edges_stay_within_communities_while_vertices_drift(seed, communities, drift):
     stream = COMMUNITIES.generate(seed=seed, nodes=400, edges=1500, snapshots=6, communities=communities, drift=drift)
@@ -149,7 +142,6 @@ def test_edges_stay_within_communities_while_vertices_drift(seed, communities, d
 TABLE = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), min_size=1, max_size=80)
 
 
-@few
 @given(TABLE, SEEDS, st.integers(4, 20), st.floats(1, 100), st.sampled_from(CURVES), st.floats(0, 0.2))
 def test_deleted_edges_come_back_for_good_along_the_curve(edges, seed, snapshots, growth, curve, noise):
     src, dst = np.array(edges, dtype=np.int64).T

@@ -57,7 +57,7 @@ def parts_of(graph):
     return [arrays, graph.name, graph.source, graph.edge_life, graph.strict_label, graph.counts, graph.follows_next]
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EDGES, OPTIONS, st.booleans(), st.sampled_from(["none", "static", "moving"]), st.integers(0, 3))
 def test_a_graph_written_while_it_is_made_is_the_one_made_in_memory(tmp_path, edges, options, weighted, extras, seed):
     def build(**where):
@@ -89,7 +89,6 @@ def dense(snapshot):
     return matrix
 
 
-@settings(deadline=None, max_examples=60)
 @given(EDGES, st.integers(1, 3), st.integers(2, 8), st.booleans(), st.sampled_from(["degrees", "log_degrees", "given"]))
 def test_smoothing_is_the_m_transform_of_graph_and_features(edges, edge_life, window, weighted, features):
     def build(**options):
@@ -119,7 +118,6 @@ def test_smoothing_is_the_m_transform_of_graph_and_features(edges, edge_life, wi
     assert not smooth.follows_next or steps == 1
 
 
-@settings(deadline=None, max_examples=60)
 @given(EDGES, st.integers(1, 3), st.integers(0, 4), st.booleans(), st.booleans())
 def test_labels_and_their_edges_follow_their_definitions(edges, edge_life, min_edges, strict, weighted):
     windows = []
@@ -145,7 +143,6 @@ def test_labels_and_their_edges_follow_their_definitions(edges, edge_life, min_e
         np.testing.assert_array_equal(graph.features[t], stream.features[newest])
 
 
-@settings(deadline=None, max_examples=40)
 @given(EDGES, st.integers(1, 4), st.integers(0, 4), st.integers(0, 3))
 def test_what_is_given_belongs_to_the_newest_base_interval(edges, edge_life, min_edges, seed):
     stream = stream_of(edges, extras="moving", seed=seed)

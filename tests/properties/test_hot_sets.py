@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 from feature_world import Batch, Owners, World
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.systems.feature_cache.pipeline import resolve
@@ -93,7 +93,6 @@ def test_any_cache_gives_bitwise_the_rows_of_indexing(
 
 
 @given(batches, batches, weights, st.integers(1, 50))
-@settings(deadline=None)
 def test_a_rebuilt_cache_holds_the_hot_rows_and_fetches_only_new_ones(
     earlier: list[np.ndarray], later: list[np.ndarray], weights: list[int], capacity: int
 ) -> None:

@@ -78,7 +78,6 @@ def _settled(make: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore:Discarding nonzero nanoseconds:UserWarning")  # of pandas, while values are drawn
 @hypothesis.given(wrong=st.sampled_from(list(_GOOD)), data=st.data())
-@hypothesis.settings(max_examples=400, deadline=None)
 def test_one_argument_of_any_kind(wrong, data):
     given_values = {name: data.draw(_ANYTHING if name == wrong else good, name) for name, good in _GOOD.items()}
     graph = _settled(lambda: from_edges(**given_values, cut=2))
@@ -88,7 +87,6 @@ def test_one_argument_of_any_kind(wrong, data):
 
 
 @hypothesis.given(wrong=st.sampled_from(list(_OPTIONS)), data=st.data())
-@hypothesis.settings(max_examples=250, deadline=None)
 def test_one_option_of_any_kind(wrong, data):
     time = data.draw(st.sampled_from([[0, 1, 2, 5], np.array([0, 1, 2, 5], "M8[D]"), [0.0, 0.5, 1e300, -1e300]]))
     options = {"cut": 0 if wrong == "interval" else 2, wrong: data.draw(_OPTIONS[wrong], wrong)}
@@ -96,7 +94,6 @@ def test_one_option_of_any_kind(wrong, data):
 
 
 @hypothesis.given(columns=st.lists(_SERIES, min_size=3, max_size=3))
-@hypothesis.settings(max_examples=150, deadline=None)
 def test_tables_of_any_columns(columns):
     frame = pd.DataFrame({name: list(column) for name, column in zip(("src", "dst", "time"), columns, strict=True)})
     _settled(lambda: from_pandas(frame, cut=2))
@@ -110,7 +107,6 @@ def test_tables_of_any_columns(columns):
                             st.dates(datetime.date(1950, 1, 1), datetime.date(2200, 1, 1))), min_size=2, max_size=8),
     cut=st.integers(2, 5),
 )  # fmt: skip
-@hypothesis.settings(max_examples=100, deadline=None)
 def test_what_is_taken_is_dealt_as_fractions_of_days_would_be(rows, cut):
     src, dst, days = (list(column) for column in zip(*rows, strict=True))
     graph = _settled(lambda: from_edges(src, dst, days, cut=cut))

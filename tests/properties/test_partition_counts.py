@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.message_passing import Pull
@@ -15,7 +15,6 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.halo import hop_distance, outside, remote_rows, transposed, union_of, within_hops
 from dtdg_lab.partition.metrics import measure, predicted_bytes
 
-FEW = settings(max_examples=50)
 WAYS = (("in",), ("out",), ("in", "out"))
 
 
@@ -62,7 +61,6 @@ def reach(snapshots, own, hops, ways):
     return reached
 
 
-@FEW
 @given(divided(), st.sampled_from(["in", "out"]))
 def test_remote_rows_are_what_parts_pull_and_do_not_own(drawn, way):
     graph, partition = drawn
@@ -77,7 +75,6 @@ def test_remote_rows_are_what_parts_pull_and_do_not_own(drawn, way):
         assert list(zip(part.tolist(), partition.owner[source].tolist(), source.tolist(), strict=True)) == sorted(pairs)
 
 
-@FEW
 @given(divided())
 def test_transposing_twice_changes_nothing(drawn):
     for snapshot in drawn[0].snapshots:
@@ -87,7 +84,6 @@ def test_transposing_twice_changes_nothing(drawn):
         Snapshot(turned.indptr, turned.indices, turned.weights)  # sorted, no duplicates
 
 
-@FEW
 @given(divided(), st.integers(0, 4), st.sampled_from(WAYS))
 def test_hop_distances_are_lengths_of_shortest_walks(drawn, hops, ways):
     graph, partition = drawn
@@ -102,7 +98,6 @@ def test_hop_distances_are_lengths_of_shortest_walks(drawn, hops, ways):
             assert set(members.tolist()) == reached[d] - set(own.tolist())
 
 
-@FEW
 @given(divided(), st.integers(1, 3), st.sampled_from(WAYS), st.booleans(), st.integers(0, 2))
 def test_measures_are_what_their_names_say(drawn, hops, ways, static, first):
     graph, partition = drawn
@@ -132,7 +127,6 @@ def test_measures_are_what_their_names_say(drawn, hops, ways, static, first):
     assert sum(found.first_matrix.values()).sum(axis=0).tolist() == found.halo[0].tolist()
 
 
-@FEW
 @given(divided())
 def test_parts_that_share_a_rank_need_no_more_than_apart(drawn):
     graph, partition = drawn
@@ -143,7 +137,6 @@ def test_parts_that_share_a_rank_need_no_more_than_apart(drawn):
     assert together.cut_edges.sum() <= apart.cut_edges.sum()
 
 
-@FEW
 @given(divided(), st.integers(1, 5), st.booleans())
 def test_what_goes_forward_comes_back(drawn, width, at_first):
     graph, partition = drawn
@@ -154,7 +147,6 @@ def test_what_goes_forward_comes_back(drawn, width, at_first):
     np.testing.assert_array_equal(described["backward"][0], rows.T * width * 8)
 
 
-@FEW
 @given(divided(), st.integers(1, 4))
 def test_bins_keep_the_sums(drawn, columns):
     graph, partition = drawn

@@ -38,7 +38,6 @@ def dense(snapshot) -> np.ndarray:
     return matrix
 
 
-@settings(max_examples=40)
 @given(graphs(), st.integers(1, 4))
 def test_loads_count_walks(graph, hops: int) -> None:
     walks = np.zeros(graph.num_nodes)
@@ -63,7 +62,6 @@ def test_the_union_is_that_of_dense_matrices(graph) -> None:
     assert len(union.indices) == (held > 0).sum()
 
 
-@settings(max_examples=40)
 @given(graphs(), st.data())
 def test_what_nets_cost_is_the_rows_that_are_sent(graph, data: st.DataObject) -> None:
     parts = data.draw(st.integers(1, graph.num_nodes))
@@ -79,7 +77,6 @@ def test_what_nets_cost_is_the_rows_that_are_sent(graph, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("assign", [hash_.assign_hash, round_robin.assign_round_robin, load_aware.assign_load_aware])
-@settings(max_examples=40)
 @given(graph=graphs(most=40), data=st.data())
 def test_every_vertex_is_owned_once(assign, graph, data: st.DataObject) -> None:
     parts = data.draw(st.integers(1, graph.num_nodes))
@@ -88,7 +85,6 @@ def test_every_vertex_is_owned_once(assign, graph, data: st.DataObject) -> None:
     assert first.tolist() == check_assignment(assign, graph, parts, seed=seed).tolist()
 
 
-@settings(max_examples=40)
 @given(graphs(most=40), st.integers(1, 3), st.sampled_from(["plain", "boustrophedon"]), st.data())
 def test_dealt_loads_differ_by_at_most_the_heaviest(
     graph, hops: int, assignment_order: str, data: st.DataObject
@@ -121,7 +117,7 @@ owners = st.integers(1, 5).flatmap(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(owners, st.text(max_size=20), st.floats(0, 1e6))
 def test_files_give_back_what_was_saved(tmp_path: Path, owned, words: str, seconds: float) -> None:
     parts, rest = owned
@@ -130,7 +126,7 @@ def test_files_give_back_what_was_saved(tmp_path: Path, owned, words: str, secon
     assert (back, back.made_by, back.seconds, back.groups) == (made, made.made_by, made.seconds, None)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_changed_file_is_refused_or_the_same(tmp_path: Path, data: st.DataObject) -> None:
     made = Partition(np.arange(20) % 3, 3, np.arange(20) % 2, "", "by hand", 1.5)

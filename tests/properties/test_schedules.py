@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.catalogue import Entry, entries
@@ -21,7 +21,6 @@ parts = st.integers(1, 9)
 
 
 @pytest.mark.parametrize("entry", entries("scheduling"), ids=lambda entry: entry.name)
-@settings(max_examples=50, deadline=None)
 @given(times_s=times | counts, parts=parts, per_rank=st.integers(1, 4))
 def test_contract(entry: Entry, times_s: Any, parts: int, per_rank: int) -> None:
     schedule = functools.partial(entry.load(), gap=2.0, time_limit_s=60.0)  # wide: certified without a search

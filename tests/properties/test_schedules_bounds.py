@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.catalogue import entries
@@ -51,7 +51,6 @@ def optimum(times_s: Any, ranks: int, per_rank: int, allreduce_s: float, most: i
     return best(tuple(range(len(times_s))), len(times_s) if most is None else most)
 
 
-@settings(max_examples=60, deadline=None)
 @given(tiny, st.integers(1, 3), st.integers(1, 3), st.sampled_from([0.0, 0.75, 5.0]))
 def test_nothing_beats_the_bound(times_s: Any, ranks: int, per_rank: int, allreduce_s: float) -> None:
     if ranks * per_rank > 4:
@@ -62,7 +61,6 @@ def test_nothing_beats_the_bound(times_s: Any, ranks: int, per_rank: int, allred
     assert optimum(times_s, ranks, per_rank, allreduce_s, most) == best_s  # more iterations are never needed
 
 
-@settings(max_examples=12, deadline=None)
 @given(tiny, st.integers(1, 3), st.integers(1, 2), st.sampled_from([0.0, 0.75]))
 def test_the_programme_finds_the_optimum(times_s: Any, ranks: int, per_rank: int, allreduce_s: float) -> None:
     plan = dygnex_ilp.schedule(times_s, ranks, per_rank=per_rank, allreduce_s=allreduce_s, gap=0.0, time_limit_s=60.0)
@@ -84,7 +82,6 @@ def test_one_group_a_rank_meets_the_bound(times_s: Any, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("name", HEURISTICS)
-@settings(max_examples=40, deadline=None)
 @given(times_s=times, ranks=st.integers(1, 6), shift=st.integers(-20, 20), seed=st.integers(0, 99))
 def test_order_and_unit_of_times_do_not_matter(name: str, times_s: Any, ranks: int, shift: int, seed: int) -> None:
     schedule = HEURISTICS[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.systems.decayed_windows.plans import Chunking, SurvivalOrder
@@ -64,7 +64,6 @@ def alike(found: ShrunkenEdges, naive: ShrunkenEdges) -> None:
             assert one.tolist() == other.tolist(), name
 
 
-@settings(max_examples=80)
 @given(divided(), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 14), WAYS), min_size=1, max_size=8), st.data())
 def test_slices_are_the_subgraph_cut_out_and_relabelled(problem: Any, asked: Any, data: st.DataObject) -> None:
     graph, owner, chunking = problem
@@ -82,7 +81,6 @@ def test_slices_are_the_subgraph_cut_out_and_relabelled(problem: Any, asked: Any
             alike(edges, naive_edges(snapshot, order.vertices[:rows], order.parts[:rows], way))
 
 
-@settings(max_examples=30)
 @given(divided(), WAYS)
 def test_a_part_s_edges_do_not_depend_on_the_ranks(problem: Any, way: str) -> None:
     """Sums of floats depend on their order, so even a row's columns must come in the same order."""
@@ -105,7 +103,6 @@ def test_a_part_s_edges_do_not_depend_on_the_ranks(problem: Any, way: str) -> No
             assert joint.degrees[mine].tolist() == own.degrees.tolist()
 
 
-@settings(max_examples=30)
 @given(divided())
 def test_all_chunks_of_one_part_are_the_whole_graph(problem: Any) -> None:
     graph, owner, chunking = problem

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from task_orders import best_order, bound_s, play
 
@@ -56,7 +56,6 @@ def run(tasks: list[TaskTimes], order: tuple[int, ...]) -> list[tuple[str, int, 
     return did
 
 
-@settings(max_examples=60, deadline=None)
 @given(told_and_true(), st.booleans())
 def test_every_task_keeps_its_sequence_and_does_all_of_it(
     both: tuple[list[TaskTimes], list[TaskTimes]], one_link: bool
@@ -67,7 +66,6 @@ def test_every_task_keeps_its_sequence_and_does_all_of_it(
     assert len(one_by_one) == sum(3 * task.pulls + 1 for task in described)
 
 
-@settings(max_examples=60, deadline=None)
 @given(told_and_true(), st.booleans())
 def test_an_order_of_wrong_predictions_still_ends(
     both: tuple[list[TaskTimes], list[TaskTimes]], one_link: bool
@@ -85,7 +83,6 @@ def test_an_order_of_wrong_predictions_still_ends(
         assert what != "end" or (number, turn) in started
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data(), st.booleans())
 def test_it_never_ends_later_than_the_blocking_order(data: Any, one_link: bool) -> None:
     """A rank waits only while an exchange is in flight, so no longer than all of them take; the blocking order does."""
@@ -97,7 +94,6 @@ def test_it_never_ends_later_than_the_blocking_order(data: Any, one_link: bool) 
     assert blocking.exposed_s == pytest.approx(blocking.in_flight_s)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.data(), st.booleans())
 def test_it_is_never_better_than_the_best_of_all_orders(data: Any, one_link: bool) -> None:
     tasks = data.draw(times(data.draw(shapes(3, 2))))

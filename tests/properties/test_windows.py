@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.graphs.build import build_graph
@@ -33,7 +33,6 @@ def pairs(snapshot):
     return list(zip(snapshot.indices.tolist(), snapshot.rows().tolist(), strict=True))
 
 
-@settings(deadline=None)
 @given(EDGES)
 def test_base_snapshots_hold_every_distinct_edge_of_their_interval_and_no_other(edges):
     base = list(as_intervals(edges).snapshots())
@@ -42,7 +41,6 @@ def test_base_snapshots_hold_every_distinct_edge_of_their_interval_and_no_other(
     assert sorted(found) == sorted(set(edges))
 
 
-@settings(deadline=None)
 @given(EDGES, st.integers(1, INTERVALS))
 def test_an_edge_lives_edge_life_snapshots_except_at_the_ends(edges, edge_life):
     windows = windows_of(as_intervals(edges), edge_life)
@@ -58,7 +56,6 @@ def test_an_edge_lives_edge_life_snapshots_except_at_the_ends(edges, edge_life):
             assert lives == edge_life
 
 
-@settings(deadline=None)
 @given(EDGES, st.integers(1, INTERVALS))
 def test_rows_are_sorted_and_unique_whatever_the_order_of_the_edges(edges, edge_life):
     windows = windows_of(as_intervals(edges), edge_life)
@@ -71,7 +68,6 @@ def test_rows_are_sorted_and_unique_whatever_the_order_of_the_edges(edges, edge_
         np.testing.assert_array_equal(snapshot.indices, other.indices)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(EDGE, WEIGHT), max_size=40), st.integers(1, INTERVALS))
 def test_weights_are_summed_within_an_interval_and_then_over_the_window(weighted, edge_life):
     edges, weight = [edge for edge, _ in weighted], [w for _, w in weighted]
@@ -96,7 +92,6 @@ def test_weights_do_not_drift():
     assert [window.weights[0] for window in windows] == [twice, np.float32(1e30), np.float32(1e30)] + [twice] * 3
 
 
-@settings(deadline=None)
 @given(EDGES, st.integers(1, INTERVALS), st.integers(0, 12))
 def test_windows_with_few_edges_are_left_out_and_counted(edges, edge_life, min_edges):
     windows = Windows(as_intervals(edges).stream(), edge_life, min_edges)
@@ -115,7 +110,6 @@ def test_windows_with_few_edges_are_left_out_and_counted(edges, edge_life, min_e
     assert counts.window_edges == sum(len(pairs) for _, pairs in left)
 
 
-@settings(deadline=None)
 @given(EDGES, st.integers(1, INTERVALS - 1), st.booleans())
 def test_features_and_labels_follow_their_definitions(edges, edge_life, strict):
     graph = build_graph(as_intervals(edges), name="x", source="a test", edge_life=edge_life, strict_label=strict)

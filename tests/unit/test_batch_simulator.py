@@ -8,7 +8,7 @@ import statistics
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import ConfigError
@@ -65,7 +65,6 @@ def test_a_simulated_training_is_its_formula() -> None:
     assert later.gain(0, 1.0) == pytest.approx(0.1 / 4)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(("none", "random", "bandit")), st.integers(0, 10**6), st.integers(0, ACTIONS - 1),
     st.floats(0, 0.3), st.floats(1e-3, 1.0), st.floats(0, 2.0),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, PlanError
@@ -32,7 +33,7 @@ def _config(**settings: Any) -> RunConfig:
     return RunConfig(**{**SMALL, "system": "esdg", **settings})
 
 
-@pytest.mark.parametrize("model", ["cdgcn", "tmgcn", "evolvegcn-h"])
+@pytest.mark.parametrize("model", thinned(["cdgcn", "tmgcn", "evolvegcn-h"], 2))
 def test_the_fewest_blocks_that_fit_are_taken_and_the_peak_is_as_estimated(graph: DynamicGraph, model: str) -> None:
     whole = block_cost(_config(model=model, blocks=1), graph, steps=1).peak_bytes
     budget = 0.6 * whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from doubles import Trained, train_in_memory
+from thinning import thinned
 from torch import Tensor
 
 from dtdg_lab.core import catalogue
@@ -30,6 +31,7 @@ from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling, shares_co
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import peak_bytes
 
+pytestmark = pytest.mark.usefixtures("one_thread", "no_probe")
 # 12 training snapshots: groups of 4 start at 9 of them
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
          "learning_rate": 0.02, "device": "cpu"}  # fmt: skip
@@ -38,14 +40,6 @@ PROFILE, EPOCHS = 2, 4
 WINDOWS = {name for name in catalogue.names("systems") if "batching" in catalogue.system(name).parts}
 BY_GROUPS = ("psg", "blad", "dygnex-g", "dygnex-l")
 ONE_OF_EACH_MEMORY = ("tgcn", "evolvegcn-o", "evolvegcn-h", "dcrnn", "graphsage")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def config_of(**changes: Any) -> RunConfig:
@@ -357,7 +351,7 @@ def test_by_size_nothing_is_timed_or_scheduled_again(tmp_path: Path) -> None:
 def test_a_run_scheduled_by_sizes_is_the_same_however_often_it_is_interrupted(tmp_path: Path) -> None:
     config = config_of(system="blad", group_times="size", epochs=2)
     whole = train(tmp_path, config)
-    for step in range(len(whole.losses)):
+    for step in (0, 2, 4):  # of three steps an epoch: within one, with its last step, within the last epoch
         first = train(tmp_path, config, script={step: {"stop": True}})
         second = train(tmp_path, config, resume=True, first_step=step + 1)
         assert first.losses + second.losses == whole.losses
@@ -371,8 +365,9 @@ def assert_same_parameters(one: Trained, other: Trained) -> None:
 
 
 @pytest.mark.usefixtures("steady")
-def test_interrupted_at_every_step_and_resumed_keeps_times_and_schedule(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("steps", thinned([[1, 2, 4, 5, 8], range(14)]), ids=str)
+def test_interrupted_and_resumed_keeps_times_and_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Sequence[int]
 ) -> None:
     """Interrupted between two epochs or once times are known it is the same run; within a profiled epoch, the profile
     takes one epoch more and ends in the same schedule."""
@@ -382,7 +377,8 @@ def test_interrupted_at_every_step_and_resumed_keeps_times_and_schedule(
     steps = by_size["data"]["iterations"]
     assert by_size["data"]["assignment"] != by_profile["data"]["assignment"]
     assert by_profile["data"]["times_s"] == pytest.approx([seconds_of(group) for group in range(GROUPS)], rel=1e-6)
-    for step in range(len(whole.losses)):
+    assert len(whole.losses) == 14
+    for step in steps:
         first = train(tmp_path, config, script={step: {"stop": True}})
         with monkeypatch.context() as patch:
             if step >= by_profile["step"] - 1:  # all is known: nobody may be asked for a schedule
@@ -433,7 +429,7 @@ KNOWN: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.usefixtures("steady")
-@pytest.mark.parametrize(("start", "changes"), KNOWN, ids=str)
+@pytest.mark.parametrize(("start", "changes"), thinned(KNOWN, (1, 3, 4, 5, 6)), ids=str)
 def test_a_change_is_scheduled_with_the_known_times_and_is_resuming_with_it(
     tmp_path: Path, start: dict[str, Any], changes: dict[str, Any]
 ) -> None:
@@ -668,6 +664,7 @@ def test_systems_without_groups_compute_every_vertex_at_every_snapshot_once_an_e
 # what is learned
 
 
+@pytest.mark.slow
 def test_fewer_larger_updates_learn_as_much_as_psg_s(tmp_path: Path) -> None:
     """100 epochs on four parts, 200 updates for 300: test error explained, 1 - loss / loss of the mean, within 0.03.
 

@@ -28,13 +28,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.hybrid_batches.part_batches import Drawn, PartBatches
 from dtdg_lab.systems.hybrid_batches.workers import BatchMaker
 from dtdg_lab.training.phase_clock import PhaseClock
-from dtdg_lab.training.trainer import Trainer
 
-
-@pytest.fixture(autouse=True)
-def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
+pytestmark = pytest.mark.usefixtures("no_probe")
 
 
 @pytest.fixture

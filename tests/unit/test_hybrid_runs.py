@@ -32,13 +32,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.training.build import build
-from dtdg_lab.training.trainer import Trainer
 
-
-@pytest.fixture(autouse=True)
-def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
+pytestmark = pytest.mark.usefixtures("no_probe")
 
 
 def _check_followed(done: Trained, *, every: int, initial: int = 0) -> None:

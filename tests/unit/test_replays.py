@@ -15,16 +15,10 @@ from dtdg_lab.cluster.replay import replay, verify_replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling
-from dtdg_lab.training.trainer import Trainer
 
+pytestmark = pytest.mark.usefixtures("no_probe")
 HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_nodes": 0.2, "generators": "threads"}
 SIZES = {"snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1", "batch_policy": "dqn", "decide_every": 2}
-
-
-@pytest.fixture(autouse=True)
-def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +27,7 @@ def psg(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     script: dict[int, Any] = {
         2: {"set": {"learning_rate": 0.1}},
         4: ({"pause": True}, {"set": {"learning_rate": 0.05}}, {"keep": True}, {"pause": False}),
-        7: {"set": {"system": "dygnex-l", "epochs": 9}},
+        7: {"set": {"system": "dygnex-l", "schedule_gap": 1.0, "epochs": 9}},
         12: {"set": {"group_window": 3}},
         14: {"stop": True},
     }
@@ -77,7 +71,7 @@ def test_a_schedule_from_measured_times_is_taken_from_the_records(
             self._seen[row[0]] += rng.uniform(0.01, 1.0)
 
     monkeypatch.setattr(GroupScheduling, "observe", by_chance)
-    script = {9: {"set": {"scheduler": "dygnex_ilp"}}, 15: {"set": {"learning_rate": 0.1}}}
+    script = {9: {"set": {"scheduler": "dygnex_ilp", "schedule_gap": 1.0}}, 15: {"set": {"learning_rate": 0.1}}}
     run = steered(config, tmp_path, script)
     assert losses(steered(config, tmp_path, script)) != losses(run), "times by chance make other schedules"
     again = replay(run)

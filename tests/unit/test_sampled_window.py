@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,17 +28,10 @@ from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 from dtdg_lab.testing.contracts import RecordingMarks
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 NODES, SNAPSHOTS, FEATURES = 23, 7, 3
 TRAIN, WINDOW, SEED = range(1, 6), 3, 4
 EVERYBODY = np.arange(NODES)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the products are too small to be shared
-    yield
-    torch.set_num_threads(threads)
 
 
 def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share: float = 0.2) -> DynamicGraph:

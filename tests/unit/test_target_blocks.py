@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies
+from hypothesis import given, strategies
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
@@ -273,7 +273,6 @@ def test_a_snapshot_batch_needs_no_blocks(name: str) -> None:
 
 
 @pytest.mark.parametrize("memory", ["per_vertex", "none"])
-@settings(max_examples=25, deadline=None)
 @given(data=strategies.data())
 def test_blocks_hold_every_neighbour_and_no_vertex_more(memory: str, data: strategies.DataObject) -> None:
     layers, seed = data.draw(strategies.integers(1, 3)), data.draw(strategies.integers(0, 9))

@@ -7,7 +7,6 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from doubles import RecordingRecorder, Trained, train_in_memory
+from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import (
@@ -41,21 +41,13 @@ from dtdg_lab.training.interfaces import LocalControl
 from dtdg_lab.training.recording import ResourceMonitor
 from dtdg_lab.training.trainer import Trainer
 
+pytestmark = pytest.mark.usefixtures("one_thread", "no_probe")
 # 39 labelled snapshots: 12 train, 3 validate, 24 test. Groups of 4 start at 9 of the 12: 5 steps an epoch on 2 parts.
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
          "learning_rate": 0.02, "device": "cpu"}  # fmt: skip
 STEPS = 5
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 6}
 CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_nodes": 40}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Two threads that share a loaded core wait for each other at every small product."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def config_of(**changes: Any) -> RunConfig:
@@ -137,7 +129,7 @@ def test_single_has_one_step_an_epoch(tmp_path: Path) -> None:
     assert done.losses[-1] < done.losses[0]
 
 
-# interruption: stop at every step, resume, and compare bits
+# interruption: stop, resume, and compare bits
 
 STORIES: dict[str, dict[int, dict[str, Any]]] = {
     "nothing else": {},
@@ -150,15 +142,27 @@ STORIES: dict[str, dict[int, dict[str, Any]]] = {
 }
 
 
+# Within an epoch, with its last step, with the step that asks for a change, and with the last step of all
+INTERRUPTED: list[tuple[dict[str, Any], str, tuple[int, ...]]] = [
+    ({"model": "tgcn"}, "nothing else", (0, 4)),
+    ({"model": "tgcn"}, "a step knob", (3,)),
+    ({"model": "tgcn"}, "an epoch knob", (2, 8)),
+    ({"model": "tgcn"}, "both, and more epochs", (1, 6, 14)),
+    ({"model": "evolvegcn-o"}, "both, and more epochs", (3,)),
+    (LINK, "an epoch knob", (4,)),
+    (CLASSES, "nothing else", (7,)),
+]
+
+
 @pytest.mark.parametrize(
-    ("settings", "story"),
-    [*(({"model": "tgcn"}, story) for story in STORIES), ({"model": "evolvegcn-o"}, "both, and more epochs"),
-     (LINK, "an epoch knob"), (CLASSES, "nothing else")],
+    ("settings", "story", "steps"),
+    thinned([*INTERRUPTED, *((*case, ()) for *case, _ in INTERRUPTED)], range(len(INTERRUPTED))),
     ids=str,
-)  # fmt: skip
-def test_interrupted_at_every_step_and_resumed_is_the_same_run(
-    tmp_path: Path, settings: dict[str, Any], story: str
+)
+def test_interrupted_at_any_step_and_resumed_is_the_same_run(
+    tmp_path: Path, settings: dict[str, Any], story: str, steps: tuple[int, ...]
 ) -> None:
+    """Interrupted at the steps given; at every step where none is."""
     config, script = config_of(**settings), STORIES[story]
     graph = load_for(config)
 
@@ -167,7 +171,7 @@ def test_interrupted_at_every_step_and_resumed_is_the_same_run(
 
     whole = train(tmp_path, config, script=script)
     assert whole.outcome.state == "finished"
-    for step in range(len(whole.losses)):
+    for step in steps or range(len(whole.losses)):
         before = {k: v for k, v in script.items() if k < step}
         halting = {**before, step: {**script.get(step, {}), "stop": True}}
         first = train(tmp_path, config, script=halting)
@@ -377,10 +381,12 @@ def test_fewer_than_two_groups_are_refused_with_the_numbers(settings: dict[str, 
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, LINK, {**CLASSES, "dtype": "float64"}, {"system": "flaredtdg", "chunks": 4}], ids=str
+    "settings",
+    thinned([{}, LINK, {**CLASSES, "dtype": "float64"}, {"system": "flaredtdg", "chunks": 4}], (1, 3)),
+    ids=str,
 )
 def test_torch_s_defaults_do_not_reach_a_run(tmp_path: Path, settings: dict[str, Any]) -> None:
-    config = config_of(**settings)
+    config = config_of(**settings, epochs=1)
     graph = load_for(config)
     plain = train_in_memory(config, graph, tmp_path / "plain.pt")
     for name, default in (("dtype", torch.float64), ("device", "meta")):
@@ -510,7 +516,8 @@ def test_a_run_that_diverges_keeps_a_checkpoint_that_is_of_use(tmp_path: Path) -
         train(tmp_path, config, script={40: {"set": {"learning_rate": 100.0}}})
     kept = Checkpoint.load(tmp_path / "last.pt")
     assert 38 <= kept.position.step <= 42
-    rest = train(tmp_path, config, resume=True, first_step=kept.position.step, changes={"learning_rate": 0.001})
+    changes = {"learning_rate": 0.001, "epochs": 10}
+    rest = train(tmp_path, config, resume=True, first_step=kept.position.step, changes=changes)
     assert max(rest.losses) < 3 * max(train(tmp_path).losses)
 
 

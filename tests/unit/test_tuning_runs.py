@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from doubles import Trained, train_in_memory
 
 from dtdg_lab.core.catalogue import PROTOCOLS
@@ -18,17 +16,10 @@ from dtdg_lab.datasets.user_data import from_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 
+pytestmark = pytest.mark.usefixtures("one_thread", "no_probe")
 NODES, EDGES, INTERVALS = 20, 60, 31
 EPOCHS, EVERY = 6, 2
 DECIDED = [1, 3, 5]  # epochs; after the last one too: a run that is resumed for more of them goes on as one of more
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def config_of(**changes: Any) -> RunConfig:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from doubles import Trained, train_in_memory
+from thinning import thinned
 from torch import Tensor
 
 from dtdg_lab.core.config import RunConfig
@@ -21,6 +23,7 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.directory import read_kept
+from dtdg_lab.systems.decayed_windows import strategy as windows
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, survival_order
 from dtdg_lab.training.build import build
@@ -31,7 +34,24 @@ from dtdg_lab.training.memory import peak_bytes, probe_memory
 SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 50, "hidden": 6,
          "device": "cpu", "dtype": "float64", "epochs": 2, "evaluate_every": 100, "learning_rate": 0.02,
          "partitioner": "round_robin"}  # fmt: skip
+pytestmark = pytest.mark.usefixtures("no_probe", "_measured_once")
 HYBRID = {"chunker": "hash", "chunks": 8, "window": 5, "decay": "text", "alpha": 0.3}
+
+
+@pytest.fixture(scope="module")
+def _measured_once() -> Iterator[None]:
+    """Runs of equal settings take as much memory: it is measured in the first of them."""
+    measure, known = windows.measure, {}
+
+    def once(strategy: DecayedWindowStrategy, gradients: Any) -> Any:
+        settings = strategy.context.config.short_hash
+        if settings not in known:
+            known[settings] = measure(strategy, gradients)
+        return known[settings]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "measure", once)
+        yield
 
 
 @cache
@@ -49,7 +69,7 @@ def _train(config: RunConfig, folder: Path, **more: Any) -> Trained:
 
 @pytest.mark.parametrize(
     ("model", "loss_at"),
-    [("tgcn", "last"), ("tgcn", "all"), ("mpnn-lstm", "last"), ("dcrnn", "all"), ("evolvegcn-h", "last")],
+    thinned([("tgcn", "last"), ("tgcn", "all"), ("mpnn-lstm", "last"), ("dcrnn", "all"), ("evolvegcn-h", "last")], 3),
 )
 def test_a_window_that_keeps_all_of_one_part_is_full_history(model: str, loss_at: str, tmp_path: Path) -> None:
     settings = {"model": model, "loss_at": loss_at, "epochs": 1}
@@ -74,12 +94,14 @@ def test_a_window_of_full_snapshots_alone_is_recent_only(tmp_path: Path) -> None
 
 
 def test_what_decays_changes_the_loss(tmp_path: Path) -> None:
-    curves = [_train(_config(**change), tmp_path).losses for change in ({}, {"alpha": 0.9}, {"decay": "ladder"})]
+    curves = [
+        _train(_config(**change, epochs=1), tmp_path).losses for change in ({}, {"alpha": 0.9}, {"decay": "ladder"})
+    ]
     assert len({tuple(curve) for curve in curves}) == 3
 
 
 def test_a_run_repeats_bit_for_bit(tmp_path: Path) -> None:
-    first, second = (_train(_config(layers=2, model="mpnn-lstm"), tmp_path) for _ in range(2))
+    first, second = (_train(_config(layers=2, model="mpnn-lstm", epochs=1), tmp_path) for _ in range(2))
     assert first.losses == second.losses
 
 
@@ -101,15 +123,24 @@ def test_a_window_changes_at_the_next_epoch(tmp_path: Path) -> None:
     assert longest == {0: 5, 1: 3}
 
 
+# Of 15 steps an epoch: within one, at its end, within the last one
+INTERRUPTED: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
+    ("tgcn", {}, (2, 15, 20)), ("tgcn", {"late_state": "zero"}, (11,)), ("dcrnn", {}, (20,)),
+    ("mpnn-lstm", {"layers": 2, "loss_at": "all"}, (11,)), ("evolvegcn-o", {"loss_at": "all"}, (20,)),
+    ("evolvegcn-h", {}, (11,)), ("graphsage", {"loss_at": "all"}, (20,)),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("model", "more"),
-    [("tgcn", {}), ("tgcn", {"late_state": "zero"}), ("mpnn-lstm", {"layers": 2, "loss_at": "all"}), ("dcrnn", {}),
-     ("evolvegcn-o", {"loss_at": "all"}), ("evolvegcn-h", {}), ("graphsage", {"loss_at": "all"})],
-)  # fmt: skip
-def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(model: str, more: dict[str, Any], tmp_path: Path) -> None:
+    ("model", "more", "steps"),
+    thinned([*INTERRUPTED, *((*case, range(2, 30, 3)) for *case, _ in INTERRUPTED)], range(len(INTERRUPTED))),
+)
+def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(
+    model: str, more: dict[str, Any], steps: Sequence[int], tmp_path: Path
+) -> None:
     settings = {"model": model, **more}
     whole = _train(_config(**settings), tmp_path)
-    for step in range(2, len(whole.losses), 9):
+    for step in steps:
         folder = tmp_path / str(step)
         folder.mkdir()
         first = _train(_config(**settings), folder, script={step - 1: {"stop": True}})
@@ -135,7 +166,7 @@ def test_steps_tell_their_batches(tmp_path: Path) -> None:
     assert events["trapezoid"]["counts"] == [5, 3, 2] and events["chunks"]["made_by"] == "hash (seed 0)"
 
 
-@pytest.mark.parametrize("model", ["tgcn", "mpnn-lstm"])
+@pytest.mark.parametrize("model", thinned(["tgcn", "mpnn-lstm"]))
 def test_memory_is_predicted_for_shapes_that_were_not_measured(model: str) -> None:
     config = _config(model=model, generated_nodes=2000, generated_edges=8000, chunks=32, hidden=16)
     built = build(config, load_for(config), SoloGroup())
@@ -148,21 +179,12 @@ def test_memory_is_predicted_for_shapes_that_were_not_measured(model: str) -> No
         assert 0.95 < memory.peak_bytes(shape) / measured < 1.4, shape
 
 
-@pytest.mark.parametrize("model", ["tgcn", "mpnn-lstm"])
-@pytest.mark.parametrize("decay", ["text", "ladder"])
+@pytest.mark.parametrize(("model", "decay"), thinned(product(["tgcn", "mpnn-lstm"], ["text", "ladder"])))
 def test_the_peak_is_the_worst_step_s_and_short_windows_are_not_it(model: str, decay: str) -> None:
     config = _config(
-        model=model,
-        generated_nodes=24_000,
-        generated_edges=24_000,
-        chunks=128,
-        hidden=32,
-        window=8,
-        alpha=0.1,
-        decay=decay,
-        dtype="float32",
-        generated_snapshots=40,
-    )
+        model=model, generated_nodes=24_000, generated_edges=24_000, chunks=128, hidden=32, window=8, alpha=0.1,
+        decay=decay, dtype="float32", generated_snapshots=40,
+    )  # fmt: skip
     built = build(config, load_for(config), SoloGroup())
     layout = built.strategy
     assert isinstance(layout, DecayedWindowStrategy)
@@ -220,17 +242,24 @@ def _refused(done: Trained) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("asked", "made", "refused"),
-    [
-        ([{"window": 6}, {"chunks": 100_000}], {"window": 6}, [{"chunks": 100_000}]),
-        ([{"chunks": 100_000}, {"window": 6}], {"window": 6}, [{"chunks": 100_000}]),
-        ([{"window": 6}, {"window": 400}], {"window": 6}, [{"window": 400}]),
-        ([{"window": 400}, {"chunks": 4}, {"chunks": 61}], {"chunks": 4}, [{"window": 400}, {"chunks": 61}]),
-        ([{"window": 400}, {"window": 6}], {"window": 6}, []),
-        # only what waits makes room for the last one
-        ([{"window": 8}, {"chunks": 61}, {"full_snapshots": 7}], {"window": 8, "full_snapshots": 7}, [{"chunks": 61}]),
-        # 40 chunks are too many for either of two parts, and fit the one that was asked for later
-        ([{"chunks": 40}, {"parts": 1}, {"window": 400}], {"chunks": 40, "parts": 1}, [{"window": 400}]),
-    ],
+    thinned(
+        [
+            ([{"window": 6}, {"chunks": 100_000}], {"window": 6}, [{"chunks": 100_000}]),
+            ([{"chunks": 100_000}, {"window": 6}], {"window": 6}, [{"chunks": 100_000}]),
+            ([{"window": 6}, {"window": 400}], {"window": 6}, [{"window": 400}]),
+            ([{"window": 400}, {"chunks": 4}, {"chunks": 61}], {"chunks": 4}, [{"window": 400}, {"chunks": 61}]),
+            ([{"window": 400}, {"window": 6}], {"window": 6}, []),
+            # only what waits makes room for the last one
+            (
+                [{"window": 8}, {"chunks": 61}, {"full_snapshots": 7}],
+                {"window": 8, "full_snapshots": 7},
+                [{"chunks": 61}],
+            ),
+            # 40 chunks are too many for either of two parts, and fit the one that was asked for later
+            ([{"chunks": 40}, {"parts": 1}, {"window": 400}], {"chunks": 40, "parts": 1}, [{"window": 400}]),
+        ],
+        (0, 4, 5, 6),
+    ),
     ids=str,
 )
 def test_changes_that_wait_together_are_refused_one_by_one(
@@ -355,7 +384,7 @@ def test_a_loss_at_all_snapshots_weighs_what_each_keeps() -> None:
     assert found == pytest.approx(np.mean(means), rel=1e-6)
 
 
-@pytest.mark.parametrize(("model", "tensors"), [("tgcn", 1), ("mpnn-lstm", 4)])
+@pytest.mark.parametrize(("model", "tensors"), thinned([("tgcn", 1), ("mpnn-lstm", 4)]))
 def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
     """The peak holds a row of each node from the step before, whether or not those of this step are there yet."""
     size = {"model": model, "generated_nodes": 2000, "generated_edges": 8000, "chunks": 32, "hidden": 16}

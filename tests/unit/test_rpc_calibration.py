@@ -206,6 +206,7 @@ def test_a_faster_network_lowers_the_baseline():
         assert described == pytest.approx(0.02 if epoch == 13 else 0.0, rel=0.2, abs=1e-3)
 
 
+@pytest.mark.slow  # a benchmark
 def test_a_decision_costs_little():
     estimator = received(0.02, seed=3)
     spent = []

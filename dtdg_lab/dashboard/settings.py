@@ -212,7 +212,8 @@ class Settings:
         Raises:
             ConfigError: the values are incompatible.
         """
-        return RunConfig(**{name: self._value(name) for name in self.controls if name in self._active()})
+        active = self._active()
+        return RunConfig(**{name: self._value(name) for name in self.controls if name in active})
 
     def load(self, config: RunConfig) -> None:
         """Set every control to a config's values; those it does not read get the defaults of its choices."""

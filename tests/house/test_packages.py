@@ -46,6 +46,7 @@ def _pins() -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in pairs}
 
 
+@pytest.mark.slow  # of the environment, not of this project
 def test_all_eight_import_with_warnings_as_errors() -> None:
     names = [name for name in EIGHT if name != "dgl" or sys.version_info < (3, 12)]
     done = subprocess.run(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.advisor.advise import Advice, advise, learn_errors, summed
@@ -147,7 +147,6 @@ def test_each_run_is_predicted_by_the_others(runs: list[StoredRun], graph: Dynam
     assert all(each.left_out for each in learn_errors(found)) and not learn_errors(found[:1])[0].left_out
 
 
-@settings(max_examples=25, deadline=None)
 @given(first=st.floats(1e-5, 0.05), more=st.floats(1.0, 50.0))
 def test_more_memory_never_hurts(advice: Advice, first: float, more: float) -> None:
     """What fits a budget fits a larger one, and the best is no slower there."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import DataError, PartitionError, UnknownNameError
@@ -97,7 +97,6 @@ def test_hash_chunks_are_the_same_on_every_machine() -> None:
 
 
 @pytest.mark.parametrize("name", ["hash", "load_aware"])
-@settings(max_examples=25)
 @given(data=st.data())
 def test_no_chunk_of_any_part_is_empty(name: str, data: st.DataObject) -> None:
     parts = data.draw(st.integers(1, 3))

@@ -256,7 +256,7 @@ def mutations(draw: st.DrawFn) -> tuple[int, Callable[[bytes], bytes]]:
     return number, mutate
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutations())
 def test_mutated_files_raise_ours_or_nothing_and_stay_as_they_are(
     whole: Path, tmp_path_factory: pytest.TempPathFactory, mutation: tuple[int, Callable[[bytes], bytes]]

@@ -120,6 +120,25 @@ def test_every_control_stands_at_what_it_is_shown_and_does_not_call_back(name):
     assert isinstance(control.value, option.kind)
 
 
+def test_a_system_shows_the_settings_that_it_reads_and_brings_its_own(dashboard):
+    of_schedules = {"scheduler", "groups_per_rank", "group_times", "profile_epochs", "schedule_gap", "schedule_limit_s"}
+    of_layouts = {"halo_reuse", "cache_gib", "blocks", "memory_gib", "row_ranks", "overlap", "delta_transfer"}
+    others = {"pipelined", "partitioner", "parts"}
+    for system in sorted(catalogue.names("systems"), key="single".__eq__):  # single last: it leaves one rank
+        choose(dashboard, "system", system)
+        made_of = catalogue.system(system).parts
+        expected = of_layouts & {*catalogue.entry("parallel", made_of["parallel"]).options}
+        expected |= of_schedules if "scheduling" in made_of else set()
+        expected |= {"pipelined"} if made_of["parallel"] == "snapshot_group" else set()
+        expected |= {"partitioner"} if "partition" in made_of else set()
+        expected |= {"parts"} if system != "single" else set()
+        controls = dashboard.settings.controls
+        shown = {name for name in of_schedules | of_layouts | others if controls[name].widget.visible}
+        assert shown == expected, system
+        ranks = 1 if system == "single" else 2
+        assert dashboard.settings.config() == RunConfig(system=system, dataset="growing", ranks=ranks, epochs=50)
+
+
 def test_the_learning_rate_slider_keeps_values_it_has_no_tick_for():
     control = make_control(OPTIONS["learning_rate"])
     for value in (0.0042, 1e-7, 5.0):

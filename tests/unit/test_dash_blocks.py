@@ -12,7 +12,6 @@ from pretend_session import PretendSession
 from test_dash import choose, click, look, open_tab, settle
 from test_dash_feed import Display
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.widgets.live import ChartFeed
@@ -67,16 +66,6 @@ def figure(shown: Dashboard, title: str) -> dict[str, Any]:
 
 
 # widgets
-
-
-@pytest.mark.parametrize("system", catalogue.names("systems"))
-def test_the_settings_of_blocks_are_shown_where_a_layout_reads_them(system, session):
-    shown = Dashboard(session, RunConfig(dataset="growing"))
-    choose(shown, "system", system)
-    read = catalogue.entry("parallel", catalogue.system(system).parts["parallel"]).options
-    assert {name for name in KNOBS if widget(shown, name).visible} == {*KNOBS} & {*read}
-    assert shown.settings.config() == RunConfig(system=system, dataset="growing")
-    shown.close()
 
 
 def test_a_hybrid_brings_two_ranks_to_a_snapshot():

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pretend_session import PretendRun
 from synthetic_lines import energy_row, evaluation_row, knob_row, line, steady_run, step_row
+from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
@@ -51,7 +52,7 @@ def plain(points: int = 1500) -> RunWindow:
 
 
 @pytest.mark.parametrize("x", ["steps", "seconds"])
-@pytest.mark.parametrize("points", [8, 50, 1500])
+@pytest.mark.parametrize("points", thinned([8, 50, 1500], keep=2))
 def test_a_display_that_follows_patches_shows_what_the_window_holds(x, points):
     window, feed, display, chance = plain(points), ChartFeed(), Display(), random.Random(points)
     display.take(feed.snapshot(window, x))

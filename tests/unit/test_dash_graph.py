@@ -70,34 +70,39 @@ def test_data_sets_are_offered_in_groups_by_where_they_come_from(dashboard, monk
     assert set(dashboard.settings.controls["dataset"].widget.values) == set(catalogue.names("datasets"))
 
 
-@pytest.mark.parametrize("dataset", catalogue.names("datasets"))
-def test_every_data_set_can_be_chosen_and_says_what_it_is(dataset, session) -> None:
-    shown = Dashboard(session, RunConfig(dataset="growing", ranks=2, **SMALL))
-    choose(shown, "dataset", dataset)
-    assert catalogue.entry("datasets", dataset).summary.split()[0] in shown.settings.notes["dataset"].value
-    assert shown.settings.config().dataset == dataset
-    tasks = list(shown.settings.controls["task"].widget.options)
-    assert tasks == list(catalogue.entry("datasets", dataset).tasks)
-    shown.close()
+def pick(settings: choices.Settings, name: str, value: str) -> str:
+    """Choose; the note under the choice."""
+    settings.controls[name].widget.value = value
+    return html.unescape(settings.notes[name].value)
 
 
-@pytest.mark.parametrize("model", catalogue.names("models"))
-def test_every_model_says_what_it_is(model, dashboard) -> None:
-    choose(dashboard, "model", model)
-    assert catalogue.entry("models", model).summary in dashboard.settings.notes["model"].value
-    assert dashboard.settings.config().model == model
+@pytest.fixture
+def settings() -> choices.Settings:
+    return choices.Settings(2, RunConfig(dataset="growing", ranks=2, epochs=50, **SMALL), lambda name, value: None)
 
 
-@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
-def test_a_protocol_says_what_it_means_and_brings_its_settings(protocol, dashboard) -> None:
-    choose(dashboard, "dataset", "collegemsg")
-    choose(dashboard, "protocol", protocol)
-    assert PROTOCOLS[protocol].meaning[1:] in html.unescape(dashboard.settings.notes["protocol"].value)
-    config = dashboard.settings.config()
-    assert config.protocol == protocol
-    for name, brought in PROTOCOLS[protocol].settings.items():
-        assert config[name] == brought, name
-    assert config == RunConfig(dataset="collegemsg", protocol=protocol, ranks=2, epochs=50)
+def test_every_data_set_can_be_chosen_and_says_what_it_is(settings) -> None:
+    for dataset in catalogue.names("datasets"):
+        entry = catalogue.entry("datasets", dataset)
+        assert entry.summary.split()[0] in pick(settings, "dataset", dataset), dataset
+        assert settings.config().dataset == dataset
+        assert list(settings.controls["task"].widget.options) == list(entry.tasks), dataset
+
+
+def test_every_model_says_what_it_is(settings) -> None:
+    for model in catalogue.names("models"):
+        assert html.unescape(catalogue.entry("models", model).summary) in pick(settings, "model", model)
+        assert settings.config().model == model
+
+
+def test_a_protocol_says_what_it_means_and_brings_its_settings(settings) -> None:
+    pick(settings, "dataset", "collegemsg")
+    for protocol in sorted(PROTOCOLS):
+        assert PROTOCOLS[protocol].meaning[1:] in pick(settings, "protocol", protocol)
+        config = settings.config()
+        assert config.protocol == protocol
+        assert {name: config[name] for name in PROTOCOLS[protocol].settings} == dict(PROTOCOLS[protocol].settings)
+        assert config == RunConfig(dataset="collegemsg", protocol=protocol, ranks=2, epochs=50)
 
 
 def test_what_a_choice_brought_goes_when_it_goes(dashboard) -> None:

@@ -13,7 +13,6 @@ from pretend_session import PER_EPOCH
 from test_dash import choose, click, open_tab, settle
 from test_dash_feed import Display
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError
 from dtdg_lab.dashboard.app import Dashboard
@@ -57,21 +56,6 @@ def to_next_epoch(shown: Dashboard, run: PartitionedRun) -> None:
 
 
 # widgets before a run
-
-
-@pytest.mark.parametrize("system", catalogue.names("systems"))
-def test_a_partitioner_can_be_chosen_where_vertices_are_owned(system, session):
-    shown = Dashboard(session, RunConfig(dataset="growing"))
-    choose(shown, "system", system)
-    parts = catalogue.system(system).parts
-    assert widget(shown, "partitioner").visible == ("partition" in parts)
-    assert widget(shown, "scheduler").visible == ("scheduling" in parts)
-    read = catalogue.entry("parallel", parts["parallel"]).options
-    for name in ("halo_reuse", "cache_gib"):
-        assert widget(shown, name).visible == (name in read)
-    assert widget(shown, "parts").visible == (system != "single")
-    assert shown.settings.config() == RunConfig(system=system, dataset="growing")
-    shown.close()
 
 
 def test_a_system_brings_its_partitioner_and_takes_it_along_when_it_goes(dashboard):

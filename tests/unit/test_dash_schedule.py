@@ -16,7 +16,6 @@ from schedules_synthetic import EXCHANGE_S, REST_S
 from test_dash import choose, click, open_tab, settle
 from test_dash_feed import Display
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.dashboard.app import Dashboard
@@ -95,19 +94,6 @@ def figure_of(shown: Dashboard, title: str) -> tuple[dict[str, Any], str]:
 
 
 # widgets
-
-
-@pytest.mark.parametrize("system", catalogue.names("systems"))
-def test_settings_of_schedules_are_shown_where_groups_are_scheduled_and_a_system_brings_its_own(system, session):
-    shown = Dashboard(session, RunConfig(dataset="growing", ranks=2))
-    choose(shown, "system", system)
-    parts = catalogue.system(system).parts
-    for name in ("scheduler", "groups_per_rank", "group_times", "profile_epochs", "schedule_gap", "schedule_limit_s"):
-        assert shown.settings.controls[name].widget.visible == ("scheduling" in parts), name
-    assert shown.settings.controls["pipelined"].widget.visible == (parts["parallel"] == "snapshot_group")
-    ranks = 1 if parts["parallel"] == "single" else 2
-    assert shown.settings.config() == RunConfig(system=system, dataset="growing", ranks=ranks)
-    shown.close()
 
 
 def test_a_system_takes_its_schedule_along_when_it_goes(dashboard):

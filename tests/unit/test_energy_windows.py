@@ -12,7 +12,7 @@ from unittest import mock
 import pynvml
 import pytest
 from doubles import ReplayClock, ReplayReader, Scripted, replay_meter
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError
@@ -215,7 +215,6 @@ def test_a_reader_that_is_lost_is_named_and_the_others_go_on(nvml: mock.Mock) ->
     nvml.nvmlShutdown.assert_called_once_with()
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     script=st.lists(st.tuples(st.floats(0.1, 3.0), st.floats(0.0, 50.0)), min_size=1, max_size=6),
     moves=st.lists(st.tuples(st.sampled_from(["lap", "sample", "other", "wait"]), st.floats(0.01, 2.0)), max_size=20),

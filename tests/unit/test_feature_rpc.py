@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from thinning import thinned
 
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.distributed.group import SoloGroup
@@ -174,12 +175,12 @@ def test_the_serving_process_needs_neither_torch_nor_dgl() -> None:
 # How late it comes
 
 
-@pytest.mark.parametrize("delay_ms", [5, 20, 50])
+@pytest.mark.parametrize("delay_ms", thinned([50, 5, 20]))
 def test_a_delay_shifts_the_round_trip_by_itself(client: FeatureClient, server: FeatureServer, delay_ms: int) -> None:
     check_shift(client, server, links({(1, 0): delay_ms * 1e-3}), 100, delay_ms * 1e-3)
 
 
-@pytest.mark.parametrize("rows", [50, 400])
+@pytest.mark.parametrize("rows", thinned([400, 50]))
 def test_a_rate_shifts_the_round_trip_by_the_bytes(client: FeatureClient, server: FeatureServer, rows: int) -> None:
     check_shift(client, server, links({}, {(1, 0): 2e6}), rows, rows * F * 4 / 2e6)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from thinning import thinned
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.rng import generator
@@ -346,7 +347,9 @@ print(edges, peak() - before)
 
 @pytest.mark.parametrize(
     "stream",
-    ["POWERLAW.generate(**SIZE)", "COMMUNITIES.generate(**SIZE)", "grow(TABLE, seed=0, snapshots=100, growth=1.0)"],
+    thinned(
+        ["POWERLAW.generate(**SIZE)", "COMMUNITIES.generate(**SIZE)", "grow(TABLE, seed=0, snapshots=100, growth=1.0)"]
+    ),
 )
 def test_a_long_sequence_needs_the_memory_of_a_snapshot(stream):
     """20 million edges and more, 80 MB as int32 sources alone, in a process that may grow by 40 MB."""

@@ -324,7 +324,6 @@ def test_a_csv_that_is_not_there(tmp_path):
 
 
 @hypothesis.given(st.binary(max_size=60) | st.text("0123456789,\n \"'.-eabc#", max_size=60).map(str.encode))
-@hypothesis.settings(max_examples=300, deadline=None)
 @hypothesis.example(b"0,0,0\n0,0,1")
 @hypothesis.example(b'"')
 @hypothesis.example(b'1,"2\n3",4\n1,2,3')
@@ -340,6 +339,7 @@ def test_any_bytes_give_a_graph_or_a_lab_error(tmp_path_factory, data):
         assert graph.num_snapshots == 1
 
 
+@pytest.mark.slow  # a benchmark
 def test_half_a_million_rows_of_a_csv_take_about_a_second(tmp_path):
     import pandas
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from runs_synthetic import finished_run
+from thinning import thinned
 
 from dtdg_lab.cards.card import (
     MAIN,
@@ -137,7 +138,7 @@ def test_the_cell_is_code_whose_settings_are_allowed(name: str) -> None:
     assert f"system={name!r}" in run_cell(TEXTS[name])
 
 
-@each_card
+@pytest.mark.parametrize("name", thinned(sorted(TEXTS), keep=6))
 def test_the_page_is_whole_and_asks_for_nothing(name: str) -> None:
     shown = card(name)
     html = shown.html()

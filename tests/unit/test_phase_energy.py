@@ -11,7 +11,7 @@ import pandas as pd
 import pynvml
 import pytest
 from doubles import ReplayClock, ReplayReader, Scripted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.records import PHASES, TABLES
@@ -140,7 +140,6 @@ def test_what_children_use_is_spread_over_the_time() -> None:
     assert bench.joules() == pytest.approx({"compute": 10 + 20 + 8.0, "wait": 10 + 8.0})
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     steps=st.lists(
         st.tuples(

@@ -253,5 +253,6 @@ def test_a_stopped_run_ends_the_race_and_keeps_what_is_done(tmp_path, monkeypatc
     assert [run.state for run in open_race(folder).runs] == ["finished", "finished", "left"]
 
 
+@pytest.mark.slow  # a benchmark
 def test_copying_is_faster_than_any_network_here():
     assert 1e8 < copy_bandwidth() < 1e12

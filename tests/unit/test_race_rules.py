@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_lines import evaluation_row, line, step_row
 
@@ -55,7 +55,6 @@ def test_a_run_ends_where_the_loss_is_low_the_time_is_over_or_nothing_is_gained(
 @given(
     losses=st.lists(st.floats(0.01, 10), min_size=2, max_size=12), patience=st.integers(1, 4), more=st.floats(0.0, 5.0)
 )
-@settings(max_examples=60, deadline=None)
 def test_more_patience_never_ends_a_run_sooner(losses, patience, more):
     def ends(rule: StopRule) -> int:
         return next((at for at in range(1, len(losses) + 1) if rule.verdict(seen(*losses[:at]))), len(losses) + 1)
@@ -165,7 +164,6 @@ def test_bold_needs_spreads_that_do_not_touch():
 @given(
     groups_=st.lists(st.lists(st.floats(-100, 100), min_size=2, max_size=5), min_size=2, max_size=5), high=st.booleans()
 )
-@settings(max_examples=80, deadline=None)
 def test_the_best_beats_every_seed_of_everybody(groups_, high):
     spreads = {str(at): spread(values) for at, values in enumerate(groups_)}
     found = best(spreads, high_is_good=high)

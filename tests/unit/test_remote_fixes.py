@@ -29,6 +29,7 @@ from remote_training import (
     servers_left,
     train_remote,
 )
+from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, NotAvailableError, RunFailedError, RunStoreError
@@ -98,20 +99,15 @@ def test_the_kernel_shapes_no_exchange_of_ranks() -> None:
 def test_a_run_with_the_kernels_links_is_rebuilt_and_goes_on_where_that_fails(
     device: type[Device], tmp_path: Path
 ) -> None:
-    script = {2: {"set": {"cache_rows": 50}}, 8: {"set": {"batch_length": 13}}, 14: {"set": {"queue_depth": 2}}}
-    config = remote_config("fixed", congestion_by="netem", links="1 delay=1", epochs=4)
+    script = {2: {"set": {"batch_length": 13}}, 8: {"set": {"queue_depth": 2}}}
+    config = remote_config("fixed", congestion_by="netem", links="1 delay=1", epochs=3)
     done = train_remote(config, tmp_path, script=script)
-    assert [data["changes"] for _, data in described(done, "settings")] == [
-        {"cache_rows": 50},
-        {"queue_depth": 2},
-    ]
+    assert [data["changes"] for _, data in described(done, "settings")] == [{"queue_depth": 2}]
     ((_, refused),) = described(done, "refused")
     assert refused["changes"] == {"batch_length": 13} and "batch_length=13" in refused["reason"]
     slow = parse_links("1 delay=1", PARTS)
-    assert device.past == 4 * ["start", slow, "close"], "again after the failure"
-    assert [step for step, _ in described(done, "congestion")] == [0, STEPS, 3 * STEPS], (
-        "told once by each that was built"
-    )
+    assert device.past == 3 * ["start", slow, "close"], "again after the failure"
+    assert [step for step, _ in described(done, "congestion")] == [0, 2 * STEPS], "told once by each that was built"
 
 
 def test_a_device_that_is_not_given_back_refuses_the_change_and_nothing_is_built(
@@ -231,14 +227,9 @@ def test_a_part_that_does_not_exist_is_not_preferred() -> None:
 
 @pytest.mark.parametrize(
     ("where", "what"),
-    [
-        (building, "FlatGradients"),
-        (building, "_evaluators"),
-        (RemoteFeatureStrategy, "setup"),
-        (RemoteFeatureStrategy, "slowable_links"),
-    ],
-    ids=["FlatGradients", "_evaluators", "setup", "slowable_links"],
-)
+    thinned([(building, "FlatGradients"), (building, "_evaluators"), (RemoteFeatureStrategy, "setup"),
+             (RemoteFeatureStrategy, "slowable_links")], keep=2),
+)  # fmt: skip
 def test_nothing_is_left_of_what_fails_once_features_are_served(
     where: Any, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ from remote_training import (
     static_graph,
     train_remote,
 )
+from thinning import thinned
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError, RunStoreError, UnsupportedError
@@ -55,6 +56,11 @@ POLICIES = catalogue.names("features")
 CONGESTED = {"congestion": "two_asymmetric", "congestion_from": 0, "congestion_ms": 4.0, "congestion_mbit": 20.0,
              "links": "1>0 delay=3 rate=10"}  # fmt: skip
 HEAD = 2 * 32  # bytes of the heads of a request and its reply
+
+
+def kept(policies: list[str], *names: str) -> list[Any]:
+    """Policies of which those named run in `make test`."""
+    return thinned(policies, map(policies.index, names))
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +92,8 @@ def _same(one: Trained, other: Trained) -> None:
 # one result
 
 
-@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "on_demand"])
+# the policies kept are those that no other test of `make test` compares with the quiet run
+@pytest.mark.parametrize("policy", kept(sorted({*POLICIES} - {"on_demand"}), "prefetch", "threshold", "double_dqn"))
 def test_every_policy_trains_the_same_bits(policy: str, quiet: Trained, tmp_path: Path) -> None:
     learned = {"policy_file": policy_file(tmp_path, policy)} if policy.startswith("double_dqn") else {}
     done = train_remote(remote_config(policy, **learned), tmp_path)
@@ -96,7 +103,7 @@ def test_every_policy_trains_the_same_bits(policy: str, quiet: Trained, tmp_path
     assert (len(done.recorder.tables["cache_decisions"]) > 0) == (policy not in POLICIES[:4])
 
 
-@pytest.mark.parametrize("policy", ["on_demand", "epoch_hot", "fixed", "planner"])
+@pytest.mark.parametrize("policy", kept(["on_demand", "epoch_hot", "fixed", "planner"], "epoch_hot", "planner"))
 def test_congestion_changes_no_bit(policy: str, quiet: Trained, tmp_path: Path) -> None:
     done = train_remote(remote_config(policy, **CONGESTED), tmp_path)
     _same(done, quiet)
@@ -109,7 +116,7 @@ def test_congestion_changes_no_bit(policy: str, quiet: Trained, tmp_path: Path) 
     assert min(slow) >= 0.003, "no reply comes before its link has passed it"
 
 
-@pytest.mark.parametrize("policy", ["fixed", "epoch_hot", "threshold"])
+@pytest.mark.parametrize("policy", thinned(["fixed", "epoch_hot", "threshold"]))
 def test_so_it_is_where_features_stay(policy: str, tmp_path: Path) -> None:
     one, other = (train_remote(static_config(of), tmp_path, graph=static_graph()) for of in ("on_demand", policy))
     _same(one, other)
@@ -143,7 +150,7 @@ def test_on_demand_every_step_asks_every_owner_for_all_of_its_rows(
     assert dict(enumerate(column(done, "steps", "bytes_received"))) == received
 
 
-@pytest.mark.parametrize("policy", ["prefetch", "epoch_hot", "fixed", "random"])
+@pytest.mark.parametrize("policy", kept(["prefetch", "epoch_hot", "fixed", "random"], "prefetch", "fixed"))
 def test_what_a_cache_had_and_what_was_asked_for_is_what_batches_read(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +216,7 @@ def _begins(row: dict[str, Any]) -> int:
     return int(row["first"] + row["late_steps"])
 
 
+@pytest.mark.slow  # a benchmark
 def test_features_that_are_fetched_ahead_are_hardly_waited_for(tmp_path: Path) -> None:
     """A batch takes 20 ms to come and a step 30 ms to train: ahead, the first is hidden behind the second."""
     slow = {"links": "* delay=20", "slow_rank": 0, "slow_ms": 30.0, "parts": 2, "batch_size": 16}
@@ -220,6 +228,7 @@ def test_features_that_are_fetched_ahead_are_hardly_waited_for(tmp_path: Path) -
     assert np.median(column(behind, "resolved", "wait_s")) >= 0.02
 
 
+@pytest.mark.slow  # a benchmark
 def test_a_step_that_waits_for_a_link_takes_as_much_longer_as_the_link(tmp_path: Path) -> None:
     """Part 0 asks part 1; the quickest of a run's steps are compared, which the machine's other work spares."""
     two = {"parts": 2, "batch_size": 16}
@@ -340,18 +349,19 @@ def test_a_running_job_leaves_fetched_features_and_comes_back(tmp_path: Path) ->
 # interrupted
 
 
-@pytest.mark.parametrize("policy", ["fixed", "random"])
-def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(policy: str, quiet: Trained, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("policy", "step"), thinned([("fixed", 1), ("fixed", 5), ("fixed", 6), ("fixed", 7), ("random", 4)], keep=[2, 4])
+)
+def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(
+    policy: str, step: int, quiet: Trained, tmp_path: Path
+) -> None:
     config = remote_config(policy)
-    for step in (1, 5, 6, 7) if policy == "fixed" else (4,):
-        folder = tmp_path / str(step)
-        folder.mkdir()
-        first = train_remote(config, folder, script={step - 1: {"stop": True}})
-        assert (first.outcome.state, len(first.losses)) == ("stopped", step)
-        rest = train_remote(config, folder, resume=True)
-        assert [*first.losses, *rest.losses] == quiet.losses
-        assert all(torch.equal(of, quiet.parameters[name]) for name, of in rest.parameters.items())
-        assert min(column(rest, "windows", "first")) == step
+    first = train_remote(config, tmp_path, script={step - 1: {"stop": True}})
+    assert (first.outcome.state, len(first.losses)) == ("stopped", step)
+    rest = train_remote(config, tmp_path, resume=True)
+    assert [*first.losses, *rest.losses] == quiet.losses
+    assert all(torch.equal(of, quiet.parameters[name]) for name, of in rest.parameters.items())
+    assert min(column(rest, "windows", "first")) == step
 
 
 def test_a_pause_changes_nothing(quiet: Trained, tmp_path: Path) -> None:
@@ -363,15 +373,13 @@ def test_a_pause_changes_nothing(quiet: Trained, tmp_path: Path) -> None:
 # what fails
 
 
-@pytest.mark.parametrize("policy", ["on_demand", "fixed"])
 @pytest.mark.parametrize(
-    ("sent", "words"),
-    [
+    ("policy", "sent", "words"),
+    thinned([(policy, *sent) for policy in ("on_demand", "fixed") for sent in (
         (signal.SIGKILL, r"part.* exited with status -9|part \d \(rank 0\) has exited"),
         (signal.SIGSTOP, r"part \d \(rank 0\) was silent for 0\.\d s"),
-    ],
-    ids=["killed", "stopped"],
-)
+    )], keep=[1, 2]),
+)  # fmt: skip
 def test_a_server_that_dies_or_stands_still_ends_the_run_which_goes_on_later(
     policy: str, sent: signal.Signals, words: str, quiet: Trained, tmp_path: Path
 ) -> None:
@@ -393,7 +401,7 @@ class _Full(RecordingRecorder):
             raise RunStoreError("the disk is full")
 
 
-@pytest.mark.parametrize("policy", ["on_demand", "fixed", "random"])
+@pytest.mark.parametrize("policy", kept(["on_demand", "fixed", "random"], "fixed"))
 def test_no_server_is_left_of_a_run_that_fails(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RunStoreError, match="disk is full"):
         train_remote(remote_config(policy), tmp_path, recorder=_Full())

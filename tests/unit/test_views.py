@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import subprocess
-import sys
 
 import plotly.graph_objects as go
 import pytest
@@ -127,7 +125,7 @@ def test_phases_are_means_of_the_recent_steps_in_milliseconds():
 
 def test_long_runs_stay_bounded_and_keep_the_last_point():
     shown = window(ranks=1, points=500)
-    for start in range(0, 60_000, 500):
+    for start in range(0, 20_000, 500):
         shown.add(line("steps", [step_row(step, 1 / (step + 1), per_epoch=50) for step in range(start, start + 500)]))
         epochs = range(start + 50, start + 501, 50)
         shown.add(line("evaluations", [evaluation_row(step, "validation", 1 / step, per_epoch=50) for step in epochs]))
@@ -136,16 +134,16 @@ def test_long_runs_stay_bounded_and_keep_the_last_point():
         shown.add(line("events", [knob_row(start, version=start, learning_rate=0.1)]))
     figures = shown.figures()
     xs = trace(figures["loss"], "each step")["x"]
-    assert 250 <= len(xs) <= 501 and xs[0] == 0 and xs[-1] == 59_999
+    assert 250 <= len(xs) <= 501 and xs[0] == 0 and xs[-1] == 19_999
     gaps = {after - before for before, after in itertools.pairwise(xs[:-1])}
     assert gaps == {shown.loss.steps.stride}
-    assert trace(figures["loss"], "validation")["x"][-1] == 60_000
+    assert trace(figures["loss"], "validation")["x"][-1] == 20_000
     for figure in figures.values():
         assert all(len(found["x"]) <= 501 for found in figure["data"])
         assert len(figure["layout"]["shapes"]) <= 30
     assert len(shown.marks) <= 200
     energy = figures["energy"]["data"][0]
-    assert energy["y"][-1] == pytest.approx(240.0)
+    assert energy["y"][-1] == pytest.approx(80.0)
     assert len(json.dumps(figures)) < 300_000
 
 
@@ -309,12 +307,3 @@ def test_compare_overlays_runs():
     names = [found["name"] for found in compare_figure([("a", filled(40)), ("b", other)], "seconds")["data"]]
     assert names == ["a", "b", "persistence (a)", "persistence (b)"]
     assert "no run" in compare_figure([])["layout"]["annotations"][0]["text"]
-
-
-def test_views_import_neither_torch_nor_plotly():
-    code = (
-        "import sys, dtdg_lab.visualization; "
-        "print([name for name in ('torch', 'plotly', 'pandas') if name in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"

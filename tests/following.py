@@ -9,7 +9,7 @@ from typing import Any
 from dtdg_lab.cluster.run import Run
 
 
-def until(condition: Callable[[], bool], *, timeout_s: float = 20.0, what: str = "") -> float:
+def until(condition: Callable[[], bool], *, timeout_s: float = 60.0, what: str = "") -> float:
     """Wait until a condition holds; returns the seconds it took, fails the test when it never does."""
     started = time.monotonic()
     while not condition():
@@ -19,7 +19,7 @@ def until(condition: Callable[[], bool], *, timeout_s: float = 20.0, what: str =
     return time.monotonic() - started
 
 
-def until_step(run: Run, step: int, *, timeout_s: float = 30.0) -> None:
+def until_step(run: Run, step: int, *, timeout_s: float = 90.0) -> None:
     """Wait until a run has made some steps."""
     until(
         lambda: (run.status not in ("starting",) and run.live.progress.step >= step) or run.status == "failed",

@@ -33,6 +33,13 @@ def thinned(cases: Iterable[Any], keep: int | Iterable[int] = 1) -> list[Any]:
     return [case if place in places else _slow(case) for place, case in enumerate(cases)]
 
 
+def values_that_run(request: pytest.FixtureRequest, *names: str) -> list[tuple[Any, ...]]:
+    """Values of parameters in those tests of a fixture's file that run: what the fixture has to compute."""
+    params = (item.callspec.params for item in request.session.items
+              if item.path == request.path and hasattr(item, "callspec"))  # fmt: skip
+    return list(dict.fromkeys(tuple(of[name] for name in names) for of in params if {*names} <= of.keys()))
+
+
 def _slow(case: Any) -> Any:
     if hasattr(case, "marks") and hasattr(case, "values"):
         return pytest.param(*case.values, marks=[*case.marks, pytest.mark.slow], id=case.id)

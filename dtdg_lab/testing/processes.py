@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 _ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_IMPORTED = ["dtdg_lab.training.build", "dtdg_lab.datasets.names", "torch.distributed"]
+_LAYOUTS = ("snapshot_groups", "snapshot_blocks", "vertex_parts", "decayed_windows", "hybrid_batches", "feature_cache")
+# the first optimizer imports torch._dynamo, which takes longer than all else that a fresh process does
+_IMPORTED = [
+    "torch.distributed", "torch._dynamo", "pytest", "dtdg_lab.datasets.names", "dtdg_lab.training.trainer",
+    "dtdg_lab.testing.contracts", *(f"dtdg_lab.systems.{layout}.strategy" for layout in _LAYOUTS),
+]  # fmt: skip
 _GRACE_S = 3.0  # after the first failure the others may still report theirs
 
 
@@ -52,7 +57,7 @@ class _Rank:
 
 
 def run_ranks(
-    function: Callable[..., Any], ranks: int, *args: Any, timeout_s: float = 60.0, may_die: tuple[int, ...] = ()
+    function: Callable[..., Any], ranks: int, *args: Any, timeout_s: float = 180.0, may_die: tuple[int, ...] = ()
 ) -> list[Any]:
     """Call ``function(rank, ranks, address, *args)`` in ``ranks`` fresh processes and return their results by rank.
 

@@ -1,4 +1,4 @@
-"""Sessions for tests, each with state, cache and runs of its own."""
+"""One session of two engines for all tests, and a folder of sessions for tests that start their own."""
 
 from __future__ import annotations
 
@@ -27,22 +27,45 @@ def module_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("state")
 
 
+@pytest.fixture(scope="session")
+def shared_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the shared session."""
+    return tmp_path_factory.mktemp("state")
+
+
 @pytest.fixture(autouse=True)
-def _state(module_state: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("DTDG_LAB_STATE", str(module_state))
+def _state(
+    request: pytest.FixtureRequest, shared_state: Path, module_state: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    shared = "session" in request.fixturenames
+    monkeypatch.setenv("DTDG_LAB_STATE", str(shared_state if shared else module_state))
     with warnings.catch_warnings():
         # ipyparallel leaves its launchers' Popen objects to the garbage collector on purpose
         warnings.simplefilter("ignore", ResourceWarning)
         yield
 
 
-@pytest.fixture(scope="module")
-def session(module_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """Two engines, shared by a module's tests."""
-    import os
-
-    os.environ["DTDG_LAB_STATE"] = str(module_state)
-    os.environ["DTDG_LAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-    made = Session(ranks=2, runs_dir=tmp_path_factory.mktemp("runs"), idle_s=60)
+@pytest.fixture(scope="session")
+def two_engines(shared_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A session that is started once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DTDG_LAB_STATE", str(shared_state))
+        patch.setenv("DTDG_LAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        made = Session(ranks=2, runs_dir=tmp_path_factory.mktemp("runs"), idle_s=600)
     yield made
-    made.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DTDG_LAB_STATE", str(shared_state))
+        made.close()
+
+
+@pytest.fixture
+def session(two_engines: Session) -> Iterator[Session]:
+    """Two engines that make no run, and make none when the test is over."""
+    yield two_engines
+    left = two_engines.under_way
+    for run in left:
+        run.stop()
+        run.wait(60)
+    if not two_engines.ready:
+        two_engines.repair()
+    assert not left, f"the test has left {left} under way"

@@ -45,7 +45,7 @@ def test_a_cluster_of_the_command_line_tool_trains(
         run.set(learning_rate=0.02)
         until(lambda: run.config.learning_rate == 0.02, what="the knob")
         run.stop()
-        run.wait(20)
+        run.wait(60)
         assert run.status == "stopped"
         session.close()
         assert cluster.poll() is None, "closing an attached session must leave the cluster running"
@@ -55,7 +55,7 @@ def test_a_cluster_of_the_command_line_tool_trains(
     finally:
         subprocess.run([*command, "stop", "--profile=elsewhere"], capture_output=True, check=False, timeout=60)
         cluster.terminate()
-        cluster.wait(20)
+        cluster.wait(60)
 
 
 def test_attaching_to_nothing_says_what_there_is() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from following import until, until_step
+from thinning import thinned
 
 from dtdg_lab.cluster.liveness import is_dead, read_notes
 from dtdg_lab.cluster.run import Run
@@ -36,7 +37,7 @@ def assert_failed_and_repairable(session: Session, run, rank: int, ranks: int) -
     assert run.failed_rank == rank and f"rank {rank} died" in run.reason
     written = {r: sum(len(line["rows"]) for line in read_lines(f)) for r, f in _files(run).items()}
     with pytest.raises(RunFailedError, match=f"rank {rank} died"):
-        run.wait(20)
+        run.wait(60)
     assert open_run(run.path).summary["status"] == "failed"
     until(lambda: sum(session.engines().values()) < ranks, what="the session sees that engines are missing")
     with pytest.raises(ClusterError, match="repair"):
@@ -49,14 +50,14 @@ def assert_failed_and_repairable(session: Session, run, rank: int, ranks: int) -
     after = {r: sum(len(line["rows"]) for line in read_lines(f)) for r, f in _files(run).items()}
     assert all(after[r] >= written[r] for r in written), "records written before the death are gone"
     again.stop()
-    again.wait(20)
+    again.wait(60)
 
 
 def _files(run) -> dict[int, Path]:
     return {int(path.stem[4:]): path for path in (run.path / "records").glob("rank*.jsonl")}
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", thinned([0, 1], [1]))
 def test_a_rank_killed_in_the_middle_of_a_step(session: Session, config: RunConfig, rank: int) -> None:
     run = session.train(config.replace(epochs=100_000, slow_rank=rank, slow_ms=100.0))
     until_step(run, 12)
@@ -65,6 +66,7 @@ def test_a_rank_killed_in_the_middle_of_a_step(session: Session, config: RunConf
     assert_failed_and_repairable(session, run, rank, 2)
 
 
+@pytest.mark.slow
 def test_the_waiting_rank_killed_inside_the_collective(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(epochs=100_000, slow_rank=0, slow_ms=200.0))
     until_step(run, 12)
@@ -93,6 +95,7 @@ rows.RowExchange = Trapped
 """
 
 
+@pytest.mark.slow
 def test_a_rank_killed_in_the_middle_of_an_all_to_all(session: Session, config: RunConfig, tmp_path: Path) -> None:
     sequence = config.replace(system="esdg", blocks=3, dtype="float64", epochs=40, slow_rank=0, slow_ms=40.0)
     wanted = losses_of(session.train(sequence.replace(slow_ms=0.0)).wait(60))
@@ -107,7 +110,7 @@ def test_a_rank_killed_in_the_middle_of_an_all_to_all(session: Session, config: 
         assert took_s < 5.0
         assert (run.failed_rank, f"rank {rank} died" in run.reason) == (rank, True)
         with pytest.raises(RunFailedError, match=f"rank {rank} died"):
-            run.wait(20)
+            run.wait(60)
         notes, other = read_notes(run.path / "live", run.attempt), 1 - rank
         assert other not in notes or is_dead(notes[other]), "the survivor has not left its step"
         session.repair()
@@ -125,6 +128,7 @@ def losses_of(run: Run) -> list[float]:
     return list(steps.global_loss)
 
 
+@pytest.mark.slow
 def test_one_of_four_ranks_killed_inside_a_step_and_inside_the_collective(tmp_path: Path, config: RunConfig) -> None:
     four = config.replace(ranks=4, parts=4, epochs=100_000, slow_rank=2, slow_ms=80.0)
     with Session(ranks=4, runs_dir=tmp_path, idle_s=60) as session:
@@ -136,6 +140,7 @@ def test_one_of_four_ranks_killed_inside_a_step_and_inside_the_collective(tmp_pa
             assert_failed_and_repairable(session, run, victim, 4)
 
 
+@pytest.mark.slow
 def test_all_ranks_killed_at_once(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(epochs=100_000))
     until_step(run, 10)
@@ -159,14 +164,14 @@ def test_a_full_disk_is_a_clear_error_and_training_stops(session: Session, confi
     until(lambda: run.status == "failed", timeout_s=15, what="the run notices that it cannot be recorded")
     assert "rank1.jsonl" in run.reason and "record" in run.reason
     with pytest.raises(RunFailedError):
-        run.wait(20)
+        run.wait(60)
     if psutil.pid_exists(note.pid):
         psutil.Process(note.pid).rlimit(resource.RLIMIT_FSIZE, limits)
     session.repair()
     again = run.resume()
     until_step(again, 20)
     again.stop()
-    again.wait(20)
+    again.wait(60)
 
 
 def test_runs_that_cannot_be_written_start_nothing(tmp_path: Path, config: RunConfig, session: Session) -> None:
@@ -207,10 +212,10 @@ def start_kernel(tmp_path: Path, config: RunConfig, idle_s: float) -> subprocess
 
 
 def test_training_outlives_the_kernel_and_a_new_one_steers_it(tmp_path: Path, config: RunConfig) -> None:
-    kernel = start_kernel(tmp_path, config.replace(epochs=1_000_000), idle_s=8)
+    kernel = start_kernel(tmp_path, config.replace(epochs=1_000_000), idle_s=4)
     kernel.kill()
     kernel.communicate()
-    time.sleep(12)  # longer than an idle cluster may live: this one is busy
+    time.sleep(6)  # longer than an idle cluster may live: this one is busy
     session = Session.attach("killed")
     run = session.current
     assert run is not None and run.status == "running"
@@ -226,7 +231,7 @@ def test_training_outlives_the_kernel_and_a_new_one_steers_it(tmp_path: Path, co
     assert same.current is not None and same.current.id == run.id
     same.detach()
     run.stop()
-    run.wait(20)
+    run.wait(60)
     processes = session._files.processes()
     assert processes
     session.detach()
@@ -235,6 +240,7 @@ def test_training_outlives_the_kernel_and_a_new_one_steers_it(tmp_path: Path, co
     until(lambda: not session._files.folder.exists(), what="the session's files are gone")
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_while_no_kernel_looks_is_named_by_the_survivors(tmp_path: Path, config: RunConfig) -> None:
     kernel = start_kernel(tmp_path, config.replace(epochs=1_000_000), idle_s=30)
     kernel.kill()

@@ -62,7 +62,7 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     run.unpause()
     until(lambda: run.status == "running", what="going on")
     run.stop()
-    run.wait(20)
+    run.wait(60)
     one, other = knobs_by_rank(run)
     assert one == other == [*STEP, *EPOCH]
     until(lambda: not any(process.is_running() for process in built_by), what="generators end")
@@ -71,7 +71,7 @@ def test_every_knob_of_hybrid_batches_in_a_running_job(session: Session, hybrid:
     until_step(again, run.live.progress.step + 10)
     assert again.config == run.config
     again.stop()
-    again.wait(20)
+    again.wait(60)
     assert generators(again) == []
 
 
@@ -95,6 +95,7 @@ def _check_what_was_recorded(run: Run) -> None:
         assert made == sorted(set(made)), "no step is made twice"
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_while_nobody_waits_for_it(session: Session, hybrid: RunConfig) -> None:
     run = session.train(hybrid.replace(slow_rank=1, slow_ms=30.0))
     until_step(run, 20)
@@ -104,12 +105,12 @@ def test_a_rank_that_dies_while_nobody_waits_for_it(session: Session, hybrid: Ru
     took_s = until(lambda: run.status == "failed", timeout_s=15, what="the failure is marked")
     assert took_s < 5.0 and run.failed_rank == 1 and "rank 1 died" in run.reason
     with pytest.raises(RunFailedError, match="rank 1 died"):
-        run.wait(20)
+        run.wait(60)
     until(lambda: not any(process.is_running() for process in built_by), what="generators end with their ranks")
     session.repair()
     again = run.resume(slow_ms=0.0)
     until_step(again, 30)
     change(again, batch_snapshots=0.1)
     again.stop()
-    again.wait(20)
+    again.wait(60)
     assert again.status == "stopped" and again.config["batch_snapshots"] == 0.1

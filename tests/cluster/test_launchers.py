@@ -61,7 +61,7 @@ def ssh_server(folder: Path) -> Iterator[Path]:
         yield folder / "client"
     finally:
         server.terminate()
-        server.wait(20)
+        server.wait(60)
 
 
 def trains(tmp_path: Path, text: str, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def test_runs_on_engines_of_their_own_do_not_disturb_each_other(session: Session
     assert slow.status == "running"
     assert beside.summary["validation_loss"] == alone.summary["validation_loss"]
     slow.stop()
-    slow.wait(20)
+    slow.wait(60)
     assert slow.config.learning_rate == 0.005 and beside.config.learning_rate == config.learning_rate
     assert session.under_way == []
     resumed = session.resume(beside_stopped(session, config, second), {"epochs": 3})
@@ -39,7 +39,7 @@ def beside_stopped(session: Session, config: RunConfig, engines: tuple[int, ...]
     run = session.train(config.replace(ranks=1), engines=engines)
     until_step(run, 3)
     run.stop()
-    return run.wait(20)
+    return run.wait(60)
 
 
 @pytest.mark.parametrize("engines", [(0, 0), (0, 1), (-1,), ()])

@@ -83,6 +83,7 @@ def test_engines_finish_the_run_of_a_killed_kernel_and_the_study_takes_it(sessio
     assert RunDirectory.open(half).status()["attempt"] == 1 and not study.trials[0].notes
 
 
+@pytest.mark.slow
 def test_a_run_whose_engine_died_too_goes_on_from_its_checkpoint(session: Session, tmp_path: Path) -> None:
     made = sweep(100)
     half = killed_child(session, made, tmp_path, "engine")

@@ -54,7 +54,7 @@ def test_two_hosts_train_as_one_and_the_loss_of_one_is_noticed(tmp_path: Path) -
             for process in running:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                process.wait(20)
+                process.wait(60)
     sys.stdout.write((tmp_path / "kernel.log").read_text())
     text = (tmp_path / "kernel.log").read_text()
     assert kernel.returncode == 0, text

@@ -86,9 +86,9 @@ def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
     return found
 
 
-def all_cases(rank: int, ranks: int, address: str) -> list[list[dict[str, Any]]]:
+def all_cases(rank: int, ranks: int, address: str, cases: list[int]) -> dict[int, list[dict[str, Any]]]:
     group = join_group(rank, ranks, address)
-    found = [first_steps(case, group) for case in CASES]
+    found = {case: first_steps(CASES[case], group) for case in cases}
     group.close()
     return found
 
@@ -156,7 +156,6 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
              "optimizer": "adam", "learning_rate": 0.01}  # fmt: skip
     go("from apart", settings=apart, script={14: EPOCH[12]})
     go("validation", settings={"reward_loss": "validation", "evaluate_every": 1, "decide_every": 2})
-    go("even", settings=fixed)
     go("slowed", settings={**fixed, "slow_rank": 1, "slow_ms": SLOW_MS})
     go("slowed together", settings={**fixed, **TOGETHER, "slow_rank": 1, "slow_ms": SLOW_MS, "epochs": 1})
     found["failed"] = _fails(group, graph, Path(folder))

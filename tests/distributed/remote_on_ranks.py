@@ -96,7 +96,9 @@ def _to_dict(done: Trained, began_s: float) -> dict[str, Any]:
             **{name: tables[name] for name in names}}  # fmt: skip
 
 
-def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
+def all_stories(
+    rank: int, ranks: int, address: str, folder: str, policies: list[str], struck: list[str]
+) -> dict[str, Any]:
     """Every run of two ranks, one after another on one group."""
     Trainer._probe_memory = lambda self: None  # type: ignore[method-assign]
     group, found = join_group(rank, ranks, address), {}
@@ -122,7 +124,7 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
             found[name] = {"kind": type(error).__name__, "reason": str(error), "left": left(),
                            "steps": len(recorder.tables["steps"]), "took_s": time.monotonic() - began_s}  # fmt: skip
 
-    for policy in POLICIES:
+    for policy in policies:
         go(policy, policy, settings={"policy_file": policy_file(Path(folder))} if policy == "double_dqn" else {})
     go("live", settings=LONG, script={step: {"set": changes} for step, changes in CHANGES.items()})
     go("not live", settings=LONG)
@@ -139,8 +141,8 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
     go("coming and going", settings={**HALO, "epochs": 100}, by_steps=True, script={**script, 8: {"stop": True}})
     go("halted", script={6: {"stop": True}})
     go("resumed", keep="halted", resume=True)
-    for name, sent in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
-        fails(name, "on_demand", sent)
+    for name in struck:
+        fails(name, "on_demand", {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}[name])
         go(f"{name} and resumed", keep=name, resume=True)
     group.close()
     return found

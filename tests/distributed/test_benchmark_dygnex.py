@@ -96,6 +96,7 @@ def test_rows_of_real_ranks(dygnex: ModuleType, plan: Any, monkeypatch: pytest.M
     json.dumps(rows)
 
 
+@pytest.mark.slow
 def test_runs_are_scored_beside_psg(dygnex: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dygnex, "SYSTEMS", {name: dygnex.SYSTEMS[name] for name in ("psg", "blad pairs")})
     monkeypatch.setattr(dygnex, "cores", lambda: (min(os.sched_getaffinity(0)),))  # four parts on one process
@@ -124,6 +125,7 @@ def test_solving_stands_beside_the_paper(dygnex: ModuleType) -> None:
     assert "1.96" in dygnex.tables.ilp_text(easy)
 
 
+@pytest.mark.slow
 def test_simulation_stands_beside_the_paper(dygnex: ModuleType) -> None:
     _, rows = dygnex.tables.simulated_rows(snapshots=1100, ranks=(4, 512))
     assert {row["paper"] for row in rows if row["scheduler"] == "dygnex_greedy"} == {None, 0.95}

@@ -167,6 +167,7 @@ def test_variants_differ_in_what_they_are_named_by(hybrid: ModuleType, plan: Any
     assert made(sizes.variants_of_sizes())["20%"]["batch_nodes"] == 0.2
 
 
+@pytest.mark.slow
 def test_steps_are_timed_in_turn(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, "pygt-dist", "dbos", "dynahb")
     rows = hybrid.hb_costs.step_rows(plan, plan.timed, "tgcn", layers=2, ranks=2, parts=2, cores=CORES)
@@ -179,6 +180,7 @@ def test_steps_are_timed_in_turn(hybrid: ModuleType, plan: Any, monkeypatch: pyt
     json.dumps([rows, [verdict.text for verdict in hybrid.claims.rank_verdicts(rows)]])
 
 
+@pytest.mark.slow
 def test_a_slowed_rank_holds_up_gradients_alone(hybrid: ModuleType, plan: Any) -> None:
     if len(CORES) < 2:
         pytest.skip("ranks are slowed where each has a core of its own")
@@ -189,6 +191,7 @@ def test_a_slowed_rank_holds_up_gradients_alone(hybrid: ModuleType, plan: Any) -
         assert row["slowed_s"][1] > 5 * row["even_s"][1] / 2 and f"{row['others']:.2f}" in hybrid.words.slowed_text(row)
 
 
+@pytest.mark.slow
 def test_a_slowed_rank_delays_gradients_more_than_models(hybrid: ModuleType, plan: Any) -> None:
     if len(CORES) < 2:
         pytest.skip("ranks are slowed where each has a core of its own")
@@ -202,6 +205,7 @@ def test_a_slowed_rank_delays_gradients_more_than_models(hybrid: ModuleType, pla
     assert slow.holds == 1 and even.holds == 0 and even.where == ("grown 150 tgcn: 0.6 s against 0.6 s",)
 
 
+@pytest.mark.slow
 def test_waiting_and_what_generators_cost_are_told(
     hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +223,7 @@ def test_waiting_and_what_generators_cost_are_told(
     assert waits.holds + len(waits.where) == 2 and cost.holds + len(cost.where) == 2
 
 
+@pytest.mark.slow
 def test_batches_are_held_against_dgl_and_the_whole_graph(hybrid: ModuleType, plan: Any) -> None:
     (built,) = hybrid.hb_costs.building_rows(plan, 1, CORES)
     assert built["lab_s"] > 0 and built["full_s"] > 0 and built["rows"] >= built["targets"] > 0
@@ -230,6 +235,7 @@ def test_batches_are_held_against_dgl_and_the_whole_graph(hybrid: ModuleType, pl
     json.dumps([verdict.text for verdict in hybrid.claims.truncation_verdicts([exact, truncated])])
 
 
+@pytest.mark.slow
 def test_memory_and_partitions_are_told(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, "pygt-dist", "dynahb")
     full, ours = hybrid.hb_costs.memory_rows(plan, CORES[:1])

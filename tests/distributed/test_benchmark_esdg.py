@@ -42,6 +42,7 @@ def plan(esdg: ModuleType) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_volumes_on_the_links_are_those_computed(esdg: ModuleType, plan: Any) -> None:
     pytest.importorskip("mtkahypar")
     two, four = esdg.esdg_rows.volume_rows(plan, "cdgcn", CORES)
@@ -54,6 +55,7 @@ def test_volumes_on_the_links_are_those_computed(esdg: ModuleType, plan: Any) ->
     json.dumps([two, four])
 
 
+@pytest.mark.slow
 def test_scaling_is_fitted_to_what_ranks_did(
     esdg: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +95,7 @@ def test_scaling_is_fitted_to_what_ranks_did(
     json.dumps(described)
 
 
+@pytest.mark.slow
 def test_overlap_and_blocks_change_times_not_losses(esdg: ModuleType, plan: Any) -> None:
     quick, slow = esdg.esdg_rows.overlap_rows(plan, "cdgcn", 2, CORES)
     assert (quick["link_bytes_s"], slow["link_bytes_s"]) == (None, plan.link_bytes_s)

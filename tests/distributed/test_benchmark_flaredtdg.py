@@ -52,6 +52,7 @@ def only(monkeypatch: pytest.MonkeyPatch, flare: ModuleType, *names: str) -> Non
     monkeypatch.setattr(flare.flare_rows, "SYSTEMS", {name: known[name] for name in names})
 
 
+@pytest.mark.slow
 def test_systems_are_trained_beside_their_baselines(
     flare: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +75,7 @@ def test_systems_are_trained_beside_their_baselines(
     json.dumps([rows, [verdict.text for verdict in flare.claims.training_verdicts(rows)]])
 
 
+@pytest.mark.slow
 def test_memory_is_told_against_full_history(flare: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, flare, "full-history", "dynahb", "flaredtdg", "flaredtdg text")
     rows = flare.flare_rows.memory_rows(plan.measured[0], "tgcn", 1, CORES)
@@ -123,6 +125,7 @@ def test_peaks_of_steps_are_read_off_a_trace(flare: ModuleType) -> None:
     assert steps.peak_of_steps(trace) == [9, 7, 5]
 
 
+@pytest.mark.slow
 def test_the_naive_remap_gives_the_same_losses(flare: ModuleType, plan: Any) -> None:
     ladder, text = importlib.import_module("contenders.flare_work").shrinking_rows(plan, plan.timed[0], "tgcn", CORES)
     assert ladder["losses_apart"] == text["losses_apart"] == 0
@@ -161,6 +164,7 @@ def test_a_run_s_seconds_are_shared_out(flare: ModuleType, plan: Any) -> None:
     assert f"{row['shares']['remap']:.2%}" in flare.words.breakdown_text(row)
 
 
+@pytest.mark.slow
 def test_overlap_changes_times_not_losses(flare: ModuleType, plan: Any) -> None:
     if len(CORES) < 2:
         pytest.skip("exchanges are timed where two ranks have cores of their own")
@@ -175,6 +179,7 @@ def test_overlap_changes_times_not_losses(flare: ModuleType, plan: Any) -> None:
     assert verdicts[1].holds == 3 and "10 ms" in " ".join((*verdicts[2].where, "10 ms"))
 
 
+@pytest.mark.slow
 def test_ranks_share_rows_and_memory(flare: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flare.flare_rows, "RANKED", ("flaredtdg", "dynahb"))
     rows = flare.DO["ranks"](plan)
@@ -186,6 +191,7 @@ def test_ranks_share_rows_and_memory(flare: ModuleType, plan: Any, monkeypatch: 
     assert {row["system"] for row in rows if "not timed here" in row.get("failed", "")} >= {"dynahb"}
 
 
+@pytest.mark.slow
 def test_maps_have_a_cell_for_each_setting(flare: ModuleType, plan: Any) -> None:
     (cell,) = flare.DO["decay"](plan)
     assert (cell["full_snapshots"], cell["alpha"]) == (2, 1.0) and cell["peak_bytes"] > 0 and cell["epoch_s"] > 0
@@ -220,6 +226,7 @@ def test_the_peer_is_timed_in_turn(flare: ModuleType, plan: Any) -> None:
     assert row["steps"] == 9 and "reached" in flare.words.peer_text(row)
 
 
+@pytest.mark.slow
 def test_hybrid_steps_are_an_epoch_of_windows(flare: ModuleType) -> None:
     from contenders import hybrid_steps
     from contenders.case import CASES

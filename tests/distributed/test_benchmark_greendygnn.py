@@ -56,6 +56,7 @@ def holds(verdicts: list[Any]) -> list[tuple[int, int]]:
     return [(verdict.holds, len(verdict.where)) for verdict in verdicts]
 
 
+@pytest.mark.slow
 def test_methods_take_turns_and_change_no_loss(
     green: ModuleType, plan: Any, trainer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +145,7 @@ def test_the_simulators_order_is_held_against_runs(green: ModuleType) -> None:
     assert same[0]["agrees"] is None and "of 1 more it foretells the same" in green.words.pair_words(same, "joules")
 
 
+@pytest.mark.slow
 def test_live_runs_have_what_was_foretold(green: ModuleType, plan: Any, trainer: Any) -> None:
     ground = green.gd_graphs.placed(plan.lived)
     rows = green.gd_rows.live_rows(dataclasses.replace(plan, lived=ground, ranked=("bgl", "fixed-4")), trainer)
@@ -170,6 +172,7 @@ def test_without_cost_weights_no_owner_is_preferred(
     assert (QNetwork(sizes, stored.parameters).values(states).argmax(axis=1) >= 8).any()  # which it has taken from it
 
 
+@pytest.mark.slow
 def test_calls_are_told_apart_from_what_they_bring(
     green: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +216,7 @@ def test_calibrations_are_told_with_what_they_had_not_seen(
     assert [row["failed"] for row in described] == [f"its figures are not in {tmp_path}", "not now"]
 
 
+@pytest.mark.slow
 def test_policies_are_compared_and_who_loses_is_told(
     green: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -235,6 +239,7 @@ def test_policies_are_compared_and_who_loses_is_told(
     assert green.claims.simulator_verdicts([beaten])[1].where == ("planner in x",)
 
 
+@pytest.mark.slow
 def test_overhead_is_told(green: ModuleType, plan: Any, tmp_path: Path) -> None:
     placed = dataclasses.replace(plan, lived=green.gd_graphs.placed(plan.lived))
     rows = green.DO["overhead"](placed, tmp_path)

@@ -41,7 +41,7 @@ def _on_rank(rank: int, ranks: int, address: str) -> dict:
 
 
 def test_every_part_s_rows_reach_every_other_part_and_are_counted_once() -> None:
-    first, second = run_ranks(_on_rank, 2, timeout_s=60)
+    first, second = run_ranks(_on_rank, 2)
     assert first["token"] == second["token"]
     assert first["addresses"] == second["addresses"]
     assert list(first["addresses"]) == list(range(PARTS))

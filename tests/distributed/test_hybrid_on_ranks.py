@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -26,6 +27,7 @@ from hybrid_on_ranks import (
     run_config,
 )
 from hybrid_training import train
+from thinning import thinned, values_that_run
 from torch import Tensor
 from torch.nn import functional
 
@@ -45,20 +47,20 @@ EventList = list[dict[str, Any]]
 # one plan on one, two and four processes, and on the whole graph
 
 
-@pytest.fixture(scope="module")
-def solo() -> list[EventList]:
-    return [first_steps(case, SoloGroup()) for case in CASES]
+@cache
+def alone(case: int) -> EventList:
+    return first_steps(CASES[case], SoloGroup())
 
 
-@pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} processes")
-def ranks(request: pytest.FixtureRequest) -> list[list[EventList]]:
-    return run_ranks(all_cases, request.param, timeout_s=240)
+@pytest.fixture(scope="module", params=thinned([2, 4]), ids=lambda ranks: f"{ranks} processes")
+def ranks(request: pytest.FixtureRequest) -> list[dict[int, EventList]]:
+    return run_ranks(all_cases, request.param, [case for (case,) in values_that_run(request, "case")], timeout_s=300)
 
 
-@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
-def test_one_plan_on_several_processes(solo: list[EventList], ranks: list[list[EventList]], case: int) -> None:
-    assert len(solo[case]) == 2 * STEPS
-    for step, wanted in enumerate(solo[case]):
+@pytest.mark.parametrize("case", thinned(range(len(CASES)), (1, 3, 4)), ids=ids)
+def test_one_plan_on_several_processes(ranks: list[dict[int, EventList]], case: int) -> None:
+    assert len(alone(case)) == 2 * STEPS
+    for step, wanted in enumerate(alone(case)):
         each = [found[case][step] for found in ranks]
         largest = np.abs(wanted["gradient"]).max()
         assert largest > 0
@@ -68,12 +70,13 @@ def test_one_plan_on_several_processes(solo: list[EventList], ranks: list[list[E
             assert (found["groups"], found["sent"]) == (PARTS, 0)  # nothing before gradients
         assert [of for found in each for of in found["batches"]] == wanted["batches"]
         assert sum(found["work"] for found in each) == wanted["work"]
-    assert len({tuple(found["batches"]) for found in solo[case]}) == len(solo[case])
+    assert len({tuple(found["batches"]) for found in alone(case)}) == len(alone(case))
 
 
-@pytest.mark.parametrize("case", [case for case in range(len(CASES)) if CASES[case].get("model") != "dcrnn"],
-                         ids=lambda case: ids[case])  # fmt: skip
-def test_a_step_is_the_mean_over_parts_of_their_targets_in_the_whole_graph(solo: list[EventList], case: int) -> None:
+@pytest.mark.parametrize(
+    "case", thinned([case for case in range(len(CASES)) if CASES[case].get("model") != "dcrnn"], 3), ids=ids.__getitem__
+)
+def test_a_step_is_the_mean_over_parts_of_their_targets_in_the_whole_graph(case: int) -> None:
     built = built_case(CASES[case], SoloGroup())
     assert isinstance(built.strategy, HybridBatchStrategy)
     losses = []
@@ -81,7 +84,7 @@ def test_a_step_is_the_mean_over_parts_of_their_targets_in_the_whole_graph(solo:
         batch = part.sampler.batch(part.sizes[0], 0, FIRST_NEW)
         losses.append(_loss_on_the_whole(built, part.number, batch))
     torch.stack(losses).mean().backward()
-    wanted = solo[case][0]
+    wanted = alone(case)[0]
     assert float(torch.stack(losses).mean().detach()) == pytest.approx(wanted["loss"], rel=1e-10)
     gradient = torch.cat([of.grad.reshape(-1) for of in built.model.parameters() if of.grad is not None]).numpy()
     assert np.abs(gradient - wanted["gradient"]).max() <= 1e-10 * np.abs(gradient).max()
@@ -264,10 +267,9 @@ def test_the_validation_part_is_read_by_the_rank_that_decides(stories: list[dict
 
 def test_a_slowed_rank_slows_no_other(stories: list[dict[str, Any]]) -> None:
     step_s = {story: [median(row["time_s"] for row in found[story]["steps"]) for found in stories]
-              for story in ("even", "slowed", "slowed together")}  # fmt: skip
-    assert step_s["slowed"][1] > 1e-3 * SLOW_MS > 3 * step_s["even"][0]
-    assert step_s["slowed"][0] < max(2 * step_s["even"][0], 0.3e-3 * SLOW_MS)
-    assert step_s["slowed together"][0] > 1e-3 * SLOW_MS
+              for story in ("slowed", "slowed together")}  # fmt: skip
+    assert step_s["slowed"][1] > 1e-3 * SLOW_MS
+    assert step_s["slowed together"][0] > 1e-3 * SLOW_MS > 2 * step_s["slowed"][0]
 
 
 def test_the_fast_rank_makes_most_steps_of_a_run(stories: list[dict[str, Any]]) -> None:
@@ -280,7 +282,7 @@ def test_the_fast_rank_makes_most_steps_of_a_run(stories: list[dict[str, Any]]) 
     assert _same(one["parameters"], other["parameters"])
 
 
-@pytest.mark.parametrize("story", ["even", "slowed", "decided", "live"])
+@pytest.mark.parametrize("story", ["slowed", "decided", "live"])
 def test_a_model_counts_by_the_steps_it_has_made(stories: list[dict[str, Any]], story: str) -> None:
     last = []
     for found in stories:

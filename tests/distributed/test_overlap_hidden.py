@@ -19,6 +19,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import delayed_group, join_group, run_ranks
 
+pytestmark = pytest.mark.slow  # seconds are compared; that no bit changes: test_snapshot_plans.py
 LEG_S, EPOCHS, HIDDEN, NODES, OWN = 0.025, 5, 64, 2800, 6
 BYTES_PER_S = OWN * NODES // 2 * HIDDEN * 8 / LEG_S
 BUSY = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 60 * NODES, "generated_snapshots": 40,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from doubles import train_in_memory
+from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
@@ -57,12 +58,14 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> list[dict[bool, dict[str, 
     return run_ranks(_slow, 2, str(tmp_path_factory.mktemp("slow")), timeout_s=240)
 
 
+@pytest.mark.slow
 def test_overlap_changes_no_bit_of_the_losses(slow: list[dict[bool, dict[str, Any]]]) -> None:
     for found in slow:
         assert found[True]["losses"] == found[False]["losses"] == slow[0][True]["losses"]
         assert len(found[True]["losses"]) > 10
 
 
+@pytest.mark.slow
 def test_most_of_the_exchanges_is_hidden(slow: list[dict[bool, dict[str, Any]]]) -> None:
     """What a rank stands still for, of the time in flight of exchanges that it stands still for one after another."""
     for found in slow:
@@ -83,6 +86,7 @@ def _steps(spent: list[tuple[float, float, int, int]]) -> list[tuple[float, floa
     return list(by_step.values())
 
 
+@pytest.mark.slow
 def test_predictions_learn_what_exchanges_take(slow: list[dict[bool, dict[str, Any]]]) -> None:
     for found in slow:
         rows = [row for row in found[True]["tasks"] if row["kind"] == "communicate"]
@@ -121,7 +125,7 @@ def _contrary(rank: int, ranks: int, address: str) -> tuple[list[float], list[An
     return losses[True], orders, losses[False]
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", thinned([2, 4]))
 def test_ranks_that_predict_otherwise_agree_on_an_order(ranks: int) -> None:
     _graph(80)
     found = run_ranks(_contrary, ranks, timeout_s=120)

@@ -52,7 +52,7 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> tuple[list[flo
 
 def test_a_rebuild_that_fails_on_one_rank_is_refused_on_all(tmp_path_factory: pytest.TempPathFactory) -> None:
     _graph()
-    found = run_ranks(_on_rank, 2, str(tmp_path_factory.mktemp("rebuild")), timeout_s=60)
+    found = run_ranks(_on_rank, 2, str(tmp_path_factory.mktemp("rebuild")))
     for losses, _, quiet in found:
         assert losses == quiet
     assert found[0][1] == ["rank 1 could not build it: MemoryError: no room"]

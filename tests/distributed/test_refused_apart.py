@@ -68,7 +68,7 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[lis
 
 
 def test_what_was_refused_between_ranks_at_own_steps_is_refused_again(tmp_path: Path) -> None:
-    found = run_ranks(_on_rank, 2, str(tmp_path), timeout_s=60)
+    found = run_ranks(_on_rank, 2, str(tmp_path))
     for (losses, _, at), (again, _, _) in found:
         assert losses == again and at > 0
     assert found[0][0][2] != found[1][0][2], "ranks were at steps of their own"

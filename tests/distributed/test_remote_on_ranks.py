@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from remote_on_ranks import (
 )
 from remote_training import CHANGES, EPOCHS, PARTS, remote_config, train_remote
 from remote_training import STEPS as EPOCH_STEPS
+from thinning import thinned, values_that_run
 from torch import Tensor
 
 from dtdg_lab.distributed.group import SoloGroup
@@ -33,20 +35,20 @@ EventList = list[dict[str, Any]]
 # one plan on one, two and four processes
 
 
-@pytest.fixture(scope="module")
-def solo() -> list[EventList]:
-    return [first_steps(case, SoloGroup()) for case in CASES]
+@cache
+def alone(case: int) -> EventList:
+    return first_steps(CASES[case], SoloGroup())
 
 
-@pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} processes")
+@pytest.fixture(scope="module", params=thinned([2, 4]), ids=lambda ranks: f"{ranks} processes")
 def ranks(request: pytest.FixtureRequest) -> list[list[EventList]]:
     return run_ranks(all_cases, request.param, timeout_s=240)
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
-def test_one_plan_on_several_processes(solo: list[EventList], ranks: list[list[EventList]], case: int) -> None:
-    assert len(solo[case]) == STEPS
-    for step, wanted in enumerate(solo[case]):
+def test_one_plan_on_several_processes(ranks: list[list[EventList]], case: int) -> None:
+    assert len(alone(case)) == STEPS
+    for step, wanted in enumerate(alone(case)):
         each = [found[case][step] for found in ranks]
         largest = np.abs(wanted["gradient"]).max()
         assert largest > 0
@@ -62,8 +64,10 @@ def test_one_plan_on_several_processes(solo: list[EventList], ranks: list[list[E
 
 
 @pytest.fixture(scope="module")
-def stories(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return run_ranks(all_stories, 2, str(tmp_path_factory.mktemp("stories")), timeout_s=240)
+def stories(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    policies, struck = ([value for (value,) in values_that_run(request, name)] for name in ("policy", "story"))
+    policies = [*dict.fromkeys(["on_demand", "fixed", *policies])]
+    return run_ranks(all_stories, 2, str(tmp_path_factory.mktemp("stories")), policies, struck, timeout_s=300)
 
 
 def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -74,7 +78,7 @@ def _quickest(described: dict[str, Any], table: str, name: str, **where: Any) ->
     return min(row[name] for row in described[table] if all(row[of] == value for of, value in where.items()))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", thinned(POLICIES, (0, 1, 3, 6)))
 def test_every_policy_trains_the_same_bits_on_all_ranks(stories: list[dict[str, Any]], policy: str) -> None:
     wanted = stories[0]["on_demand"]
     assert len(wanted["losses"]) == EPOCHS * EPOCH_STEPS
@@ -166,7 +170,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(stories: list[dict[str, A
 
 @pytest.mark.parametrize(
     ("story", "words"),
-    [("killed", "(rank 1) has exited: its connection was closed"), ("stopped", "(rank 1) was silent for 0.")],
+    thinned([("killed", "(rank 1) has exited: its connection was closed"), ("stopped", "(rank 1) was silent for 0.")]),
 )
 def test_a_server_that_dies_ends_the_run_on_all_ranks_in_time(
     stories: list[dict[str, Any]], story: str, words: str

@@ -5,12 +5,14 @@ Twelve snapshots and 23 nodes: shares are uneven, and in fine blocks some ranks 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from thinning import thinned, values_that_run
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -62,14 +64,13 @@ CASES = _cases()
 ids = [" ".join(f"{name}={value}" for name, value in case.items()) for case in CASES]
 
 
-def _fits(case: dict[str, Any], ranks: int) -> bool:
-    return case["system"] != "esdg-hybrid" or ranks % 2 == 0
-
-
-def _runs(case: dict[str, Any], ranks: int) -> bool:
-    """Of what fits four processes, two cases in three are left out where row_ranks are not split: cores are two."""
-    left_out = ranks == 4 and "row_ranks" not in case and CASES.index(case) % 3
-    return _fits(case, ranks) and not left_out
+ALONE = [place for place, case in enumerate(CASES) if case["system"] != "esdg-hybrid"]
+KEPT = (0, 3, 5, 9, 11, 13, 18, 22, 24, 25, 27, 30, 32, 34, 40, 53, 55)  # each model, system and option once
+KEPT_ON_FOUR = (6, 42, 53)  # rows of ranks are split and exchanged on four alone
+PLACED = [(2, place) for place in range(len(CASES))]
+PLACED += [(4, place) for place in range(len(CASES)) if place in (*ALONE[::3], *KEPT_ON_FOUR) or place not in ALONE]
+SHORT = [place for place, (ranks, case) in enumerate(PLACED) if case in (KEPT if ranks == 2 else KEPT_ON_FOUR)]
+OnRanks = Callable[[int], list[dict[int, dict[str, Any]]]]
 
 
 @cache
@@ -100,25 +101,26 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
     return found
 
 
-def everything(group: Group) -> list[dict[str, Any] | None]:
-    """All cases on one rank."""
-    return [
-        _steps(RunConfig(**{**SMALL, **case}, ranks=group.size), group) if _runs(case, group.size) else None
-        for case in CASES
-    ]
-
-
-def _on_rank(rank: int, ranks: int, address: str) -> list[dict[str, Any] | None]:
+def _on_rank(rank: int, ranks: int, address: str, cases: list[int]) -> dict[int, dict[str, Any]]:
     redistribution.LEAST_ROWS = 1  # in this process, and so that these few rows travel in pieces
     group = join_group(rank, ranks, address)
-    found = everything(group)
+    found = {case: _steps(RunConfig(**{**SMALL, **CASES[case]}, ranks=group.size), group) for case in cases}
     group.close()
     return found
 
 
-@pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} processes")
-def ranks(request: pytest.FixtureRequest) -> list[list[dict[str, Any] | None]]:
-    return run_ranks(_on_rank, request.param, timeout_s=240)
+@pytest.fixture(scope="module")
+def on(request: pytest.FixtureRequest) -> OnRanks:
+    """What each of some ranks found, by case."""
+    placed = values_that_run(request, "ranks", "case")
+    overlapped = [place for (model,) in values_that_run(request, "model") for place in _with_and_without_overlap(model)]
+
+    @cache
+    def found(ranks: int) -> list[dict[int, dict[str, Any]]]:
+        cases = {case for of, case in placed if of == ranks} | set(overlapped if ranks == 2 else ())
+        return run_ranks(_on_rank, ranks, sorted(cases), timeout_s=300)
+
+    return found
 
 
 @cache
@@ -133,7 +135,7 @@ def _assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert np.abs(gradient - other).max() <= 1e-10 * np.abs(other).max()
 
 
-@pytest.mark.parametrize("case", [case for case in range(len(CASES)) if _fits(CASES[case], 1)])
+@pytest.mark.parametrize("case", thinned(ALONE, 6))
 def test_one_process_gives_what_single_gives(case: int) -> None:
     found = _steps(RunConfig(**{**SMALL, **CASES[case]}), SoloGroup())
     _assert_same(found, _single(case))
@@ -141,29 +143,26 @@ def test_one_process_gives_what_single_gives(case: int) -> None:
     assert not any(rows["links"] for rows in found["rows"])
 
 
-@pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
-def test_several_processes_give_what_single_gives(ranks: list[list[dict[str, Any] | None]], case: int) -> None:
-    if not _runs(CASES[case], len(ranks)):
-        assert ranks[0][case] is None
-        return
-    found = [rank[case] for rank in ranks]
+@pytest.mark.parametrize(
+    ("ranks", "case"), thinned(PLACED, SHORT), ids=[f"{ids[case]} on {ranks}" for ranks, case in PLACED]
+)
+def test_several_processes_give_what_single_gives(on: OnRanks, ranks: int, case: int) -> None:
+    found = [rank[case] for rank in on(ranks)]
     for rank in found:
-        assert rank is not None
         _assert_same(rank, _single(case))
-    assert sum(rank["work"] for rank in found if rank) == STEPS * NODES * TRAINED
+    assert sum(rank["work"] for rank in found) == STEPS * NODES * TRAINED
+    if CASES[case]["system"] == "esdg" and CASES[case].get("model") in ("evolvegcn-o", "graphsage"):
+        assert not any(rows["links"] for rank in found for rows in rank["rows"]), "weights alone move no row"
 
 
-@pytest.mark.parametrize("model", ["tgcn", "gatlstm", "tmgcn"])
-def test_overlap_changes_no_bit(ranks: list[list[dict[str, Any] | None]], model: str) -> None:
-    on, off = (
-        next(place for place, case in enumerate(CASES) if case == {**wanted, "system": "esdg", "model": model})
-        for wanted in ({"blocks": 1}, {"overlap": False})
-    )
-    for rank in ranks:
-        with_overlap, without = rank[on], rank[off]
-        if len(ranks) == 4 and None in (with_overlap, without):
-            pytest.skip("left out on four processes")
-        assert with_overlap is not None and without is not None
+def _with_and_without_overlap(model: str) -> tuple[int, ...]:
+    return tuple(CASES.index({"system": "esdg", "model": model, **how}) for how in ({"blocks": 1}, {"overlap": False}))
+
+
+@pytest.mark.parametrize("model", thinned(["tgcn", "gatlstm", "tmgcn"]))
+def test_overlap_changes_no_bit(on: OnRanks, model: str) -> None:
+    for rank in on(2):
+        with_overlap, without = (rank[place] for place in _with_and_without_overlap(model))
         assert with_overlap["losses"] == without["losses"]
         for one, other in zip(with_overlap["gradients"], without["gradients"], strict=True):
             assert np.array_equal(one, other)
@@ -171,12 +170,6 @@ def test_overlap_changes_no_bit(ranks: list[list[dict[str, Any] | None]], model:
         assert legs[0].keys() == legs[1].keys()
         assert all(count == 1 for count in legs[1].values())
         assert any(count > 1 for count in legs[0].values())
-
-
-def test_weights_alone_move_no_row(ranks: list[list[dict[str, Any] | None]]) -> None:
-    for place, case in enumerate(CASES):
-        if case["system"] == "esdg" and case.get("model") in ("evolvegcn-o", "graphsage"):
-            assert not any(rows["links"] for rank in ranks for rows in (rank[place] or {"rows": []})["rows"])
 
 
 def test_dcrnn_is_refused_by_name() -> None:

@@ -21,6 +21,7 @@ from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import build
 
 RANKS, STEPS, SLOW_S = 2, 5, 0.15
+HALTED = (0, 4, 6)  # the first step, the last of an epoch, and one between two changes
 SMALL = {"system": "psg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40,
          "hidden": 4, "learning_rate": 0.02, "device": "cpu", "parts": 2, "epochs": 2}  # fmt: skip
 SCRIPT = {2: {"set": {"group_window": 6}}, 6: {"set": {"learning_rate": 0.1}}}
@@ -38,10 +39,10 @@ def _to_dict(done: Trained) -> dict[str, Any]:
             "evaluations": recorder.tables["evaluations"], "changed": dict(done.config.flat)}  # fmt: skip
 
 
-def _interrupted(group: Group, folder: Path, graph: DynamicGraph, config: RunConfig, steps: int) -> list[tuple]:
-    """Stopped after every step and resumed: losses of both halves, and the last parameters."""
+def _interrupted(group: Group, folder: Path, graph: DynamicGraph, config: RunConfig) -> list[tuple]:
+    """Stopped after some step and resumed: losses of both halves, and the last parameters."""
     halves = []
-    for step in range(steps):
+    for step in HALTED:
         before = {k: v for k, v in SCRIPT.items() if k < step}
         halting = {**before, step: {**SCRIPT.get(step, {}), "stop": True}}
         first = _train(group, folder, graph, config, script=halting)
@@ -81,12 +82,15 @@ def everything(rank: int, ranks: int, address: str, folder: Path) -> dict[str, A
     group = join_group(rank, ranks, address) if ranks > 1 else SoloGroup()
     config = RunConfig(**SMALL, ranks=ranks)
     graph = load_for(config)
-    whole = _train(group, folder, graph, config, script=SCRIPT)
-    found = {
-        "whole": _to_dict(whole),
-        "interrupted": _interrupted(group, folder, graph, config, len(whole.losses)),
-        "refused": _to_dict(_train(group, folder, graph, config, script={1: {"set": {"group_window": 20}}})),
+    found: dict[str, Any] = {
+        "whole": _to_dict(_train(group, folder, graph, config, script=SCRIPT)),
         "untouched": _to_dict(_train(group, folder, graph, config)),
+    }
+    if ranks == 1:
+        return found
+    found |= {
+        "interrupted": _interrupted(group, folder, graph, config),
+        "refused": _to_dict(_train(group, folder, graph, config, script={1: {"set": {"group_window": 20}}})),
         "paused": _to_dict(_train(group, folder, graph, config, script={2: {"pause": True}, 5: {"pause": False}})),
         "one refuses": _to_dict(_one_cannot_build(group, folder, graph, config)),
         "overflow": _overflow(group, folder, graph, config),
@@ -118,11 +122,11 @@ def test_ranks_hold_the_same_bits(ranks: list[dict[str, Any]]) -> None:
         assert _same(ranks[0][story]["parameters"], ranks[1][story]["parameters"])
 
 
-def test_interrupted_at_every_step_and_resumed_is_the_same_run(ranks: list[dict[str, Any]]) -> None:
+def test_interrupted_and_resumed_is_the_same_run(ranks: list[dict[str, Any]]) -> None:
     for found in ranks:
         whole = found["whole"]
-        assert len(found["interrupted"]) == len(whole["losses"]) > STEPS
-        for step, (first, second, parameters) in enumerate(found["interrupted"]):
+        assert len(whole["losses"]) > STEPS
+        for step, (first, second, parameters) in zip(HALTED, found["interrupted"], strict=True):
             assert len(first) == step + 1
             assert first + second == whole["losses"]
             assert _same(parameters, whole["parameters"])
@@ -183,9 +187,9 @@ def test_a_slowed_rank_computes_and_the_other_waits(ranks: list[dict[str, Any]])
     assert min(row["compute_s"] for row in slow) >= SLOW_S
     longer_s = [late["compute_s"] - early["compute_s"] for late, early in zip(slow, quick, strict=True)]
     waited_s = statistics.median(row["wait_s"] for row in quick)
-    assert waited_s == pytest.approx(SLOW_S, rel=0.2)
+    assert waited_s > 0.8 * SLOW_S
     assert waited_s == pytest.approx(statistics.median(longer_s), rel=0.2)
-    assert statistics.median(row["wait_s"] for row in slow) < 0.2 * SLOW_S
+    assert statistics.median(row["wait_s"] for row in slow) < 0.2 * waited_s
     assert ranks[0]["slow"]["losses"] == ranks[0]["untouched"]["losses"][:STEPS]
     for row in (*quick, *slow):
         parts_s = [row[f"{p}_s"] for p in ("batch", "transfer", "compute", "wait", "communicate", "update", "control")]

@@ -41,7 +41,7 @@ def on_rank(rank: int, ranks: int, address: str, folder: Path) -> dict[str, Any]
 
 def test_two_processes_decide_as_one(tmp_path: Path) -> None:
     alone = tuned(SoloGroup(), tmp_path)
-    first, second = run_ranks(on_rank, 2, tmp_path, timeout_s=60.0)
+    first, second = run_ranks(on_rank, 2, tmp_path)
     assert first["knobs"] == second["knobs"] == alone["knobs"] != []
     assert first["settings"] == second["settings"] == alone["settings"]
     assert first["losses"] == second["losses"] == pytest.approx(alone["losses"], rel=1e-9)

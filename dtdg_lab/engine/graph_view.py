@@ -229,18 +229,13 @@ class SnapshotSequence:
     dtype: torch.dtype
     own: int
     vertices: Tensor | None
-    _store: ViewStore
     collective: bool = False
     where: ClassVar[str] = ""
     instead: ClassVar[str] = "system='adgnn-t' (halo_vertex)"
 
     def view(self, t: int) -> SnapshotView:
         """Snapshot t for all layers of the model."""
-        return self._store.get(range(t, t + 1))
-
-    def stack(self, snapshots: range) -> SnapshotView:
-        """Some consecutive snapshots as one space."""
-        return self._store.get(snapshots)
+        raise NotImplementedError
 
     def stacks(self, snapshots: range, layer: int) -> Sequence[SnapshotView]:
         """Consecutive snapshots for one layer of the model, some stacked; every layer stacks the same ones.
@@ -459,7 +454,21 @@ def _forget_parts_of(snapshots: range, kept: dict[range, Any]) -> None:
 PULLS_BYTES, SPACES_BYTES = 1 << 30, 4 << 30
 
 
-class DeviceSequence(SnapshotSequence):
+class StoredSequence(SnapshotSequence):
+    """Snapshots whose spaces are kept in a store."""
+
+    _store: ViewStore
+
+    def view(self, t: int) -> SnapshotView:
+        """Snapshot t for all layers of the model."""
+        return self._store.get(range(t, t + 1))
+
+    def stack(self, snapshots: range) -> SnapshotView:
+        """Some consecutive snapshots as one space."""
+        return self._store.get(snapshots)
+
+
+class DeviceSequence(StoredSequence):
     """Snapshots of a graph as :class:`SnapshotView`, for the nodes in ``rows`` (see :class:`SnapshotSequence`).
 
     Args:

@@ -15,8 +15,8 @@ from dtdg_lab.engine.graph_view import (
     PULLS_BYTES,
     SPACES_BYTES,
     AllHere,
-    SnapshotSequence,
     SnapshotView,
+    StoredSequence,
     ViewStore,
     stack_ranges,
 )
@@ -46,8 +46,8 @@ class OwnBest(AllHere):
         return x[: self._own], scores[: self._own]
 
 
-class CachedSequence(SnapshotSequence):
-    """Snapshots of a cached part as spaces (see :class:`SnapshotSequence`).
+class CachedSequence(StoredSequence):
+    """Snapshots of a cached part as spaces (see :class:`StoredSequence`).
 
     Layer l of L, of h hops each, sees the nodes within (L - l) h hops, which are the first rows of its input, and
     pulls for those within one hop less. Nothing is exchanged. Spaces and first-layer pulls are kept as

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.arrays import read_array
 from dtdg_lab.core.errors import NotAvailableError, PartitionError
 
 # The child process of :mod:`dtdg_lab.partition.child_process`: ``child PARENT SOLVER GIVEN.npz ANSWER.npy``.
@@ -166,7 +167,8 @@ def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str,
 
 def _read_result(solver: str, file: Path, vertices: int, parts: int) -> NDArray[np.int32]:
     try:
-        owner = np.load(file, allow_pickle=False)
+        with file.open("rb") as stored:
+            owner = read_array(stored)
     except (OSError, ValueError, EOFError) as error:
         raise PartitionError(f"{solver} wrote no readable result: {error}. {_REMEDY}") from error
     whole = owner.shape == (vertices,) and np.issubdtype(owner.dtype, np.integer)

@@ -42,9 +42,7 @@ class SettingControl:
 
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         option = self.option
-        common = {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": [_STYLE]}
-        if option.spoken:
-            common["stylesheets"] = [_STYLE, labelled(option.spoken)]
+        common = self._common()
         if choices:
             return pn.widgets.Select(**_offered(choices), value=_values(choices)[0], **common)
         if option.kind is bool:
@@ -53,11 +51,17 @@ class SettingControl:
             return pn.widgets.TextInput(value=option.default, **common)
         if option.slider:
             low, high = option.slider
-            return pn.widgets.FloatSlider(start=low, end=high, step=1.0, value=option.default, **common)
+            step = 10.0 ** math.floor(math.log10((high - low) / 100))
+            return pn.widgets.FloatSlider(start=low, end=high, step=step, value=option.default, **common)
         number = pn.widgets.IntInput if option.kind is int else pn.widgets.FloatInput
         step = 1 if option.kind is int else 0.1
         end = None if option.high is None or option.high > 2**31 else option.high  # larger ones lose precision
         return number(value=option.default, start=option.low, end=end, step=step, **common)
+
+    def _common(self) -> dict[str, Any]:
+        """Parameters of every kind of widget."""
+        styles = [_STYLE, labelled(self.option.spoken)] if self.option.spoken else [_STYLE]
+        return {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": styles}
 
     @property
     def name(self) -> str:
@@ -150,14 +154,12 @@ class LogControl(SettingControl):
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         low, high = self.option.slider
         return pn.widgets.FloatSlider(
-            label=self.label,
             start=math.log10(low),
             end=math.log10(high),
             step=0.05,
             value=math.log10(self.option.default),
             format=CustomJSTickFormatter(code=_POWER),
-            sizing_mode="stretch_width",
-            margin=(3, 8),
+            **self._common(),
         )
 
     def _typed(self, value: Any) -> Any:

@@ -26,8 +26,8 @@ from dtdg_lab.models.base import DynamicModel, GraphView, run_straight
 # Where a pull finds the rows of neighbours: here, gathered from all ranks, or exchanged by precomputed indices.
 
 
-class AllHere:
-    """Gives the rows that a pull of n own rows needs; here all nodes are own rows.
+class NeighbourRows:
+    """The rows of neighbours that a pull of n own rows needs; here all nodes are own rows.
 
     Attributes:
         all_here: whether :meth:`joined` gives back what it is given.
@@ -46,12 +46,12 @@ class AllHere:
         """Rows (c, F) and scores (c,) that hold the k best of the snapshot, in the order in which ties are broken."""
         return x, scores
 
-    def layer(self, number: int) -> AllHere:
+    def layer(self, number: int) -> NeighbourRows:
         """The same, for one layer of a model."""
         return self
 
 
-class Gathered(AllHere):
+class Gathered(NeighbourRows):
     """Own rows are a share of consecutive nodes; all others' are gathered, without gradient.
 
     Args:
@@ -110,7 +110,7 @@ class SnapshotView:
         operators: Operators,
         snapshots: range,
         inputs: Tensor,
-        neighbours: AllHere,
+        neighbours: NeighbourRows,
         *,
         num_nodes: int,
         all_inputs: Tensor | None = None,
@@ -507,7 +507,7 @@ class DeviceSequence(StoredSequence):
         self.vertices = None if rows is None else torch.arange(rows.start, rows.stop, device=device)
         self.collective = gather is not None
         self.settings = operator_settings(graph, device=device, dtype=dtype, kernel=kernel, norm=norm, loops=self_loops)
-        self._neighbours = AllHere() if gather is None else Gathered(gather)
+        self._neighbours = NeighbourRows() if gather is None else Gathered(gather)
         self._store = ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=pulls_bytes)
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
         self._static: Tensor | None = None

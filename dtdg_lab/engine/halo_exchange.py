@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.plans import HaloPlan, Partition
 from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.graph_view import AllHere, best_filled
+from dtdg_lab.engine.graph_view import NeighbourRows, best_filled
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import OperatorSettings, checked
@@ -325,7 +325,7 @@ class _Land(torch.autograd.Function):
 # Neighbours' rows that other ranks own, exchanged at every pull by indices computed once.
 
 
-class HaloRows(AllHere):
+class HaloRows(NeighbourRows):
     """Own rows first, then those received (see :class:`dtdg_lab.core.plans.HaloPlan`). Collective.
 
     Args:

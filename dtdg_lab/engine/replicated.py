@@ -14,7 +14,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.graph_view import (
     PULLS_BYTES,
     SPACES_BYTES,
-    AllHere,
+    NeighbourRows,
     SnapshotView,
     StoredSequence,
     ViewStore,
@@ -29,7 +29,7 @@ from dtdg_lab.models.base import DynamicModel
 # A cached part's snapshots as spaces on the device that computes: layers see ever fewer of its nodes.
 
 
-class OwnBest(AllHere):
+class OwnBest(NeighbourRows):
     """All rows that a pull needs are here; the best nodes are looked for among the own ones.
 
     Args:

@@ -181,7 +181,7 @@ READ = ("steps", "evaluations", "events", "memory", "energy", "phase_energy")  #
 
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 COMPARED: tuple[str, ...] = tuple(_DECLARED["compared"])  # columns of a comparison
-WORDS: tuple[str, ...] = tuple(_DECLARED["words"])  # numbers of a summary that are none
+NON_NUMERIC: tuple[str, ...] = tuple(_DECLARED["non_numeric"])
 SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         **_DECLARED["meanings"],

@@ -13,7 +13,7 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.graph_view import DeviceSequence, RedistributionWidth, SnapshotView, seam_widths
 from dtdg_lab.engine.strategy import (
     AllToAllPhase,
-    BlockRedistribution,
+    BlockRows,
     Gradients,
     Learned,
     SequenceSegment,
@@ -476,7 +476,7 @@ class BlockTimeline(Timeline):
         stacks = [[space.layer(layer) for space in spaces] for layer in layers]
         if self._moves is None:
             of = self._run.sequence
-            seam = BlockRedistribution(spaces, device=of.device, alone=of.collective)
+            seam = BlockRows(spaces, device=of.device, alone=of.collective)
         else:
             seam = self._moves.of_block(number, pass_name)
         return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], seam)

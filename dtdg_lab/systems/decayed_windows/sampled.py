@@ -17,12 +17,12 @@ from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.backprop import evolving_weights, time_blocks
-from dtdg_lab.engine.graph_view import AllHere, SnapshotSequence, SnapshotView
+from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotSequence, SnapshotView
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart, SampledSnapshot
 from dtdg_lab.engine.strategy import (
     AllToAllPhase,
-    BlockRedistribution,
+    BlockRows,
     BuildContext,
     SequenceSegment,
     Step,
@@ -108,9 +108,9 @@ class SampledSequence(SnapshotSequence):
         operators, once = Operators(source, self.settings), range(t, t + 1)
         if layer:  # only the first layer reads features
             unfed = torch.empty(held.rows(layer), 0, dtype=self.dtype, device=self.device)
-            return SnapshotView(operators, once, unfed, AllHere(), num_nodes=self.own)
+            return SnapshotView(operators, once, unfed, NeighbourRows(), num_nodes=self.own)
         features = torch.tensor(self._graph.features[t][held.vertices], device=self.device).to(self.dtype)
-        return SnapshotView(operators, once, features, AllHere(), num_nodes=self.own, may_keep=lambda size: True)
+        return SnapshotView(operators, once, features, NeighbourRows(), num_nodes=self.own, may_keep=lambda size: True)
 
     def _edges(self, t: int, held: SampledSnapshot, layer: int) -> PartEdges:
         """Edges of the nodes that a layer sees; rows that are not needed for its output are empty."""
@@ -151,7 +151,7 @@ class WindowTimeline(Timeline):
         return TimeBlock(run.snapshots, stacks, [*read, run.own], _Uneven(stacks[0], device=run.sequence.device))
 
 
-class _Uneven(BlockRedistribution):
+class _Uneven(BlockRows):
     """No redistribution; the first layer's snapshots have different numbers of rows.
 
     Args:

@@ -149,7 +149,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
 
 
-def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str, took_s: float) -> None:
+def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str, duration_s: float) -> None:
     if not done.returncode:
         return
     last = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()][-1:]
@@ -160,7 +160,7 @@ def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str,
     name = signal.Signals(number).name if number in {known.value for known in signal.Signals} else "unknown"
     why = " The operating system does this when memory runs out." if name == "SIGKILL" else ""
     raise PartitionError(
-        f"{solver} was ended by signal {name} ({number}) after {took_s:.1f} s, on {size}.{why}{printed} It ran in "
+        f"{solver} was ended by signal {name} ({number}) after {duration_s:.1f} s, on {size}.{why}{printed} It ran in "
         f"its own process, so nothing else was affected. {_REMEDY}"
     )
 

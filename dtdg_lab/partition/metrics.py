@@ -402,7 +402,7 @@ class Volume:
     """What ranks send each other in one step: for each pass (L, R, R), from rank q to rank p for layer l at [l, q, p].
 
     Attributes:
-        rows: pass -> rows; legs of a pass and layer together.
+        rows: pass -> rows; collectives of a pass and layer together.
         numbers: pass -> numbers in these rows; bytes are these times the size of one.
     """
 

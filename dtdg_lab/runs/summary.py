@@ -322,7 +322,7 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
     described = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
     of_first = events[(events["kind"] == SettingsChanged.kind) & (events["rank"] == events["rank"].min())]
     changed = [SettingsChanged.read(data) for data in of_first["data"] if isinstance(data, dict)]
-    changes = [each.took_s for each in changed if each.took_s is not None]
+    changes = [each.duration_s for each in changed if each.duration_s is not None]
     found = {**dict.fromkeys(_DECLARED["of_partition"]), "rebuild_s": float(sum(changes)) if changes else None}
     if not described or described[-1].get("layout", "") is None:
         return found

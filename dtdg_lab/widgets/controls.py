@@ -194,14 +194,14 @@ def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
     )
 
 
-# A row of a run's live knobs beside the charts that show what they do.
+# A row of a run's live settings beside the charts that show what they do.
 
 
-PATIENCE_S = 3.0  # for a change to be made before the knob shows what the run has
+PATIENCE_S = 3.0  # for a change to be made before the control shows what the run has
 
 
 class LiveWidgets:
-    """A row of live knobs of the run that is shown; hidden where it has none, disabled where it does not go on.
+    """Controls of live settings of the run that is shown; hidden where it has none, disabled when it has ended.
 
     Each is the same setting as the one beside the dashboard: whatever was turned last counts.
 
@@ -229,7 +229,7 @@ class LiveWidgets:
         self.update(run)
 
     def update(self, run: Run | None) -> None:
-        """Put the knobs where the run has them, but not over what was just asked for here."""
+        """Show the run's settings, except those that were just changed here."""
         read = () if run is None else [name for name in self.controls if name in run.config.flat]
         self.panel.visible = bool(read)
         if run is None:

@@ -156,7 +156,7 @@ def test_what_is_sent_and_what_is_not(ranks: list[list[dict[str, Any]]], case: i
 
 @each_case
 def test_legs_are_those_told(ranks: list[list[dict[str, Any]]], case: int) -> None:
-    described = ranks[0][case]["told"]["legs"]
+    described = ranks[0][case]["told"]["collectives"]
     if CASES[case]["system"] == "hypergraph-vertex":
         assert described == []
         return

@@ -318,7 +318,7 @@ class SampledWindowStrategy(Strategy):
         needed = window if self._model.memory == "per_vertex" else window[-1:]
         counted = [sequence.sample(needed) for sequence in self._sequences]
         rows, edges = (sum(of) for of in zip(*counted, strict=True))
-        took_s = time.perf_counter() - started_s
+        duration_s = time.perf_counter() - started_s
         marks("batch")
         runs = [SequenceSegment(self._model, sequence, self._task, window, "last") for sequence in self._sequences]
         self._task.prepare(window[-1:])
@@ -327,7 +327,7 @@ class SampledWindowStrategy(Strategy):
         marks("transfer")
         loss_sum = sum(float(_HOW[self._model.memory](run)) for run in runs)
         whole: list[None] = [None] * len(window)
-        self._rows.append((window[-1], window.start, len(window), whole, rows, edges, took_s))
+        self._rows.append((window[-1], window.start, len(window), whole, rows, edges, duration_s))
         return StepResult(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:

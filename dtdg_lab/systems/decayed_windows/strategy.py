@@ -412,7 +412,7 @@ class DecayedWindowStrategy(Strategy):
         batches, self._batches = self._batches, []
         return {
             "links": [*self._exchanger.drain()],
-            "exchanges": [*self._exchanger.legs.drain()],
+            "exchanges": [*self._exchanger.times.drain()],
             "tasks": [*self.pace.drain()],
             "batches": [*batches],
         }

@@ -516,9 +516,9 @@ class RemoteFeatureStrategy(Strategy):
         for _ in range(2):
             began_s = time.perf_counter()
             self.tried(StepMarks())
-        took_s = time.perf_counter() - began_s
+        duration_s = time.perf_counter() - began_s
         self._clear_gradients()
-        return took_s
+        return duration_s
 
     def _rpc(self, part: RemotePart) -> RpcModel:
         """The law of a fetch over clean links: by what was fetched so far, else by some fetches more."""

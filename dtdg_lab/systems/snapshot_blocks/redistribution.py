@@ -213,7 +213,7 @@ class RankRedistribution(BlockRows):
 
     def _start(self, rows: Tensor, send: list[int], receive: list[int], phase: AllToAllPhase, name: str) -> Started:
         pass_name = "backward" if phase.backward else self._pass
-        return self._of.exchanger.start(rows, send, receive, phase.layer, pass_name, leg=name)
+        return self._of.exchanger.start(rows, send, receive, phase.layer, pass_name, name=name)
 
 
 # A rank's nodes that run through time, beside its snapshots: the loss of snapshot parallelism is taken over them.

@@ -76,8 +76,8 @@ class SettingsChanged(Event):
 
     Attributes:
         by: the policy that changed them, if no person did.
-        took_s: of building the plan again.
-        apart: whether each rank was at a step of its own.
+        duration_s: of building the plan again.
+        own_steps: whether each rank was at a step of its own.
     """
 
     kind: ClassVar[str] = "settings"
@@ -85,8 +85,8 @@ class SettingsChanged(Event):
     changes: dict[str, Any]
     when: str = "step"
     by: str | None = None
-    took_s: float | None = None
-    apart: bool | None = None
+    duration_s: float | None = None
+    own_steps: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

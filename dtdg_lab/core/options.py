@@ -52,6 +52,18 @@ class Option:
     slider: tuple[float, ...] = ()
     logarithmic: bool = False
 
+    def __post_init__(self) -> None:
+        if not (self.slider or self.logarithmic):
+            return
+        first, last = self.slider if len(self.slider) == 2 else (math.nan, math.nan)
+        low, high = (first if self.low is None else self.low), (last if self.high is None else self.high)
+        if self.kind is not float or not low <= first <= self.default <= last <= high or first == last:
+            raise ConfigError(
+                f"option {self.name}: slider={self.slider} is not two ends around {self.default!r}, {self.allowed}."
+            )
+        if self.logarithmic and first <= 0:
+            raise ConfigError(f"option {self.name}: a logarithmic slider starts above 0, not at {first}.")
+
     def check(self, value: Any) -> Any:
         """The value in this option's type.
 

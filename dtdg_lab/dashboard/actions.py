@@ -198,7 +198,7 @@ def _epoch_words(change: Change, window: RunWindow) -> str:
     if not made:
         return f"{change.words}: unchanged, the run has this value already"
     mark = made[-1]  # of several changes in one epoch, under the newest version by then
-    took = f", the change took {format_seconds(mark.took_s)}" if mark.took_s else ""
+    took = f", the change took {format_seconds(mark.duration_s)}" if mark.duration_s else ""
     return f"{change.words}: {_where(mark)}{took}"
 
 

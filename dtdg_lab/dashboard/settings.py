@@ -136,7 +136,7 @@ PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks di
 
 
 class Settings:
-    """Controls for every setting of a run; ``on_knob(name, value)`` is called for live ones while a run is active.
+    """Controls for every setting of a run; ``on_change(name, value)`` is called for live ones while a run is active.
 
     ``defer(call)`` schedules a call where widgets may be changed.
     """

@@ -29,6 +29,7 @@ from typing import IO, Any, BinaryIO, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.arrays import read_array
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.registry import PublishedFile
 from dtdg_lab.graphs.snapshot import give_up
@@ -349,7 +350,7 @@ def read_npz(stream: IO[bytes], names: Mapping[str, bool], where: str) -> dict[s
                         f"{where} ({name}) announces {info.file_size:,} bytes; at most {most:,} is allowed."
                     )
                 with archive.open(info) as member:
-                    array = np.lib.format.read_array(member, allow_pickle=False)
+                    array = read_array(member)
                 if array.dtype.kind not in "iuf":
                     raise ValueError(f"{name} has type {array.dtype}; whole numbers or floats are needed")
                 found[name] = give_up(array.astype(array.dtype.newbyteorder("="), copy=False))

@@ -242,7 +242,7 @@ class Pace:
         self._rows = []
 
     def drain(self) -> list[TaskRow]:
-        """(layer, snapshot, kind, predicted_s, took_s) since this was last asked."""
+        """(layer, snapshot, kind, predicted_s, duration_s) since this was last asked."""
         rows, self._rows = self._rows, []
         return rows
 

@@ -26,8 +26,8 @@ from dtdg_lab.models.base import DynamicModel, GraphView, run_straight
 # Where a pull finds the rows of neighbours: here, gathered from all ranks, or exchanged by precomputed indices.
 
 
-class AllHere:
-    """Gives the rows that a pull of n own rows needs; here all nodes are own rows.
+class NeighbourRows:
+    """The rows of neighbours that a pull of n own rows needs; here all nodes are own rows.
 
     Attributes:
         all_here: whether :meth:`joined` gives back what it is given.
@@ -46,12 +46,12 @@ class AllHere:
         """Rows (c, F) and scores (c,) that hold the k best of the snapshot, in the order in which ties are broken."""
         return x, scores
 
-    def layer(self, number: int) -> AllHere:
+    def layer(self, number: int) -> NeighbourRows:
         """The same, for one layer of a model."""
         return self
 
 
-class Gathered(AllHere):
+class Gathered(NeighbourRows):
     """Own rows are a share of consecutive nodes; all others' are gathered, without gradient.
 
     Args:
@@ -110,7 +110,7 @@ class SnapshotView:
         operators: Operators,
         snapshots: range,
         inputs: Tensor,
-        neighbours: AllHere,
+        neighbours: NeighbourRows,
         *,
         num_nodes: int,
         all_inputs: Tensor | None = None,
@@ -229,18 +229,13 @@ class SnapshotSequence:
     dtype: torch.dtype
     own: int
     vertices: Tensor | None
-    _store: ViewStore
     collective: bool = False
     where: ClassVar[str] = ""
     instead: ClassVar[str] = "system='adgnn-t' (halo_vertex)"
 
     def view(self, t: int) -> SnapshotView:
         """Snapshot t for all layers of the model."""
-        return self._store.get(range(t, t + 1))
-
-    def stack(self, snapshots: range) -> SnapshotView:
-        """Some consecutive snapshots as one space."""
-        return self._store.get(snapshots)
+        raise NotImplementedError
 
     def stacks(self, snapshots: range, layer: int) -> Sequence[SnapshotView]:
         """Consecutive snapshots for one layer of the model, some stacked; every layer stacks the same ones.
@@ -459,7 +454,21 @@ def _forget_parts_of(snapshots: range, kept: dict[range, Any]) -> None:
 PULLS_BYTES, SPACES_BYTES = 1 << 30, 4 << 30
 
 
-class DeviceSequence(SnapshotSequence):
+class StoredSequence(SnapshotSequence):
+    """Snapshots whose spaces are kept in a store."""
+
+    _store: ViewStore
+
+    def view(self, t: int) -> SnapshotView:
+        """Snapshot t for all layers of the model."""
+        return self._store.get(range(t, t + 1))
+
+    def stack(self, snapshots: range) -> SnapshotView:
+        """Some consecutive snapshots as one space."""
+        return self._store.get(snapshots)
+
+
+class DeviceSequence(StoredSequence):
     """Snapshots of a graph as :class:`SnapshotView`, for the nodes in ``rows`` (see :class:`SnapshotSequence`).
 
     Args:
@@ -498,7 +507,7 @@ class DeviceSequence(SnapshotSequence):
         self.vertices = None if rows is None else torch.arange(rows.start, rows.stop, device=device)
         self.collective = gather is not None
         self.settings = operator_settings(graph, device=device, dtype=dtype, kernel=kernel, norm=norm, loops=self_loops)
-        self._neighbours = AllHere() if gather is None else Gathered(gather)
+        self._neighbours = NeighbourRows() if gather is None else Gathered(gather)
         self._store = ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=pulls_bytes)
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
         self._static: Tensor | None = None

@@ -12,8 +12,8 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.graph_view import (
     SPACES_BYTES,
     DeviceSequence,
-    SnapshotSequence,
     SnapshotView,
+    StoredSequence,
     ViewStore,
     stack_ranges,
 )
@@ -26,8 +26,8 @@ from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_m
 # A rank's own nodes in every snapshot; the rows of neighbours that other ranks own are exchanged.
 
 
-class HaloSequence(SnapshotSequence):
-    """Snapshots as spaces of the nodes of one rank (see :class:`SnapshotSequence`); collective.
+class HaloSequence(StoredSequence):
+    """Snapshots as spaces of the nodes of one rank (see :class:`StoredSequence`); collective.
 
     Args:
         graph: T labelled snapshots of N nodes.

@@ -16,32 +16,32 @@ from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.plans import HaloPlan, Partition
 from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.graph_view import AllHere, best_filled
+from dtdg_lab.engine.graph_view import NeighbourRows, best_filled
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import OperatorSettings, checked
 from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.partition.halo import distinct_rows, pulls_of
 
-# Seconds in which rows travelled, and how much of them the rank stood still for, by layer, way and leg.
+# Seconds in which rows travelled, and how much of them the rank stood still for, by layer, pass and collective.
 
 
-LegRow = tuple[int, str, str, int, float, float]
+CollectiveRow = tuple[int, str, str, int, float, float]
 
 
-class LegTimes:
+class CollectiveTimes:
     """What has been waited for since the last drain. Seconds in which several exchanges travel count once."""
 
     def __init__(self) -> None:
         self._flights: dict[tuple[int, str, str], list[tuple[float, float, float]]] = {}  # begin, end, exposed
 
-    def add(self, layer: int, pass_name: str, leg: str, found: Arrived) -> None:
+    def add(self, layer: int, pass_name: str, collective: str, found: Arrived) -> None:
         """Note an exchange that has been waited for."""
         flight = (found.started_s, found.started_s + found.in_flight_s, found.exposed_s)
-        self._flights.setdefault((layer, pass_name, leg), []).append(flight)
+        self._flights.setdefault((layer, pass_name, collective), []).append(flight)
 
-    def drain(self) -> list[LegRow]:
-        """(layer, way, leg, exchanges, in_flight_s, exposed_s); forgets them."""
+    def drain(self) -> list[CollectiveRow]:
+        """(layer, pass_name, collective, exchanges, in_flight_s, exposed_s); forgets them."""
         flights, self._flights = self._flights, {}
         return [(*key, len(of), covered_s(of), sum(exposed_s for *_, exposed_s in of)) for key, of in flights.items()]
 
@@ -105,7 +105,7 @@ class Started:
     pending: PendingRows
     layer: int
     pass_name: str
-    leg: str
+    collective: str
 
 
 class Exchanger:
@@ -120,7 +120,7 @@ class Exchanger:
     Args:
         group: the processes; rank r executes part r of the plans.
         marks: called where an exchange begins and ends; may be replaced.
-        leg: name of its exchanges in records.
+        name: of its exchanges in records.
         ranks: by its place in the group, each one's number in records; the places themselves where None.
 
     Attributes:
@@ -128,14 +128,14 @@ class Exchanger:
         forward_way: pass in records: ``forward``, or ``rerun`` while a time block is recomputed.
         links: (layer, that or ``backward``) -> (2, R) rows and bytes sent to each rank since the last drain.
             Rows that :meth:`gather` sends without a layer are only in the group's bytes.
-        legs: seconds of all of them.
+        times: seconds of all of them.
     """
 
     def __init__(
-        self, group: Group, marks: StepMarks | None = None, *, leg: str = "halo", ranks: Sequence[int] | None = None
+        self, group: Group, marks: StepMarks | None = None, *, name: str = "halo", ranks: Sequence[int] | None = None
     ) -> None:
         self.marks = StepMarks() if marks is None else marks
-        self.legs, self._leg, self._ranks = LegTimes(), leg, range(group.size) if ranks is None else ranks
+        self.times, self._name, self._ranks = CollectiveTimes(), name, range(group.size) if ranks is None else ranks
         self.forward_pass = "forward"
         self.links: dict[tuple[int, str], NDArray[np.int64]] = {}
         self._group = group
@@ -215,11 +215,11 @@ class Exchanger:
         return received
 
     def start(
-        self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, pass_name: str, *, leg: str = ""
+        self, rows: Tensor, send: Sequence[int], receive: Sequence[int], layer: int, pass_name: str, *, name: str = ""
     ) -> Started:
         """Let rows leave; every rank must start the same exchanges in the same order, and finish each once.
 
-        What a rank sends itself moves nowhere. ``leg`` replaces the name in records.
+        What a rank sends itself moves nowhere. ``name`` replaces that of the exchanger in records.
         """
         place = (self._exchanges, layer, _PASSES.index(pass_name))
         self._exchanges += 1
@@ -228,14 +228,15 @@ class Exchanger:
             row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
             moved = [0 if to == self._group.rank else count for to, count in enumerate(send)]
             link += np.outer([1, row_bytes], moved)
-        return Started(self._group.start_exchange(rows, send, receive, place=place), layer, pass_name, leg or self._leg)
+        pending = self._group.start_exchange(rows, send, receive, place=place)
+        return Started(pending, layer, pass_name, name or self._name)
 
     def finish(self, started: Started) -> Arrived:
         """Wait for what was started; only what is stood still for counts as an exchange in the step's phases."""
         self.marks("compute")
         found = started.pending.wait()
         self.marks.exchange(found.wait_s)
-        self.legs.add(started.layer, started.pass_name, started.leg, found)
+        self.times.add(started.layer, started.pass_name, started.collective, found)
         return found
 
 
@@ -325,7 +326,7 @@ class _Land(torch.autograd.Function):
 # Neighbours' rows that other ranks own, exchanged at every pull by indices computed once.
 
 
-class HaloRows(AllHere):
+class HaloRows(NeighbourRows):
     """Own rows first, then those received (see :class:`dtdg_lab.core.plans.HaloPlan`). Collective.
 
     Args:

@@ -14,9 +14,9 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.graph_view import (
     PULLS_BYTES,
     SPACES_BYTES,
-    AllHere,
-    SnapshotSequence,
+    NeighbourRows,
     SnapshotView,
+    StoredSequence,
     ViewStore,
     stack_ranges,
 )
@@ -29,7 +29,7 @@ from dtdg_lab.models.base import DynamicModel
 # A cached part's snapshots as spaces on the device that computes: layers see ever fewer of its nodes.
 
 
-class OwnBest(AllHere):
+class OwnBest(NeighbourRows):
     """All rows that a pull needs are here; the best nodes are looked for among the own ones.
 
     Args:
@@ -46,8 +46,8 @@ class OwnBest(AllHere):
         return x[: self._own], scores[: self._own]
 
 
-class CachedSequence(SnapshotSequence):
-    """Snapshots of a cached part as spaces (see :class:`SnapshotSequence`).
+class CachedSequence(StoredSequence):
+    """Snapshots of a cached part as spaces (see :class:`StoredSequence`).
 
     Layer l of L, of h hops each, sees the nodes within (L - l) h hops, which are the first rows of its input, and
     pulls for those within one hop less. Nothing is exchanged. Spaces and first-layer pulls are kept as

@@ -491,11 +491,11 @@ class AllToAllPhase:
     width: int
 
 
-class BlockRedistribution:
-    """Moves rows from own snapshots, which have all nodes (n), to own nodes (m), which have all S snapshots.
+class BlockRows:
+    """Rows of a time block: of all nodes (n) in own snapshots, and of own nodes (m) in all S snapshots.
 
-    What is computed is handed over as work on pieces, so that rows of one piece may travel while the next is computed.
-    Here rows are already where they are needed, and nothing moves.
+    What is computed is given as work on pieces, so that rows of one piece may be sent while the next is computed.
+    Here rows are already where they are needed; subclasses move them between ranks.
 
     Args:
         spaces: the S snapshots, some stacked.
@@ -570,7 +570,7 @@ class TimeBlock:
     snapshots: range
     stacks: Sequence[Sequence[SnapshotView]]
     vertices: Sequence[int]
-    seam: BlockRedistribution
+    seam: BlockRows
 
 
 class Timeline:
@@ -599,7 +599,7 @@ class Timeline:
         """
         sequence = self._run.sequence
         stacks = [sequence.stacks(self._snapshots, layer) for layer in range(self._run.model.layers)]
-        seam = BlockRedistribution(stacks[0], device=sequence.device, alone=sequence.collective)
+        seam = BlockRows(stacks[0], device=sequence.device, alone=sequence.collective)
         read = [spaces[0].num_rows // len(spaces[0].snapshots) for spaces in stacks[1:]]
         return TimeBlock(self._snapshots, stacks, [*read, self._run.own], seam)
 

@@ -108,9 +108,10 @@ def read(folder: Path, *, mmap: bool) -> tuple[dict[str, NDArray[Any]], dict[str
     arrays = {}
     try:
         for name in meta["arrays"]:
-            with PARSING:
-                array = np.load(folder / f"{name}.npy", mmap_mode="r" if mmap else None, allow_pickle=False)
-            arrays[name] = give_up(np.asarray(array))  # a plain array over the same pages: slicing it is faster
+            with PARSING:  # of the header: the pages are read after it
+                pages = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            # a plain array, over the same pages where they are kept: slicing it is faster
+            arrays[name] = give_up(np.asarray(pages) if mmap else np.array(pages))
     except (OSError, ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError) as error:
         raise DataError(
             f"the graph in {folder} is damaged: {error}. Delete the folder and make the graph again."

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.errors import DataError, PartitionError, PlanError, UnknownNameError, shortened
-from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.units import as_path
@@ -171,11 +171,7 @@ def _read(file: Path) -> Partition:
     if not os.path.isfile(file):
         raise DataError(f"there is no file {file}. Give a file written by .save(path) of a partition.")
     try:
-        with zipfile.ZipFile(file) as archive:
-            if (wrong := archive.testzip()) is not None:
-                raise ValueError(f"the checksum of {wrong} does not match")
-        with PARSING, np.load(file, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
+        found = read_arrays(file)
         if str(found["format"]) != FORMAT:
             raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")
         return Partition(

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.arrays import read_array
 from dtdg_lab.core.errors import NotAvailableError, PartitionError
 
 # The child process of :mod:`dtdg_lab.partition.child_process`: ``child PARENT SOLVER GIVEN.npz ANSWER.npy``.
@@ -148,7 +149,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
 
 
-def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str, took_s: float) -> None:
+def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str, duration_s: float) -> None:
     if not done.returncode:
         return
     last = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()][-1:]
@@ -159,14 +160,15 @@ def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str,
     name = signal.Signals(number).name if number in {known.value for known in signal.Signals} else "unknown"
     why = " The operating system does this when memory runs out." if name == "SIGKILL" else ""
     raise PartitionError(
-        f"{solver} was ended by signal {name} ({number}) after {took_s:.1f} s, on {size}.{why}{printed} It ran in "
+        f"{solver} was ended by signal {name} ({number}) after {duration_s:.1f} s, on {size}.{why}{printed} It ran in "
         f"its own process, so nothing else was affected. {_REMEDY}"
     )
 
 
 def _read_result(solver: str, file: Path, vertices: int, parts: int) -> NDArray[np.int32]:
     try:
-        owner = np.load(file, allow_pickle=False)
+        with file.open("rb") as stored:
+            owner = read_array(stored)
     except (OSError, ValueError, EOFError) as error:
         raise PartitionError(f"{solver} wrote no readable result: {error}. {_REMEDY}") from error
     whole = owner.shape == (vertices,) and np.issubdtype(owner.dtype, np.integer)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, shortened
-from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.core.message_passing import PASSES, Pull, directions, hops, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
@@ -337,11 +337,10 @@ def kept_measures(
 
 
 def _read(file: Path, snapshots: range, hops: int, directions: tuple[str, ...], static: bool) -> PartitionMeasures:
-    # opened here, because numpy would leave a damaged file open
-    with PARSING, file.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
-        given: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
-        for name in _MATRICES:
-            given[name] = {direction: arrays[f"{name}-{direction}"] for direction in directions}
+    arrays = read_arrays(file)
+    given: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
+    for name in _MATRICES:
+        given[name] = {direction: arrays[f"{name}-{direction}"] for direction in directions}
     return PartitionMeasures(snapshots=snapshots, hops=hops, directions=directions, static=static, **given)
 
 
@@ -403,7 +402,7 @@ class Volume:
     """What ranks send each other in one step: for each pass (L, R, R), from rank q to rank p for layer l at [l, q, p].
 
     Attributes:
-        rows: pass -> rows; legs of a pass and layer together.
+        rows: pass -> rows; collectives of a pass and layer together.
         numbers: pass -> numbers in these rows; bytes are these times the size of one.
     """
 

@@ -15,12 +15,11 @@ from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.metrics import Counts, Volume, empty_counts, pulled_volume
 
-# What a step of ESDG sends between the spatial and the temporal parts of layers, leg by leg, beside the paper's
+# What a step of ESDG sends between the spatial and the temporal parts of layers, by collective, beside the paper's
 # count.
 #
-# Every leg sends a row for each node and snapshot once. The paper counts six legs a layer: to nodes and back to
-# snapshots, in forward, in the rerun and in backward. Ours are fewer, or of other widths, where :attr:`Leg.why` says
-# so.
+# Every collective sends a row for each node and snapshot once. The paper counts six a layer: to nodes and back to
+# snapshots, in forward, in the rerun and in backward. Ours are fewer, or of other widths, where ``why`` says so.
 
 
 _NARROW = (
@@ -43,23 +42,23 @@ class AllToAllCost:
     Attributes:
         layer: of the model, from 0.
         pass_name: ``forward``, ``rerun`` (the same again, in all blocks but the last) or ``backward``.
-        leg: ``to_vertices``, ``to_snapshots`` or ``summaries``.
-        width: numbers in a row; 0 where there is no such leg.
-        paper: the same as the paper counts it; 0 where it has no such leg.
+        collective: ``to_vertices``, ``to_snapshots`` or ``summaries``.
+        width: numbers in a row; 0 where there is no such collective.
+        paper: the same as the paper counts it; 0 where it has no such collective.
         why: the reason of a difference; empty where there is none.
         only_last: whether the last block alone has it, of forward.
     """
 
     layer: int
     pass_name: str
-    leg: str
+    collective: str
     width: int
     paper: int
     why: str = ""
     only_last: bool = False
 
 
-def legs(
+def collectives(
     model: str,
     features: int,
     hidden: int,
@@ -70,7 +69,7 @@ def legs(
     reuse: bool = False,
     **options: Any,
 ) -> tuple[AllToAllCost, ...]:
-    """The legs of a step in their order, those that are not sent included.
+    """The collectives of a step in their order, those that are not sent included.
 
     Args:
         model: name in the catalogue.
@@ -98,12 +97,12 @@ def legs(
     if not between:
         return ()
     counted = _Counted(model, tuple(widths), hidden, between, pairs, blocks, reuse)
-    return tuple(leg for pass_name in PASSES for leg in counted.of(pass_name))
+    return tuple(cost for pass_name in PASSES for cost in counted.of(pass_name))
 
 
-def sent(all_legs: tuple[AllToAllCost, ...]) -> tuple[AllToAllCost, ...]:
-    """The legs that are sent."""
-    return tuple(leg for leg in all_legs if leg.width)
+def sent(costs: tuple[AllToAllCost, ...]) -> tuple[AllToAllCost, ...]:
+    """The collectives that are sent."""
+    return tuple(cost for cost in costs if cost.width)
 
 
 def _summaries(widths: list[int], hidden: int, blocks: int) -> Iterator[AllToAllCost]:
@@ -116,7 +115,7 @@ def _summaries(widths: list[int], hidden: int, blocks: int) -> Iterator[AllToAll
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Both counts of a model whose nodes run through time; names as the arguments of :func:`legs`."""
+    """Both counts of a model whose nodes run through time; names as the arguments of :func:`collectives`."""
 
     model: str
     widths: tuple[int, ...]
@@ -130,8 +129,8 @@ class _Counted:
         if pass_name == "backward":
             yield from self._backward()
         elif pass_name == "rerun" and self.blocks == 1:
-            for leg in self._forward(pass_name):
-                yield AllToAllCost(leg.layer, pass_name, leg.leg, 0, leg.paper, _BLOCK)
+            for cost in self._forward(pass_name):
+                yield AllToAllCost(cost.layer, pass_name, cost.collective, 0, cost.paper, _BLOCK)
         else:
             yield from self._forward(pass_name)
 
@@ -167,13 +166,13 @@ class _Counted:
             if layer:  # the gradient of a layer's input, which the layer before gives
                 yield AllToAllCost(layer, "backward", "to_vertices", self.hidden, self.hidden)
 
-    def _readout(self, pass_name: str, leg: str) -> AllToAllCost:
+    def _readout(self, pass_name: str, collective: str) -> AllToAllCost:
         """After the last layer: embeddings to snapshots in the paper, and their gradients back."""
         why = _unlike(_READOUT, self.pairs, self.hidden) if self.pairs else _LAST
         only_last = bool(self.pairs) and pass_name == "forward" and self.blocks > 1
         if only_last:
             why = f"{why}; {_SCORED_ONCE}" if why else _SCORED_ONCE
-        return AllToAllCost(self._last, pass_name, leg, self.pairs, self.hidden, why, only_last)
+        return AllToAllCost(self._last, pass_name, collective, self.pairs, self.hidden, why, only_last)
 
 
 def _unlike(words: str, ours: int, paper: int) -> str:
@@ -183,8 +182,10 @@ def _unlike(words: str, ours: int, paper: int) -> str:
 # Rows, numbers and bytes that a step of ESDG sends from rank to rank, computed before anything is sent.
 
 
-def leg_rows(blocks: SnapshotBlocks, leg: str, *, pass_name: str = "forward", only_last: bool = False) -> Counts:
-    """Rows from rank p to rank q of one leg in all blocks of a pass, at [p, q]: (R, R); none to itself.
+def collective_rows(
+    blocks: SnapshotBlocks, name: str, *, pass_name: str = "forward", only_last: bool = False
+) -> Counts:
+    """Rows from rank p to rank q of one collective in all blocks of a pass, at [p, q]: (R, R); none to itself.
 
     In a block p sends q the rows of its own snapshots and of q's chunk of nodes (``to_vertices``), or those of q's
     snapshots and of its own chunk (``to_snapshots``); ``summaries`` are one row for each own snapshot, to all of the
@@ -193,7 +194,7 @@ def leg_rows(blocks: SnapshotBlocks, leg: str, *, pass_name: str = "forward", on
 
     Args:
         blocks: who has which snapshots and nodes.
-        leg: ``to_vertices``, ``to_snapshots`` or ``summaries``.
+        name: ``to_vertices``, ``to_snapshots`` or ``summaries``.
         pass_name: ``forward``, ``backward``, or ``rerun``: all blocks but the last.
         only_last: whether the last block alone has it.
     """
@@ -202,26 +203,26 @@ def leg_rows(blocks: SnapshotBlocks, leg: str, *, pass_name: str = "forward", on
     own = np.array([sum(len(blocks.own(block, rank)) for block in ran) for rank in ranks], np.int64)
     chunk = np.array([len(blocks.chunk(rank)) for rank in ranks], np.int64)
     column = np.arange(blocks.ranks) % blocks.row_ranks
-    rows = np.outer(own, np.ones_like(own) if leg == "summaries" else chunk) * (column[:, None] == column)
+    rows = np.outer(own, np.ones_like(own) if name == "summaries" else chunk) * (column[:, None] == column)
     np.fill_diagonal(rows, 0)
-    back = leg == "to_snapshots" or (leg == "summaries" and pass_name == "backward")
+    back = name == "to_snapshots" or (name == "summaries" and pass_name == "backward")
     return rows.T.copy() if back else rows
 
 
-def redistributed(blocks: SnapshotBlocks, legs: Sequence[AllToAllCost], layers: int) -> Volume:
-    """Volume of the legs of a step.
+def redistributed(blocks: SnapshotBlocks, collectives: Sequence[AllToAllCost], layers: int) -> Volume:
+    """Volume of the collectives of a step.
 
     Args:
         blocks: who has which snapshots and nodes.
-        legs: of a step, by :func:`dtdg_lab.partition.volume.legs`.
+        collectives: of a step, by :func:`dtdg_lab.partition.volume.collectives`.
         layers: L.
     """
     rows, numbers = empty_counts(layers, blocks.ranks), empty_counts(layers, blocks.ranks)
-    for leg in legs:
-        if leg.width:
-            moved = leg_rows(blocks, leg.leg, pass_name=leg.pass_name, only_last=leg.only_last)
-            rows[leg.pass_name][leg.layer] += moved
-            numbers[leg.pass_name][leg.layer] += moved * leg.width
+    for cost in collectives:
+        if cost.width:
+            moved = collective_rows(blocks, cost.collective, pass_name=cost.pass_name, only_last=cost.only_last)
+            rows[cost.pass_name][cost.layer] += moved
+            numbers[cost.pass_name][cost.layer] += moved * cost.width
     return Volume(rows, numbers)
 
 

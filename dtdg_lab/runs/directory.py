@@ -351,7 +351,17 @@ _MOST_RUNS_A_SECOND = 1000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
-@dataclass(unsafe_hash=True)
+class _Within:
+    """A file or folder of a run, by its path within the run's folder."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, run: RunDirectory, _: object) -> Path:
+        return run.path / self._path
+
+
+@dataclass(frozen=True)
 class RunDirectory:
     """The folder ``<root>/<yyyymmdd-hhmmss>-<system>-<config hash>/`` of one run and the files in it.
 
@@ -370,19 +380,16 @@ class RunDirectory:
     """
 
     path: Path
-
-    def __post_init__(self) -> None:
-        path = self.path
-        self.config_file = path / "config.json"
-        self.environment_file = path / "environment.json"
-        self.status_file = path / "status.json"
-        self.records = path / "records"
-        self.merged_file = self.records / "merged.json"
-        self.checkpoint_file = path / "checkpoints" / "last.pt"
-        self.begin_file = path / "checkpoints" / "begun.pt"
-        self.summary_file = path / "summary.json"
-        self.report_file = path / "report.html"
-        self.live = path / "live"
+    config_file = _Within("config.json")
+    environment_file = _Within("environment.json")
+    status_file = _Within("status.json")
+    records = _Within("records")
+    merged_file = _Within("records/merged.json")
+    checkpoint_file = _Within("checkpoints/last.pt")
+    begin_file = _Within("checkpoints/begun.pt")
+    summary_file = _Within("summary.json")
+    report_file = _Within("report.html")
+    live = _Within("live")
 
     @classmethod
     def create(

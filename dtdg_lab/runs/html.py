@@ -59,6 +59,7 @@ def render(template: str, **given: Any) -> str:
         raise AttributeError(str(error)) from error
 
 
+@cache
 def template(path: str) -> Template:
     """A template of code, in which nothing is escaped."""
     return templates().overlay(autoescape=False).get_template(path)

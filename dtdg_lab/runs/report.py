@@ -118,7 +118,7 @@ def _steps(group: list[dict[str, Any]]) -> str:
     if len(set(steps.values())) == 1:
         return next(iter(steps.values()))
     where = ", ".join(f"rank {rank} at {step}" for rank, step in sorted(steps.items()))
-    return where if (group[0]["data"] or {}).get("apart") else f"NOT AT ONE STEP: {where}"
+    return where if (group[0]["data"] or {}).get("own_steps") else f"NOT AT ONE STEP: {where}"
 
 
 def _words(kind: str, data: Any) -> str:

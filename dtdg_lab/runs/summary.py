@@ -181,7 +181,7 @@ READ = ("steps", "evaluations", "events", "memory", "energy", "phase_energy")  #
 
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 COMPARED: tuple[str, ...] = tuple(_DECLARED["compared"])  # columns of a comparison
-WORDS: tuple[str, ...] = tuple(_DECLARED["words"])  # numbers of a summary that are none
+NON_NUMERIC: tuple[str, ...] = tuple(_DECLARED["non_numeric"])
 SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         **_DECLARED["meanings"],
@@ -322,7 +322,7 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
     described = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
     of_first = events[(events["kind"] == SettingsChanged.kind) & (events["rank"] == events["rank"].min())]
     changed = [SettingsChanged.read(data) for data in of_first["data"] if isinstance(data, dict)]
-    changes = [each.took_s for each in changed if each.took_s is not None]
+    changes = [each.duration_s for each in changed if each.duration_s is not None]
     found = {**dict.fromkeys(_DECLARED["of_partition"]), "rebuild_s": float(sum(changes)) if changes else None}
     if not described or described[-1].get("layout", "") is None:
         return found

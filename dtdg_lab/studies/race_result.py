@@ -23,6 +23,7 @@ from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import render, template
 from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialLog
 from dtdg_lab.systems.base import SystemFamily
@@ -182,10 +183,9 @@ class RaceMeasure:
         return _WRITERS[self.unit](value)
 
 
-MEASURES: tuple[RaceMeasure, ...] = tuple(
-    RaceMeasure(name, **facts)
-    for name, facts in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
-)
+_DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+MEANINGS: Mapping[str, str] = {**SUMMARY_MEANINGS, **_DECLARED["meanings"]}
+MEASURES: tuple[RaceMeasure, ...] = tuple(RaceMeasure(name, **facts) for name, facts in _DECLARED["columns"].items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +289,7 @@ def _chosen(name: str, config: RunConfig) -> bool:
 
 
 def winners(rows: Sequence[Row]) -> dict[str, str]:
-    """Measure -> contestant that is best with non-overlapping seed ranges; see ``significance.RULE``."""
+    """Measure -> contestant that is best with non-overlapping seed ranges; see :data:`RULE`."""
     found = {}
     for measure in MEASURES:
         if not measure.judged or (measure.name == "joules" and len({row.sources for row in rows}) > 1):
@@ -348,11 +348,12 @@ def page(rows: Sequence[Row], captions: Sequence[str] = (), rule: str = "") -> s
     shown = [each for each in MEASURES if not each.where_known or any(row.spreads[each.name].count for row in rows)]
     if all(row.settings.get("system") == row.label for row in rows):
         settings = [name for name in settings if name != "system"]
-    heads = ["contestant", *settings, "seeds", *(measure.title for measure in shown)]
+    heads = {name: name for name in ("contestant", *settings, "seeds")} | {each.name: each.title for each in shown}
     return render(
         "studies/templates/race.html",
         captions=captions,
-        heads=[*heads, "same losses", "protocol", "purge", "data"],
+        heads=heads | {"coincides": "same losses", "protocol": "protocol", "purge": "purge", "data": "data"},
+        meanings={**MEANINGS, **{name: OPTIONS[name].meaning for name in settings if name in OPTIONS}},
         rows=[(row, _ground(row)) for row in rows],
         settings=settings,
         shown=shown,

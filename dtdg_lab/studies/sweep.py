@@ -19,7 +19,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.runs.summary import SUMMARY_MEANINGS, WORDS
+from dtdg_lab.runs.summary import NON_NUMERIC, SUMMARY_MEANINGS
 
 # Objectives of studies: numbers of a run that do not depend on test labels.
 
@@ -44,7 +44,7 @@ def check_objective(name: str) -> None:
             f"objective={name!r} depends, or may depend, on the test split, which must not be used to choose settings. "
             f"Use {LAST!r} or {BEST!r}, and evaluate the chosen settings on the test split."
         )
-    allowed = {LAST, BEST, *SUMMARY_MEANINGS} - {*OF_TEST, *WORDS}
+    allowed = {LAST, BEST, *SUMMARY_MEANINGS} - {*OF_TEST, *NON_NUMERIC}
     if name not in allowed:
         raise UnknownNameError("objective", name, allowed)
 

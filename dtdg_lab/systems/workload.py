@@ -124,7 +124,7 @@ class Facts:
     def partition(self) -> Partition:
         """Of the nodes into P parts, as a run of the config makes it."""
         config = self.config
-        live_settings = {knob: config[knob] for knob in PARTITION_SETTINGS}
+        live_settings = {name: config[name] for name in PARTITION_SETTINGS}
         return make_partition(
             config["partitioner"], self.graph, config.parts, hops=self.reach, seed=config.seed, **live_settings
         )

@@ -1,1 +1,1 @@
-"""One loop for every system: build, train, evaluate, checkpoint, and apply knobs at agreed steps."""
+"""One loop for every system: build, train, evaluate, checkpoint, and apply changed settings at agreed steps."""

@@ -17,11 +17,11 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.partition.base import make_partition
+from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
 from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, measures_for, predicted_bytes
 from dtdg_lab.partition.volume import (
     AllToAllCost,
-    legs,
+    collectives,
     pulled_by_groups,
     redistributed,
     sent,
@@ -51,16 +51,16 @@ def blocks_event(
         peak_bytes: of a step, as estimated where the number of blocks was left to the budget.
 
     Returns:
-        ``layout``, ``ranks`` R, ``row_ranks`` G, ``nodes`` N, ``blocks`` nb, ``asked`` (0 where it was left to the
+        ``layout``, ``ranks`` R, ``row_ranks`` G, ``nodes`` N, ``blocks`` nb, ``requested`` (0 where it was left to the
         budget), ``bounds`` (nb + 1 snapshot numbers), ``own`` (nb x R ranges as [start, stop]), ``rows`` and ``chunks``
-        (R ranges each), ``predicted`` {way: (L, R, R) bytes of one step}, ``legs`` ([layer, way, leg, width] in their
-        order; width in numbers), ``note`` (in words, what is uneven or was chosen). With a partition ``own``, ``rows``,
-        ``chunks`` and ``legs`` are empty: it says who owns what.
+        (R ranges each), ``predicted`` {pass: (L, R, R) bytes of one step}, ``collectives`` ([layer, pass, collective,
+        width] in their order; width in numbers), ``note`` (in words, what is uneven or was chosen). With a partition
+        ``own``, ``rows``, ``chunks`` and ``collectives`` are empty: it says who owns what.
     """
     redistributes, many = partition is None, range(blocks.blocks)
     ranks = range(blocks.ranks if redistributes else 0)
     if partition is None:
-        volume, some = predicted_volume(config, graph, blocks, task), sent(legs_of(config, graph, blocks, task))
+        volume, some = predicted_volume(config, graph, blocks, task), sent(collectives_of(config, graph, blocks, task))
     else:
         volume, some = halo_volume(config, graph, blocks, partition), ()
     predicted = volume.bytes(np.dtype(config["dtype"]).itemsize)
@@ -70,20 +70,22 @@ def blocks_event(
         "row_ranks": blocks.row_ranks if redistributes else 1,
         "nodes": blocks.nodes,
         "blocks": blocks.blocks,
-        "asked": config["blocks"],
+        "requested": config["blocks"],
         "bounds": [blocks.snapshots.start, *(blocks.block(b).stop for b in many)],
         "own": [[_to_dict(blocks.own(b, rank)) for rank in ranks] for b in many] if redistributes else [],
         "rows": [_to_dict(blocks.rows(rank)) for rank in ranks],
         "chunks": [_to_dict(blocks.chunk(rank)) for rank in ranks],
         "predicted": {pass_name: moved.tolist() for pass_name, moved in predicted.items()},
-        "legs": [[leg.layer, leg.pass_name, leg.leg, leg.width] for leg in some if blocks.groups > 1],
+        "collectives": [[of.layer, of.pass_name, of.collective, of.width] for of in some if blocks.groups > 1],
         "note": _note(config, blocks, peak_bytes),
     }
 
 
-def legs_of(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, task: Task) -> tuple[AllToAllCost, ...]:
-    """The legs of a step of a run, those that are not sent included."""
-    return legs(
+def collectives_of(
+    config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, task: Task
+) -> tuple[AllToAllCost, ...]:
+    """The collectives of a step of a run, those that are not sent included."""
+    return collectives(
         config.model,
         graph.num_features,
         config.hidden,
@@ -101,7 +103,7 @@ def predicted_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlo
     Where ``halo_reuse`` is on, what is kept is sent once more: in the probe of memory, which no record tells of.
     """
     settings, reuse = config.options.get("models", {}), config["halo_reuse"]
-    moved = redistributed(blocks, legs_of(config, graph, blocks, task), config.layers)
+    moved = redistributed(blocks, collectives_of(config, graph, blocks, task), config.layers)
     pulled = pulls(config.model, graph.num_features, config.hidden, config.layers, **settings)
     return moved + pulled_by_groups(graph.snapshots, blocks, pulled, rerun=_reruns(config), reuse=reuse)
 
@@ -152,9 +154,6 @@ def _note(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -
 # The partition of a run: made on rank 0, broadcast to all ranks, and logged as an event with its cost.
 
 
-KNOBS = ("assignment_order", "imbalance", "partition_file")
-
-
 def model_hops(config: RunConfig) -> int:
     """D: the hops of all layers of a run's model together."""
     return hops(config.model, config.layers, **config.options.get("models", {}))
@@ -178,7 +177,7 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
                 config.parts,
                 hops=model_hops(config),
                 seed=config.seed,
-                **{knob: config[knob] for knob in KNOBS},
+                **{name: config[name] for name in PARTITION_SETTINGS},
             )
             described = {"made_by": made.made_by, "seconds": made.seconds, "groups": made.groups is not None}
         except Exception as error:  # whatever it is, the other ranks wait for an answer

@@ -295,8 +295,8 @@ class StepRecorder:
 
     def gathered(self, at: Position, started_ns: int, moved: Moved) -> None:
         """All ranks have come together: how long this one waited, and what was moved meanwhile."""
-        took_s = (time.time_ns() - started_ns) * 1e-9
-        self.own_event(at, RanksGathered.kind, RanksGathered(took_s, *moved).write())
+        duration_s = (time.time_ns() - started_ns) * 1e-9
+        self.own_event(at, RanksGathered.kind, RanksGathered(duration_s, *moved).write())
 
     def between(self, step: int, epoch: int, phase: str, started_ns: int) -> int:
         """Something done between steps, that is over now; returns when that is."""

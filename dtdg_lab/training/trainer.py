@@ -125,7 +125,7 @@ class Trainer:
         held = checkpoint if resume else begin
         stored = None if held is None else Checkpoint.load(held, device=device)
         self._data_checked = stored is not None and stored.check_graph(graph)
-        self.live_settings = LiveSettings(config) if stored is None else self._knobs_from(stored, config)
+        self.live_settings = LiveSettings(config) if stored is None else self._settings_from(stored, config)
         plan = {**({} if stored is None else stored.plan), **self._recorded_plan(self._position.step)}
         self._built = build(self.live_settings.config, graph, group, device=device, plan=plan)
         try:
@@ -190,7 +190,7 @@ class Trainer:
 
     @property
     def built(self) -> RunComponents:
-        """Model, optimiser and layout as they are now; an epoch knob replaces them."""
+        """Model, optimiser and layout as they are now; a change of epoch settings replaces them."""
         return self._built
 
     # one epoch and one step
@@ -575,7 +575,7 @@ class Trainer:
             self._keeper.kept(f"step-{self._position.step:05d}", self._built, self._current_epoch)
 
     def _rebuild_if_asked(self) -> None:
-        """Apply epoch knobs. A request that fails leaves the run, and the other requests, as they were."""
+        """Apply changes of epoch settings. A request that fails leaves the run and the other requests as they were."""
         if (
             not self.live_settings.requests or self._position.iteration
         ):  # a run resumed within an epoch ends it by its old plan
@@ -641,11 +641,11 @@ class Trainer:
         self._built.strategy.open()
 
     def _note_rebuild(self, changes: dict[str, Any], events: PlanEvents, started_ns: int) -> None:
-        step = self._position.step
-        took_s = (self._step_recorder.between(step, self._position.epoch, "rebuild", started_ns) - started_ns) * 1e-9
-        self._record_change(changes, "epoch", step, took_s=took_s)
+        step, epoch = self._position.step, self._position.epoch
+        duration_s = (self._step_recorder.between(step, epoch, "rebuild", started_ns) - started_ns) * 1e-9
+        self._record_change(changes, "epoch", step, duration_s=duration_s)
         for kind, data in events:
-            self._event(kind, {**data, "rebuild_s": took_s})
+            self._event(kind, {**data, "rebuild_s": duration_s})
 
     def _snapshot(self, carried: dict[str, Any] | None = None) -> Checkpoint:
         return Checkpoint(
@@ -658,11 +658,11 @@ class Trainer:
             {**self._built.strategy.state_dict(), **(carried or {})},
         )
 
-    def _knobs_from(self, stored: Checkpoint, config: RunConfig) -> LiveSettings:
+    def _settings_from(self, stored: Checkpoint, config: RunConfig) -> LiveSettings:
         """Position and settings to go on with: of a run that is resumed, or of another one that is branched from."""
-        return self._branched(stored, config) if self._branches else self._knobs_of(stored, self._changes)
+        return self._branched(stored, config) if self._branches else self._settings_of(stored, self._changes)
 
-    def _knobs_of(self, stored: Checkpoint, changes: dict[str, Any]) -> LiveSettings:
+    def _settings_of(self, stored: Checkpoint, changes: dict[str, Any]) -> LiveSettings:
         """Position and settings to go on with; within an epoch, changes of its plan wait until it is over."""
         config = RunConfig.from_json(stored.config_json)
         changed = check_changes(config, changes)
@@ -699,8 +699,8 @@ class Trainer:
                 self._event(kind, data)
 
     def _record_change(self, changes: dict[str, Any], when: str, step: int, **facts: Any) -> None:
-        apart = None if self._updates.together else True
-        changed = SettingsChanged(self.live_settings.version, changes, when, apart=apart, **facts)
+        own_steps = None if self._updates.together else True
+        changed = SettingsChanged(self.live_settings.version, changes, when, own_steps=own_steps, **facts)
         self._step_recorder.live_settings(self._position, changed, step)
 
     def _event(self, kind: str, data: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from dtdg_lab.visualization.charts import flag, rule
 from dtdg_lab.visualization.palette import DARK_COLOURS, MARK_COLOUR, PAGE_COLOURS, WARNING_COLOUR
 from dtdg_lab.visualization.series import XAxis
 
-# Vertical marks: knob changes and resumes, at the step they were applied, checked over all ranks.
+# Vertical marks: changes of settings and resumes, at the step they were applied, checked over all ranks.
 
 
 KEPT = 200
@@ -32,15 +32,15 @@ ROOM = 0.05  # of the chart, for a label
 class Mark:
     """One change: its words, the step at which each rank applied it, and the seconds that the slowest took for it.
 
-    Where ranks average models each is at a step of its own (``apart``), and received the change in the same round.
+    Where ranks average models each is at a step of its own (``own_steps``), and received the change in the same round.
     """
 
     label: str
     seconds: float
     attempt: int
-    took_s: float = 0.0
+    duration_s: float = 0.0
     steps: dict[int, int] = field(default_factory=dict)
-    apart: bool = False
+    own_steps: bool = False
 
     @property
     def step(self) -> int:
@@ -49,8 +49,8 @@ class Mark:
 
     @property
     def together(self) -> bool:
-        """Whether all ranks that reported applied the change where they should: at one step, unless they are apart."""
-        return self.apart or len(set(self.steps.values())) == 1
+        """Whether all ranks that reported applied the change at one step, unless each has its own."""
+        return self.own_steps or len(set(self.steps.values())) == 1
 
     @property
     def text(self) -> str:
@@ -58,7 +58,7 @@ class Mark:
         if len(set(self.steps.values())) <= 1:
             return self.label
         where = ", ".join(f"rank {rank} at {step}" for rank, step in sorted(self.steps.items()))
-        return f"{self.label} ({where})" if self.apart else f"{self.label} NOT AT ONE STEP: {where}"
+        return f"{self.label} ({where})" if self.own_steps else f"{self.label} NOT AT ONE STEP: {where}"
 
 
 class Marks:
@@ -78,9 +78,9 @@ class Marks:
         words = ", ".join(f"{name} {short(value)}" for name, value in data.get("changes", {}).items())
         # a change at an epoch's end is logged under the newest version, which may be that of a step's change
         key = (attempt, data.get("version"), data.get("when"))
-        self._note(key, Mark(words, seconds, attempt, apart=bool(data.get("apart"))), rank, step)
+        self._note(key, Mark(words, seconds, attempt, own_steps=bool(data.get("own_steps"))), rank, step)
         if key in self._marks:
-            self._marks[key].took_s = max(self._marks[key].took_s, data.get("took_s", 0.0))
+            self._marks[key].duration_s = max(self._marks[key].duration_s, data.get("duration_s", 0.0))
 
     def resumed(self, rank: int, step: int, seconds: float, attempt: int) -> None:
         """Note that the run was resumed at ``step``."""

@@ -42,9 +42,7 @@ class SettingControl:
 
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         option = self.option
-        common = {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": [_STYLE]}
-        if option.spoken:
-            common["stylesheets"] = [_STYLE, labelled(option.spoken)]
+        common = self._common()
         if choices:
             return pn.widgets.Select(**_offered(choices), value=_values(choices)[0], **common)
         if option.kind is bool:
@@ -53,11 +51,17 @@ class SettingControl:
             return pn.widgets.TextInput(value=option.default, **common)
         if option.slider:
             low, high = option.slider
-            return pn.widgets.FloatSlider(start=low, end=high, step=1.0, value=option.default, **common)
+            step = 10.0 ** math.floor(math.log10((high - low) / 100))
+            return pn.widgets.FloatSlider(start=low, end=high, step=step, value=option.default, **common)
         number = pn.widgets.IntInput if option.kind is int else pn.widgets.FloatInput
         step = 1 if option.kind is int else 0.1
         end = None if option.high is None or option.high > 2**31 else option.high  # larger ones lose precision
         return number(value=option.default, start=option.low, end=end, step=step, **common)
+
+    def _common(self) -> dict[str, Any]:
+        """Parameters of every kind of widget."""
+        styles = [_STYLE, labelled(self.option.spoken)] if self.option.spoken else [_STYLE]
+        return {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": styles}
 
     @property
     def name(self) -> str:
@@ -150,14 +154,12 @@ class LogControl(SettingControl):
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         low, high = self.option.slider
         return pn.widgets.FloatSlider(
-            label=self.label,
             start=math.log10(low),
             end=math.log10(high),
             step=0.05,
             value=math.log10(self.option.default),
             format=CustomJSTickFormatter(code=_POWER),
-            sizing_mode="stretch_width",
-            margin=(3, 8),
+            **self._common(),
         )
 
     def _typed(self, value: Any) -> Any:
@@ -192,14 +194,14 @@ def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
     )
 
 
-# A row of a run's live knobs beside the charts that show what they do.
+# A row of a run's live settings beside the charts that show what they do.
 
 
-PATIENCE_S = 3.0  # for a change to be made before the knob shows what the run has
+PATIENCE_S = 3.0  # for a change to be made before the control shows what the run has
 
 
 class LiveWidgets:
-    """A row of live knobs of the run that is shown; hidden where it has none, disabled where it does not go on.
+    """Controls of live settings of the run that is shown; hidden where it has none, disabled when it has ended.
 
     Each is the same setting as the one beside the dashboard: whatever was turned last counts.
 
@@ -227,7 +229,7 @@ class LiveWidgets:
         self.update(run)
 
     def update(self, run: Run | None) -> None:
-        """Put the knobs where the run has them, but not over what was just asked for here."""
+        """Show the run's settings, except those that were just changed here."""
         read = () if run is None else [name for name in self.controls if name in run.config.flat]
         self.panel.visible = bool(read)
         if run is None:

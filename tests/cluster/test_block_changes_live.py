@@ -53,7 +53,7 @@ def _check_that_ranks_agreed(run: Run) -> None:
             assert {rank for rank, _ in applied} == {0, 1}, f"{name} {asked}"
             assert len({step for _, step in applied}) == 1, f"{name} {asked} applied at {applied}"
     live_settings = events(run, "settings")
-    assert len(live_settings) == 2 * len(STORY) and all(0 < knob["took_s"] < 30 for knob in live_settings)
+    assert len(live_settings) == 2 * len(STORY) and all(0 < knob["duration_s"] < 30 for knob in live_settings)
     assert all(knob["when"] == "epoch" for knob in live_settings)
 
 
@@ -63,7 +63,7 @@ def _check_what_was_told(run: Run) -> None:
         now for _, now in STORY
     ]
     assert all(each["rank"] == 0 and each["rebuild_s"] > 0 for each in described)
-    assert described[5]["asked"] == 0 and "memory_gib=1" in described[5]["note"]
+    assert described[5]["requested"] == 0 and "memory_gib=1" in described[5]["note"]
     probed = events(run, "memory_trace")
     other = [described[place]["step"] for place in (0, 1, 4, 5, 6, 7)]  # where the blocks, or who has them, are others
     assert [each["step"] for each in probed] == [0, *other]

@@ -133,7 +133,7 @@ def _check_that_ranks_agreed(run: Run, changes: list[dict[str, Any]]) -> None:
             assert {rank for rank, _ in applied} == {0, 1}, f"{name} {change_of}"
             assert len({step for _, step in applied}) == 1, f"{name} {change_of} applied at {applied}"
     live_settings = events(run, "settings")
-    assert len(live_settings) == 2 * len(changes) and all(0 < knob["took_s"] < 30 for knob in live_settings)
+    assert len(live_settings) == 2 * len(changes) and all(0 < knob["duration_s"] < 30 for knob in live_settings)
 
 
 def _check_what_was_told(run: Run) -> None:

@@ -138,7 +138,7 @@ def test_blocks_are_told_at_every_change_and_left_with_the_last(ranks: list[dict
         (4, "snapshot", 3, 1), (5, "snapshot", 1, 1), (6, "halo_vertex", 4, 1), (7, "snapshot", 4, 2),
         (8, "snapshot", 2, 2), (9, "snapshot", 2, 1),
     ]  # fmt: skip
-    assert described[5][1]["asked"] == 0
+    assert described[5][1]["requested"] == 0
     left = [(event["step"], event["data"]["layout"]) for event in ranks[0]["story"]["partition"]]
     assert left == [(6, "halo_vertex"), (7, None)]
 

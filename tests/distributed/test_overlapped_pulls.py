@@ -90,7 +90,7 @@ def _steps(spent: list[tuple[float, float, int, int]]) -> list[tuple[float, floa
 def test_predictions_learn_what_exchanges_take(slow: list[dict[bool, dict[str, Any]]]) -> None:
     for found in slow:
         rows = [row for row in found[True]["tasks"] if row["kind"] == "communicate"]
-        off = [abs(np.log(row["predicted_s"] / row["took_s"])) for row in rows]
+        off = [abs(np.log(row["predicted_s"] / row["duration_s"])) for row in rows]
         assert np.median(off[-20:]) < np.median(off[:4]) and np.median(off[-20:]) < 0.5
 
 

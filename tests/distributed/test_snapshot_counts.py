@@ -165,7 +165,7 @@ def test_what_is_sent_and_what_is_not(on: OnRanks, ranks: int, case: int) -> Non
 
 @each_case
 def test_legs_are_those_told(on: OnRanks, ranks: int, case: int) -> None:
-    described = on(ranks)[0][case]["told"]["legs"]
+    described = on(ranks)[0][case]["told"]["collectives"]
     if CASES[case]["system"] == "hypergraph-vertex":
         assert described == []
         return

@@ -29,11 +29,11 @@ def blocks_data(plan: SnapshotBlocks, **more: Any) -> dict[str, Any]:
     ]  # fmt: skip
     data = {
         "layout": "snapshot", "ranks": plan.ranks, "row_ranks": plan.row_ranks, "nodes": plan.nodes,
-        "blocks": plan.blocks, "asked": plan.blocks,
+        "blocks": plan.blocks, "requested": plan.blocks,
         "bounds": [plan.block(0).start, *(plan.block(b).stop for b in range(plan.blocks))],
         "own": [[span(plan.own(b, rank)) for rank in ranks] for b in range(plan.blocks)],
         "rows": [span(plan.rows(rank)) for rank in ranks], "chunks": [span(plan.chunk(rank)) for rank in ranks],
-        "predicted": {way: [sent(plan, way)] * LAYERS for way in WAYS}, "legs": described, "note": "",
+        "predicted": {way: [sent(plan, way)] * LAYERS for way in WAYS}, "collectives": described, "note": "",
     }  # fmt: skip
     return json.loads(json.dumps({**data, **more}))
 

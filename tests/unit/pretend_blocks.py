@@ -41,7 +41,7 @@ class BlockedRun(PretendRun):
                 self._event("blocks", {"layout": None})
             return
         made = plan(SNAPSHOTS, config["blocks"] or FITTING, config.ranks, NODES, config["row_ranks"])
-        self._described = blocks_data(made, asked=config["blocks"])
+        self._described = blocks_data(made, requested=config["blocks"])
         self._event("blocks", self._described)
         if before is None:
             self._event("memory_trace", memory_data(made.blocks, hill=1 << 20, state=1 << 17))
@@ -56,7 +56,7 @@ class BlockedRun(PretendRun):
         self._pending = []
         self.config = self.config.replace(**live_settings)
         for rank in range(self.config.ranks):
-            row = knob_row(self.step, version, per_epoch=PER_EPOCH, when="epoch", took_s=0.1, **live_settings)
+            row = knob_row(self.step, version, per_epoch=PER_EPOCH, when="epoch", duration_s=0.1, **live_settings)
             self._add("events", [self._at(row, 2)], rank)
         self._report()
 

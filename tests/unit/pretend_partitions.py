@@ -57,7 +57,7 @@ class PartitionedRun(PretendRun):
         except LabError as error:
             raise AssertionError("set() has checked it") from error
         for rank in range(self.config.ranks):
-            row = knob_row(self.step, version, per_epoch=PER_EPOCH, when="epoch", took_s=REBUILD_S, **changes)
+            row = knob_row(self.step, version, per_epoch=PER_EPOCH, when="epoch", duration_s=REBUILD_S, **changes)
             self._add("events", [self._at(row, 2)], rank)
         self._tell_partition(REBUILD_S)
 

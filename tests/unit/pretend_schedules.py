@@ -58,7 +58,7 @@ class ScheduledRun(PretendRun):
             self._pending = []
             self.config = self.config.replace(**live_settings)
             for rank in range(self.config.ranks):
-                self._add("events", [knob_row(self.step, version, when="epoch", took_s=0.1, **live_settings)], rank)
+                self._add("events", [knob_row(self.step, version, when="epoch", duration_s=0.1, **live_settings)], rank)
             self._schedule("profile" if self.epoch >= PROFILED else "size")
         elif self.epoch == PROFILED:
             self._schedule("profile")

@@ -47,10 +47,10 @@ def evaluation_row(step: int, split: str, loss: float, *, persistence: float = 0
 
 
 def knob_row(step: int, version: int, *, step_ns: int = 20_000_000, per_epoch: int = 10, when: str = "step",
-             took_s: float | None = None, **changes: Any) -> list[Any]:  # fmt: skip
+             duration_s: float | None = None, **changes: Any) -> list[Any]:  # fmt: skip
     """A row of ``events`` saying that a knob change was applied."""
     data = {"version": version, "changes": changes, "when": when}
-    data |= {} if took_s is None else {"took_s": took_s}
+    data |= {} if duration_s is None else {"duration_s": duration_s}
     return [step, step // per_epoch, START_NS + step * step_ns, "settings", data]
 
 

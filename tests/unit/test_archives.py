@@ -18,7 +18,9 @@ import format_samples as samples
 import numpy as np
 import pytest
 
+from dtdg_lab.core.arrays import read_array
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.datasets import archives
 from dtdg_lab.datasets.archives import ArchiveMembers, find_part, read_pickle, unpacked
 
@@ -320,3 +322,17 @@ def test_text_repeated_many_times_makes_no_more_bytes_than_the_file_has():
     data = b"\x80\x02c_codecs\nencode\nq\x02X" + struct.pack("<i", len(text)) + text + b"q\0X\x06\0\0\0latin1q\x01"
     data += b"](" + (b"h\x02" + once) * 5 + b"e."
     assert "more of them than the file has" in refused_pickle(data)
+
+
+def test_only_the_header_of_an_array_is_read_under_the_lock():
+    locked = []
+
+    class Watched(io.BytesIO):
+        def read(self, size=-1):
+            locked.append(PARSING.locked())
+            return super().read(size)
+
+    written = io.BytesIO()
+    np.save(written, np.asfortranarray(np.arange(6.0).reshape(2, 3)))
+    np.testing.assert_array_equal(read_array(Watched(written.getvalue())), np.arange(6.0).reshape(2, 3))
+    assert True in locked and not locked[-1]

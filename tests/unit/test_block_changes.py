@@ -90,11 +90,11 @@ def _check_told(live: Trained, start: dict[str, Any], changes: dict[str, Any]) -
         [] if start.get("system") == "single" else [start["blocks"]]
     )
     assert now["step"] == ASKED + 1
-    assert now["data"]["rebuild_s"] == knob["data"]["took_s"] > 0
+    assert now["data"]["rebuild_s"] == knob["data"]["duration_s"] > 0
     if live.config.system == "single":
         assert now["data"]["layout"] is None
         return
-    assert now["data"]["asked"] == live.config["blocks"]
+    assert now["data"]["requested"] == live.config["blocks"]
     bounds = now["data"]["bounds"]
     assert (len(bounds) - 1, bounds[-1] - bounds[0]) == (now["data"]["blocks"], TRAINED)
     assert now["data"]["blocks"] == (live.config["blocks"] or 1), "memory for all of it"
@@ -124,7 +124,7 @@ def test_memory_chooses_the_blocks_and_less_of_it_chooses_more(tmp_path: Path, u
     })  # fmt: skip
     described = [event["data"] for event in done.recorder.events("blocks")]
     assert [data["blocks"] for data in described] == [1, 3, 6, 1]
-    assert all(data["asked"] == 0 and "memory_gib" in data["note"] for data in described)
+    assert all(data["requested"] == 0 and "memory_gib" in data["note"] for data in described)
     assert done.losses == pytest.approx(undisturbed, rel=1e-10)
 
 

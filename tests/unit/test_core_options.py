@@ -56,6 +56,25 @@ def test_what_is_no_number_is_refused(one: Option, value: object) -> None:
         one.check(value)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"slider": (0.0,)},
+        {"slider": (0.0, 0.5, 1.0)},
+        {"slider": (1.0, 0.0)},
+        {"slider": (0.0, 2.0)},
+        {"slider": (0.6, 1.0)},
+        {"logarithmic": True},
+        {"slider": (0.0, 1.0), "logarithmic": True},
+        {"slider": (0.1, 1.0), "kind": int},
+    ],
+)
+def test_a_slider_that_does_not_fit_the_option_is_refused(wrong: dict[str, object]) -> None:
+    assert replace(REAL, slider=(0.1, 1.0), logarithmic=True).logarithmic
+    with pytest.raises(ConfigError, match=r"option real: .*slider"):
+        replace(REAL, **wrong)
+
+
 @pytest.mark.parametrize("one", [one for one in GLOSSARY if one.choices], ids=lambda one: one.name)
 def test_choices_are_closed(one: Option) -> None:
     for choice in one.choices:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import param
 import pytest
@@ -145,6 +146,14 @@ def test_the_learning_rate_slider_keeps_values_it_has_no_tick_for():
         control.show(value)
         assert control.value == value
         assert control.widget.start <= control.widget.value <= control.widget.end
+
+
+def test_sliders_have_an_accessible_name_and_about_a_hundred_steps():
+    rate = OPTIONS["learning_rate"]
+    for option in (rate, replace(rate, slider=(0.0, 1.0), logarithmic=False)):
+        slider = make_control(replace(option, spoken="Rate of learning")).widget
+        assert any("Rate of learning" in sheet for sheet in slider.stylesheets)
+        assert 50 <= (slider.end - slider.start) / slider.step <= 1000
 
 
 def test_ranks_are_divisors_and_single_is_alone():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -134,3 +135,11 @@ def test_the_first_epoch_counts_in_the_mean_and_a_broken_one_in_the_total_alone(
     summary = finish(directory, "stopped")
     assert (summary["epochs"], summary["epoch_time_s"]) == (3, pytest.approx(5 / 3))
     assert summary["total_time_s"] == pytest.approx(5.5)
+
+
+def test_each_column_of_a_race_shows_its_meaning():
+    heads = race_result.page([]).split("<th")[3:]  # after contestant and seeds
+    shown = [each.name for each in race_result.MEASURES if not each.where_known] + ["coincides"]
+    assert len(heads) == len(shown) + 3  # protocol, purge and data
+    for name, head in zip(shown, heads, strict=False):
+        assert html.escape(race_result.MEANINGS[name]).replace("&#x27;", "&#39;") in head

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+import traceback
 from types import MappingProxyType
 
 import format_samples as samples
@@ -425,7 +426,7 @@ def json_with(sample, path, value):
             "edges.1.0 is '0': Input should be",
         ),
         ("chickenpox", samples.CHICKENPOX, ["edges", 1], [0, None], "edges.1.1 is None"),
-        ("chickenpox", samples.CHICKENPOX, ["edges", 1], [0], "edges.1.1 is [0]: Field required"),
+        ("chickenpox", samples.CHICKENPOX, ["edges", 1], [0], "edges.1.1 is missing"),
         ("chickenpox", samples.CHICKENPOX, ["edges"], [], "at least 1 edge"),
         ("chickenpox", samples.CHICKENPOX, ["edges"], {"0": 1}, "edges is {'0': 1}: Input should be a valid array"),
         ("chickenpox", samples.CHICKENPOX, ["FX", 2], [1, 2], "FX[2] has 2 entries; 3 are needed"),
@@ -468,6 +469,23 @@ def refused_or_edgeless(variant, data, words) -> str:
         temporal.parse_pygt_json(data, "tiny", variant=variant, **lags)
     assert "tiny" in str(caught.value) or "edge" in words
     return str(caught.value)
+
+
+def test_a_list_of_wrong_items_gives_one_short_error():
+    data = samples.as_json({**samples.CHICKENPOX, "edges": [["a", "b"]] * 500, "FX": [["x"] * 3] * 500})
+    with pytest.raises(DataError) as caught:
+        temporal.parse_pygt_json(data, "tiny", variant="chickenpox")
+    assert len("".join(traceback.format_exception(caught.value))) < 2_000
+    data = samples.as_json({**samples.COVID, "edge_mapping": {"edge_index": dict.fromkeys(map(str, range(500)), "a")}})
+    with pytest.raises(DataError) as caught:
+        temporal.parse_pygt_json(data, "tiny", variant="covid")
+    assert len("".join(traceback.format_exception(caught.value))) < 2_000
+
+
+def test_a_missing_field_is_named_without_the_file():
+    data = samples.as_json({"FX": samples.CHICKENPOX["FX"]})
+    with pytest.raises(DataError, match=r"^tiny: edges is missing\. Fetch the file again\.$"):
+        temporal.parse_pygt_json(data, "tiny", variant="chickenpox")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"\xff", b"[" * 100_000, b'{"FX": ' + b"1" * 5000 + b"}", b"nul"])

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.engine.graph_view import AllHere, SnapshotView
+from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotView
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import stacked
@@ -252,7 +252,7 @@ def sparse(model: DynamicModel, backend: str, *, stack: bool) -> Tensor:
         settings = OperatorSettings(backend, torch.float64)
         operators = Operators(SnapshotSource(stacked(some), range(len(x)), settings), settings)
         return SnapshotView(
-            operators, range(len(some)), x, AllHere(), num_nodes=len(x) // len(some), may_keep=lambda _: True
+            operators, range(len(some)), x, NeighbourRows(), num_nodes=len(x) // len(some), may_keep=lambda _: True
         )
 
     a, xs, _ = sequence()

@@ -9,6 +9,7 @@ import re
 import socket
 import sys
 import threading
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,8 @@ def test_a_new_run_has_its_config_environment_status_and_folders(tmp_path: Path)
     assert run.environment()["versions"]["numpy"]
     assert run.status()["state"] == "starting"
     assert {path.name for path in run.path.iterdir() if path.is_dir()} == {"records", "checkpoints", "live"}
+    with pytest.raises(FrozenInstanceError):
+        run.path = tmp_path
     assert RunDirectory.open(run.path) == run
     assert [path.name for path in (tmp_path / "deep" / "runs").iterdir()] == [run.id]
 

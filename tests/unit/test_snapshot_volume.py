@@ -24,8 +24,8 @@ from dtdg_lab.partition.halo import pulled_rows
 from dtdg_lab.partition.metrics import between_parts, measure, predicted_bytes
 from dtdg_lab.partition.volume import (
     AllToAllCost,
-    leg_rows,
-    legs,
+    collective_rows,
+    collectives,
     pulled_by_groups,
     redistributed,
     sent,
@@ -96,21 +96,21 @@ def test_seams_refuse_what_models_refuse():
 
 
 def _widths(some):
-    return [(leg.layer, leg.pass_name, leg.leg, leg.width) for leg in sent(some)]
+    return [(leg.layer, leg.pass_name, leg.collective, leg.width) for leg in sent(some)]
 
 
 def test_cdgcn_by_hand():
     forward = [(0, "to_vertices", 2), (0, "to_snapshots", 6), (1, "to_vertices", 6)]
     backward = [(1, "backward", "to_snapshots", 6), (1, "backward", "to_vertices", 6)]
     wanted = [(layer, way, leg, width) for way in ("forward", "rerun") for layer, leg, width in forward] + backward
-    assert _widths(legs("cdgcn", 2, 6, 2, blocks=3)) == wanted
-    assert _widths(legs("cdgcn", 2, 6, 2)) == [leg for leg in wanted if leg[1] != "rerun"]
+    assert _widths(collectives("cdgcn", 2, 6, 2, blocks=3)) == wanted
+    assert _widths(collectives("cdgcn", 2, 6, 2)) == [leg for leg in wanted if leg[1] != "rerun"]
     kept = [leg for leg in wanted if leg[0] or leg[2] == "to_snapshots"]
-    assert _widths(legs("cdgcn", 2, 6, 2, blocks=3, reuse=True)) == kept
+    assert _widths(collectives("cdgcn", 2, 6, 2, blocks=3, reuse=True)) == kept
 
 
 def test_pairs_send_the_readout_and_its_gradient():
-    (one, two) = (legs("tmgcn", 2, 6, 1, pairs=2, blocks=blocks) for blocks in (1, 2))
+    (one, two) = (collectives("tmgcn", 2, 6, 1, pairs=2, blocks=blocks) for blocks in (1, 2))
     assert _widths(one) == [
         (0, "forward", "to_vertices", 2),
         (0, "forward", "to_snapshots", 2),
@@ -122,32 +122,32 @@ def test_pairs_send_the_readout_and_its_gradient():
 
 @pytest.mark.parametrize(("name", "options"), [("gatlstm", {}), ("mpnn-lstm", {}), ("tgcn", {"gc_layers": 2})])
 def test_spatial_parts_with_parameters_get_their_gradient_in_the_first_layer_too(name, options):
-    (first,) = [leg for leg in sent(legs(name, 2, 6, 1, reuse=True, **options)) if leg.pass_name == "backward"]
-    assert (first.leg, first.width) == ("to_snapshots", 12 if name == "mpnn-lstm" else 6)
+    (first,) = [leg for leg in sent(collectives(name, 2, 6, 1, reuse=True, **options)) if leg.pass_name == "backward"]
+    assert (first.collective, first.width) == ("to_snapshots", 12 if name == "mpnn-lstm" else 6)
 
 
 def test_models_whose_vertices_remember_nothing():
-    assert legs("evolvegcn-o", 2, 6, 2, pairs=2, blocks=4) == legs("graphsage", 2, 6, 2) == ()
+    assert collectives("evolvegcn-o", 2, 6, 2, pairs=2, blocks=4) == collectives("graphsage", 2, 6, 2) == ()
     with pytest.raises(UnsupportedError, match="depends on neighbours"):
-        legs("dcrnn", 2, 6, 2)
+        collectives("dcrnn", 2, 6, 2)
 
 
 def test_summaries_of_evolvegcn_h():
     again = [(layer, way, "summaries", width) for way in ("forward", "rerun") for layer, width in ((0, 12), (1, 36))]
     back = [(1, "backward", "summaries", 36), (0, "backward", "summaries", 12)]
-    assert _widths(legs("evolvegcn-h", 2, 6, 2, blocks=2)) == again + back
-    assert _widths(legs("evolvegcn-h", 2, 6, 2)) == again[:2] + back
+    assert _widths(collectives("evolvegcn-h", 2, 6, 2, blocks=2)) == again + back
+    assert _widths(collectives("evolvegcn-h", 2, 6, 2)) == again[:2] + back
 
 
 @pytest.mark.parametrize("name", ["tgcn", "cdgcn", "gatlstm", "mpnn-lstm", "tmgcn", "evolvegcn-h"])
 @pytest.mark.parametrize(("pairs", "blocks", "reuse"), [*product((0, 2, 6), (1, 3), (False, True))])
 def test_every_difference_from_the_paper_has_a_reason(name, pairs, blocks, reuse):
-    for leg in legs(name, 2, 6, 2, pairs=pairs, blocks=blocks, reuse=reuse):
+    for leg in collectives(name, 2, 6, 2, pairs=pairs, blocks=blocks, reuse=reuse):
         assert bool(leg.why) == (leg.width != leg.paper or leg.only_last), leg
 
 
 def test_the_papers_rule_is_six_legs_a_layer():
-    some = legs("tmgcn", 2, 6, 3, blocks=4)
+    some = collectives("tmgcn", 2, 6, 3, blocks=4)
     assert len(some) == 3 * 6
     assert {leg.paper for leg in some} == {6}
 
@@ -159,7 +159,7 @@ def test_the_papers_rule_gives_its_table_2(ranks):
     TM-GCN there has one transform to redistribute for, between its two layers: that of the input is preprocessing.
     """
     rows = 192e6 * (ranks - 1) / ranks
-    counts = {name: rows * sum(leg.paper for leg in legs(name, 2, 6, 2, pairs=2)) / 1e9 for name in PAPER}
+    counts = {name: rows * sum(leg.paper for leg in collectives(name, 2, 6, 2, pairs=2)) / 1e9 for name in PAPER}
     assert counts["cdgcn"] == pytest.approx(PAPER["cdgcn"][ranks][0], abs=0.05)
     assert counts["tmgcn"] / 2 == pytest.approx(PAPER["tmgcn"][ranks][0], abs=0.05)
     assert counts["evolvegcn-o"] == PAPER["evolvegcn-o"][ranks][0] == 0
@@ -186,18 +186,18 @@ def _row_by_row(blocks, leg, way):
 @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
 @pytest.mark.parametrize(("leg", "way"), [*product(("to_vertices", "to_snapshots"), WAYS)])
 def test_rows_of_a_leg_are_those_counted_one_by_one(blocks, leg, way):
-    assert leg_rows(blocks, leg, pass_name=way).tolist() == _row_by_row(blocks, leg, way).tolist()
+    assert collective_rows(blocks, leg, pass_name=way).tolist() == _row_by_row(blocks, leg, way).tolist()
 
 
 @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
 def test_back_is_the_way_there_turned_round(blocks):
     for way in WAYS:
-        there, back = (leg_rows(blocks, leg, pass_name=way) for leg in ("to_vertices", "to_snapshots"))
+        there, back = (collective_rows(blocks, leg, pass_name=way) for leg in ("to_vertices", "to_snapshots"))
         assert there.tolist() == back.T.tolist()
-    forward, backward = (leg_rows(blocks, "summaries", pass_name=way) for way in ("forward", "backward"))
+    forward, backward = (collective_rows(blocks, "summaries", pass_name=way) for way in ("forward", "backward"))
     assert forward.tolist() == backward.T.tolist()
-    last = leg_rows(blocks, "to_vertices", only_last=True)
-    assert (last + leg_rows(blocks, "to_vertices", pass_name="rerun")).tolist() == leg_rows(
+    last = collective_rows(blocks, "to_vertices", only_last=True)
+    assert (last + collective_rows(blocks, "to_vertices", pass_name="rerun")).tolist() == collective_rows(
         blocks, "to_vertices"
     ).tolist()
 
@@ -205,14 +205,14 @@ def test_back_is_the_way_there_turned_round(blocks):
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
 def test_even_shares_send_t_n_less_one_share(ranks):
     blocks = SnapshotBlocks(range(32), 4, ranks, 16)
-    assert leg_rows(blocks, "to_vertices").sum() == 32 * 16 * (ranks - 1) // ranks
-    assert leg_rows(blocks, "to_vertices", pass_name="rerun").sum() == 24 * 16 * (ranks - 1) // ranks
-    assert leg_rows(blocks, "summaries").sum() == 32 * (ranks - 1)
+    assert collective_rows(blocks, "to_vertices").sum() == 32 * 16 * (ranks - 1) // ranks
+    assert collective_rows(blocks, "to_vertices", pass_name="rerun").sum() == 24 * 16 * (ranks - 1) // ranks
+    assert collective_rows(blocks, "summaries").sum() == 32 * (ranks - 1)
 
 
 def test_uneven_shares_send_the_exact_sum():
     blocks = SnapshotBlocks(range(5), 1, 3, 7)  # shares of 1, 2 and 2 snapshots, of 2, 2 and 3 nodes
-    assert leg_rows(blocks, "to_vertices").tolist() == [[0, 2, 3], [4, 0, 6], [4, 4, 0]]
+    assert collective_rows(blocks, "to_vertices").tolist() == [[0, 2, 3], [4, 0, 6], [4, 4, 0]]
 
 
 def test_volume_adds_legs_of_a_layer_and_way():
@@ -317,7 +317,7 @@ def test_what_a_run_is_told_of_its_blocks(graph):
         2,
         23,
     )
-    assert (described["blocks"], described["asked"], described["bounds"][0], described["bounds"][-1]) == (
+    assert (described["blocks"], described["requested"], described["bounds"][0], described["bounds"][-1]) == (
         3,
         3,
         train.start,
@@ -329,10 +329,10 @@ def test_what_a_run_is_told_of_its_blocks(graph):
     sizes = np.array([described["predicted"][way] for way in WAYS])
     assert sizes.shape == (3, 2, 4, 4) and (sizes[0] >= sizes[1]).all()
     halo = pulled_by_groups(graph.snapshots, blocks, pulls("cdgcn", graph.num_features, 6, 2), rerun=True)
-    some = legs("cdgcn", graph.num_features, 6, 2, blocks=3)
+    some = collectives("cdgcn", graph.num_features, 6, 2, blocks=3)
     moved = redistributed(blocks, some, 2) + halo
     assert sizes.tolist() == [(8 * moved.numbers[way]).tolist() for way in WAYS]
-    assert described["legs"] == [[leg.layer, leg.pass_name, leg.leg, leg.width] for leg in sent(some)]
+    assert described["collectives"] == [[leg.layer, leg.pass_name, leg.collective, leg.width] for leg in sent(some)]
 
 
 def test_the_note_says_what_was_chosen_and_what_is_uneven(graph):
@@ -353,7 +353,7 @@ def test_ranks_that_own_vertices_are_told_blocks_without_legs(graph):
     partition = Partition((np.arange(23) % 4).astype(np.int32), 4)
     described = blocks_event(config, graph, blocks, make_task(config, graph, parts), partition=partition)
     assert (described["layout"], described["row_ranks"], described["blocks"]) == ("halo_vertex", 1, 3)
-    assert described["own"] == described["rows"] == described["chunks"] == described["legs"] == []
+    assert described["own"] == described["rows"] == described["chunks"] == described["collectives"] == []
     sizes = {way: np.array(sent) for way, sent in described["predicted"].items()}
     measured = measure(graph, partition.on_ranks(2), snapshots=parts.train)
     wanted = predicted_bytes(measured, pulls("cdgcn", graph.num_features, 6, 2), itemsize=8)

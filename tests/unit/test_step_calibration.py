@@ -298,3 +298,21 @@ def test_a_run_of_ours_is_calibrated_from_its_records():
         fetches_of([], "ours")
     with pytest.raises(DataError, match="fetch 1"):
         fetches_of([{"part": 0}], "ours")
+
+
+def test_given_fetches_are_checked():
+    fetches = [dict(part=0, owner=1, rows=10 + n, bytes=4 * n + 40, rtt_s=1e-3 * (n + 1)) for n in range(20)]
+    tables = fetches_of(fetches, "ours")
+    cells = [{"dataset": "ours", "condition": "clean", "window": w, "measured_ms": 5.0 + 8 / w} for w in (1, 4, 16, 64)]
+    given = tables["ours"]
+    wrong = {
+        "row 1, .*nbytes.* are needed": given.drop(columns="nbytes"),
+        "row 3, .*'rtt_s': nan": given.assign(rtt_s=given["rtt_s"].where(given.index != 2)),
+        "row 1, .*'rows': 0.0": given.assign(rows=0),
+        "no rows": given.iloc[:0],
+    }
+    for words, table in wrong.items():
+        with pytest.raises(DataError, match=f"(?s)fetches of ours.*{words}"):
+            calibrate(cells, fetches={"ours": table})
+    with pytest.raises(ConfigError, match="mapping of dataset to table"):
+        calibrate(cells, fetches=given)

@@ -158,7 +158,7 @@ def test_a_run_without_reruns_does_not_speak_of_them() -> None:
 
 
 def test_models_of_weights_send_no_rows() -> None:
-    data = blocks_data(plan(), predicted={"forward": [], "rerun": [], "backward": []}, legs=[])
+    data = blocks_data(plan(), predicted={"forward": [], "rerun": [], "backward": []}, collectives=[])
     shown = window(data, steps=2)
     assert "gradients of the model, and no rows" in shown.captions()["blocks"]
     assert not [title for title in titled(shown) if "Bytes" in title or "hidden" in title]
@@ -257,7 +257,7 @@ def test_what_was_before_the_last_change_is_called_so() -> None:
     data = blocks_data(plan())
     shown = window(data, steps=4, brought=1000, whole=3000)
     assert "earlier" not in shown.view("blocks").caption() and "before" not in shown.view("blocks").caption()
-    shown.add(event(blocks_data(plan(blocks=1), blocks=1, asked=1), at=9, step=4))
+    shown.add(event(blocks_data(plan(blocks=1), blocks=1, requested=1), at=9, step=4))
     found = shown.view("blocks").named_panels()
     assert list(found)[:6] == ["before", "after", "memory", "transfers", "hidden", "flight"]
     assert "no step has brought any since step 3" in found["transfers"][1]
@@ -329,14 +329,14 @@ def test_every_state_of_a_run_has_a_valid_picture(ranks: int, blocks: int, steps
 
 
 def test_vertex_parts_in_blocks_show_memory_and_transfers_alone() -> None:
-    data = blocks_data(plan(), layout="halo_vertex", own=[], rows=[], chunks=[], legs=[])
+    data = blocks_data(plan(), layout="halo_vertex", own=[], rows=[], chunks=[], collectives=[])
     titles = list(titled(window(data, steps=3)))
     assert titles[:2] == ["Memory over a step · 3 blocks", "Graphs brought to the ranks"]
     assert all(title.startswith("Bytes") for title in titles[2:])
 
 
 def test_the_budget_is_drawn_where_the_blocks_were_chosen_by_it() -> None:
-    data = blocks_data(plan(), asked=0, note="3 blocks: the fewest that fit")
+    data = blocks_data(plan(), requested=0, note="3 blocks: the fewest that fit")
     shown = RunWindow(RunConfig(system="esdg", dataset="growing", ranks=2, memory_gib=0.5))
     shown.add(event(data))
     shown.add(event(memory_data(3), kind="memory_trace", at=1))

@@ -318,7 +318,7 @@ def test_report_summary_and_plot_of_a_run_show_its_partition(tmp_path: Path) -> 
                 writer.row(
                     "events", (5, 1, START_NS + 5, "partition", described(name="metis", rebuild_s=2.0, scale=3.0))
                 )
-            knob = {"version": 1, "changes": {"partitioner": "metis"}, "when": "epoch", "took_s": 2.0}
+            knob = {"version": 1, "changes": {"partitioner": "metis"}, "when": "epoch", "duration_s": 2.0}
             writer.row("events", (5, 1, START_NS + 4, "settings", knob))
             for way in ("forward", "backward"):
                 writer.row("links", (14, 2, 0, way, 1 - rank, 1, 100))

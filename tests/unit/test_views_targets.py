@@ -346,7 +346,7 @@ def test_report_and_plot_of_a_run_show_its_batches(tmp_path) -> None:
 
 def test_a_change_that_each_rank_hears_at_a_step_of_its_own_is_no_alarm() -> None:
     shown = window(hybrid_data(), 20)
-    data = {"version": 1, "changes": {"average_every_s": 1.0}, "when": "step", "apart": True}
+    data = {"version": 1, "changes": {"average_every_s": 1.0}, "when": "step", "own_steps": True}
     rows = [{"step": 12 + rank, "epoch": 0, "time_ns": START_NS, "kind": "settings", "data": data} for rank in (0, 1)]
     for rank, row in enumerate(rows):
         shown.add(line("events", [list(row.values())], rank=rank))

@@ -15,7 +15,7 @@ from dtdg_lab.graphs.split import split
 from dtdg_lab.partition import base as make
 from dtdg_lab.partition.base import Assigned
 from dtdg_lab.partition.halo import pulled_rows
-from dtdg_lab.partition.volume import legs
+from dtdg_lab.partition.volume import collectives
 from dtdg_lab.systems.snapshot_blocks import forecast as volume_study
 from dtdg_lab.systems.snapshot_blocks.forecast import VOLUME_MEANINGS, VolumeRow, estimate_volumes, smoothed
 
@@ -96,10 +96,11 @@ def test_table_has_a_row_for_each_model_and_number_of_ranks(graph):
     assert "cdgcn" in said and "0.029" in said and "edges live 5 snapshots for tmgcn, evolvegcn-o" in said
     assert "sends nothing between ranks but gradients" in said
     assert "<li><b>hypergraph</b>" in study._repr_html_()
-    json.dumps([study.rows, study.leg_rows(), study.figure])
-    reasons = [leg["why"] for leg in study.leg_rows() if leg["model"] == "cdgcn" and leg["width"] != leg["paper"]]
+    json.dumps([study.rows, study.collective_rows(), study.figure])
+    rows = [row for row in study.collective_rows() if row["model"] == "cdgcn"]
+    reasons = [row["why"] for row in rows if row["width"] != row["paper"]]
     assert len(reasons) == 9 and all(reasons)
-    assert study.legs["tmgcn"] == legs("tmgcn", 2, 6, 2, pairs=2, blocks=4)
+    assert study.collectives["tmgcn"] == collectives("tmgcn", 2, 6, 2, pairs=2, blocks=4)
 
 
 def test_more_snapshots_smoothed_are_more_rows_pulled(graph):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from dtdg_lab.core.errors import ConfigError, DataError, shortened
 from dtdg_lab.datasets.archives import part
@@ -227,7 +227,10 @@ VARIANTS = ("chickenpox", "covid", "twitter-tennis")
 _MAX_VALUE = float(np.finfo(np.float32).max)
 _MAX_NAME = 100  # characters; an array of names is as wide as the longest
 _DEFAULT_LAGS = {"chickenpox": 4, "covid": 8}
-_Pairs = list[tuple[Annotated[int, Field(ge=0, le=MAX_ID)], Annotated[int, Field(ge=0, le=MAX_ID)]]]
+_Id = Annotated[int, Field(ge=0, le=MAX_ID)]
+_Pairs = Annotated[list[tuple[_Id, _Id]], FailFast()]
+_Numbers = Annotated[list[float], FailFast()]
+_Rows = Annotated[list[_Numbers], FailFast()]
 _Named = dict[Annotated[str, Field(max_length=_MAX_NAME)], int]
 
 
@@ -247,31 +250,35 @@ class _Json(BaseModel):
             return cls.model_validate_json(data)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            place = f"{'.'.join(map(str, first['loc']))} is {shortened(first['input'])}: " if first["loc"] else ""
-            raise DataError(f"{where}: {place}{first['msg']}. Fetch the file again.") from error
+            place, wrong = ".".join(map(str, first["loc"])), first["msg"]
+            if first["type"] == "missing":
+                wrong = f"{place} is missing"
+            elif place:
+                wrong = f"{place} is {shortened(first['input'])}: {wrong}"
+            raise DataError(f"{where}: {wrong}. Fetch the file again.") from None  # it would list every wrong item
 
 
 class _Chickenpox(_Json):
     edges: _Pairs
-    FX: list[list[float]]
+    FX: _Rows
     node_ids: _Named | None = None
 
 
 class _Days(_Json):
     edge_index: dict[str, _Pairs]
-    edge_weight: dict[str, list[float]]
+    edge_weight: dict[str, _Numbers]
 
 
 class _Covid(_Json):
-    y: list[list[float]]
+    y: _Rows
     edge_mapping: _Days
 
 
 class _Hour(_Json):
     edges: _Pairs
-    weights: list[float]
-    y: list[float]
-    X: list[tuple[float, float]]
+    weights: _Numbers
+    y: _Numbers
+    X: Annotated[list[tuple[float, float]], FailFast()]
 
 
 class _Tennis(_Json, extra="allow"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from dtdg_lab.engine.graph_view import OneVertex, SnapshotView
 from dtdg_lab.engine.halo_exchange import Exchanger
 from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, TimeBlock, Timeline, in_order
 from dtdg_lab.models.base import State, run_straight
-from dtdg_lab.models.evolvegcn import EvolveGCNH
 
 # Runs of models that remember weights, or nothing: the weights first, then each snapshot forward and backward.
 #
@@ -207,7 +206,7 @@ class _Weights:
 
     def _summaries(self, layer: int, spaces: list[SnapshotView], xs: list[Tensor]) -> Tensor:
         """Those of own snapshots, one in each row; where there are none, still with a history."""
-        model = cast(EvolveGCNH, self._run.model)
+        model: Any = self._run.model  # with a summary, from which its weights advance
         found = [run_straight(model.summary(layer, space, x)).flatten() for space, x in zip(spaces, xs, strict=True)]
         if found:
             return torch.stack(found)
@@ -215,7 +214,7 @@ class _Weights:
 
     def _evolved(self, layer: int, summaries: Tensor, state: State) -> list[State]:
         """The state of a layer at every snapshot of the block."""
-        model = cast(EvolveGCNH, self._run.model)
+        model: Any = self._run.model  # with a summary, from which its weights advance
         states = []
         for summary in summaries:
             state = model.advance(layer, summary.view(model.width(layer), -1), state)

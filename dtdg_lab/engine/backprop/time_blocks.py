@@ -13,7 +13,7 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.graph_view import DeviceSequence, RedistributionWidth, SnapshotView, seam_widths
 from dtdg_lab.engine.strategy import (
     AllToAllPhase,
-    BlockRedistribution,
+    BlockRows,
     Gradients,
     Learned,
     SequenceSegment,
@@ -134,8 +134,8 @@ class Layer:
             self._write(end, after.layers[self._number] if end else (), rows)
             return h, None
 
-        leg = AllToAllPhase(self._number, False, self._run.model.hidden)
-        found, _ = self._block.seam.to_snapshots(through, self._pieces(), leg, like=self._parts[0], height=self._rows)
+        phase = AllToAllPhase(self._number, False, self._run.model.hidden)
+        found, _ = self._block.seam.to_snapshots(through, self._pieces(), phase, like=self._parts[0], height=self._rows)
         self._crossing.end = end
         return found
 
@@ -243,8 +243,8 @@ class Layer:
             parts: list[Tensor] = []
             found = [rest for _, rest in in_order(work, places, device=self._device, alone=alone)]
         else:
-            leg = AllToAllPhase(self._number, True, self._run.model.width(self._number))
-            parts, found = self._block.seam.to_vertices(work, leg)
+            phase = AllToAllPhase(self._number, True, self._run.model.width(self._number))
+            parts, found = self._block.seam.to_vertices(work, phase)
         for gradients in found:
             self._learned.add(gradients)
         return parts
@@ -289,9 +289,9 @@ class Layer:
             return gradient, rest
 
         height = self._spaces[0].num_rows // len(self._spaces[0].snapshots) if self._spaces else self._rows
-        leg = AllToAllPhase(self._number, True, self._width)
+        phase = AllToAllPhase(self._number, True, self._width)
         self._gradients, found = self._block.seam.to_snapshots(
-            of_rows, self._pieces(), leg, like=self._parts[0], height=height
+            of_rows, self._pieces(), phase, like=self._parts[0], height=height
         )
         return found
 
@@ -476,7 +476,7 @@ class BlockTimeline(Timeline):
         stacks = [[space.layer(layer) for space in spaces] for layer in layers]
         if self._moves is None:
             of = self._run.sequence
-            seam = BlockRedistribution(spaces, device=of.device, alone=of.collective)
+            seam = BlockRows(spaces, device=of.device, alone=of.collective)
         else:
             seam = self._moves.of_block(number, pass_name)
         return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], seam)

@@ -18,7 +18,7 @@ from dtdg_lab.engine.async_overlap import Pace, Spatial, SpatialTask, SpatialTas
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
 from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, RedistributionWidth, SnapshotSequence, SnapshotView
 from dtdg_lab.engine.halo import HaloSequence
-from dtdg_lab.engine.strategy import AllToAllPhase, BlockRedistribution, SequenceSegment, Step, TimeBlock, in_order
+from dtdg_lab.engine.strategy import AllToAllPhase, BlockRows, SequenceSegment, Step, TimeBlock, in_order
 from dtdg_lab.kernels.recurrence import at_rest
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows.plans import SurvivalOrder
@@ -156,8 +156,8 @@ FEW_ROWS = 512
 WIDER = 4  # windows are short: a piece stores little, and calls dominate
 
 
-class WindowRedistribution(BlockRedistribution):
-    """The redistribution (see :class:`dtdg_lab.engine.strategy.BlockRedistribution`) of a window, one snapshot a view.
+class WindowRedistribution(BlockRows):
+    """The redistribution (see :class:`dtdg_lab.engine.strategy.BlockRows`) of a window, one snapshot a view.
 
     Nodes run through time in the order of survival. Decayed snapshots have this order already; rows of full ones are
     permuted into it, and back.
@@ -417,7 +417,7 @@ MakeLayer = Callable[..., WindowLayer]
 def add_gradients_window_blocks(
     run: SequenceSegment,
     spaces: Sequence[SnapshotView],
-    seam: BlockRedistribution,
+    seam: BlockRows,
     begin: State,
     *,
     widths: Sequence[RedistributionWidth],

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import (
     DataError,
@@ -24,7 +25,6 @@ from dtdg_lab.core.errors import (
     UnknownNameError,
     error_text,
 )
-from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key
 from dtdg_lab.datasets.download import one_at_a_time
@@ -134,8 +134,7 @@ def load_chunks(file: Path, nodes: int, *, chunks: int, parts: int) -> Chunking:
         DataError: the file is missing, damaged, or of other chunks.
     """
     try:
-        with PARSING, file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}  # reading verifies each array's checksum
+        found = read_arrays(file)
         if str(found["format"]) != FORMAT:
             raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")
         made = Chunking(

@@ -17,12 +17,12 @@ from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.backprop import evolving_weights, time_blocks
-from dtdg_lab.engine.graph_view import AllHere, SnapshotSequence, SnapshotView
+from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotSequence, SnapshotView
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart, SampledSnapshot
 from dtdg_lab.engine.strategy import (
     AllToAllPhase,
-    BlockRedistribution,
+    BlockRows,
     BuildContext,
     SequenceSegment,
     Step,
@@ -108,9 +108,9 @@ class SampledSequence(SnapshotSequence):
         operators, once = Operators(source, self.settings), range(t, t + 1)
         if layer:  # only the first layer reads features
             unfed = torch.empty(held.rows(layer), 0, dtype=self.dtype, device=self.device)
-            return SnapshotView(operators, once, unfed, AllHere(), num_nodes=self.own)
+            return SnapshotView(operators, once, unfed, NeighbourRows(), num_nodes=self.own)
         features = torch.tensor(self._graph.features[t][held.vertices], device=self.device).to(self.dtype)
-        return SnapshotView(operators, once, features, AllHere(), num_nodes=self.own, may_keep=lambda size: True)
+        return SnapshotView(operators, once, features, NeighbourRows(), num_nodes=self.own, may_keep=lambda size: True)
 
     def _edges(self, t: int, held: SampledSnapshot, layer: int) -> PartEdges:
         """Edges of the nodes that a layer sees; rows that are not needed for its output are empty."""
@@ -151,7 +151,7 @@ class WindowTimeline(Timeline):
         return TimeBlock(run.snapshots, stacks, [*read, run.own], _Uneven(stacks[0], device=run.sequence.device))
 
 
-class _Uneven(BlockRedistribution):
+class _Uneven(BlockRows):
     """No redistribution; the first layer's snapshots have different numbers of rows.
 
     Args:
@@ -318,7 +318,7 @@ class SampledWindowStrategy(Strategy):
         needed = window if self._model.memory == "per_vertex" else window[-1:]
         counted = [sequence.sample(needed) for sequence in self._sequences]
         rows, edges = (sum(of) for of in zip(*counted, strict=True))
-        took_s = time.perf_counter() - started_s
+        duration_s = time.perf_counter() - started_s
         marks("batch")
         runs = [SequenceSegment(self._model, sequence, self._task, window, "last") for sequence in self._sequences]
         self._task.prepare(window[-1:])
@@ -327,7 +327,7 @@ class SampledWindowStrategy(Strategy):
         marks("transfer")
         loss_sum = sum(float(_HOW[self._model.memory](run)) for run in runs)
         whole: list[None] = [None] * len(window)
-        self._rows.append((window[-1], window.start, len(window), whole, rows, edges, took_s))
+        self._rows.append((window[-1], window.start, len(window), whole, rows, edges, duration_s))
         return StepResult(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:

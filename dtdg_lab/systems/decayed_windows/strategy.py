@@ -20,7 +20,7 @@ from dtdg_lab.core.message_passing import directions
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
-from dtdg_lab.engine.graph_view import AllHere, DeviceSequence, SnapshotView, seam_widths
+from dtdg_lab.engine.graph_view import DeviceSequence, NeighbourRows, SnapshotView, seam_widths
 from dtdg_lab.engine.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
@@ -180,7 +180,7 @@ def _ordered(state: State, after: Tensor, vertices: Tensor, rows: SurvivalRows) 
 # Rows of a decayed snapshot: no neighbour is elsewhere, since edges between parts were dropped.
 
 
-class LocalRows(AllHere):
+class LocalRows(NeighbourRows):
     """Own rows alone; the best are those of all ranks.
 
     Args:
@@ -412,7 +412,7 @@ class DecayedWindowStrategy(Strategy):
         batches, self._batches = self._batches, []
         return {
             "links": [*self._exchanger.drain()],
-            "exchanges": [*self._exchanger.legs.drain()],
+            "exchanges": [*self._exchanger.times.drain()],
             "tasks": [*self.pace.drain()],
             "batches": [*batches],
         }

@@ -74,7 +74,7 @@ def window_event(shape: Trapezoid, partition: Partition, chunking: Chunking, mem
     }
 
 
-# Auto-tuning of K and alpha at epoch boundaries: validation losses of trial epochs in, a knob change out.
+# Auto-tuning of K and alpha at epoch boundaries: validation losses of trial epochs in, a change of settings out.
 
 
 @dataclass(frozen=True, slots=True)

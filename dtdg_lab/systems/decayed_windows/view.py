@@ -61,7 +61,7 @@ class Stretch:
         overlap: its value in these steps.
         start: the step from which it has had this value.
         steps: their numbers, in order.
-        in_flight_s: mean seconds of a step and rank in which rows were in flight, summed over layers, ways and legs.
+        in_flight_s: mean seconds of a step and rank in which rows were in flight, summed over layers and passes.
         exposed_s: of it, those in which the rank stood still.
     """
 
@@ -253,7 +253,7 @@ class TaskLog:
             steps.pop(step, None)
             older.pop(step, None)
             self._attempts[rank, step] = attempt
-        times = (float(row["predicted_s"]), max(float(row["took_s"]), _LEAST_S))
+        times = (float(row["predicted_s"]), max(float(row["duration_s"]), _LEAST_S))
         # stretches of one snapshot and layer differ in their times alone
         steps.setdefault(step, {})[str(row["kind"]), row["layer"], row["snapshot"], *times] = times
         while len(steps) > TASK_TIMES_KEPT:

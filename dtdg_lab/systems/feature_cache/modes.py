@@ -149,29 +149,29 @@ class PathSettings:
 
 LONGEST = 32  # limit of windows planned live, so that changes are noticed soon
 
-Way = tuple[FeaturePath, CachePolicy | None]
+PathAndPolicy = tuple[FeaturePath, CachePolicy | None]
 
 
-def undecided(of: PathSettings) -> Way:
+def no_policy(of: PathSettings) -> PathAndPolicy:
     """On demand, ahead without a cache, or with a cache for each epoch or every W steps: nothing is decided."""
     return of.path(), None
 
 
-def threshold(of: PathSettings) -> Way:
+def threshold(of: PathSettings) -> PathAndPolicy:
     """W by a threshold rule."""
     from dtdg_lab.systems.feature_cache.policies.base import ThresholdWindow
 
     return of.path(), ThresholdWindow(of.actions, of.config["cache_window"])
 
 
-def random(of: PathSettings) -> Way:
+def random(of: PathSettings) -> PathAndPolicy:
     """A random action."""
     from dtdg_lab.systems.feature_cache.policies.base import RandomWindows
 
     return of.path(), RandomWindows(of.actions, seed=of.config.seed, part=of.part)
 
 
-def learned(of: PathSettings) -> Way:
+def learned(of: PathSettings) -> PathAndPolicy:
     """The best action by a trained network: ``double_dqn``, or ``double_dqn_plus`` with rewards per step.
 
     Raises:
@@ -182,14 +182,14 @@ def learned(of: PathSettings) -> Way:
     return of.path(), learned_policy(of.config.parts, of.config["cache_policy"], of.config["policy_file"])
 
 
-def planner(of: PathSettings) -> Way:
+def planner(of: PathSettings) -> PathAndPolicy:
     """The cheapest action by a forecast."""
     from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 
     return of.path(ahead=2 * LONGEST), CachePlanner(of.actions, of.costs(), longest=LONGEST)
 
 
-def clairvoyant(of: PathSettings) -> Way:
+def clairvoyant(of: PathSettings) -> PathAndPolicy:
     """The optimal action of the cost model for known future congestion."""
     from dtdg_lab.systems.feature_cache.policy_inputs import ForeseenWindows
 

@@ -33,7 +33,7 @@ from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
 from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CachePolicy, OwnerReply
-from dtdg_lab.systems.feature_cache.modes import FeaturePath, PathSettings, Way
+from dtdg_lab.systems.feature_cache.modes import FeaturePath, PathAndPolicy, PathSettings
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, Resolved
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
@@ -328,7 +328,7 @@ class RemoteFeatureStrategy(Strategy):
         self._epoch = 0
         self._costs: dict[tuple[int, int], CacheCosts] = {}
         self._asked: tuple[Any, ...] | None = None  # what features come by
-        self._made: tuple[tuple[Any, ...], list[Way]] | None = None  # ways, and what they were made of
+        self._made: tuple[tuple[Any, ...], list[PathAndPolicy]] | None = None  # ways, and what they were made of
 
     def epoch(self, epoch: int) -> Sequence[Step]:
         """As many steps in every epoch; what is computed next is of this one."""
@@ -475,7 +475,7 @@ class RemoteFeatureStrategy(Strategy):
             return str(error)
         return ""
 
-    def _ways(self, config: RunConfig) -> list[Way]:
+    def _ways(self, config: RunConfig) -> list[PathAndPolicy]:
         """Of each part; made once where it is first asked whether they can be made."""
         asked = _asked(config)
         if self._made is None or self._made[0] != asked:
@@ -516,9 +516,9 @@ class RemoteFeatureStrategy(Strategy):
         for _ in range(2):
             began_s = time.perf_counter()
             self.tried(StepMarks())
-        took_s = time.perf_counter() - began_s
+        duration_s = time.perf_counter() - began_s
         self._clear_gradients()
-        return took_s
+        return duration_s
 
     def _rpc(self, part: RemotePart) -> RpcModel:
         """The law of a fetch over clean links: by what was fetched so far, else by some fetches more."""

@@ -53,6 +53,9 @@ class ProgressLaw(Agent):
     """
 
     def __init__(self, sizes: Sequence[tuple[float, float]], *, forget: float = FORGET) -> None:
+        from scipy.optimize import nnls  # here, not in the first step that needs it: it takes 0.3 s
+
+        self._fit = nnls
         self.choices = checked_choices(len(sizes))
         given = np.array(sizes, dtype=np.float64)
         if not (given > 0).all():
@@ -121,10 +124,8 @@ class ProgressLaw(Agent):
         means = self._seconds[seen] / self._counts[seen]
         found = np.full(self.choices, means.mean())
         if seen.sum() >= self._times.shape[1]:
-            from scipy.optimize import nnls
-
             columns = self._times[seen] / means[:, np.newaxis]  # relative errors
-            found = self._times @ nnls(columns, np.ones(len(means)))[0]
+            found = self._times @ self._fit(columns, np.ones(len(means)))[0]
         found = found.clip(min=means.min() * 1e-3)
         found[seen] = means
         return found

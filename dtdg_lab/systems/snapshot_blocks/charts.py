@@ -48,7 +48,7 @@ from dtdg_lab.visualization.style import ALWAYS, PASS_COLOURS, Marks, Matrix
 
 
 Span = tuple[int, int]  # first, and one past the last
-AllToAllPhase = tuple[int, str, str, int]  # layer, way, leg, numbers a row
+AllToAllPhase = tuple[int, str, str, int]  # layer, pass, collective, numbers a row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,13 +61,13 @@ class BlockFacts:
         row_ranks: G.
         nodes: N.
         blocks: nb.
-        asked: blocks asked for; 0 took the fewest that fit the memory.
+        requested: blocks that were set; 0 took the fewest that fit the memory.
         bounds: (nb + 1,) block b has snapshots bounds[b] to bounds[b + 1] - 1.
         own: [block][rank] snapshots whose spatial part the rank computes; of the layout ``snapshot`` alone.
         rows: [rank] nodes whose rows of these snapshots it computes; of that layout alone.
         chunks: [rank] nodes that it runs through all snapshots of a block; of that layout alone.
         predicted: pass -> (L, R, R) bytes from one rank to another in a step; without ``rerun`` where there is none.
-        legs: what is sent in a step.
+        collectives: what is sent in a step.
         note: why there are so many blocks.
     """
 
@@ -76,13 +76,13 @@ class BlockFacts:
     row_ranks: int
     nodes: int
     blocks: int
-    asked: int
+    requested: int
     bounds: NDArray[np.int64]
     own: tuple[tuple[Span, ...], ...]
     rows: tuple[Span, ...]
     chunks: tuple[Span, ...]
     predicted: Mapping[str, Matrix]
-    legs: tuple[AllToAllPhase, ...]
+    collectives: tuple[AllToAllPhase, ...]
     note: str
 
     @property
@@ -126,14 +126,14 @@ def block_facts(data: Mapping[str, Any]) -> BlockFacts:
         predicted = {
             pass_name: np.asarray((data.get("predicted") or {}).get(pass_name, ()), np.float64) for pass_name in PASSES
         }
-        legs = data.get("legs") or ()
+        collectives = data.get("collectives") or ()
         facts = BlockFacts(
             layout=str(data["layout"]),
             ranks=int(data["ranks"]),
             row_ranks=int(data.get("row_ranks") or 1),
             nodes=int(data["nodes"]),
             blocks=int(data["blocks"]),
-            asked=int(data["asked"]),
+            requested=int(data["requested"]),
             bounds=np.asarray(data["bounds"], np.int64),
             own=tuple(spans(block) for block in data.get("own") or ()),
             rows=spans(data.get("rows")),
@@ -143,7 +143,7 @@ def block_facts(data: Mapping[str, Any]) -> BlockFacts:
                 for pass_name, each in predicted.items()
                 if each.size and (pass_name in ALWAYS or each.any())
             },
-            legs=tuple((int(layer), str(pass_name), str(leg), int(width)) for layer, pass_name, leg, width in legs),
+            collectives=tuple((int(layer), str(of), str(name), int(width)) for layer, of, name, width in collectives),
             note=str(data.get("note") or ""),
         )
     _check(facts)
@@ -164,11 +164,11 @@ def _check(facts: BlockFacts) -> None:
 
 def blocks_words(facts: BlockFacts) -> str:
     """Blocks and what is sent between them in a sentence or two, as a row of a table of events."""
-    how = "as set" if facts.asked else "the fewest that fit the memory"
+    how = "as set" if facts.requested else "the fewest that fit the memory"
     text = f"{facts.label} ({facts.note.rstrip('.') or how})."
     if not facts.sends:
         return f"{text} Ranks send each other gradients of the model, and no rows."
-    counts = {pass_name: sum(leg[1] == pass_name for leg in facts.legs) for pass_name in PASSES}
+    counts = {pass_name: sum(sent[1] == pass_name for sent in facts.collectives) for pass_name in PASSES}
     described = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
     return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
 
@@ -405,7 +405,7 @@ def hidden_share(in_flight_s: float, exposed_s: float) -> float | None:
 
 
 def exchange_panels(steps: Sequence[tuple[int, Sums]], ranks: int, *, marks: Marks, since: int = 0) -> dict[str, Panel]:
-    """``hidden``: the hidden share over steps; ``flight``: the time exposed and hidden by way and leg.
+    """``hidden``: the hidden share over steps; ``flight``: the time exposed and hidden by pass and collective.
 
     Args:
         steps: from :meth:`StepSums.steps`.
@@ -435,25 +435,25 @@ def share_words(steps: Sequence[tuple[int, Sums]]) -> str:
 
 def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
     x = [step for step, _ in steps]
-    legs = list(dict.fromkeys(leg for _, sums in steps for _, _, leg in sums))
-    lines = [(_direction(leg), leg, series_colour(at), 1.2) for at, leg in enumerate(legs)]
+    collectives = list(dict.fromkeys(collective for _, sums in steps for _, _, collective in sums))
+    lines = [(_direction(collective), collective, series_colour(at), 1.2) for at, collective in enumerate(collectives)]
     data = []
-    for name, leg, colour, width in [*lines, ("all", None, TEXT_COLOUR, 2)] if len(legs) > 1 else lines:
-        shares = [hidden_share(*_total([each], leg)) for each in steps]
+    for name, collective, colour, width in [*lines, ("all", None, TEXT_COLOUR, 2)] if len(collectives) > 1 else lines:
+        shares = [hidden_share(*_total([each], collective)) for each in steps]
         y = [None if each is None else round(100 * each, 2) for each in shares]
         data.append(line(name, x, y, colour, "step %{x}: %{y:.0f} %", width=width))
     looks: Drawn = {"empty": NOTHING_SENT, "yaxis": {"range": [-2, 102]}, **marks.over_steps(x)}
     return chart("Share of the exchanges that is hidden", STEPS, "hidden (% of time in flight)", data, **looks)
 
 
-def _total(steps: Sequence[tuple[int, Sums]], leg: str | None = None) -> tuple[float, float]:
-    """Seconds in flight and exposed, of all legs or of one."""
-    found = [values for _, sums in steps for key, values in sums.items() if leg is None or key[2] == leg]
+def _total(steps: Sequence[tuple[int, Sums]], collective: str | None = None) -> tuple[float, float]:
+    """Seconds in flight and exposed, of all collectives or of one."""
+    found = [values for _, sums in steps for key, values in sums.items() if collective is None or key[2] == collective]
     return sum(values[1] for values in found), sum(values[2] for values in found)
 
 
 def _means(steps: Sequence[tuple[int, Sums]], ranks: int) -> dict[str, tuple[float, float]]:
-    """Way and leg -> milliseconds of a step and rank in flight and exposed, of all layers together."""
+    """Pass and collective -> milliseconds of a step and rank in flight and exposed, of all layers together."""
     recent = steps[-RECENT:]
     keys = sorted({key for _, sums in recent for key in sums}, key=lambda key: (PASSES.index(key[1]), key[2], key[0]))
     found: dict[str, tuple[float, float]] = {}
@@ -481,8 +481,8 @@ def _flight_words(means: Mapping[str, tuple[float, float]]) -> str:
     return f"{text}, most in {worst}: where exposed is long, more computing between start and wait would help."
 
 
-def _direction(leg: str) -> str:
-    return "to nodes" if leg == "to_vertices" else leg.replace("_", " ")
+def _direction(collective: str) -> str:
+    return "to nodes" if collective == "to_vertices" else collective.replace("_", " ")
 
 
 # Who owns which (node, snapshot): while whole snapshots are computed, and while nodes run through time.
@@ -548,7 +548,7 @@ def _stays(facts: BlockFacts) -> str:
     """Why no row goes to another rank after the spatial part; empty where some do."""
     if 1 < facts.ranks == facts.row_ranks:
         return "It then runs the same nodes through time: all ranks share every snapshot, and no row changes hands."
-    if any(leg in ("to_vertices", "to_snapshots") for _, _, leg, _ in facts.legs):
+    if any(collective in ("to_vertices", "to_snapshots") for _, _, collective, _ in facts.collectives):
         return ""
     return "No row of a node goes to another rank then: the model runs no node through time, or reuses what went."
 
@@ -780,7 +780,7 @@ class BlocksView(PlanView[BlockFacts]):
         if facts is None:
             return {}
         since, memory = self.since, self.probed
-        budget = None if facts.asked or self.memory_gib is None else GIB * self.memory_gib
+        budget = None if facts.requested or self.memory_gib is None else GIB * self.memory_gib
         found = ownership_panels(facts)
         note = f"{memory.count} blocks" if memory is not None and memory.count > 1 else ""
         found["memory"] = (

@@ -34,7 +34,7 @@ from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.windowing import averaged, lived
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.metrics import RERUN_MEMORIES, between_parts
-from dtdg_lab.partition.volume import AllToAllCost, leg_rows, legs, redistributed
+from dtdg_lab.partition.volume import AllToAllCost, collective_rows, collectives, redistributed
 from dtdg_lab.systems.snapshot_blocks.charts import (
     MemoryFacts,
     block_peaks_figure,
@@ -401,12 +401,12 @@ class VolumeStudy(StudyResult):
 
     Attributes:
         outcomes: in the order of models, then ranks.
-        legs: model -> every all-to-all phase of a step, ours beside the paper's, with the reason of each difference.
+        collectives: model -> those of a step, ours beside the paper's, with the reason of each difference.
         described: what was counted, in words.
     """
 
     outcomes: tuple[VolumeRow, ...]
-    legs: Mapping[str, tuple[AllToAllCost, ...]]
+    collectives: Mapping[str, tuple[AllToAllCost, ...]]
     described: str
     meanings = VOLUME_MEANINGS
     digits = 3
@@ -421,13 +421,13 @@ class VolumeStudy(StudyResult):
         """Values sent over ranks, by both methods, with a panel for each model, as a plotly figure dict."""
         return volume_figure(self.rows)
 
-    def leg_rows(self) -> list[dict[str, Any]]:
-        """Plain values, a row per leg: ``model``, ``layer``, ``pass_name``, ``leg``, ``width``, ``paper``, ``why``."""
-        shown = ("layer", "pass_name", "leg", "width", "paper", "why")
+    def collective_rows(self) -> list[dict[str, Any]]:
+        """Plain values, a row per model and collective of a step, with the reason of each difference."""
+        shown = ("layer", "pass_name", "collective", "width", "paper", "why")
         return [
-            {"model": model} | {name: getattr(leg, name) for name in shown}
-            for model, some in self.legs.items()
-            for leg in some
+            {"model": model} | {name: getattr(cost, name) for name in shown}
+            for model, some in self.collectives.items()
+            for cost in some
         ]
 
     def conclusion(self) -> str:
@@ -482,7 +482,7 @@ def estimate_volumes(
     hidden, layers = OPTIONS["hidden"].check(hidden), OPTIONS["layers"].check(layers)
     train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[protocol]).train
     many, features = min(blocks, len(train)), graph.num_features
-    of_model = {name: legs(name, features, hidden, layers, pairs=pairs, blocks=many) for name in dict.fromkeys(models)}
+    of_model = {of: collectives(of, features, hidden, layers, pairs=pairs, blocks=many) for of in dict.fromkeys(models)}
     plans = [SnapshotBlocks(train, many, count, graph.num_nodes) for count in numbers]
     smooths = [name for name in of_model if name in SMOOTHED]
     smooth = smoothed(graph, smoothing) if smooths else graph
@@ -551,8 +551,8 @@ def smoothed(graph: DynamicGraph, window: int) -> DynamicGraph:
 
 def _as_paper(plan: SnapshotBlocks, some: Sequence[AllToAllCost]) -> int:
     """Six all-to-all phases per layer over all snapshots, including two of recomputation; four with one block."""
-    paid = (leg.paper for leg in some if leg.pass_name != "rerun" or plan.blocks > 1)
-    return int(leg_rows(plan, "to_vertices").sum()) * sum(paid)
+    paid = (cost.paper for cost in some if cost.pass_name != "rerun" or plan.blocks > 1)
+    return int(collective_rows(plan, "to_vertices").sum()) * sum(paid)
 
 
 def _paper_ratio(model: str, ranks: int) -> float | None:
@@ -620,8 +620,8 @@ def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepS
     config, last = run.config, run.config.layers - 1
     scored = [
         width
-        for layer, pass_name, leg, width in described["legs"]
-        if (layer, pass_name, leg) == (last, "forward", "to_snapshots")
+        for layer, pass_name, collective, width in described["collectives"]
+        if (layer, pass_name, collective) == (last, "forward", "to_snapshots")
     ]
     return StepSettings(
         config.model,
@@ -643,7 +643,7 @@ def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepS
 def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
     """Bytes that the busiest rank sends in a step of ESDG: exact, as far as there are nodes for the ranks.
 
-    References: ESDG section 6.4: S N (R - 1) / R rows a leg, whatever the graph.
+    References: ESDG section 6.4: S N (R - 1) / R rows a collective, whatever the graph.
     """
     settings, changes = settings_of(facts), sequence_changes(facts.snapshots)
     found = []

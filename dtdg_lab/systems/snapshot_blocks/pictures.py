@@ -10,7 +10,7 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.metrics import Volume
-from dtdg_lab.partition.volume import legs, pulled_by_groups, redistributed, sent
+from dtdg_lab.partition.volume import collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.systems.snapshot_blocks.charts import BlockFacts, ownership_panels
 from dtdg_lab.visualization.cards import Panel
 from dtdg_lab.visualization.partition import matrix_figure
@@ -42,7 +42,8 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
 
 def volume_of(plan: SnapshotBlocks, graph: DynamicGraph) -> Volume:
     """Bytes that a step of the model sends under a plan."""
-    moved = redistributed(plan, sent(legs(MODEL, graph.num_features, HIDDEN, LAYERS, blocks=plan.blocks)), LAYERS)
+    of_step = sent(collectives(MODEL, graph.num_features, HIDDEN, LAYERS, blocks=plan.blocks))
+    moved = redistributed(plan, of_step, LAYERS)
     pulled = pulls(MODEL, graph.num_features, HIDDEN, LAYERS)
     return moved + pulled_by_groups(graph.snapshots, plan, pulled, rerun=plan.blocks > 1)
 
@@ -55,13 +56,13 @@ def _facts(plan: SnapshotBlocks) -> BlockFacts:
         row_ranks=plan.row_ranks,
         nodes=plan.nodes,
         blocks=plan.blocks,
-        asked=plan.blocks,
+        requested=plan.blocks,
         bounds=np.array([plan.block(0).start, *(plan.block(b).stop for b in range(plan.blocks))]),
         own=tuple(tuple(_span(plan.own(b, rank)) for rank in ranks) for b in range(plan.blocks)),
         rows=tuple(_span(plan.rows(rank)) for rank in ranks),
         chunks=tuple(_span(plan.chunk(rank)) for rank in ranks),
         predicted={},
-        legs=((0, "forward", "to_vertices", HIDDEN),),
+        collectives=((0, "forward", "to_vertices", HIDDEN),),
         note="",
     )
 

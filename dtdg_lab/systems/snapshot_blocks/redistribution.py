@@ -18,7 +18,7 @@ from dtdg_lab.core.plans import SnapshotBlocks, share
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.graph_view import SnapshotSequence, SnapshotView, stack_ranges
 from dtdg_lab.engine.halo_exchange import Exchanger, Started
-from dtdg_lab.engine.strategy import AllToAllPhase, BlockRedistribution, in_turn
+from dtdg_lab.engine.strategy import AllToAllPhase, BlockRows, in_turn
 from dtdg_lab.graphs.delta import Payload, TransferFormat, decode, decode_pairs, encode
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.delta import unpack, unpack_pairs
@@ -97,8 +97,8 @@ class Redistribution:
         return torch.empty(*shape, dtype=self.dtype, device=self.device)
 
 
-class RankRedistribution(BlockRedistribution):
-    """Moves rows of one block of time (see :class:`BlockRedistribution`). Collective in the column.
+class RankRedistribution(BlockRows):
+    """Moves rows of one block of time (see :class:`BlockRows`). Collective in the column.
 
     Args:
         of: settings shared by all blocks.
@@ -213,7 +213,7 @@ class RankRedistribution(BlockRedistribution):
 
     def _start(self, rows: Tensor, send: list[int], receive: list[int], phase: AllToAllPhase, name: str) -> Started:
         pass_name = "backward" if phase.backward else self._pass
-        return self._of.exchanger.start(rows, send, receive, phase.layer, pass_name, leg=name)
+        return self._of.exchanger.start(rows, send, receive, phase.layer, pass_name, name=name)
 
 
 # A rank's nodes that run through time, beside its snapshots: the loss of snapshot parallelism is taken over them.

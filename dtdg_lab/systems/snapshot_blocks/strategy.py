@@ -60,7 +60,7 @@ class SnapshotBlockStrategy(Strategy):
         self._plan, self._rank, self._snapshots, self._halo = plan, group.rank, snapshots, halo
         _, column = group.split(plan.row_ranks)
         ranks = plan.column(group.rank)
-        self._moved, self._summaries = Exchanger(column, ranks=ranks), Exchanger(column, leg="summaries", ranks=ranks)
+        self._moved, self._summaries = Exchanger(column, ranks=ranks), Exchanger(column, name="summaries", ranks=ranks)
         through_time = model.memory == "per_vertex"
         constant = not seam_widths(model)[0].learned  # what the first layer mixes depends on no parameter
         moves = None
@@ -112,9 +112,9 @@ class SnapshotBlockStrategy(Strategy):
         """Rows and bytes sent to each rank, seconds of exchanges and graphs brought, since this was last asked."""
         exchangers = [self._moved, self._summaries, *([] if self._halo is None else [self._halo])]
         links = [link for of in exchangers for link in of.drain()]
-        legs = [leg for of in exchangers for leg in of.legs.drain()]
+        exchanges = [row for of in exchangers for row in of.times.drain()]
         feed = self._snapshots.feed if isinstance(self._snapshots, DeviceSequence) else None
-        return {"links": links, "exchanges": legs, "transfers": [] if feed is None else [*feed.drain()]}
+        return {"links": links, "exchanges": exchanges, "transfers": [] if feed is None else [*feed.drain()]}
 
     def _add_gradients(self) -> Tensor:
         memory = self._run.model.memory

@@ -14,7 +14,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.delta import CSR32, SequenceChanges, sequence_changes
 from dtdg_lab.partition.metrics import RERUN_MEMORIES
-from dtdg_lab.partition.volume import PAPER_SPEEDUPS, AllToAllCost, legs, pulled_by_groups, redistributed, sent
+from dtdg_lab.partition.volume import PAPER_SPEEDUPS, AllToAllCost, collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, StepWork
 
 
@@ -163,7 +163,7 @@ class StepSettings:
     def sent(self) -> tuple[AllToAllCost, ...]:
         """The redistributions of a step that are sent."""
         sizes = (self.model, self.features, self.hidden, self.layers)
-        return sent(legs(*sizes, pairs=self.pairs, blocks=self.blocks, reuse=self.reuse, **self.options))
+        return sent(collectives(*sizes, pairs=self.pairs, blocks=self.blocks, reuse=self.reuse, **self.options))
 
     def work(self, changes: SequenceChanges, ranks: int) -> StepWork:
         """What R ranks do in a step.
@@ -210,9 +210,9 @@ def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) 
 
 
 def _exchanges(some: tuple[AllToAllCost, ...], blocks: int) -> int:
-    """Exchanges of rows in a step that overlaps none with computing: one for each leg and block."""
+    """Exchanges of rows in a step that overlaps none with computing: one for each collective and block."""
     many = {"forward": blocks, "rerun": blocks - 1, "backward": blocks}
-    return sum(1 if leg.only_last else many[leg.pass_name] for leg in some)
+    return sum(1 if cost.only_last else many[cost.pass_name] for cost in some)
 
 
 def _brought(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None, *, difference: bool) -> Numbers:

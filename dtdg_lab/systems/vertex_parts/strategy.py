@@ -75,7 +75,7 @@ class HaloStrategy(Strategy):
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """Rows and bytes sent to each rank since this was last asked."""
-        return {"links": [*self._exchanger.drain()], "exchanges": [*self._exchanger.legs.drain()]}
+        return {"links": [*self._exchanger.drain()], "exchanges": [*self._exchanger.times.drain()]}
 
     def _bring(self) -> None:
         """Spaces as they will be asked for: of all snapshots, or of those of each block."""

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core import rng
+from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.rl.dqn import QNetwork
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheDecision, CacheView
 from dtdg_lab.systems.feature_cache.policies.env import CacheViews, RunsMemory, memory_size, state_size
@@ -93,8 +93,8 @@ def load_policy(path: Path) -> StoredPolicy:
     """
     advice = f"Train one: python -m dtdg_lab train-policy --parts P --out {path}"
     try:
-        with PARSING, path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            described, parameters = json.loads(str(held["facts"])), held["parameters"]
+        held = read_arrays(path)
+        described, parameters = json.loads(str(held["facts"])), held["parameters"]
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: file not found. {advice}") from error
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:

@@ -152,6 +152,28 @@ def read_fetches(folder: str | Path) -> dict[str, pd.DataFrame]:
     return dict(iter(table.groupby("dataset", sort=False)))
 
 
+def _checked(fetches: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Fetches that a caller gives, by dataset."""
+    import pandas as pd
+
+    numbers = ("concurrent", "requester", "owner", "rows", "nbytes", "rtt_s")
+    kinds = {"dataset": str, "condition": str, **dict.fromkeys(numbers, float)}
+    if not isinstance(fetches, Mapping) or not all(isinstance(own, pd.DataFrame) for own in fetches.values()):
+        raise ConfigError(f"fetches={shortened(fetches)}: a mapping of dataset to table is needed, as of fetches_of().")
+    found = {}
+    for name, own in fetches.items():
+        what = f"fetches of {name}, row"
+        table = pd.DataFrame(_values(own.to_dict("records"), kinds, what), columns=list(kinds))
+        if table.empty:
+            raise DataError(f"fetches of {name}: the table has no rows.")
+        wrong = table[~np.isfinite(table[list(numbers)]).all(axis=1) | (table[["rows", "nbytes"]] <= 0).any(axis=1)]
+        if len(wrong):
+            row = wrong.iloc[0][list(numbers)].to_dict()
+            raise DataError(f"{what} {wrong.index[0] + 1}, {row}: finite numbers, rows and nbytes above 0 are needed.")
+        found[name] = table
+    return found
+
+
 def read_power(folder: str | Path) -> Watts | None:
     """Watts of a host, averaged over hosts, from ``power.csv`` of a folder; None if it has no such file.
 
@@ -1042,13 +1064,13 @@ def calibrate(
 
     Raises:
         DataError: there is nothing to read, or a row is invalid.
-        ConfigError: the dataset is unknown, or a condition has an unknown form.
+        ConfigError: the dataset is unknown, a condition has an unknown form, or ``fetches`` is no mapping to tables.
 
     References: GreenDyGNN section IV-B, algorithm 1.
     """
     cells = {name: tuple(own) for name, own in read_steps(source).items()}
     folder = Path(source) if isinstance(source, str | Path) and Path(source).is_dir() else None
-    measured = fetches if fetches is not None else {} if folder is None else read_fetches(folder)
+    measured = _checked(fetches) if fetches is not None else {} if folder is None else read_fetches(folder)
     calibration = Calibration(
         steps=fit_steps(cells),
         rpc={name: fit_rpc(own) for name, own in measured.items()},

@@ -104,6 +104,14 @@ class StudyPreset:
             raise ConfigError(f"system={config.system!r} {lacks}: study config.replace(system={able!r}).")
 
 
+def declared_study(name: str, about: Mapping[str, Any]) -> StudyPreset:
+    """A shipped study that a file declares: functions are texts, and the short form has small data."""
+    functions = {key: catalogue.load(about[key]) for key in ("refine", "analysis", "result") if key in about}
+    return StudyPreset(
+        **catalogue.frozen({**about, **functions}) | {"name": name, "quick": QUICK_DATA | about["quick"]}
+    )
+
+
 class SystemFamily:
     """A family of systems: their strategies, views, page and workload. The base class is the null behaviour.
 
@@ -138,7 +146,6 @@ class SystemFamily:
         memory_options: options that lower a rank's memory, each with the factor by which it is changed again and again.
         targets: method -> ``module:attribute`` of the function that does its work, with the same arguments; for
             ``build``, ``workload`` and ``pictures`` one text, or one for each ``parallel`` entry.
-        study_targets: ``module:attribute`` of each of its shipped studies.
     """
 
     name = ""
@@ -160,7 +167,6 @@ class SystemFamily:
     pictures_note = "Computed now by this lab's planners, from a synthetic graph of 240 nodes and 24 snapshots."
     memory_options: Mapping[str, float] = MappingProxyType({})
     targets: Mapping[str, Any] = MappingProxyType({})
-    study_targets: tuple[str, ...] = ()
 
     def __init__(self, name: str = "") -> None:
         self.name = name or self.name
@@ -213,8 +219,9 @@ class SystemFamily:
         return self._call("comparison", runs, otherwise="")
 
     def studies(self) -> Sequence[StudyPreset]:
-        """Its shipped studies."""
-        return [catalogue.load(target) for target in self.study_targets]
+        """Its shipped studies: those of the table ``studies`` of its ``family.toml``."""
+        declared = catalogue.DECLARED.get(self.name, {}).get("studies", {})
+        return [declared_study(name, about) for name, about in declared.items()]
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether measured times affect the losses of a run, so that no other run has the same."""

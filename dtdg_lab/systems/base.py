@@ -104,8 +104,13 @@ class StudyPreset:
             raise ConfigError(f"system={config.system!r} {lacks}: study config.replace(system={able!r}).")
 
 
-def declared_study(name: str, about: Mapping[str, Any]) -> StudyPreset:
-    """A shipped study that a file declares: functions are texts, and the short form has small data."""
+def declared_studies(family: str) -> list[StudyPreset]:
+    """The shipped studies of the table ``studies`` of a family's file, or with ``""`` of the shared one."""
+    return [_declared(*each) for each in catalogue.DECLARED.get(family, {}).get("studies", {}).items()]
+
+
+def _declared(name: str, about: Mapping[str, Any]) -> StudyPreset:
+    """A study of a file: functions are texts there, and the short form has small data."""
     functions = {key: catalogue.load(about[key]) for key in ("refine", "analysis", "result") if key in about}
     return StudyPreset(
         **catalogue.frozen({**about, **functions}) | {"name": name, "quick": QUICK_DATA | about["quick"]}
@@ -219,9 +224,8 @@ class SystemFamily:
         return self._call("comparison", runs, otherwise="")
 
     def studies(self) -> Sequence[StudyPreset]:
-        """Its shipped studies: those of the table ``studies`` of its ``family.toml``."""
-        declared = catalogue.DECLARED.get(self.name, {}).get("studies", {})
-        return [declared_study(name, about) for name, about in declared.items()]
+        """Its shipped studies."""
+        return declared_studies(self.name)
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether measured times affect the losses of a run, so that no other run has the same."""

@@ -42,7 +42,6 @@ LEAST_EPOCHS = 2
 MOST_RUNS = 48  # the newest of a folder
 SAME_EPOCH = {"epochs"}  # settings that may change during a run without affecting an epoch's cost
 LEAST_BUSY = 0.7  # processor seconds over wall seconds of a rank's own work, on an otherwise idle machine
-_OWN = ("batch_s", "compute_s", "update_s")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

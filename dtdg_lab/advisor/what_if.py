@@ -39,9 +39,6 @@ from dtdg_lab.visualization.study_result import StudyResult
 
 
 PARTITIONERS = ("hash", "metis")
-SCHEDULERS = ("psg", "longest_first", "dygnex_greedy")
-GROWN_SCHEDULERS = ("psg", "longest_first", "fold")  # quick ones, for thousands of groups
-WINDOWS = (1, 16, 64)
 LEAST_POINTS = 3  # counted points needed to fit growth
 LEAST_VERTICES = 8  # of a partition that is computed
 
@@ -187,8 +184,6 @@ def _measured(facts: Facts, name: str, parts: int) -> PartitionMeasures | None:
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 MOST_RANKS = 4096
 QUICK_PARTS, MOST_PARTS = 16, 128  # partitions that are computed
-QUICK_GROWN, GROWN = 2_000, 10_000  # snapshots of the grown sequence; the second is DyGNeX's
-DELAY_S = 0.02  # delay of the slow link
 MEASURED_TOO = ("epoch_s", "rank_bytes")
 KINDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 

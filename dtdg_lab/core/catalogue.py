@@ -48,10 +48,11 @@ class Entry:
 
     def load(self) -> Any:
         """Import and return the class, function or definition this entry names."""
-        return _load(self.target)
+        return load(self.target)
 
 
-def _load(target: str) -> Any:
+def load(target: str) -> Any:
+    """The attribute of a text ``module:attribute``."""
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
@@ -149,7 +150,7 @@ TASK_OPTIONS, TRAINING_OPTIONS, ENERGY_OPTIONS = (
 )
 
 
-def _frozen(about: Mapping[str, Any]) -> dict[str, Any]:
+def frozen(about: Mapping[str, Any]) -> dict[str, Any]:
     """What a table of a file says, with immutable values."""
     types: dict[type, Callable[[Any], Any]] = {list: tuple, dict: MappingProxyType}
     return {name: types.get(type(value), lambda given: given)(value) for name, value in about.items()}
@@ -161,7 +162,7 @@ def _entry(declared: Mapping[str, Any], kind: str, name: str) -> Entry:
     if isinstance(options, str):
         options = declared.get("groups", {}).get(options, [])
     tasks = about.get("tasks", ["regression", "link"] if kind == "datasets" else [])
-    return Entry(name=name, kind=kind, **_frozen({**about, "options": options, "tasks": tasks}))
+    return Entry(name=name, kind=kind, **frozen({**about, "options": options, "tasks": tasks}))
 
 
 ENTRIES: list[Entry] = [
@@ -171,7 +172,7 @@ ENTRIES: list[Entry] = [
     for name in of_kind
 ]
 SYSTEMS: list[System] = [
-    System(name=name, family=family, **_frozen(about))
+    System(name=name, family=family, **frozen(about))
     for family, declared in DECLARED.items()
     for name, about in declared.get("systems", {}).items()
 ]
@@ -183,7 +184,7 @@ MEMORY_ON_LAYOUT: dict[tuple[str, str], str] = {
     for memory, how in memories.items()
 }
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
-    {name: Protocol(name=name, **_frozen(about)) for name, about in DECLARED[""]["protocols"].items()}
+    {name: Protocol(name=name, **frozen(about)) for name, about in DECLARED[""]["protocols"].items()}
 )
 
 _NOT_EXCHANGED: Mapping[str, str] = MappingProxyType(
@@ -252,7 +253,7 @@ def family(name: str) -> Any:
     """
     if name not in FAMILIES:
         raise UnknownNameError("family of systems", name, FAMILIES)
-    return _load(FAMILIES[name])
+    return load(FAMILIES[name])
 
 
 def families() -> list[Any]:
@@ -282,7 +283,7 @@ def register(target: str) -> Any:
     from dtdg_lab.core.records import TABLES
 
     try:
-        found = _load(target)
+        found = load(target)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"register({target!r}): {error}. Give 'module:attribute' of a SystemFamily in a module on PYTHONPATH."

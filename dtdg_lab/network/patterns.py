@@ -7,16 +7,16 @@ import math
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import ConfigError, DataError, PlanError, shortened
 from dtdg_lab.core.rng import generator
 from dtdg_lab.core.units import as_path
 
@@ -712,31 +712,11 @@ def recorded(settings: PatternSettings) -> Pattern:
     return load_trace(settings.file, settings.parts)
 
 
-PATTERNS: Mapping[str, Callable[[PatternSettings], Pattern]] = MappingProxyType(
-    {
-        made.__name__: made
-        for made in (
-            none,
-            one_slow,
-            one_fast,
-            two_symmetric,
-            two_asymmetric,
-            oscillating,
-            rotating,
-            markov,
-            all_slow,
-            schedule,
-            recorded,
-        )
-    }
-)
-
-
 def make_pattern(name: str, *, parts: int, **settings: float | str) -> Pattern:
     """A pattern by its name.
 
     Args:
-        name: one of ``PATTERNS``.
+        name: of the catalogue's kind ``congestion``.
         parts: P.
         settings: see :class:`PatternSettings`.
 
@@ -750,9 +730,8 @@ def make_pattern(name: str, *, parts: int, **settings: float | str) -> Pattern:
     or asymmetric, oscillating); their course in time is not specified. Differs from the paper: their shapes are ours. A
     congested link is all of an owner's replies, as section VI-A congests nodes.
     """
-    if name not in PATTERNS:
-        raise UnknownNameError("congestion", name, PATTERNS)
-    return PATTERNS[name](PatternSettings(parts, **settings))  # type: ignore[arg-type]
+    made: Pattern = catalogue.entry("congestion", name).load()(PatternSettings(parts, **settings))  # type: ignore[arg-type]
+    return made
 
 
 def _in_long_phases(settings: PatternSettings, *weights: float) -> Pattern:

@@ -282,19 +282,9 @@ def _imbalance(of_parts: NDArray[Any] | Sequence[float]) -> float:
 
 # increase it when measures change, so that cached ones are not reused
 MEASURES_VERSION = 1
-_ARRAYS = (
-    "owned",
-    "edges",
-    "all_edges",
-    "cut_edges",
-    "halo",
-    "replicated",
-    "replicated_edges",
-    "load",
-    "halo_bytes",
-    "cached_bytes",
-)
 _MATRICES = ("matrix", "first_matrix")
+_ASKED = ("snapshots", "hops", "directions", "static")
+_ARRAYS = tuple(name for name in PartitionMeasures.__slots__ if name not in (*_ASKED, *_MATRICES))
 
 
 def kept_measures(

@@ -16,8 +16,7 @@ from dtdg_lab.studies.runner import FOLDER, run_in
 from dtdg_lab.studies.study import Panel, Study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FINISHED, Trial, TrialLog
-from dtdg_lab.systems.base import StudyPreset
-from dtdg_lab.systems.scaling import SCALING
+from dtdg_lab.systems.base import StudyPreset, declared_studies
 from dtdg_lab.visualization.loss import NEAR, loss_points
 from dtdg_lab.visualization.study import SpreadBar, order_words, spread_bars
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 def presets() -> dict[str, StudyPreset]:
     """All shipped studies by name."""
     found = [each for family in catalogue.families() for each in family.studies()]
-    return {each.name: each for each in (*found, SCALING)}
+    return {each.name: each for each in (*found, *declared_studies(""))}
 
 
 def preset(name: str) -> StudyPreset:

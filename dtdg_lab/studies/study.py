@@ -280,19 +280,8 @@ class Study:
         """One row for each trial: settings, status, objective, losses beside baselines, provenance, run, seconds."""
         import pandas as pd
 
-        named = [
-            "trial",
-            *self.sweep.names,
-            "seed",
-            "status",
-            "objective",
-            *_LOSSES,
-            *COLUMNS,
-            "seconds",
-            "run",
-            "reason",
-        ]
-        return pd.DataFrame([self._row(trial) for trial in self.trials], columns=list(dict.fromkeys(named)))
+        named = self._row(Trial("", 0, {}, 0))  # a search that has not begun has no trial
+        return pd.DataFrame([self._row(trial) for trial in self.trials], columns=list(named))
 
     def _row(self, trial: Trial) -> dict[str, Any]:
         values = dict(trial.values)

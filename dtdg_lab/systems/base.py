@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -103,14 +104,30 @@ class StudyPreset:
             raise ConfigError(f"system={config.system!r} {lacks}: study config.replace(system={able!r}).")
 
 
+def declared_studies(family: str) -> list[StudyPreset]:
+    """The shipped studies of the table ``studies`` of a family's file, or with ``""`` of the shared one."""
+    return [_declared(*each) for each in catalogue.DECLARED.get(family, {}).get("studies", {}).items()]
+
+
+def _declared(name: str, about: Mapping[str, Any]) -> StudyPreset:
+    """A study of a file: functions are texts there, and the short form has small data."""
+    functions = {key: catalogue.load(about[key]) for key in ("refine", "analysis", "result") if key in about}
+    return StudyPreset(
+        **catalogue.frozen({**about, **functions}) | {"name": name, "quick": QUICK_DATA | about["quick"]}
+    )
+
+
 class SystemFamily:
     """A family of systems: their strategies, views, page and workload. The base class is the null behaviour.
 
     Methods import what they return inside their bodies: listing families imports neither torch nor panel.
 
     A built-in family declares its systems, entries, options, memories and tables in ``family.toml`` of its folder,
-    which the catalogue reads without importing it. One from outside the package does so by attributes of the same
-    names, and is added by :func:`dtdg_lab.register`.
+    which the catalogue reads without importing it; the table ``family`` of that file sets the attributes below. One
+    from outside the package does so by attributes of the same names, and is added by :func:`dtdg_lab.register`.
+
+    Args:
+        name: of a family without a class of its own.
 
     Attributes:
         name: of its folder.
@@ -131,6 +148,9 @@ class SystemFamily:
         setting_rows: rows of its settings among the main ones of the dashboard.
         card_views: names of the views whose charts show a run on the card of its system.
         pictures_note: the source of what ``pictures`` draws.
+        memory_options: options that lower a rank's memory, each with the factor by which it is changed again and again.
+        targets: method -> ``module:attribute`` of the function that does its work, with the same arguments; for
+            ``build``, ``workload`` and ``pictures`` one text, or one for each ``parallel`` entry.
     """
 
     name = ""
@@ -150,6 +170,20 @@ class SystemFamily:
     setting_rows: tuple[tuple[str, ...], ...] = ()
     card_views: tuple[str, ...] = ()
     pictures_note = "Computed now by this lab's planners, from a synthetic graph of 240 nodes and 24 snapshots."
+    memory_options: Mapping[str, float] = MappingProxyType({})
+    targets: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name or self.name
+        for attribute, value in catalogue.frozen(catalogue.DECLARED.get(self.name, {}).get("family", {})).items():
+            setattr(self, attribute, value)
+
+    def _call(self, method: str, *given: Any, layout: str = "", otherwise: Any = None, **named: Any) -> Any:
+        """The result of a method's target; ``otherwise`` where the family has none."""
+        if method not in self.targets:
+            return otherwise
+        target = self.targets[method]
+        return catalogue.load(target if isinstance(target, str) else target[layout])(*given, **named)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Refuse settings of a config, by flat name, that do not work together.
@@ -164,7 +198,9 @@ class SystemFamily:
         Raises:
             LabError: the config cannot be built on this graph and machine.
         """
-        raise NotImplementedError(f"the family {self.name!r} builds no strategy.")
+        if "build" not in self.targets:
+            raise NotImplementedError(f"the family {self.name!r} builds no strategy.")
+        return self._call("build", context, layout=catalogue.system(context.config.system).parts["parallel"])
 
     def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
         """The charts that it adds to those of every run, in the order in which they are shown.
@@ -185,11 +221,11 @@ class SystemFamily:
 
     def comparison(self, runs: Sequence[tuple[str, RunWindow]]) -> str:
         """What it says of labelled runs that are compared over wall time; empty where it has nothing to say."""
-        return ""
+        return self._call("comparison", runs, otherwise="")
 
     def studies(self) -> Sequence[StudyPreset]:
         """Its shipped studies."""
-        return ()
+        return declared_studies(self.name)
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether measured times affect the losses of a run, so that no other run has the same."""
@@ -215,11 +251,11 @@ class SystemFamily:
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """One to four charts on the card of one of its systems, each with a sentence, drawn from a small graph."""
-        return []
+        return self._call("pictures", system, graph, layout=system.parts["parallel"], otherwise=[])
 
     def page(self, context: PageContext) -> RunPage | None:
         """Its page of the dashboard."""
-        return None
+        return self._call("page", context)
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch of the facts' config.
@@ -227,11 +263,13 @@ class SystemFamily:
         Raises:
             LabError: the graph does not serve the config.
         """
-        raise NotImplementedError(f"the family {self.name!r} counts no work.")
+        if "workload" not in self.targets:
+            raise NotImplementedError(f"the family {self.name!r} counts no work.")
+        return self._call("workload", facts, layout=facts.layout)
 
     def memory_changes(self, config: RunConfig) -> Sequence[tuple[str, float]]:
         """Options that lower a rank's memory, each with the factor by which it is changed again and again."""
-        return ()
+        return [(name, factor) for name, factor in self.memory_options.items() if name in config.flat]
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
         """Curves of ``lab.estimate.scaling_forecast`` beside the predicted epochs: formulas and simulations of its own.
@@ -242,7 +280,7 @@ class SystemFamily:
             rates: of the machine.
             quick: whether to take seconds rather than minutes.
         """
-        return []
+        return self._call("curves", facts, ranks, rates, quick=quick, otherwise=[])
 
     def measured_step(
         self, run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
@@ -257,6 +295,8 @@ class SystemFamily:
         Raises:
             ConfigError: steps of the run cannot be continued to other numbers of ranks.
         """
+        if "measured_step" in self.targets:
+            return self._call("measured_step", run, graph, cores=cores)
         raise ConfigError(
             f"run {run.id} is of system {run.config.system!r}; steps of a system whose ranks have whole snapshots are "
             "needed. Record one with snapshot parallelism."

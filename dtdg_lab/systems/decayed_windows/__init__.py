@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.catalogue import entry, system
+from dtdg_lab.core.catalogue import entry
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
-from dtdg_lab.systems.base import GRADIENTS, SystemFamily
+from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.catalogue import System
     from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.engine.strategy import BuildContext, Strategy
-    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-    from dtdg_lab.systems.base import StudyPreset
-    from dtdg_lab.systems.workload import EpochWork, Facts
-    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.run_view import RunView, SharedViews
-    from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 
 class DecayedWindowsFamily(SystemFamily):
     """FlareDTDG and DynaGraph: windows of full and decayed or sampled snapshots over node partitions."""
 
     name = "decayed_windows"
-    card_views = ("trapezoid",)
-    calibrated = MappingProxyType({"flaredtdg": {}})
-    setting_rows = (("window", "full_snapshots"), ("alpha", "decay"), ("chunks", "chunker"), ("tune",))
-    predicted = MappingProxyType({"flaredtdg": False})
-    curves_of = MappingProxyType({"dynagraph": (GRADIENTS,)})
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Refuse windows whose decayed snapshots do not affect the loss, or in which the loss is undefined."""
@@ -60,23 +47,6 @@ class DecayedWindowsFamily(SystemFamily):
                 "system='full-history'."
             )
 
-    def workload(self, facts: Facts) -> EpochWork:
-        """What each rank does in an epoch."""
-        from dtdg_lab.systems.decayed_windows.workload import sampled_window_work, window_work
-
-        return (window_work if facts.layout == "halo_window" else sampled_window_work)(facts)
-
-    def memory_changes(self, config: RunConfig) -> Sequence[tuple[str, float]]:
-        """Options that lower a rank's memory, with their factors."""
-        return (("window", 0.5), *((("fanout", 0.5),) if "fanout" in config.flat else ()))
-
-    def build(self, context: BuildContext) -> Strategy:
-        """Its strategy; collective."""
-        from dtdg_lab.systems.decayed_windows import sampled, strategy
-
-        builds = {"halo_window": strategy.build, "sampled_window": sampled.build}
-        return builds[system(context.config.system).parts["parallel"]](context)
-
     def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
         """Its charts, after those of every run."""
         from dtdg_lab.systems.decayed_windows.view import TrapezoidView
@@ -98,28 +68,9 @@ class DecayedWindowsFamily(SystemFamily):
 
         return {"trapezoid": windows, "chunks": chunks}
 
-    def page(self, context: PageContext) -> RunPage:
-        """The page of its windows."""
-        from dtdg_lab.systems.decayed_windows.page import DecayedWindowPage
-
-        return DecayedWindowPage(context)
-
-    def studies(self) -> Sequence[StudyPreset]:
-        """Its shipped studies."""
-        from dtdg_lab.systems.decayed_windows.study import FIGURE8
-
-        return (FIGURE8,)
-
     def has_clock(self, config: RunConfig) -> bool:
         """Whether K and alpha are tuned by measured costs."""
         return bool(config.flat.get("tune"))
-
-    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
-        """Pictures on the cards of its systems."""
-        from dtdg_lab.systems.decayed_windows import pictures
-
-        sampled = system.parts["parallel"] == "sampled_window"
-        return (pictures.sampled_pictures if sampled else pictures.window_pictures)(system, graph)
 
 
 FAMILY = DecayedWindowsFamily()

@@ -9,9 +9,9 @@ from statistics import fmean, median, stdev
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.systems.base import QUICK_DATA, StudyPreset
 from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.study_result import COLUMNS, StudyResult
@@ -26,23 +26,13 @@ if TYPE_CHECKING:
 
 
 PARTS = ("validation", "test")
+_OWN: Mapping[str, str] = catalogue.DECLARED["decayed_windows"]["columns"]["decay"]
+_OF_RUN = ("run", "reason")
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "full_snapshots": "K, number of newest snapshots of a window that are kept whole",
-        "alpha": "decay that sets how many chunks of the older snapshots are kept",
-        "seed": "of parameters, chunk order and data splits; also of the data if they are generated",
-        "validation_loss": "of the validation split at the end, on whole snapshots, as for all systems",
-        "test_loss": "of the test split, evaluated once, at the end; choose by the validation split",
-        "persistence_loss": "of the test split, predicting that tomorrow equals today",
-        "mean_loss": "of the test split, predicting the mean of the training split",
-        "validation_persistence_loss": "of the validation split, predicting that tomorrow equals today",
-        "validation_mean_loss": "of the validation split, predicting the mean of the training split",
-        "skill": "1 - test_loss / persistence_loss: above 0 beats persistence",
-        "peak_bytes": "largest peak of tensor memory of a rank, of a probe step",
-        "epoch_time_s": "seconds of an epoch's steps on the slowest rank (straggler), mean over epochs",
+        **{name: meaning for name, meaning in _OWN.items() if name not in _OF_RUN},
         **{name: meaning for name, meaning in PROVENANCE.items() if name in COLUMNS},
-        "run": "folder of the run; cells share a run if all snapshots are whole, because alpha then has no effect",
-        "reason": "why the run failed, if it did; its numbers are then missing",
+        **{name: _OWN[name] for name in _OF_RUN},
     }
 )
 
@@ -244,7 +234,7 @@ def _row(trial: Trial, full: int, alpha: float) -> dict[str, Any]:
 def figure8_analysis(study: Study) -> dict[str, tuple[Figure, str]]:
     """The three maps, and the best cell."""
     found = decay_study(study)
-    return {FIGURE8.name: (found.figure(), _words(found))}
+    return {"figure8": (found.figure(), _words(found))}
 
 
 def _words(found: DecayStudy) -> str:
@@ -260,19 +250,3 @@ def _words(found: DecayStudy) -> str:
         f"{best[ALPHA]:g}{memory}. "
         "Look for cells whose loss is not significantly worse and which cost less."
     )
-
-
-FIGURE8 = StudyPreset(
-    name="figure8",
-    question="How few full snapshots and how fast a decay preserve the loss, and what do they save?",
-    source="FlareDTDG section 4.6, Figure 8",
-    base={"system": "flaredtdg", "model": "tgcn"},
-    full={"epochs": 10},
-    quick={**QUICK_DATA, "generated_nodes": 60, "generated_edges": 240, "epochs": 2, "window": 4, "chunks": 8},
-    over={K: (1, 2, 3, 4), ALPHA: (0.05, 0.1, 0.3, 0.6, 1.0)},
-    quick_over={K: (1, 2, 4), ALPHA: (0.1, 0.6)},
-    needs=(ALPHA, "has no decay"),
-    refine=refine_figure8,
-    analysis=figure8_analysis,
-    result=decay_study,
-)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
@@ -12,45 +11,15 @@ from dtdg_lab.systems.base import SystemFamily
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.advisor.rates import Rates
-    from dtdg_lab.core.catalogue import System
     from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.engine.strategy import BuildContext, Strategy
-    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
-    from dtdg_lab.systems.base import StudyPreset
-    from dtdg_lab.systems.workload import EpochWork, Facts, Row
-    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.run_view import RunView, SharedViews
-    from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 
 class FeatureCacheFamily(SystemFamily):
     """GreenDyGNN, DGL, BGL and RapidGNN: mini-batches whose remote features are fetched, through a cache or not."""
 
     name = "feature_cache"
-    card_views = ("features",)
-    pictures_note = (
-        "Simulated now: one run of 12 epochs with 25 steps each on four partitions, with constants fitted to step "
-        "times of the authors' cluster (Reddit) and modelled watts. Nothing was measured here."
-    )
-    least_parts = 2  # one rank may run both
-    calibrated = MappingProxyType({"dgl-default": {"parts": 2}})
-    same_plan = "both train the same batches; only feature fetching differs"
-
-    setting_rows = (("cache_policy", "cache_window"),)
-    summary_tables = ("resolved", "fetches", "windows")
-    summary_meanings = MappingProxyType(
-        {
-            "hit_rate": "share of the remote rows requested by batches that were in a cache",
-            "rpcs": "remote procedure calls for features, for batches and for caches",
-            "feature_bytes": "bytes of these calls, requests and replies",
-            "probe_bytes": "bytes of additional fetches made only to measure latency; not in any other sum",
-            "fetch_wait_s": "seconds per step that training waited for features, mean over steps and partitions",
-            "cache_rebuilds": "caches that came into use",
-            "late_steps": "steps for which a new cache was late, summed over partitions",
-        }
-    )
 
     def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Statistics of feature fetching; None if nothing was fetched by remote procedure calls."""
@@ -85,29 +54,6 @@ class FeatureCacheFamily(SystemFamily):
                 "more (one rank may run them all), or choose system='single'."
             )
 
-    def workload(self, facts: Facts) -> EpochWork:
-        """What each rank does in an epoch."""
-        from dtdg_lab.systems.feature_cache.workload import remote_work
-
-        return remote_work(facts)
-
-    def memory_changes(self, config: RunConfig) -> Sequence[tuple[str, float]]:
-        """Options that lower a rank's memory, with their factors."""
-        return (("batch_size", 0.5),)
-
-    def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-        """Further curves of ``lab.estimate.scaling_forecast``."""
-        from dtdg_lab.systems.feature_cache.forecast import fetch_rows
-        from dtdg_lab.systems.feature_cache.policies.shipped_costs import products
-
-        return fetch_rows(products, ranks)
-
-    def build(self, context: BuildContext) -> Strategy:
-        """Its strategy; collective."""
-        from dtdg_lab.systems.feature_cache.strategy import build
-
-        return build(context)
-
     def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
         """Its charts, after those of every run."""
         from dtdg_lab.systems.feature_cache.view import FeaturesView
@@ -127,18 +73,6 @@ class FeatureCacheFamily(SystemFamily):
 
         return {"features": features, "congestion": congestion}
 
-    def page(self, context: PageContext) -> RunPage:
-        """The page of its caches and links."""
-        from dtdg_lab.systems.feature_cache.page import FeaturePage
-
-        return FeaturePage(context)
-
-    def studies(self) -> Sequence[StudyPreset]:
-        """Its shipped studies."""
-        from dtdg_lab.systems.feature_cache.study import CACHE_WINDOW
-
-        return (CACHE_WINDOW,)
-
     def energy_bound(self, run: StoredRun, raced: Sequence[StoredRun]) -> tuple[float, str, bool] | None:
         """Joules of the clairvoyant if it takes part, else without those of stalls for features."""
         from statistics import median
@@ -157,12 +91,6 @@ class FeatureCacheFamily(SystemFamily):
         if stall is None or not whole:
             return None
         return run.summary["epoch_j"] * (1 - stall / whole), "no waiting for features", False
-
-    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
-        """Pictures on the cards of its systems."""
-        from dtdg_lab.systems.feature_cache.pictures import cache_pictures
-
-        return cache_pictures(system, graph)
 
 
 FAMILY = FeatureCacheFamily()

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
-from dtdg_lab.systems.workload import Row, curve_row
+from dtdg_lab.systems.feature_cache.policies.shipped_costs import products
+from dtdg_lab.systems.workload import Facts, Row, curve_row
 
 WINDOWS = (1, 16, 64)
 DELAY_S = 0.02  # of the link that is late
 
 
-def fetch_rows(costs: Callable[[int], CacheCosts], ranks: Sequence[int], delay_s: float = DELAY_S) -> list[Row]:
+def fetch_rows(facts: Facts, ranks: Sequence[int], *_: object, **__: object) -> list[Row]:
     """Seconds of a step that fetches features, by window of the cache: quiet links, and one that is late.
 
     Args:
-        costs: parts -> constants of what steps cost.
+        facts: not used: the constants are those of another cluster.
         ranks: numbers of ranks, each with a part.
-        delay_s: seconds that one owner's replies are late where one is.
 
     References: GreenDyGNN section IV-A.
     """
     found: list[Row] = []
     for count in [each for each in ranks if each > 1]:
-        of = costs(count)
+        of = products(count)
         even = np.array(of.asked)
         late = np.zeros(count - 1)
-        late[0] = delay_s
+        late[0] = DELAY_S
         for window in WINDOWS:
             for name, delays in (("quiet links", np.zeros(count - 1)), ("one link late", late)):
                 value = float(of.step_s(float(window), delays, np.inf, even))

@@ -9,7 +9,7 @@ import numpy as np
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.engine.backprop.reference import GroupRunner
 from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 
@@ -35,3 +35,8 @@ class SingleStrategy(Strategy):
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Gradients of the whole sequence."""
         return self._runner.compute(work, marks)
+
+
+def build(of: BuildContext) -> SingleStrategy:
+    """All of the training split as one batch."""
+    return SingleStrategy(of.model, of.sequence, of.task, of.train)

@@ -62,28 +62,7 @@ if TYPE_CHECKING:
 
 
 BLOCKS, RANKS = (1, 2, 4, 8), (1, 2, 4, 8, 16)
-DIFFERENCE_MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "model": "model whose smoothing is applied to the snapshots",
-        "smoothing": "the smoothing",
-        "form": "csr32: offsets and sources in int32; coo64: the paper's pairs in int64, always with values",
-        "snapshots": "T",
-        "edges": "of all T snapshots, smoothed",
-        "overlap": "share of the edges of all snapshots but the first that the previous one also has",
-        "whole_bytes": "bytes of all snapshots in full",
-        "difference_bytes": "encoded bytes of the first snapshot in full and the others as deltas",
-        "ratio": "whole_bytes over difference_bytes",
-        "bound": "the ratio if only values and the removed and added edges are sent",
-        "reached": "ratio over bound",
-        "whole_s": "seconds until all are usable, each transferred in full",
-        "difference_s": "the same, as deltas",
-        "difference_copy_s": "of these, copying",
-        "difference_unpack_s": "of these, rebuilding snapshots from the deltas",
-        "time_ratio": "whole_s over difference_s: above 1, deltas are faster",
-        "worth_below": "bytes per second: on slower links, deltas are faster with this unpacking; missing "
-        "if they save no bytes, or take no longer to unpack",
-    }
-)
+DIFFERENCE_MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapshot_blocks"]["columns"]["transfers"])
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -247,17 +226,7 @@ def _share(changes: SequenceChanges, form: TransferFormat, plan: SnapshotBlocks)
 
 
 _UNKNOWN: Mapping[int, int] = MappingProxyType({})
-MEMORY_MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "blocks": "number of time blocks, nb",
-        "peak_bytes": "peak of the bytes of tensors created in a step; includes graphs with several "
-        "blocks, which transfer them in the step, but not with one, where they are resident",
-        "predicted_bytes": "the predicted peak, if a prediction was given",
-        "step_s": "forward, recomputation and backward of a step, median",
-        "loss": "of the step: equal for every nb up to rounding",
-        "gradient_difference": "largest difference of a gradient from the first row's, relative to its largest",
-    }
-)
+MEMORY_MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapshot_blocks"]["columns"]["block_memory"])
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -365,19 +334,7 @@ PAPER: Mapping[str, Mapping[int, tuple[float, float | None]]] = MappingProxyType
         "evolvegcn-o": MappingProxyType({4: (0.0, None), 16: (0.0, 5.0), 64: (0.0, 6.9)}),
     }
 )
-VOLUME_MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "snapshot": "values that a step sends under snapshot partitioning, as counted for esdg",
-        "snapshot_as_paper": "the same by the paper's rule: six all-to-all phases per layer (four with one "
-        "block, which is not recomputed), each with the width that it sends; its "
-        "Table 2 has half of that for tmgcn, which it transforms only between the two layers",
-        "hypergraph": "the same under hypergraph node partitioning: halo rows of forward, recomputation and backward",
-        "ratio": "hypergraph over snapshot; missing if snapshot partitioning sends nothing",
-        "paper_ratio": "the same in the paper's Table 2, on AMLSim",
-        "edges": "edges of the snapshots counted, after smoothing",
-        "partition_s": "seconds to compute the hypergraph partition, once",
-    }
-)
+VOLUME_MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapshot_blocks"]["columns"]["volumes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -640,7 +597,7 @@ def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepS
 # Curves of ``lab.estimate.scaling_forecast``.
 
 
-def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
+def snapshot_rows(facts: Facts, ranks: Sequence[int], *_: object, **__: object) -> list[Row]:
     """Bytes that the busiest rank sends in a step of ESDG: exact, as far as there are nodes for the ranks.
 
     References: ESDG section 6.4: S N (R - 1) / R rows a collective, whatever the graph.

@@ -228,28 +228,7 @@ def relative_gap(makespan_s: float, bound_s: float) -> float:
 # Metrics of a schedule for given group times: epoch time, throughput, imbalance, idle time, distance from a bound.
 
 
-MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "scheduler": "its name; psg is round_robin with one group per rank and iteration",
-        "ranks": "R",
-        "per_rank": "maximum number of groups per rank and iteration",
-        "groups": "K",
-        "iterations": "of an epoch: updates of the model",
-        "makespan_s": "seconds of an epoch: the most loaded rank of every iteration, and the all-reduces",
-        "bound_s": "lower bound of the epoch's seconds",
-        "over_bound": "makespan over bound; at least 1, and 1 may not be attainable",
-        "throughput": "groups per second and rank, relative to a single rank, which never waits",
-        "bound_throughput": "the throughput of a schedule whose makespan equals the bound",
-        "imbalance": "busy time in the epoch of the most loaded rank over that of the least loaded (the paper's)",
-        "iteration_imbalance": "busy time of an iteration's most loaded rank over the mean, weighed by time (ours)",
-        "worst_iteration_imbalance": "the largest of an iteration; often the last, which is not full",
-        "idle_share": "share of the ranks' time between all-reduces spent waiting for the most loaded rank",
-        "targets": "targets that DyGNeX-G tried per iteration, at most; equal to groups if it tried all. Missing where "
-        "Algorithm 2 did not run",
-        "solve_s": "seconds the scheduler took",
-        "notes": "the scheduler's remarks on how the schedule was made",
-    }
-)
+MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapshot_groups"]["columns"]["schedules"])
 
 
 @dataclass(frozen=True, slots=True)

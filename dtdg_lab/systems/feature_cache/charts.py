@@ -47,6 +47,8 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.partition import part_axis
+from dtdg_lab.visualization.run_view import reading_event
+from dtdg_lab.visualization.series import read_fields
 from dtdg_lab.visualization.style import Marks, shown_indices
 
 # Link delays and rates over time, from events ``congestion``, also drawn behind other charts.
@@ -115,14 +117,10 @@ def links_of(data: Mapping[str, Any], step: int) -> Links:
     Raises:
         DataError: something is missing or does not fit.
     """
-    try:
+    with reading_event("congestion"):
         delay = tuple(tuple(float(each or 0.0) for each in row) for row in data["delay_ms"])
         mbit = tuple(tuple(None if each is None else float(each) for each in row) for row in data["mbit"])
         pattern, by = str(data["pattern"]), str(data.get("by") or "emulated")
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the event of congestion cannot be drawn ({error!r}): was it recorded by another version?"
-        ) from error
     if {len(row) for row in (*delay, *mbit)} - {len(delay)} or len(mbit) != len(delay):
         raise DataError(
             "an event has congestion of links that are not a square of parts: was it recorded by another version?"
@@ -692,26 +690,11 @@ def feature_facts(data: Mapping[str, Any]) -> FeatureFacts:
     Raises:
         DataError: something is missing or does not fit.
     """
-    try:
+    with reading_event("fetched features"):
         fanouts = data["fanouts"]
-        described = data.get("remote_share")
-        facts = FeatureFacts(
-            parts=int(data["parts"]),
-            rows=int(data["rows"]),
-            row_bytes=int(data["row_bytes"]),
-            remote_share=None if described is None else float(described),
-            policy=str(data["policy"]),
-            window=int(data["window"] or 0),
-            cache_rows=int(data["cache_rows"] or 0),
-            steps_per_epoch=int(data["steps_per_epoch"]),
-            batch_size=int(data["batch_size"]),
-            batch_length=int(data["batch_length"]),
-            fanouts=fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts)),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the event of fetched features cannot be drawn ({error!r}): were they recorded by another version?"
-        ) from error
+        words = fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))
+        window, cache_rows = (int(data[name] or 0) for name in ("window", "cache_rows"))
+        facts = read_fields(FeatureFacts, data, fanouts=words, window=window, cache_rows=cache_rows)
     if facts.parts < 1 or facts.row_bytes < 1 or facts.steps_per_epoch < 1:
         raise DataError(
             f"an event has features of {facts.parts} parts, {facts.row_bytes} bytes a row and "

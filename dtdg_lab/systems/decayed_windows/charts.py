@@ -29,6 +29,7 @@ from dtdg_lab.visualization.charts import (
     heat,
     label,
     line,
+    named_axis,
     points,
 )
 from dtdg_lab.visualization.grid import grid
@@ -732,10 +733,8 @@ def _cells_figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
         x, y = cells[_best(values)]
         outline: Drawn = {"line": {"color": TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
         shapes = [box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **outline)]
-    axes = {}
-    for axis, names in (("xaxis", [str(k) for k in across]), ("yaxis", [f"{alpha:g}" for alpha in up])):
-        ticks: Drawn = {"tickvals": list(range(len(names))), "ticktext": names, "ticks": ""}
-        axes[axis] = {**ticks, "range": [-0.5, len(names) - 0.5], "showgrid": False}
+    names = {"xaxis": across, "yaxis": [f"{alpha:g}" for alpha in up]}
+    axes = {axis: {**named_axis(each), "ticks": ""} for axis, each in names.items()}
     looks: Drawn = {"margin": margin, "plot_bgcolor": GRID_COLOUR, "annotations": notes, "shapes": shapes, **axes}
     return chart(*titles, [trace, *(_path(shown.path, across, up) if shown.path else ())], **looks)
 

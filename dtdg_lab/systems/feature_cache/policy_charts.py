@@ -30,6 +30,7 @@ from dtdg_lab.visualization.charts import (
     heat,
     label,
     line,
+    named_axis,
     points,
     rule,
 )
@@ -64,19 +65,8 @@ Cells = Sequence[Sequence[float | None]]
 _SAID, _MORE = "%{customdata}<extra></extra>", "%{customdata}, %{z:+.2f} %<extra></extra>"
 
 
-def _axis(names: Sequence[Any], *, down: bool = False) -> dict[str, Any]:
-    """An axis with a name at each whole number, the first on top where it goes down."""
-    ends = [-0.5, len(names) - 0.5]
-    return {
-        "tickvals": list(range(len(names))),
-        "ticktext": [str(name) for name in names],
-        "showgrid": False,
-        "range": ends[::-1] if down else ends,
-    }
-
-
 def _map_axes(columns: Sequence[Any], rows: Sequence[str]) -> dict[str, Any]:
-    return {"xaxis": _axis(columns), "yaxis": _axis(rows, down=True)}
+    return {"xaxis": named_axis(columns), "yaxis": named_axis(rows, down=True)}
 
 
 def _signed_map(
@@ -384,7 +374,7 @@ def _map(table: PolicyTable, title: str, *, optimum: bool) -> Figure:
         layout["shapes"] = [
             rule(x=at - 0.5, colour=TEXT_COLOUR, width=1, dash="solid") for at in _begins(table.cases)[1:]
         ]
-    layout["yaxis"] |= _axis(rows, down=True)
+    layout["yaxis"] |= named_axis(rows, down=True)
     percents = [[None if each is None else 100 * each for each in row] for row in cells]
     words = [
         [f"{name}, {case}: {format_joules(table.joules.get(name, {}).get(case))}" for case in table.cases]
@@ -402,7 +392,7 @@ def _begins(cases: Sequence[str]) -> list[int]:
 
 def _case_axis(cases: Sequence[str], axis: Mapping[str, Any]) -> dict[str, Any]:
     """Names of cases, or where these are many, of their patterns, with what all of these have under the axis."""
-    named, begins = _axis(cases), _begins(cases)
+    named, begins = named_axis(cases), _begins(cases)
     if len(cases) <= _APART or len(begins) == len(cases):
         return named
     ends = [*begins[1:], len(cases)]
@@ -570,22 +560,14 @@ def actions_panel(choices: Choices, congestion: CongestionLog, marks: Marks) -> 
     data = []
     for biased in sorted({choice.biased for choice in shown}):
         found = [choice for choice in shown if choice.biased == biased]
-        data.append(
-            points(
-                "even" if biased < 0 else f"most for part {biased}",
-                [choice.step for choice in found],
-                # parts decide at the same steps: a little apart, else one hides the others
-                [_place(choice.window) + 0.09 * (choice.part % 4 - 1.5) for choice in found],
-                series_colour(7 if biased < 0 else biased),
-                "step %{x}, %{customdata}",
-                size=6,
-                marker={"symbol": ["circle" if choice.greedy else "x-thin-open" for choice in found]},
-                customdata=[
-                    f"part {choice.part}: W {choice.window}" + ("" if choice.greedy else ", drawn") for choice in found
-                ],
-            )
-        )
-    axis = {**_axis(WINDOWS), "range": [-0.6, len(WINDOWS) - 0.4]}
+        name, colour = "even" if biased < 0 else f"most for part {biased}", series_colour(7 if biased < 0 else biased)
+        # parts decide at the same steps: a little apart, else one hides the others
+        y = [_place(choice.window) + 0.09 * (choice.part % 4 - 1.5) for choice in found]
+        marker = {"symbol": ["circle" if choice.greedy else "x-thin-open" for choice in found]}
+        said = [f"part {choice.part}: W {choice.window}{'' if choice.greedy else ', drawn'}" for choice in found]
+        looks: Drawn = {"size": 6, "marker": marker, "customdata": said}
+        data.append(points(name, [choice.step for choice in found], y, colour, "step %{x}, %{customdata}", **looks))
+    axis = {**named_axis(WINDOWS), "range": [-0.6, len(WINDOWS) - 0.4]}
     del axis["showgrid"]
     figure = over_steps("Decisions", _W, data, span, congestion=congestion, marks=marks, empty=NO_DECISION, yaxis=axis)
     return figure, _actions_words(shown) if shown else _ACTIONS

@@ -19,6 +19,7 @@ from dtdg_lab.visualization.charts import (
     NAMES,
     Drawn,
     Panel,
+    byte_unit,
     chart,
     label,
     level_bars,
@@ -236,10 +237,8 @@ def _unit(cost: str, largest: float) -> tuple[str, float]:
         return ("min", 1 / 60) if largest > 600 else ("s", 1.0)
     if cost == "joules":
         return ("kJ", 1e-3) if largest >= 1e4 else ("J", 1.0)
-    for unit, size in (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)):
-        if largest >= size:
-            return unit, 1 / size
-    return "B", 1.0
+    unit, size = byte_unit(largest)
+    return unit, 1 / size
 
 
 def _loss_name(curves: Sequence[Curve]) -> str:
@@ -264,11 +263,11 @@ def _style(label: str, labels: Sequence[str]) -> Drawn:
 def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> Drawn:
     """One seed; against memory, which is a number of the run, a point for the least loss."""
     style, name = _style(curve.label, labels), as_drawn(f"{curve.label}, seed {curve.seed}")
-    xs, ys = [round(value * factor, 6) for value in curve.cost(cost)], list(curve.losses)
+    xs, ys = [value * factor for value in curve.cost(cost)], list(curve.losses)
     looks: Drawn = {"hover": f"{_HOVER}</extra>", "legendgroup": curve.label, "showlegend": False, "opacity": 0.45}
     if cost == "peak":
         return points(name, xs[:1], [min(ys)], style["colour"], size=6, **looks)
-    return line(name, xs, ys, mode="lines", width=1, **style, **looks)
+    return line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **looks)
 
 
 def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]) -> Drawn:

@@ -25,7 +25,7 @@ from dtdg_lab.visualization.charts import (
     points,
     time_unit,
 )
-from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.grid import bare_layout, grid
 from dtdg_lab.visualization.layout import Figure, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
 
@@ -315,18 +315,7 @@ def what_if_ranks_figure(
 def _stacked(panels: Sequence[Panel], title: str) -> Figure:
     """Panels one under another; many curves have more names than a line under the axes holds."""
     whole = _HEIGHT * len(panels) + 40
-    first = panels[0][0]["layout"]
-    layout: dict[str, Any] = {
-        "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
-        "font": first["font"],
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
-        "hovermode": "closest",
-        "height": whole,
-        "margin": {"l": 62, "r": 14, "t": 40, "b": 0},
-        "shapes": [],
-        "annotations": [],
-    }
+    layout = bare_layout(panels[0][0]["layout"], title, whole, {"l": 62, "r": 14, "t": 40, "b": 0})
     inner = whole - 40
     data: list[dict[str, Any]] = []
     for place, (figure, caption) in enumerate(panels):

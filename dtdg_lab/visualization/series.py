@@ -299,10 +299,17 @@ class StepSums:
         key = tuple(row[name] for name in self._keys)
         steps.setdefault(step, {})[key] = tuple(float(row[name] or 0.0) for name in self._values)
         self._done.pop(step, None)
-        while len(steps) > self._kept:
-            oldest = min(steps)
-            del steps[oldest], self._attempts[rank, oldest]
-            self._done.pop(oldest, None)
+        if len(steps) > self._kept:
+            self._drop(rank, self._surplus(steps))
+
+    def _surplus(self, steps: Mapping[int, Sums]) -> Sequence[int]:
+        """Steps of a rank that are more than are kept."""
+        return sorted(steps)[: len(steps) - self._kept]
+
+    def _drop(self, rank: int, steps: Sequence[int]) -> None:
+        for step in steps:
+            del self._rows[rank][step], self._attempts[rank, step]
+            self._done.pop(step, None)
 
     def step(self, rank: int, step: int) -> None:
         """Note that a rank has recorded a step."""
@@ -315,8 +322,7 @@ class StepSums:
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on."""
         for rank, steps in self._rows.items():
-            for known in [each for each in steps if each >= step and self._attempts[rank, each] < attempt]:
-                del steps[known], self._attempts[rank, known]
+            self._drop(rank, [each for each in steps if each >= step and self._attempts[rank, each] < attempt])
         self._steps = {rank: min(newest, step - 1) for rank, newest in self._steps.items()}
         self._done = {known: sums for known, sums in self._done.items() if known < step}
 

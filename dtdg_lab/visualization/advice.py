@@ -65,7 +65,7 @@ def _epochs(rows: Sequence[Row]) -> Panel:
         data.append(points("error learnt (median)", x, y, BASELINE_COLOUR, **looks))
     # from 0 to the largest value and its error
     most = max((1e3 * row["epoch_s"] * (1 + min(row["error"] or 0.0, 1.0)) for row in rows), default=1.0)
-    stacked = {"barmode": "stack", "bargap": 0.35, "yaxis": {"range": [0, 1.05 * most]}}
+    stacked: Drawn = {"barmode": "stack", "bargap": 0.35, "yaxis": {"range": [0, 1.05 * most]}}
     fitting = [row for row in rows if row["fits"] != "no"]
     words = "No system fits the memory; pale bars say what they would take."
     if fitting:
@@ -87,8 +87,8 @@ def _memory(rows: Sequence[Row]) -> Panel:
     budget = _MIB * rows[0]["budget_bytes"]
     most = max(_MIB * (row["peak_bytes"] + row["held_bytes"]) for row in rows)
     if budget < 3 * most:
-        ends, looks = [names[0], names[-1]], {"hover": "budget %{y:.4g} MiB", "dash": "dash", "mode": "lines"}
-        data.append(line("budget", ends, [budget, budget], WARNING_COLOUR, **looks))
+        ends, hover = [names[0], names[-1]], "budget %{y:.4g} MiB"
+        data.append(line("budget", ends, [budget, budget], WARNING_COLOUR, hover, dash="dash", mode="lines"))
     largest = max(rows, key=lambda row: row["peak_bytes"] + row["held_bytes"])
     words = f"{largest['system']} takes most, {format_bytes(largest['peak_bytes'] + largest['held_bytes'])}"
     words += f" of {format_bytes(rows[0]['budget_bytes'])}. Look which bars end above the dashed budget."

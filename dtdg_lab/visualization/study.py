@@ -182,7 +182,8 @@ class MapNames:
 def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     """The map and what to look for in it; cells that are not done are grey."""
     across, up = ordered([cell.x for cell in cells]), ordered([cell.y for cell in cells])
-    titles, looks = (names.title, names.x, names.y), {"margin": {"l": 70, "r": 14, "t": 34, "b": 92}, **_CLICKS}
+    titles = (names.title, names.x, names.y)
+    looks: Drawn = {"margin": {"l": 70, "r": 14, "t": 34, "b": 92}, **_CLICKS}
     if not cells:
         return chart(*titles, [], empty=NOTHING_YET, **looks), "Nothing is studied yet."
     grid = {(across.index(cell.x), up.index(cell.y)): cell for cell in cells}
@@ -457,7 +458,7 @@ def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, t
         title: of the figure.
         least: whether little of it is good.
     """
-    looks = {"margin": {"l": 40, "r": 60, "t": 54, "b": 40}, **_CLICKS}
+    looks: Drawn = {"margin": {"l": 40, "r": 60, "t": 54, "b": 40}, **_CLICKS}
     if not ways:
         return chart(title, "", "", [], empty=NOTHING_YET, **looks), f"{_NOTHING_SAID}."
     best_last = sorted(ways, key=lambda way: way.value, reverse=least)[-MOST_LINES:]

@@ -19,6 +19,7 @@ from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.log import CacheChoice, CacheWindow, EpochHits, Fetched, ResolvedStep
 from dtdg_lab.systems.feature_cache.policies.calibration import relative_line
 from dtdg_lab.visualization.charts import (
+    CATEGORIES,
     FROM_ZERO,
     STEPS,
     Drawn,
@@ -402,18 +403,9 @@ def contents_panel(windows: Windows, *, cached: bool) -> Panel:
         hover = "%{y} may hold %{x:,}<extra></extra>"
         data.append(points("at most", room, names, BASELINE_COLOUR, hover, size=16, marker=mark))
     named = {"type": "category", "categoryarray": names[::-1], "categoryorder": "array"}
-    figure = chart(
-        "Caches now",
-        "rows held",
-        "",
-        data,
-        empty=NO_WINDOW if cached else NO_CACHE,
-        barmode="stack",
-        bargap=0.35,
-        xaxis={"rangemode": "tozero"},
-        yaxis={**(named if newest else {}), "showgrid": False},
-        showlegend=True,
-    )
+    axes: Drawn = {"xaxis": FROM_ZERO, "yaxis": {**(named if newest else {}), "showgrid": False}}
+    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "empty": NO_WINDOW if cached else NO_CACHE}
+    figure = chart("Caches now", "rows held", "", data, showlegend=True, **axes, **looks)
     return figure, _contents_words(newest) if newest else _CONTENTS
 
 
@@ -480,18 +472,9 @@ def owners_panel(steps: Mapping[int, Sequence[ResolvedStep]]) -> Panel:
         for name, counts, colour in (("in the cache", hits, series_colour(0)), ("fetched", misses, _MISSED))
         if asked
     ]
-    figure = chart(
-        "Rows asked for by owner",
-        "owner",
-        "rows of a step, all parts",
-        data,
-        empty=NO_BATCH,
-        barmode="stack",
-        bargap=0.35,
-        yaxis={"rangemode": "tozero"},
-        xaxis={"dtick": 1, "showgrid": False},
-        showlegend=True,
-    )
+    axes: Drawn = {"xaxis": {"dtick": 1, "showgrid": False}, "yaxis": FROM_ZERO}
+    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "empty": NO_BATCH, "showlegend": True}
+    figure = chart("Rows asked for by owner", "owner", "rows of a step, all parts", data, **axes, **looks)
     described = [
         f"part {owner} {percent(hits[owner] / (hits[owner] + misses[owner]))}"
         for owner in range(owners)
@@ -529,19 +512,10 @@ def congestion_panel(links: Links | None, parts: int) -> Panel:
     ]
     top = max((each for row in cells for each in row if each is not None), default=0.0)
     bar = {"colorbar": colour_bar("ms added")} if top else {"showscale": False}
-    trace = heat(
-        "Links now",
-        cells,
-        range(count),
-        range(count),
-        HEAT_SCALES["halo"],
-        span=(0, top or 1.0),
-        xgap=2,
-        ygap=2,
-        customdata=[[_to_dict(links, owner, other) for other in range(count)] for owner in range(count)],
-        hover="part %{y} to part %{x}: %{customdata}<extra></extra>",
-        **bar,
-    )
+    said = [[_to_dict(links, owner, other) for other in range(count)] for owner in range(count)]
+    hover = "part %{y} to part %{x}: %{customdata}<extra></extra>"
+    looks: Drawn = {"span": (0, top or 1.0), "xgap": 2, "ygap": 2, "customdata": said, "hover": hover, **bar}
+    trace = heat("Links now", cells, range(count), range(count), HEAT_SCALES["halo"], **looks)
     notes = _written(links, top) if count <= _WRITTEN else []
     return chart(*titles, [trace], annotations=notes, **axes), _words(links)
 
@@ -951,17 +925,9 @@ def _shares_figure(counts: Sequence[int], cost: CallCost, width: float) -> Figur
         bars(name, names, y, PHASE_COLOURS[phase], "%{x} rows: %{y:.0f} %")
         for name, y, phase in (("initiation", first, "rebuild"), ("payload", rest, "transfer"))
     ]
-    return chart(
-        "Initiation against payload",
-        "rows of a call",
-        "of its time (%)",
-        data,
-        barmode="stack",
-        bargap=0.25,
-        xaxis={"type": "category", "showgrid": False},
-        yaxis={"range": [0, 100]},
-        showlegend=True,
-    )
+    looks: Drawn = {"barmode": "stack", "bargap": 0.25, "showlegend": True}
+    axes: Drawn = {"xaxis": CATEGORIES, "yaxis": {"range": [0, 100]}}
+    return chart("Initiation against payload", "rows of a call", "of its time (%)", data, **looks, **axes)
 
 
 def _seconds_figure(sizes: Mapping[int, Sequence[float]], cost: CallCost, width: float) -> Figure:

@@ -22,6 +22,7 @@ from dtdg_lab.systems.feature_cache.charts import CongestionLog, estimates_panel
 from dtdg_lab.systems.feature_cache.log import CacheChoice
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
 from dtdg_lab.visualization.charts import (
+    FROM_ZERO,
     Drawn,
     Panel,
     box,
@@ -204,35 +205,18 @@ def _condition_traces(
     """A line and squares; a condition of one window has a dash with its name beside it: a legend would be too wide."""
     alone, colour = len(drawn) == 1, series_colour(index)
     beside = "middle right" if condition.startswith("c4") else "middle left"  # delays on one side, rates on the other
-    name: dict[str, Any] = {
-        "text": [f"  {condition}  "] * len(drawn),
-        "textposition": beside,
-        "textfont": {"size": 9, "color": colour},
-    }
+    name: Drawn = {"text": [f"  {condition}  "] * len(drawn), "textposition": beside}
+    looks: Drawn = {"mode": "lines", "legendgroup": condition, "showlegend": not alone, "hoverinfo": "skip"}
+    if alone:
+        looks |= {"mode": "markers+text", **name, "textfont": {"size": 9, "color": colour}}
+        looks["marker"] = {"color": colour, "symbol": "line-ew-open", "size": 14}
+    predicted = [at for at, _ in drawn], [round(ms, 4) for _, ms in drawn]
+    measured = [int(row["window"]) for row in found], [round(float(row["measured_ms"]), 4) for row in found]
+    squares: Drawn = {"symbol": ["square-open" if row.get("held_out") else "square" for row in found]}
+    said: Drawn = {"customdata": [_cell_words(row) for row in found], "legendgroup": condition, "showlegend": False}
     return [
-        line(
-            condition,
-            [at for at, _ in drawn],
-            [round(ms, 4) for _, ms in drawn],
-            colour,
-            mode="markers+text" if alone else "lines",
-            marker={"color": colour, "symbol": "line-ew-open", "size": 14},
-            legendgroup=condition,
-            showlegend=not alone,
-            hoverinfo="skip",
-            **name,
-        ),
-        points(
-            condition,
-            [int(row["window"]) for row in found],
-            [round(float(row["measured_ms"]), 4) for row in found],
-            colour,
-            "%{customdata}<extra></extra>",
-            marker={"symbol": ["square-open" if row.get("held_out") else "square" for row in found]},
-            legendgroup=condition,
-            showlegend=False,
-            customdata=[_cell_words(row) for row in found],
-        ),
+        line(condition, *predicted, colour, **looks),
+        points(condition, *measured, colour, "%{customdata}<extra></extra>", marker=squares, **said),
     ]
 
 
@@ -505,19 +489,13 @@ def values_panel(choices: Choices) -> Panel:
         return chart(title, _W, "", [], empty=NO_VALUES), _VALUES
     low, high = min(known) + 0.0, max(known) + 0.0  # -0 becomes 0
     span = (high - low) or abs(low) or 1.0
-    trace = heat(
-        "value",
+    z, said = (
         [[_short(value) for value in row] for row in cells],
-        range(len(WINDOWS)),
-        range(rows),
-        HEAT_SCALES["owned"],
-        span=(_short(low - _PALE * span), _short(high)),
-        colorbar=colour_bar("value"),
-        xgap=2,
-        ygap=2,
-        customdata=[[f"W {window}, {name}" for window in WINDOWS] for name in names],
-        hover="%{customdata}: %{z:.4~g}<extra></extra>",
+        [[f"W {w}, {name}" for w in WINDOWS] for name in names],
     )
+    looks: Drawn = {"span": (_short(low - _PALE * span), _short(high)), "colorbar": colour_bar("value")}
+    looks |= {"xgap": 2, "ygap": 2, "customdata": said, "hover": "%{customdata}: %{z:.4~g}<extra></extra>"}
+    trace = heat("value", z, range(len(WINDOWS)), range(rows), HEAT_SCALES["owned"], **looks)
     title = f"What part {newest.part} thinks each action is worth"
     figure = chart(title, _W, "", [trace], **_map_axes(WINDOWS, names))
     row, column = divmod(newest.action, len(WINDOWS))
@@ -614,15 +592,8 @@ def regret_panel(regrets: Mapping[str, Sequence[float]], *, per: str = "step", t
         y = [_short(float(each[place])) for place in at]
         hover = f"{per} %{{x}}: %{{y:.4~g}} J"
         data.append(line(name, [place + 1 for place in at], y, series_colour(index), hover, mode="lines"))
-    figure = chart(
-        title or "Regret against the clairvoyant",
-        f"{per} of the trace",
-        "joules beyond the optimum",
-        data,
-        empty=POLICY_TABLE_NOTHING,
-        showlegend=True,
-        yaxis={"rangemode": "tozero"},
-    )
+    titles = (title or "Regret against the clairvoyant", f"{per} of the trace", "joules beyond the optimum")
+    figure = chart(*titles, data, empty=POLICY_TABLE_NOTHING, showlegend=True, yaxis=FROM_ZERO)
     ends = sorted((float(each[-1]), name) for name, each in known.items())
     described = [f"{name} {format_joules(end)}" for end, name in ends]
     return figure, f"In the end: {join_words(described)}. {_REGRET}" if known else _REGRET

@@ -80,7 +80,7 @@ def map_figure(
     cells, x, y = np.round(values, 2).tolist(), (bounds - 0.5).tolist(), range(len(values))
     looks: Drawn = {"span": (0, highest or 1.0), "hover": hover, "colorbar": colour_bar(shown.unit)}
     trace = heat(shown.title, cells, x, y, HEAT_SCALES[shown.scale], **looks)
-    axes = {"xaxis": _snapshot_axis(int(bounds[0]), int(bounds[-1])), "yaxis": part_axis(len(values))}
+    axes: Drawn = {"xaxis": _snapshot_axis(int(bounds[0]), int(bounds[-1])), "yaxis": part_axis(len(values))}
     return chart(shown.title + (f" · {note}" if note else ""), SNAPSHOT, "part", [trace], **axes)
 
 
@@ -156,7 +156,7 @@ def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: floa
         for q, p in zip(*(at.tolist() for at in whole.nonzero()), strict=True)
         if count <= _WRITTEN
     ]
-    axes = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
+    axes: Drawn = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
     return chart(title, f"to {who} (number)", f"from {who}", [trace], annotations=notes, **axes)
 
 

@@ -504,7 +504,7 @@ def congestion_panel(links: Links | None, parts: int) -> Panel:
     """
     count = links.parts if links is not None else parts
     titles = ("Links now", "asked by part", "owner")
-    axes = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
+    axes: Drawn = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
     if links is None:
         return chart(*titles, [], empty="links are as they are", **axes), _words(links)
     cells = [

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.visualization.charts import CATEGORIES, FROM_ZERO, Drawn, Panel, bars, chart, line, points, rule
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, percent, scatter, with_note
+from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, WARNING_COLOUR, series_colour
 
 Row = Mapping[str, Any]
-Panel = tuple[Figure, str]
 # part of an epoch -> name and colour, as phases of a run have them
 PARTS: tuple[tuple[str, str, str], ...] = (
     ("compute_s", "own computing", PHASE_COLOURS["compute"]),
@@ -36,46 +36,36 @@ def advice_figure(rows: Sequence[Row], *, title: str = "") -> Figure:
         title: of the whole.
     """
     if not rows:
-        layout = with_note(frame("Predicted epoch", "system", "seconds"), "nothing was predicted")
-        return grid([({"data": [{"type": "bar", "x": [], "y": []}], "layout": layout}, "")], title=title or "Advice")
+        nothing = chart("Predicted epoch", "system", "seconds", [], empty="nothing was predicted")
+        return grid([(nothing, "")], title=title or "Advice")
     panels = [_epochs(rows), _memory(rows), _bytes(rows), _imbalance(rows)]
     return grid(panels, title=title or "Advice", wide=range(len(panels)))
 
 
-def system_axis(names: Iterable[str]) -> dict[str, Any]:
+def system_axis(names: Iterable[str]) -> Drawn:
     """A horizontal axis of systems, whose names are broken at their hyphens so that two dozen stand side by side."""
     shown = list(dict.fromkeys(names))
-    broken = [name.replace("-", "-<br>", 1) for name in shown]
-    return {
-        "type": "category",
-        "showgrid": False,
-        "tickmode": "array",
-        "tickvals": shown,
-        "ticktext": broken,
-        "tickangle": 0,
-        "tickfont": {"size": 8},
-        "categoryorder": "array",
-        "categoryarray": shown,
-    }
+    ticks = {"tickmode": "array", "tickvals": shown, "ticktext": [name.replace("-", "-<br>", 1) for name in shown]}
+    order = {"categoryorder": "array", "categoryarray": shown}
+    return {**CATEGORIES, **ticks, "tickangle": 0, "tickfont": {"size": 8}, **order}
 
 
 def _epochs(rows: Sequence[Row]) -> Panel:
-    data: list[dict[str, Any]] = []
-    for key, name, colour in PARTS:
-        if any(row[key] for row in rows):
-            data.append(_bar(name, [1e3 * row[key] for row in rows], rows, colour))
+    data = [
+        _bar(name, [1e3 * row[key] for row in rows], rows, colour)
+        for key, name, colour in PARTS
+        if any(row[key] for row in rows)
+    ]
     known = [row for row in rows if row["error"] is not None]
     if known:
         x, y = [row["system"] for row in known], [1e3 * row["epoch_s"] for row in known]
-        error = {"type": "data", "color": BASELINE_COLOUR, "thickness": 1.5, "width": 4}
+        error: Drawn = {"type": "data", "color": BASELINE_COLOUR, "thickness": 1.5, "width": 4}
         error["array"] = [1e3 * row["epoch_s"] * row["error"] for row in known]
-        marker = {"symbol": "circle-open", "size": 6, "color": BASELINE_COLOUR}
-        more = {"marker": marker, "error_y": error, "hoverinfo": "skip"}
-        data.append(scatter("markers", "error learnt (median)", x, y, **more))
+        looks: Drawn = {"size": 6, "marker": {"symbol": "circle-open"}, "error_y": error, "hoverinfo": "skip"}
+        data.append(points("error learnt (median)", x, y, BASELINE_COLOUR, **looks))
     # from 0 to the largest value and its error
     most = max((1e3 * row["epoch_s"] * (1 + min(row["error"] or 0.0, 1.0)) for row in rows), default=1.0)
-    bars = {"barmode": "stack", "bargap": 0.35, "yaxis": {"range": [0, 1.05 * most]}}
-    layout = _frame(rows, "Predicted epoch", "time of an epoch (ms)", **bars)
+    stacked: Drawn = {"barmode": "stack", "bargap": 0.35, "yaxis": {"range": [0, 1.05 * most]}}
     fitting = [row for row in rows if row["fits"] != "no"]
     words = "No system fits the memory; pale bars say what they would take."
     if fitting:
@@ -84,7 +74,8 @@ def _epochs(rows: Sequence[Row]) -> Panel:
         words += ". Bars that reach into each other's error are as good as equal. " * bool(known)
         words += ". Rates are assumed where no error is drawn. " * (not known)
     pale = sum(row["fits"] == "no" for row in rows)
-    return {"data": data, "layout": layout}, words + f"Pale: {pale} that do not fit." * bool(pale)
+    figure = _by_system(rows, "Predicted epoch", "time of an epoch (ms)", data, **stacked)
+    return figure, words + f"Pale: {pale} that do not fit." * bool(pale)
 
 
 def _memory(rows: Sequence[Row]) -> Panel:
@@ -95,50 +86,43 @@ def _memory(rows: Sequence[Row]) -> Panel:
     ]
     budget = _MIB * rows[0]["budget_bytes"]
     most = max(_MIB * (row["peak_bytes"] + row["held_bytes"]) for row in rows)
-    layout = _frame(rows, "Memory of a rank", "MiB", barmode="stack", bargap=0.35)
     if budget < 3 * most:
-        line, ends = {"color": WARNING_COLOUR, "dash": "dash", "width": 2}, [names[0], names[-1]]
-        hover = "budget %{y:.4g} MiB"
-        data.append(scatter("lines", "budget", ends, [budget, budget], line=line, hovertemplate=hover))
+        ends, hover = [names[0], names[-1]], "budget %{y:.4g} MiB"
+        data.append(line("budget", ends, [budget, budget], WARNING_COLOUR, hover, dash="dash", mode="lines"))
     largest = max(rows, key=lambda row: row["peak_bytes"] + row["held_bytes"])
     words = f"{largest['system']} takes most, {format_bytes(largest['peak_bytes'] + largest['held_bytes'])}"
     words += f" of {format_bytes(rows[0]['budget_bytes'])}. Look which bars end above the dashed budget."
-    return {"data": data, "layout": layout}, words
+    return _by_system(rows, "Memory of a rank", "MiB", data, barmode="stack", bargap=0.35), words
 
 
 def _bytes(rows: Sequence[Row]) -> Panel:
     data = [_bar("sent", [_MIB * row["rank_bytes"] for row in rows], rows, PHASE_COLOURS["communicate"])]
-    layout = _frame(rows, "Sent by the busiest rank", "MiB an epoch")
     least = min(rows, key=lambda row: row["rank_bytes"])
     words = f"{least['system']} sends least: {format_bytes(least['rank_bytes'])} an epoch. Look who sends rows of "
-    return {"data": data, "layout": layout}, words + "nodes beside gradients: these grow with the cut."
+    words += "nodes beside gradients: these grow with the cut."
+    return _by_system(rows, "Sent by the busiest rank", "MiB an epoch", data), words
 
 
 def _imbalance(rows: Sequence[Row]) -> Panel:
     shown = [row for row in rows if isfinite(row["imbalance"])]
     data = [_bar("busiest over least busy rank", [row["imbalance"] for row in shown], shown, PHASE_COLOURS["wait"])]
-    layout = _frame(rows, "Imbalance", "own time, most over least")
     most = max(shown, key=lambda row: row["imbalance"], default=None)
     words = "" if most is None else f"{most['system']} is least even: {most['imbalance']:.2f}. "
     idle = len(rows) - len(shown)
     words += f"In {idle} a rank has nothing to do. " * bool(idle)
-    return {"data": data, "layout": layout}, words + f"1 is even; at 2 a rank waits up to {percent(0.5)} of its time."
+    words += f"1 is even; at 2 a rank waits up to {percent(0.5)} of its time."
+    return _by_system(rows, "Imbalance", "own time, most over least", data), words
 
 
-def _frame(rows: Sequence[Row], title: str, y_title: str, **more: Any) -> dict[str, Any]:
-    axes = {"xaxis": system_axis(row["system"] for row in rows), "yaxis": {"rangemode": "tozero"}}
-    return frame(title, "", y_title, **{**axes, **more})
+def _by_system(rows: Sequence[Row], title: str, y_title: str, data: Sequence[Drawn], **looks: Any) -> Figure:
+    axes: Drawn = {"xaxis": system_axis(row["system"] for row in rows), "yaxis": FROM_ZERO}
+    return chart(title, "", y_title, data, **{**axes, **looks})
 
 
-def _bar(name: str, y: Sequence[float], rows: Sequence[Row], colour: str) -> dict[str, Any]:
-    return {
-        "type": "bar",
-        "name": name,
-        "x": [row["system"] for row in rows],
-        "y": [round(value, 6) for value in y],
-        "marker": {"color": colour, "opacity": [_FAINT if row["fits"] == "no" else 1.0 for row in rows]},
-        "hovertemplate": f"%{{x}}: %{{y:.4g}}<extra>{name}</extra>",
-    }
+def _bar(name: str, y: Sequence[float], rows: Sequence[Row], colour: str) -> Drawn:
+    marker = {"color": colour, "opacity": [_FAINT if row["fits"] == "no" else 1.0 for row in rows]}
+    names = [row["system"] for row in rows]
+    return bars(name, names, [round(value, 6) for value in y], None, "%{x}: %{y:.4g}", marker=marker)
 
 
 # Predictions of the advisor over what runs measured, each run predicted by rates of the others.
@@ -200,35 +184,30 @@ def _panel(rows: Sequence[Row], said: str) -> Panel:
     far = max((abs(log10(row["predicted"] / row["measured"])) for row in rows), default=0.0)
     edge = max(1.1 * far, log10(_LEAST_RANGE))
     ticks = {"tickvals": list(_TICKS), "ticktext": [f"{tick:g}" for tick in _TICKS]}
-    layout = _frame(rows, said, "predicted over measured", yaxis={"type": "log", "range": [-edge, edge], **ticks})
-    if not rows:
-        return {"data": [], "layout": with_note(layout, "no run tells")}, ""
-    data: list[dict[str, Any]] = []
+    looks: Drawn = {"yaxis": {"type": "log", "range": [-edge, edge], **ticks}, "empty": "no run tells"}
+    data = []
     shown: set[str] = set()
     for left_out, known, name, symbol in _KINDS:
         mine = [row for row in rows if (row["left_out"], row["system_known"]) == (left_out, known)]
         if mine:
             calm = series_colour(0 if known else 1)
             colours = [PURGE_COLOUR if row.get("crowded") else calm for row in mine]
-            data.append(
-                scatter(
-                    "markers",
-                    name,
-                    [row["system"] for row in mine],
-                    [round(row["predicted"] / row["measured"], 5) for row in mine],
-                    showlegend=name not in shown,
-                    marker={"symbol": symbol, "size": 9, "color": colours},
-                    customdata=[f"{row['run']}, {row['ranks']} rank(s)" for row in mine],
-                    hovertemplate="%{x}: %{y:.3f}<br>%{customdata}<extra></extra>",
-                )
-            )
+            x, y = [row["system"] for row in mine], [round(row["predicted"] / row["measured"], 5) for row in mine]
+            hover, told = "%{x}: %{y:.3f}<br>%{customdata}<extra></extra>", [_run_words(row) for row in mine]
+            marker: Drawn = {"color": colours, "symbol": symbol}
+            named: Drawn = {"showlegend": name not in shown, "customdata": told}
+            data.append(points(name, x, y, calm, hover, size=9, marker=marker, **named))
             shown.add(name)
-    dashed = {"color": BASELINE_COLOUR, "dash": "dash", "width": 1.5}
-    layout["shapes"].append(
-        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": 1, "y1": 1, "line": dashed}
-    )
+    figure = _by_system(rows, said, "predicted over measured", data, **looks)
+    if not rows:
+        return figure, ""
+    figure["layout"]["shapes"] = [rule(y=1, width=1.5, dash="dash")]
     off = _off(rows)
     noise = "Noise makes ranks uneven, which is not predicted. " * (rows[0]["quantity"] == "imbalance")
     words = f"Off by {percent(median(off))} at the median, {percent(max(off))} at worst. " if off else ""
     noise += "Grey: something else ran on the machine. " * any(row.get("crowded") for row in rows)
-    return {"data": data, "layout": layout}, words + noise + "The dashed line is right; above, too much was predicted."
+    return figure, words + noise + "The dashed line is right; above, too much was predicted."
+
+
+def _run_words(row: Row) -> str:
+    return f"{row['run']}, {row['ranks']} rank(s)"

@@ -5,7 +5,7 @@ All are plotly dictionaries; plotly itself is not imported.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import log2
 from typing import Any
 
@@ -22,6 +22,8 @@ NAMES = {
     "showgrid": False,
     "ticksuffix": " ",
 }  # axis of names, first on top
+FROM_ZERO: Drawn = {"rangemode": "tozero"}
+CATEGORIES: Drawn = {"type": "category", "showgrid": False}
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x", "star")
 
 
@@ -132,6 +134,22 @@ def counts_axis(counts: Sequence[int]) -> Drawn:
     """A logarithmic axis with a tick at each count, such as numbers of ranks."""
     ticks = sorted(set(counts))
     return {"type": "log", "tickvals": ticks, "ticktext": [str(count) for count in ticks]}
+
+
+def named_axis(names: Iterable[Any], *, down: bool = False) -> Drawn:
+    """An axis with a name at each whole number, the first on top where it goes ``down``."""
+    shown = [str(name) for name in names]
+    ends = [-0.5, len(shown) - 0.5]
+    ticks = {"tickvals": list(range(len(shown))), "ticktext": shown, "showgrid": False}
+    return {**ticks, "range": ends[::-1] if down else ends}
+
+
+def whiskers(low: Sequence[float], middle: Sequence[float], high: Sequence[float], colour: str, **more: Any) -> Drawn:
+    """Error bars of points at ``middle``, from ``low`` to ``high``."""
+    array = [top - at for at, top in zip(middle, high, strict=True)]
+    below = [at - least for least, at in zip(low, middle, strict=True)]
+    looks = {"type": "data", "symmetric": False, "thickness": 1.2, "color": colour}
+    return {**looks, "array": array, "arrayminus": below, **more}
 
 
 def right_axis(layout: dict[str, Any], title: str, margin: int, **changes: Any) -> None:

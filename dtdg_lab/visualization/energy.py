@@ -16,7 +16,9 @@ from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
 from dtdg_lab.core.units import format_joules
 from dtdg_lab.energy.phases import IDLE, STALL, STALLED
 from dtdg_lab.energy.total import MEASURED, STEPS, EnergyTotal, Stream
-from dtdg_lab.visualization.layout import Figure, frame, join_words, scatter, share, text_at, with_note
+from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, Panel, bars, chart, label, level_bars, points, whiskers
+from dtdg_lab.visualization.charts import NAMES as CHART_NAMES
+from dtdg_lab.visualization.layout import WAITING, Figure, frame, join_words, share, with_note
 from dtdg_lab.visualization.palette import PHASE_COLOURS, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, Series
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
 
 
-Panel = tuple[Figure, str]
 _KILO = 1e4  # joules from which charts are in kJ
 _GAP = 0.05  # share of the time without a reading from which it is said
 _SETTLED_S = 20.0
@@ -294,19 +295,12 @@ class PhaseEnergyView(RunView):
         whole = self.by_phase().total()
         unit, scale = ("kJ", 1e-3) if whole >= _KILO else ("J", 1.0)
         kinds = sorted({"measured" if source in MEASURED else source for source in self._sources})
-        layout = frame(
-            "Energy by rank and phase" + (f" · {join_words(kinds)}" if kinds else ""),
-            f"energy since the start ({unit})",
-            "",
-            barmode="stack",
-            bargap=0.35,
-            xaxis={"rangemode": "tozero"},
-            yaxis={"autorange": "reversed", "type": "category", "showgrid": False, "ticksuffix": " "},
-        )
-        if not whole:
-            unknown = "energy by phase is unknown on this machine"
-            return {"data": [], "layout": with_note(layout, unknown) if self._ranks else with_note(layout)}
-        return {"data": [self._bar(phase, whole, scale, unit) for phase in self._phases()], "layout": layout}
+        title = "Energy by rank and phase" + (f" · {join_words(kinds)}" if kinds else "")
+        x_title = f"energy since the start ({unit})"
+        looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": FROM_ZERO, "yaxis": CHART_NAMES}
+        looks["empty"] = "energy by phase is unknown on this machine" if self._ranks else WAITING
+        data = [self._bar(phase, whole, scale, unit) for phase in self._phases()] if whole else []
+        return chart(title, x_title, "", data, **looks)
 
     def caption(self) -> str:
         """What most joules went into, what was spent standing still, and what is not known, in words."""
@@ -332,16 +326,9 @@ class PhaseEnergyView(RunView):
             marker["pattern"] = {"shape": "/", "size": 6, "solidity": 0.35}
         if phase == IDLE:
             marker["line"] = {"color": "#8A9099", "width": 1}
-        return {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "y": [f"rank {rank}" for rank in ranks],
-            "x": [self._joules[rank][phase] * scale for rank in ranks],
-            "marker": marker,
-            "showlegend": self.by_phase()[phase] >= NAMED * whole,
-            "hovertemplate": f"%{{y}}: %{{x:.4g}} {unit}<extra>{name}</extra>",
-        }
+        names, joules = [f"rank {rank}" for rank in ranks], [self._joules[rank][phase] * scale for rank in ranks]
+        shown = self.by_phase()[phase] >= NAMED * whole
+        return level_bars(name, names, joules, None, f"%{{y}}: %{{x:.4g}} {unit}", marker=marker, showlegend=shown)
 
     def _phases(self) -> list[str]:
         """Phases with joules, those of waiting last; ones that this version does not know before them."""
@@ -377,39 +364,25 @@ def energy_panel(rows: Sequence[Row], condition: str = CLEAN) -> Panel:
     names = list(found)
     highest = max((_mean(each, "joules") or 0.0 for each in found.values()), default=0.0)
     unit, factor = ("kJ", 1e3) if highest >= _KILO else ("J", 1.0)
-    layout = frame(
-        f"Energy, {condition}",
-        "",
-        f"energy of a run ({unit})",
-        barmode="stack",
-        bargap=0.35,
-        showlegend=True,
-        yaxis={"rangemode": "tozero"},
-        xaxis={"showgrid": False},
-    )
+    titles = (f"Energy, {condition}", "", f"energy of a run ({unit})")
+    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "yaxis": FROM_ZERO, "xaxis": {"showgrid": False}}
     if not highest:
-        return {"data": [], "layout": with_note(layout, NO_RUN)}, _ENERGY
-    data: list[dict[str, Any]] = []
+        return chart(*titles, [], empty=NO_RUN, showlegend=True, **looks), _ENERGY
+    data = []
     by_phase = {name: _phases(each) for name, each in found.items()}
     described = {phase for phases in by_phase.values() for phase in phases}
     for phase in [*(known for known in ORDER if known in described), *sorted(described - set(ORDER))]:
-        data.append(
-            {
-                "type": "bar",
-                "name": NAMES.get(phase, phase),
-                "x": names,
-                "y": [round(by_phase[name][phase] / factor, 4) for name in names],
-                "marker": {"color": ENERGY_COLOURS.get(phase, _ALL), "line": {"width": 0.4, "color": "#8A9099"}},
-                "hovertemplate": "%{x}: %{y:.4~g} " + unit + "<extra>" + phase + "</extra>",
-            }
-        )
+        y = [round(by_phase[name][phase] / factor, 4) for name in names]
+        marker: Drawn = {"color": ENERGY_COLOURS.get(phase, _ALL), "line": {"width": 0.4, "color": "#8A9099"}}
+        hover = f"%{{x}}: %{{y:.4~g}} {unit}<extra>{phase}</extra>"
+        data.append(bars(NAMES.get(phase, phase), names, y, None, hover, marker=marker))
     data.append(_spread(found, factor, unit))
-    small = {"size": 10, "color": TEXT_COLOUR}
-    layout["annotations"] = [
-        text_at(format_joules(mean), name, (mean or 0.0) / factor, yanchor="bottom", yshift=6, font=small)
+    above: Drawn = {"yanchor": "bottom", "yshift": 6}
+    notes = [
+        label(format_joules(mean), name, (mean or 0.0) / factor, size=10, **above)
         for name, mean in ((name, _mean(each, "joules")) for name, each in found.items())
     ]
-    return {"data": data, "layout": layout}, _energy_words(found)
+    return chart(*titles, data, showlegend=True, annotations=notes, **looks), _energy_words(found)
 
 
 _ENERGY = "Waiting, stalls and idling are joules for nothing."
@@ -450,16 +423,13 @@ def _phases(rows: Sequence[Row]) -> Counter[str]:
 
 def _spread(found: Mapping[str, Sequence[Row]], factor: float, unit: str) -> dict[str, Any]:
     """From the least to the most of the seeds, as a line on every bar."""
-    means = {name: _mean(rows, "joules") for name, rows in found.items()}
-    known = [name for name, mean in means.items() if mean is not None]
-    ends = {name: (min(_known(found[name], "joules")), max(_known(found[name], "joules"))) for name in known}
-    error = {"type": "data", "symmetric": False, "thickness": 1.2, "color": TEXT_COLOUR}
-    error["array"] = [round((ends[name][1] - (means[name] or 0.0)) / factor, 4) for name in known]
-    error["arrayminus"] = [round(((means[name] or 0.0) - ends[name][0]) / factor, 4) for name in known]
-    y = [round((means[name] or 0.0) / factor, 4) for name in known]
-    looks = {"showlegend": False, "marker": {"size": 1, "color": TEXT_COLOUR}, "error_y": error}
-    hover = "%{x}: %{y:.4~g} " + unit + "<extra>all phases</extra>"
-    return scatter("markers", "seeds", known, y, hovertemplate=hover, **looks)
+    joules = {name: known for name, rows in found.items() if (known := _known(rows, "joules"))}
+    low = [round(min(each) / factor, 4) for each in joules.values()]
+    middle = [round(fmean(each) / factor, 4) for each in joules.values()]
+    high = [round(max(each) / factor, 4) for each in joules.values()]
+    looks: Drawn = {"showlegend": False, "error_y": whiskers(low, middle, high, TEXT_COLOUR)}
+    hover = f"%{{x}}: %{{y:.4~g}} {unit}<extra>all phases</extra>"
+    return points("seeds", list(joules), middle, TEXT_COLOUR, hover, size=1, **looks)
 
 
 def _energy_words(found: Mapping[str, Sequence[Row]]) -> str:

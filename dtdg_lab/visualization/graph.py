@@ -15,7 +15,8 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
-from dtdg_lab.visualization.layout import Figure, frame, percent
+from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, box, chart, label, line, points, right_axis
+from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     EDGE_COLOUR,
@@ -63,44 +64,21 @@ def spans_of(snapshots: int, edge_life: int, protocol: str) -> tuple[list[Span],
     return spans, ""
 
 
-def span_marks(spans: list[Span]) -> dict[str, list[dict[str, Any]]]:
+def span_marks(spans: list[Span]) -> dict[str, list[Drawn]]:
     """Bands and their names as shapes and annotations of a layout; snapshot t covers t - 1/2 .. t + 1/2."""
     whole = spans[-1][2] + 1 if spans else 1
-    wide = [span for span in spans if span[2] + 1 - span[1] >= _NARROW * whole]
-    return {"shapes": [_band(*span) for span in spans], "annotations": [_name(*span) for span in wide]}
+    shapes, names = [], []
+    for name, first, last in spans:
+        looks: Drawn = {"opacity": 0.25 if name == PURGE else 0.08, "line": {"width": 0}, "layer": "below"}
+        shapes.append(box((first - 0.5, last + 0.5), (0, 1), yref="paper", fillcolor=_colour(name), **looks))
+        if last + 1 - first >= _NARROW * whole:
+            middle = (first + last) / 2
+            names.append(label(name, middle, 1, _colour(name), 10, yref="paper", yanchor="bottom"))
+    return {"shapes": shapes, "annotations": names}
 
 
 def _colour(name: str) -> str:
     return SPLIT_COLOURS.get(name, PURGE_COLOUR)
-
-
-def _band(name: str, first: int, last: int) -> dict[str, Any]:
-    return {
-        "type": "rect",
-        "xref": "x",
-        "yref": "paper",
-        "x0": first - 0.5,
-        "x1": last + 0.5,
-        "y0": 0,
-        "y1": 1,
-        "fillcolor": _colour(name),
-        "opacity": 0.25 if name == PURGE else 0.08,
-        "line": {"width": 0},
-        "layer": "below",
-    }
-
-
-def _name(name: str, first: int, last: int) -> dict[str, Any]:
-    return {
-        "text": name,
-        "x": (first + last) / 2,
-        "xref": "x",
-        "y": 1,
-        "yref": "paper",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 10, "color": _colour(name)},
-    }
 
 
 # What to look for in the charts of a graph, in a sentence or two for each, from its statistics.
@@ -212,103 +190,70 @@ class GraphCharts:
         }
 
 
-def _over_time(name: str, values: NDArray[Any], style: dict[str, Any], *, start: int = 0) -> dict[str, Any]:
+def _over_time(name: str, values: NDArray[Any], colour: str, *, start: int = 0, **looks: Any) -> Drawn:
     """A line of a value by snapshot, thinned to what a picture can show; not a number is a gap."""
     wide = values.astype(np.float64)
     drawn = shown_indices(wide)
     ys = [None if np.isnan(value) else value for value in wide[drawn].tolist()]
-    trace = {"type": "scatter", "mode": "lines", "name": name, "x": (drawn + start).tolist(), "y": ys, **style}
-    return {**trace, "hovertemplate": "snapshot %{x}: %{y:,.4~g}"}
+    at = (drawn + start).tolist()
+    return line(name, at, ys, colour, "snapshot %{x}: %{y:,.4~g}", width=1.6, mode="lines", **looks)
 
 
-def right_axis(title: str, **more: Any) -> dict[str, Any]:
-    """A second axis of values, at the right."""
-    named = {"text": title, "standoff": 4, "font": {"size": 11}}
-    return {"side": "right", "showgrid": False, "zeroline": False, "title": named, **more}
-
-
-def _axis(count: int) -> dict[str, Any]:
-    return {"range": [-0.5, max(count - 0.5, 0.5)]}
+def _snapshots_chart(found: GraphStatistics, spans: list[Span], title: str, y_title: str, data: list[Drawn]) -> Figure:
+    """A chart over all snapshots from 0 up, with the parts of the split shaded."""
+    x_axis = {"range": [-0.5, max(len(found.edges) - 0.5, 0.5)]}
+    marks = span_marks(spans)
+    return chart(title, SNAPSHOT, y_title, data, xaxis=x_axis, yaxis=FROM_ZERO, showlegend=True, **marks)
 
 
 def _size(found: GraphStatistics, spans: list[Span]) -> Figure:
-    edges, vertices = ({"line": {"color": colour, "width": 1.6}} for colour in (EDGE_COLOUR, VERTEX_COLOUR))
     data = [
-        _over_time("edges", found.edges, edges),
-        _over_time("nodes with an edge (right axis)", found.active, {**vertices, "yaxis": "y2"}),
+        _over_time("edges", found.edges, EDGE_COLOUR),
+        _over_time("nodes with an edge (right axis)", found.active, VERTEX_COLOUR, yaxis="y2"),
     ]
-    marks = span_marks(spans)
     if found.empty:
         data.append(_empty_marks(found))
-    layout = frame(
-        "Edges and nodes over time",
-        SNAPSHOT,
-        "distinct edges",
-        xaxis=_axis(len(found.edges)),
-        yaxis2=right_axis("nodes", overlaying="y", rangemode="tozero"),
-        yaxis={"rangemode": "tozero"},
-        margin={"l": 56, "r": 48, "t": 34, "b": 78},
-        showlegend=True,
-        **marks,
-    )
-    return {"data": data, "layout": layout}
+    figure = _snapshots_chart(found, spans, "Edges and nodes over time", "distinct edges", data)
+    right_axis(figure["layout"], "nodes", 48, **FROM_ZERO)
+    return figure
 
 
-def _empty_marks(found: GraphStatistics) -> dict[str, Any]:
+def _empty_marks(found: GraphStatistics) -> Drawn:
     """Crosses at the foot of the chart where snapshots have no edges; the middle of a stretch stands for it."""
     stretches = runs_of(found.edges == 0)[:_MOST_EMPTY]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "no edges",
-        "x": [(first + last) / 2 for first, last in stretches],
-        "y": [0] * len(stretches),
-        "marker": {"color": WARNING_COLOUR, "symbol": "x", "size": 8},
-        "cliponaxis": False,
-        "text": [f"snapshot {first}" if first == last else f"snapshots {first} to {last}" for first, last in stretches],
-        "hovertemplate": "%{text}: no edges<extra></extra>",
-    }
+    said = [f"snapshot {first}" if first == last else f"snapshots {first} to {last}" for first, last in stretches]
+    x, y = [(first + last) / 2 for first, last in stretches], [0] * len(stretches)
+    looks: Drawn = {"size": 8, "marker": {"symbol": "x"}, "cliponaxis": False, "text": said}
+    return points("no edges", x, y, WARNING_COLOUR, "%{text}: no edges<extra></extra>", **looks)
 
 
 def _overlap(found: GraphStatistics, spans: list[Span]) -> Figure:
-    kept, jaccard = ({"line": {"color": series_colour(index), "width": 1.6}} for index in (1, 2))
     data = [
-        _over_time("share of the edges before that are still there", found.kept, kept, start=1),
-        _over_time("Jaccard index", found.jaccard, jaccard, start=1),
+        _over_time("share of the edges before that are still there", found.kept, series_colour(1), start=1),
+        _over_time("Jaccard index", found.jaccard, series_colour(2), start=1),
     ]
-    layout = frame(
-        "Edges shared with the snapshot before",
-        SNAPSHOT,
-        "share (1)",
-        xaxis=_axis(len(found.edges)),
-        yaxis={"range": [-0.02, 1.02]},
-        showlegend=True,
-        **span_marks(spans),
-    )
-    return {"data": data, "layout": layout}
+    figure = _snapshots_chart(found, spans, "Edges shared with the snapshot before", "share (1)", data)
+    figure["layout"]["yaxis"]["range"] = [-0.02, 1.02]
+    return figure
 
 
 def _degrees(found: GraphStatistics) -> Figure:
     above = np.cumsum(found.degree_counts[::-1])[::-1]
     whole = max(int(above[0]), 1) if len(above) else 1
     drawn = _spread(found.degrees)
-    style: dict[str, Any] = {"mode": "lines+markers", "marker": {"size": 4}, "line": {"color": EDGE_COLOUR, "width": 1}}
-    data = [_tail("nodes and snapshots", found.degrees[drawn], above[drawn] / whole, style)]
+    hover = "%{y:.3~g} of the in-degrees are at least %{x:,}"
+    x, y = found.degrees[drawn].tolist(), (above[drawn] / whole).tolist()
+    dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4}, "width": 1}
+    data = [line("nodes and snapshots", x, y, EDGE_COLOUR, hover, **dots)]
     if found.tail is not None:
         tail = found.tail
         ends = np.array([tail.start, int(found.degrees[-1])], dtype=np.float64)
         fitted = tail.values / whole * (ends / tail.start) ** (1 - tail.exponent)
-        line = {"mode": "lines", "line": {"color": BASELINE_COLOUR, "width": 1.5, "dash": "dash"}}
-        data.append(_tail(f"power law, exponent {tail.exponent:.2f}", ends, fitted, line))
-    layout = frame(
-        "In-degrees at least this large",
-        "in-degree (edges)",
-        "share of in-degrees above 0",
-        xaxis={"type": "log", "dtick": 1},
-        yaxis={"type": "log", "dtick": 1, "exponentformat": "power"},
-        showlegend=True,
-    )
-    return {"data": data, "layout": layout}
+        name, dashed = f"power law, exponent {tail.exponent:.2f}", {"width": 1.5, "dash": "dash"}
+        data.append(line(name, ends.tolist(), fitted.tolist(), BASELINE_COLOUR, hover, **dashed))
+    log: Drawn = {"type": "log", "dtick": 1}
+    axes: Drawn = {"xaxis": log, "yaxis": {**log, "exponentformat": "power"}, "showlegend": True}
+    return chart("In-degrees at least this large", "in-degree (edges)", "share of in-degrees above 0", data, **axes)
 
 
 def _spread(degrees: NDArray[np.int64], most: int = 300) -> NDArray[np.int64]:
@@ -319,27 +264,12 @@ def _spread(degrees: NDArray[np.int64], most: int = 300) -> NDArray[np.int64]:
     return np.unique(at)
 
 
-def _tail(name: str, x: NDArray[Any], y: NDArray[np.float64], style: dict[str, Any]) -> dict[str, Any]:
-    hover = "%{y:.3~g} of the in-degrees are at least %{x:,}"
-    return {"type": "scatter", "name": name, "x": x.tolist(), "y": y.tolist(), "hovertemplate": hover, **style}
-
-
 def _baselines(found: GraphStatistics, spans: list[Span]) -> Figure:
-    dash = {"color": BASELINE_COLOUR, "width": 1.6}
     data = [
-        _over_time("persistence: as before", found.persistence_errors, {"line": {**dash, "color": series_colour(0)}}),
-        _over_time("mean of all labels", found.mean_errors, {"line": {**dash, "dash": "dot"}}),
+        _over_time("persistence: as before", found.persistence_errors, series_colour(0)),
+        _over_time("mean of all labels", found.mean_errors, BASELINE_COLOUR, dash="dot"),
     ]
-    layout = frame(
-        "What learns nothing scores",
-        SNAPSHOT,
-        "mean squared error of the label",
-        xaxis=_axis(len(found.edges)),
-        yaxis={"rangemode": "tozero"},
-        showlegend=True,
-        **span_marks(spans),
-    )
-    return {"data": data, "layout": layout}
+    return _snapshots_chart(found, spans, "What learns nothing scores", "mean squared error of the label", data)
 
 
 # Several cuts of one graph, or several graphs, side by side: what they share and what learns nothing scores.
@@ -376,37 +306,18 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
     def values(column: str) -> list[float | None]:
         return [None if math.isnan(row[column]) else row[column] for row in rows.values()]
 
-    def bars(name: str, column: str, colour: str) -> dict[str, Any]:
-        drawn = {"type": "bar", "name": name, "x": names, "y": values(column), "marker": {"color": colour}}
-        return {**drawn, "hovertemplate": "%{x}: %{y:.4~g}"}
-
+    kept, hover = "edges kept by the next snapshot (right axis)", "%{x}: %{y:.4~g}"
+    over: Drawn = {"mode": "lines+markers", "marker": {}, "yaxis": "y2"}
     data = [
-        bars("persistence", "persistence", EDGE_COLOUR),
-        bars("mean of all labels", "mean", BASELINE_COLOUR),
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": "edges kept by the next snapshot (right axis)",
-            "x": names,
-            "y": values("kept"),
-            "yaxis": "y2",
-            "line": {"color": series_colour(1), "width": 2},
-            "hovertemplate": "%{x}: %{y:.0%}",
-        },
+        bars("persistence", names, values("persistence"), EDGE_COLOUR, hover),
+        bars("mean of all labels", names, values("mean"), BASELINE_COLOUR, hover),
+        line(kept, names, values("kept"), series_colour(1), "%{x}: %{y:.0%}", **over),
     ]
-    layout = frame(
-        "What learns nothing scores, by graph",
-        "graph",
-        "mean squared error of the label",
-        yaxis2=right_axis("share of edges kept", overlaying="y", range=[0, 1.02], tickformat=".0%"),
-        xaxis={"type": "category"},
-        yaxis={"rangemode": "tozero"},
-        barmode="group",
-        bargap=0.35,
-        showlegend=True,
-        margin={"l": 56, "r": 56, "t": 34, "b": 78},
-    )
-    return {"data": data, "layout": layout}
+    titles = ("What learns nothing scores, by graph", "graph", "mean squared error of the label")
+    looks: Drawn = {"barmode": "group", "bargap": 0.35, "showlegend": True}
+    figure = chart(*titles, data, xaxis={"type": "category"}, yaxis=FROM_ZERO, **looks)
+    right_axis(figure["layout"], "share of edges kept", 56, range=[0, 1.02], tickformat=".0%")
+    return figure
 
 
 # A small picture of a graph over time, as SVG: edges of each snapshot as an area, overlap of neighbours as a line.

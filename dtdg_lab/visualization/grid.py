@@ -30,17 +30,8 @@ def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2, 
     places = _places(len(panels), columns, wide)
     rows = 1 + max(row for row, _, _ in places)
     first = panels[0][0]["layout"]
-    layout: dict[str, Any] = {
-        "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
-        "font": first["font"],
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
-        "hovermode": "closest",
-        "height": PANEL_HEIGHT * rows + _TOP_MARGIN + _BOTTOM_MARGIN,
-        "margin": {"l": 58, "r": 24, "t": _TOP_MARGIN, "b": _BOTTOM_MARGIN},
-        "shapes": [],
-        "annotations": [],
-    }
+    margin = {"l": 58, "r": 24, "t": _TOP_MARGIN, "b": _BOTTOM_MARGIN}
+    layout = bare_layout(first, title, PANEL_HEIGHT * rows + _TOP_MARGIN + _BOTTOM_MARGIN, margin)
     modes = {figure["layout"]["barmode"] for figure, _ in panels if "barmode" in figure["layout"]}
     if modes:  # one for the whole figure; bars with a base of their own, as in a timeline, are never stacked
         layout |= {"barmode": "stack" if "stack" in modes else modes.pop(), "bargap": 0.35}
@@ -57,6 +48,21 @@ def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2, 
         room.place(figure["layout"], layout, textwrap.wrap(caption, _LINE // across))
         axes += room.used
     return {"data": data, "layout": layout}
+
+
+def bare_layout(first: dict[str, Any], title: str, height: int, margin: dict[str, int]) -> dict[str, Any]:
+    """The layout of a figure of panels without any axis; its title and font are like those of the ``first`` panel."""
+    return {
+        "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
+        "font": first["font"],
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "hovermode": "closest",
+        "height": height,
+        "margin": margin,
+        "shapes": [],
+        "annotations": [],
+    }
 
 
 def _places(panels: int, columns: int, wide: Collection[int]) -> list[tuple[int, int, int]]:

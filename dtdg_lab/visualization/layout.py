@@ -47,16 +47,6 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
     }
 
 
-def scatter(mode: str, name: str, x: Sequence[Any], y: Sequence[Any], **more: Any) -> dict[str, Any]:
-    """A plotly trace of lines or markers."""
-    return {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, **more}
-
-
-def text_at(text: str, x: Any, y: Any, **more: Any) -> dict[str, Any]:
-    """Text at a place of the axes."""
-    return {"text": text, "x": x, "y": y, "xref": "x", "yref": "y", "showarrow": False, **more}
-
-
 def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
     """The layout of an empty chart: its axes, and a note in the middle."""
     text = {

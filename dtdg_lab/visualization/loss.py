@@ -12,7 +12,8 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.support import PAIRS, few_pairs, interval_of
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, scatter, with_note
+from dtdg_lab.visualization.charts import FROM_ZERO, line, right_axis
+from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, Series, XAxis
@@ -139,12 +140,10 @@ class LossView(RunView):
 
     def layout(self, x: XAxis) -> dict[str, Any]:
         """Title, axes and marks."""
-        title, more = "Loss", {}
+        title = "Loss" if self.metric is None else f"Loss and {words(self.metric)} (right axis)"
+        layout = frame(title, X_TITLES[x], LOSSES.get(self.task, "loss"), **self._marks.layout(x, self._end(x)))
         if self.metric is not None:
-            named = words(self.metric)
-            title = f"Loss and {named} (right axis)"
-            more = {"yaxis2": _right_axis(named), "margin": {"l": 56, "r": 44, "t": 34, "b": 78}}
-        layout = frame(title, X_TITLES[x], LOSSES.get(self.task, "loss"), **more, **self._marks.layout(x, self._end(x)))
+            right_axis(layout, words(self.metric), 44, **FROM_ZERO)
         return layout if self.steps.last or any(map(len, self.splits.values())) else with_note(layout)
 
     def figure(self, x: XAxis = "steps") -> Figure:
@@ -190,17 +189,6 @@ class LossView(RunView):
 def _level(name: str, value: float, end: float, line: dict[str, Any], **more: Any) -> Line:
     """A horizontal line from the start of the chart to its end."""
     return Line(f"{name}/{value!r}", name, [0.0, end], [value, value], 1, {"mode": "lines", "line": line, **more})
-
-
-def _right_axis(title: str) -> dict[str, Any]:
-    return {
-        "overlaying": "y",
-        "side": "right",
-        "showgrid": False,
-        "zeroline": False,
-        "rangemode": "tozero",
-        "title": {"text": title, "standoff": 4, "font": {"size": 11}},
-    }
 
 
 # The compare view: validation losses of several runs in one chart, and the metric they share under it.
@@ -263,8 +251,8 @@ def _baselines(runs: Labelled, x: XAxis) -> list[dict[str, Any]]:
     lines = []
     for value, (label, index, end) in found.items():
         name = "persistence" if shared else f"persistence ({label})"
-        dashed = {"color": "#5B5F66" if shared else series_colour(index), "width": 1.5, "dash": "dash"}
-        lines.append(scatter("lines", name, [0.0, end], [value, value], line=dashed))
+        colour = BASELINE_COLOUR if shared else series_colour(index)
+        lines.append(line(name, [0.0, end], [value, value], colour, mode="lines", width=1.5, dash="dash"))
     return lines
 
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.message_passing import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.visualization.charts import byte_unit, colour_bar
+from dtdg_lab.visualization.charts import (
+    CATEGORIES,
+    FROM_ZERO,
+    SYMBOLS,
+    Drawn,
+    Panel,
+    bars,
+    byte_unit,
+    chart,
+    colour_bar,
+    heat,
+    label,
+    points,
+    rule,
+)
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, join_words, share
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import Plan, PlanView
+from dtdg_lab.visualization.layout import Figure, join_words, share
+from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.run_view import Plan, PlanView, reading_event
+from dtdg_lab.visualization.series import StepSums, read_fields
 from dtdg_lab.visualization.style import ALWAYS, Matrix
 
 # Heat maps of a partition: parts down, snapshots across; edges into own nodes, halo rows, replicated rows.
@@ -61,40 +75,13 @@ def map_figure(
         note: what the title ends with.
     """
     shown = MAPS[name]
-    parts = len(values)
     highest = float(values.max(initial=0.0)) if top is None else top
-    trace = _heat_map(
-        np.round(values, 2),
-        shown.scale,
-        highest,
-        x=(bounds - 0.5).tolist(),
-        colorbar=colour_bar(shown.unit),
-        name=shown.title,
-        hovertemplate="part %{y}, snapshot %{x:.0f}: %{z:,.4~g} " + shown.unit + "<extra></extra>",
-    )
-    layout = frame(
-        shown.title + (f" · {note}" if note else ""),
-        SNAPSHOT,
-        "part",
-        xaxis=_snapshot_axis(int(bounds[0]), int(bounds[-1])),
-        yaxis=part_axis(parts),
-    )
-    return {"data": [trace], "layout": layout}
-
-
-def _heat_map(values: NDArray[np.float64], scale: str, top: float, **trace: Any) -> dict[str, Any]:
-    """The trace of a heat map whose colours run from 0 to ``top``."""
-    colours = [list(stop) for stop in HEAT_SCALES[scale]]
-    rows = list(range(len(values)))
-    return {
-        "type": "heatmap",
-        "z": values.tolist(),
-        "y": rows,
-        "zmin": 0,
-        "zmax": top or 1.0,
-        "colorscale": colours,
-        **trace,
-    }
+    hover = "part %{y}, snapshot %{x:.0f}: %{z:,.4~g} " + shown.unit + "<extra></extra>"
+    cells, x, y = np.round(values, 2).tolist(), (bounds - 0.5).tolist(), range(len(values))
+    looks: Drawn = {"span": (0, highest or 1.0), "hover": hover, "colorbar": colour_bar(shown.unit)}
+    trace = heat(shown.title, cells, x, y, HEAT_SCALES[shown.scale], **looks)
+    axes: Drawn = {"xaxis": _snapshot_axis(int(bounds[0]), int(bounds[-1])), "yaxis": part_axis(len(values))}
+    return chart(shown.title + (f" · {note}" if note else ""), SNAPSHOT, "part", [trace], **axes)
 
 
 def _snapshot_axis(first: int, end: int) -> dict[str, Any]:
@@ -155,42 +142,22 @@ def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: floa
     count = len(whole)
     # plotly's prefixes for bytes would be decimal: the largest value's binary unit is chosen instead
     unit, factor = byte_unit(top)
-    said = [[_to_dict(sent, q, p) for p in range(count)] for q in range(count)]
-    trace = _heat_map(
-        np.round(whole / factor, 4),
-        "bytes",
-        top / factor,
-        x=list(range(count)),
-        colorbar=colour_bar(f"{unit} a step") | {"tickformat": ",.3~g"},
-        name=title,
-        customdata=said,
-        hovertemplate=f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>",
-    )
-    ticks = {"dtick": max(1, -(-count // 8)), "showgrid": False, "range": [-0.5, count - 0.5]}
-    layout = frame(title, f"to {who} (number)", f"from {who}", xaxis=ticks, yaxis=part_axis(count))
-    if count <= _WRITTEN:
-        layout["annotations"] = _written(whole, top)
-    return {"data": [trace], "layout": layout}
-
-
-def _written(whole: NDArray[np.float64], top: float) -> list[dict[str, object]]:
-    return [
-        {
-            "text": format_bytes(float(whole[q, p])),
-            "x": p,
-            "y": q,
-            "xref": "x",
-            "yref": "y",
-            "showarrow": False,
-            "font": {
-                "size": 10 if len(whole) <= _WRITTEN // 2 else 8,
-                "color": "white" if whole[q, p] > _DARK * top else TEXT_COLOUR,
-            },
-        }
-        for q in range(len(whole))
-        for p in range(len(whole))
-        if whole[q, p]
+    cells = np.round(whole / factor, 4).tolist()
+    looks: Drawn = {
+        "span": (0, top / factor or 1.0),
+        "colorbar": colour_bar(f"{unit} a step", tickformat=",.3~g"),
+        "customdata": [[_to_dict(sent, q, p) for p in range(count)] for q in range(count)],
+        "hover": f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>",
+    }
+    trace = heat(title, cells, range(count), range(count), HEAT_SCALES["bytes"], **looks)
+    size = 10 if count <= _WRITTEN // 2 else 8
+    notes = [
+        label(format_bytes(float(whole[q, p])), p, q, "white" if whole[q, p] > _DARK * top else TEXT_COLOUR, size)
+        for q, p in zip(*(at.tolist() for at in whole.nonzero()), strict=True)
+        if count <= _WRITTEN
     ]
+    axes: Drawn = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
+    return chart(title, f"to {who} (number)", f"from {who}", [trace], annotations=notes, **axes)
 
 
 def _to_dict(sent: Mapping[str, Matrix], q: int, p: int) -> str:
@@ -200,7 +167,6 @@ def _to_dict(sent: Mapping[str, Matrix], q: int, p: int) -> str:
 # Panels of bytes from rank to rank: what was predicted of each layer beside what the last complete step sent.
 
 
-Panel = tuple[Figure, str]
 READING = (
     "Rows send, columns receive; the diagonal is empty. A strong row or column is a rank that many need: the exchange "
     "ends when it is done. Beside it, in the same colours, is what was predicted."
@@ -266,38 +232,17 @@ def _sum_and_top(sent: Mapping[str, Matrix]) -> tuple[float, float]:
 
 
 _KEPT = 256  # steps kept of a rank that the others have not logged yet
-Key = tuple[str, int, int]  # way, layer, to
 
 
-class LinkLog:
+class LinkLog(StepSums):
     """Links of the newest steps by rank, in bounded memory."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, dict[int, dict[Key, float]]] = {}  # rank -> step -> bytes
-        self._attempts: dict[tuple[int, int], int] = {}
-        self._steps: dict[int, int] = {}  # rank -> newest step recorded
+        super().__init__(("rank", "pass_name", "layer", "to"), ("bytes",), _KEPT)
 
     def link(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of the table ``links``."""
-        steps = self._rows.setdefault(rank, {})
-        step = int(row["step"])
-        if self._attempts.setdefault((rank, step), attempt) < attempt:  # computed again
-            steps[step], self._attempts[rank, step] = {}, attempt
-        steps.setdefault(step, {})[str(row["pass_name"]), int(row["layer"]), int(row["to"])] = float(row["bytes"])
-        while len(steps) > _KEPT:
-            oldest = min(steps)
-            del steps[oldest], self._attempts[rank, oldest]
-
-    def step(self, rank: int, step: int) -> None:
-        """Note that a rank has recorded a step."""
-        self._steps[rank] = max(step, self._steps.get(rank, -1))
-
-    def truncate(self, step: int, attempt: int) -> None:
-        """Forget what an earlier attempt did from ``step`` on."""
-        for rank, steps in self._rows.items():
-            for known in [each for each in steps if each >= step and self._attempts[rank, each] < attempt]:
-                del steps[known], self._attempts[rank, known]
-        self._steps = {rank: min(newest, step - 1) for rank, newest in self._steps.items()}
+        self.row(rank, {**row, "rank": rank}, attempt)
 
     def last(self, ranks: int, *, layers: int, first: int) -> Sent | None:
         """The newest complete step: the last that a later one followed on every rank.
@@ -312,24 +257,17 @@ class LinkLog:
         Returns:
             Bytes of that step; None before there is one.
         """
-        newest = min(self._steps.get(rank, -1) for rank in range(ranks))
-        described = {step for steps in self._rows.values() for step in steps if first <= step <= newest}
-        step = max((step for step in described if step < newest), default=max(described, default=None))
-        if step is None:
+        described = self.recorded(ranks, first=first)
+        followed = [step for step in described if step < self.newest(ranks)]
+        if not described:
             return None
-        rows = {rank: self._rows.get(rank, {}).get(step, {}) for rank in range(ranks)}
-        keys = [key for links in rows.values() for key in links]
-        told_layers, recorded_passes = (
-            1 + max((layer for _, layer, _ in keys), default=-1),
-            {pass_name for pass_name, _, _ in keys},
-        )
-        shape = (max(layers, told_layers), ranks, ranks)
-        found = {
-            pass_name: np.zeros(shape) for pass_name in PASSES if pass_name in ALWAYS or pass_name in recorded_passes
-        }
-        for rank, links in rows.items():
-            for (pass_name, layer, to), count in links.items():
-                found[pass_name][layer, rank, to] = count
+        step = (followed or described)[-1]
+        sent = {key: values[0] for key, values in self.sums(step).items() if key[0] < ranks}
+        passes = {*ALWAYS, *(pass_name for _, pass_name, _, _ in sent)}
+        shape = (max([layers, *(1 + layer for _, _, layer, _ in sent)]), ranks, ranks)
+        found = {pass_name: np.zeros(shape) for pass_name in PASSES if pass_name in passes}
+        for (rank, pass_name, layer, to), count in sent.items():
+            found[pass_name][layer, rank, to] = count
         return Sent(step, found)
 
 
@@ -415,55 +353,33 @@ def facts_of(data: Mapping[str, Any]) -> PartitionFacts:
     Raises:
         DataError: something is missing.
     """
-    try:
+
+    def numbers(source: Mapping[str, Any], names: Iterable[str]) -> dict[str, float]:
+        return {name: float(source[name]) for name in names}
+
+    with reading_event("a partition"):
         described, predicted = data["measures"], data.get("predicted") or {}
-        return PartitionFacts(
-            partitioner=str(data["partitioner"]),
-            parts=int(data["parts"]),
+        memory = {"halo_vertex": described["halo_bytes"], "cached_vertex": described["cached_bytes"]}
+        return read_fields(
+            PartitionFacts,
+            {**data, "load": described["load"], "vertices": described["owned"], "bounds": described["bins"]},
             ranks=int(data.get("ranks") or 0),
             layout=str(data.get("layout") or ""),
-            seconds=float(data["seconds"]),
-            rebuild_s=None if data.get("rebuild_s") is None else float(data["rebuild_s"]),
-            bounds=np.asarray(described["bins"], np.int64),
-            maps={name: _numbers(described[name]) for name in ("edges", "halo", "replicated")},
-            vertices=_numbers(described["owned"]),
-            load=_numbers(described["load"]),
-            memory={
-                "halo_vertex": _numbers(described["halo_bytes"]),
-                "cached_vertex": _numbers(described["cached_bytes"]),
-            },
-            shares={name: float(described[f"{name}_share"]) for name in ("cut", "halo", "replicated")},
-            totals={
-                name: float(described["totals"][name]) for name in ("cut_edges", "all_edges", "halo", "replicated")
-            },
-            imbalance={name: float(described["imbalance"][name]) for name in ("vertices", "edges", "load")},
-            predicted={pass_name: _numbers(predicted[pass_name]) for pass_name in PASSES if pass_name in predicted},
+            maps={name: np.asarray(described[name], np.float64) for name in MAPS},
+            memory={layout: np.asarray(each, np.float64) for layout, each in memory.items()},
+            shares={name: float(described[f"{name}_share"]) for name in _SHARES},
+            totals=numbers(described["totals"], ("cut_edges", "all_edges", "halo", "replicated")),
+            imbalance=numbers(described["imbalance"], _IMBALANCE),
+            predicted={name: np.asarray(predicted[name], np.float64) for name in PASSES if name in predicted},
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the partition's event cannot be drawn ({error!r}): was it recorded by another version?"
-        ) from error
-
-
-def _numbers(values: Sequence[Any]) -> Matrix:
-    return np.asarray(values, np.float64)
 
 
 # How evenly a partition shares the work: nodes, edges, load and memory of every part, over the mean.
 
 
 MEMORY = {"halo_vertex": "halo memory", "cached_vertex": "cache memory"}
-_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down")
-_EVEN_LINE = {
-    "type": "line",
-    "xref": "paper",
-    "yref": "y",
-    "x0": 0,
-    "x1": 1,
-    "y0": 1,
-    "y1": 1,
-    "line": {"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
-}
+_IMBALANCE = ("vertices", "edges", "load")
+_EVEN_LINE = rule(y=1, width=1)
 _SPREAD = 0.5  # of the room of a part, over which its marks stand beside each other
 
 
@@ -477,16 +393,16 @@ def load_figure(facts: PartitionFacts, *, top: float | None = None, note: str = 
     """
     kinds = measured_of(facts)
     data = [_marks(index, name, values, len(kinds)) for index, (name, values) in enumerate(kinds.items())]
-    layout = frame(
+    return chart(
         "Load of the parts" + (f" · {note}" if note else ""),
         "part (number)",
         "over the mean of the parts (1)",
+        data,
         xaxis={"dtick": max(1, -(-facts.parts // 16)), "range": [-0.6, facts.parts - 0.4], "showgrid": False},
         yaxis={"range": [0, 1.08 * (largest(facts) if top is None else top)]},
         showlegend=True,
         shapes=[_EVEN_LINE],
     )
-    return {"data": data, "layout": layout}
 
 
 def measured_of(facts: PartitionFacts) -> Mapping[str, NDArray[np.float64]]:
@@ -513,19 +429,14 @@ def over_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values / mean if mean > 0 else np.ones_like(values)
 
 
-def _marks(index: int, name: str, values: NDArray[np.float64], kinds: int) -> dict[str, Any]:
+def _marks(index: int, name: str, values: NDArray[np.float64], kinds: int) -> Drawn:
     shift = _SPREAD * (index / max(kinds - 1, 1) - 0.5)
     said = [format_bytes(value) if "memory" in name else f"{value:,.0f}" for value in values.tolist()]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": [part + shift for part in range(len(values))],
-        "y": np.round(over_mean(values), 4).tolist(),
-        "customdata": [[part, text] for part, text in enumerate(said)],
-        "marker": {"color": series_colour(index), "symbol": _SYMBOLS[index], "size": 7 if len(values) <= 16 else 5},
-        "hovertemplate": "part %{customdata[0]}: %{customdata[1]}, %{y:.2f} times the mean",
-    }
+    x, y = [part + shift for part in range(len(values))], np.round(over_mean(values), 4).tolist()
+    size, marker = 7 if len(values) <= 16 else 5, {"symbol": SYMBOLS[index]}
+    looks: Drawn = {"size": size, "marker": marker, "customdata": [[part, text] for part, text in enumerate(said)]}
+    hover = "part %{customdata[0]}: %{customdata[1]}, %{y:.2f} times the mean"
+    return points(name, x, y, series_colour(index), hover, **looks)
 
 
 # What to look for in the pictures of a partition, in a sentence or two for each.
@@ -695,12 +606,13 @@ class PartitionView(PlanView[PartitionFacts]):
 
     name = "partition"
     title = "Who owns what"
+    subject = "partition"
     plans_kept = 8  # a resume may take back some of them
 
     def __init__(self, links: LinkLog) -> None:
         super().__init__()
         self.links = links
-        self.tables = {"links": links.link, "steps": self._step}
+        self.tables = {"links": links.link, "steps": links.recorded_step}
         self.events = {self.name: self.event}
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
@@ -712,9 +624,6 @@ class PartitionView(PlanView[PartitionFacts]):
             facts = None if row["data"].get("layout", "") is None else facts_of(row["data"])
             if not self._known or not _same(facts, self.facts):
                 self._add_plan(facts, row, attempt)
-
-    def _step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        self.links.step(rank, row["step"])
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on; a change just before ``step`` stays."""
@@ -741,10 +650,7 @@ class PartitionView(PlanView[PartitionFacts]):
 
     def figure(self) -> Figure:
         """The microscope as one figure."""
-        facts = self.facts
-        if facts is None:
-            raise LookupError("this run has no partition: ask for `facts` first")
-        return microscope(facts, before=self.before, sent=self.sent())
+        return microscope(self._in_use(), before=self.before, sent=self.sent())
 
     def caption(self) -> str:
         """The partition, its traffic and its last change, in words."""
@@ -784,35 +690,20 @@ def compare_partitions_figure(facts: Facts, title: str) -> Figure:
 
 
 def _bars(facts: Facts, title: str, unit: str, values: list[float], said: Callable[[float], str]) -> Figure:
-    trace = {
-        "type": "bar",
-        "x": list(facts),
-        "y": values,
-        "text": [said(each) for each in values],
-        "textposition": "outside",
-        "cliponaxis": False,
-        "showlegend": False,
-        "marker": {"color": [series_colour(index) for index in range(len(values))]},
-        "hovertemplate": "%{x}: %{text}<extra></extra>",
-        "textfont": {"size": 10},
-    }
-    y_axis = {"rangemode": "tozero", "range": [0, 1.15 * max(values) or 1.0]}
-    return {"data": [trace], "layout": frame(title, "", unit, xaxis=_names(facts), yaxis=y_axis)}
+    colours = [series_colour(index) for index in range(len(values))]
+    above: Drawn = {"textposition": "outside", "cliponaxis": False, "textfont": {"size": 10}, "showlegend": False}
+    text = [said(each) for each in values]
+    data = [bars("", list(facts), values, colours, "%{x}: %{text}<extra></extra>", text=text, **above)]
+    y_axis = {**FROM_ZERO, "range": [0, 1.15 * max(values) or 1.0]}
+    return chart(title, "", unit, data, xaxis=_names(facts), yaxis=y_axis)
 
 
-def _names(facts: Facts) -> dict[str, Any]:
+def _names(facts: Facts) -> Drawn:
     """An axis of labels, which break where they have several words."""
     short = [name.replace("_", "_<br>").replace(", ", ",<br>").replace(" (", "<br>(") for name in facts]
     level = {"tickangle": 0} if len(short) <= _LEVEL else {}
-    return {
-        "type": "category",
-        "range": [-0.5, len(short) - 0.5],
-        "tickvals": list(facts),
-        "ticktext": short,
-        "tickfont": {"size": 9},
-        "showgrid": False,
-        **level,
-    }
+    ticks = {"tickvals": list(facts), "ticktext": short, "tickfont": {"size": 9}}
+    return {**CATEGORIES, "range": [-0.5, len(short) - 0.5], **ticks, **level}
 
 
 def _percent(value: float) -> str:
@@ -831,31 +722,17 @@ def _share(facts: Facts, key: str) -> tuple[Figure, str]:
 
 def _imbalance(facts: Facts) -> tuple[Figure, str]:
     """Marks for nodes, edges and load; a bar would hide that 1 is the least there can be."""
-    data = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "nodes" if kind == "vertices" else kind,
-            "x": list(facts),
-            "y": [each.imbalance[kind] for each in facts.values()],
-            "hovertemplate": "%{x}: %{y:.3f} times the mean",
-            "marker": {"color": series_colour(index), "size": 9, "symbol": ("circle", "diamond", "square")[index]},
-        }
-        for index, kind in enumerate(("vertices", "edges", "load"))
-    ]
+    data = []
+    for index, kind in enumerate(_IMBALANCE):
+        name, y = "nodes" if kind == "vertices" else kind, [each.imbalance[kind] for each in facts.values()]
+        looks: Drawn = {"size": 9, "marker": {"symbol": SYMBOLS[index]}}
+        data.append(points(name, list(facts), y, series_colour(index), "%{x}: %{y:.3f} times the mean", **looks))
     top = max(value for each in facts.values() for value in each.imbalance.values())
-    layout = frame(
-        "Imbalance",
-        "",
-        "largest part over the mean (1)",
-        showlegend=True,
-        shapes=[_EVEN_LINE],
-        xaxis=_names(facts),
-        yaxis={"range": [1 - 0.06 * (top - 1 or 0.1), 1 + 1.1 * (top - 1 or 0.1)]},
-    )
+    y_axis = {"range": [1 - 0.06 * (top - 1 or 0.1), 1 + 1.1 * (top - 1 or 0.1)]}
+    axes: Drawn = {"xaxis": _names(facts), "yaxis": y_axis, "shapes": [_EVEN_LINE], "showlegend": True}
     worst = max(facts, key=lambda name: facts[name].imbalance["edges"])
     words = f"1 is even. A step waits for the largest part: {facts[worst].imbalance['edges']:.2f} in edges by {worst}."
-    return {"data": data, "layout": layout}, words
+    return chart("Imbalance", "", "largest part over the mean (1)", data, **axes), words
 
 
 def _sent(facts: Facts) -> tuple[Figure, str]:

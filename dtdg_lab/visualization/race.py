@@ -14,8 +14,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.visualization.charts import (
+    FROM_ZERO,
+    NAMES,
+    Drawn,
+    Panel,
+    byte_unit,
+    chart,
+    label,
+    level_bars,
+    line,
+    points,
+    rule,
+)
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, as_drawn, frame, join_words, scatter, text_at, with_note
+from dtdg_lab.visualization.layout import Figure, as_drawn, join_words
 from dtdg_lab.visualization.loss import NEAR
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import RunView, SharedViews
@@ -129,8 +142,8 @@ def reached(curve: Curve, near: Mapping[int, float], cost: str) -> float | None:
     return None if at is None else spent[at]
 
 
-Panel = tuple[Figure, str]
 NO_LOSS = "no run has been evaluated yet"
+_HOVER = "%{x:.4~g}, loss %{y:.4~g}<extra>%{fullData.name}"
 _DASHES = ("solid", "dot", "dashdot", "longdash")
 _LOG_FROM = 20.0  # largest over least loss from which the axis is logarithmic
 _TITLES: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -198,26 +211,19 @@ def _panel(
     largest = max((max(curve.cost(cost)) for curve in shown), default=0.0)
     unit, factor = _unit(cost, largest)
     title, x_title = _TITLES[cost]
-    layout = frame(
-        title,
-        f"{x_title} ({unit})",
-        _loss_name(curves),
-        showlegend=True,
-        xaxis={"rangemode": "tozero"},
-        yaxis=_loss_axis(curves),
-    )
+    titles = (title, f"{x_title} ({unit})", _loss_name(curves))
+    looks: Drawn = {"showlegend": True, "xaxis": FROM_ZERO, "yaxis": _loss_axis(curves)}
     unknown = [label for label in labels if _lacks(label, cost, curves)]
-    if not shown:
-        note = NO_LOSS if not unknown else f"{_LEAST[cost]} is unknown for {join_words(unknown)}"
-        return {"data": [], "layout": with_note(layout, as_drawn(note))}, _LOOK[cost]
-    if cost == "bytes" and not largest:
-        return {"data": [], "layout": with_note(layout, "no communication: one process each")}, _LOOK[cost]
+    if not shown or (cost == "bytes" and not largest):
+        note = f"{_LEAST[cost]} is unknown for {join_words(unknown)}" if unknown else NO_LOSS
+        note = "no communication: one process each" if shown else note
+        return chart(*titles, [], empty=as_drawn(note), **looks), _LOOK[cost]
     data = [_thin(curve, cost, factor, labels) for curve in shown]
-    for label in labels:
-        data += _thick([curve for curve in shown if curve.label == label], cost, factor, labels)
-    if levels:
-        _draw_levels(layout, levels, factor, labels)
-    return {"data": data, "layout": layout}, _words(cost, curves, labels, unknown, near)
+    by_label = {label: [curve for curve in shown if curve.label == label] for label in labels}
+    data += [_thick(own, cost, factor, labels) for own in by_label.values() if own]
+    figure = chart(*titles, data, **looks)
+    _draw_levels(figure["layout"], levels, factor, labels)
+    return figure, _words(cost, curves, labels, unknown, near)
 
 
 def _lacks(label: str, cost: str, curves: Sequence[Curve]) -> bool:
@@ -231,10 +237,8 @@ def _unit(cost: str, largest: float) -> tuple[str, float]:
         return ("min", 1 / 60) if largest > 600 else ("s", 1.0)
     if cost == "joules":
         return ("kJ", 1e-3) if largest >= 1e4 else ("J", 1.0)
-    for unit, size in (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)):
-        if largest >= size:
-            return unit, 1 / size
-    return "B", 1.0
+    unit, size = byte_unit(largest)
+    return unit, 1 / size
 
 
 def _loss_name(curves: Sequence[Curve]) -> str:
@@ -251,43 +255,29 @@ def _loss_axis(curves: Sequence[Curve]) -> dict[str, Any]:
     return {"type": "log"} if wide else {}
 
 
-def _style(label: str, labels: Sequence[str]) -> dict[str, Any]:
+def _style(label: str, labels: Sequence[str]) -> Drawn:
     index = labels.index(label)
-    return {"color": series_colour(index), "dash": _DASHES[(index // 8) % len(_DASHES)]}
+    return {"colour": series_colour(index), "dash": _DASHES[(index // 8) % len(_DASHES)]}
 
 
-def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> dict[str, Any]:
+def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> Drawn:
     """One seed; against memory, which is a number of the run, a point for the least loss."""
-    style, xs, ys = _style(curve.label, labels), [value * factor for value in curve.cost(cost)], list(curve.losses)
-    trace = {
-        "type": "scatter",
-        "name": as_drawn(f"{curve.label}, seed {curve.seed}"),
-        "legendgroup": curve.label,
-        "showlegend": False,
-        "opacity": 0.45,
-        "hovertemplate": "%{x:.4~g}, loss %{y:.4~g}<extra>%{fullData.name}</extra>",
-    }
+    style, name = _style(curve.label, labels), as_drawn(f"{curve.label}, seed {curve.seed}")
+    xs, ys = [value * factor for value in curve.cost(cost)], list(curve.losses)
+    looks: Drawn = {"hover": f"{_HOVER}</extra>", "legendgroup": curve.label, "showlegend": False, "opacity": 0.45}
     if cost == "peak":
-        best = [min(ys)]
-        return {**trace, "mode": "markers", "x": xs[:1], "y": best, "marker": {"color": style["color"], "size": 6}}
-    return {**trace, "mode": "lines", "x": [round(x, 6) for x in xs], "y": ys, "line": {**style, "width": 1}}
+        return points(name, xs[:1], [min(ys)], style["colour"], size=6, **looks)
+    return line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **looks)
 
 
-def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]) -> list[dict[str, Any]]:
+def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]) -> Drawn:
     """The median over seeds, evaluation by evaluation, as far as half of the seeds have come."""
-    if not own:
-        return []
-    label, style = own[0].label, _style(own[0].label, labels)
-    trace: dict[str, Any] = {
-        "type": "scatter",
-        "name": as_drawn(label),
-        "legendgroup": label,
-        "hovertemplate": "%{x:.4~g}, loss %{y:.4~g}<extra>%{fullData.name}, median</extra>",
-    }
+    name, style = own[0].label, _style(own[0].label, labels)
+    looks: Drawn = {"hover": f"{_HOVER}, median</extra>", "legendgroup": name}
     if cost == "peak":
         x, y = median(curve.cost(cost)[0] for curve in own), median(min(curve.losses) for curve in own)
-        marker = {"color": style["color"], "size": 12, "symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}
-        return [{**trace, "mode": "markers", "x": [x * factor], "y": [y], "marker": marker}]
+        diamond = {"symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}
+        return points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **looks)
     lengths = sorted((len(curve.losses) for curve in own), reverse=True)
     reach = lengths[ceil(len(lengths) / 2) - 1]
     xs, ys = [], []
@@ -295,20 +285,18 @@ def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]
         there = [curve for curve in own if len(curve.losses) > place]
         xs.append(round(median(curve.cost(cost)[place] for curve in there) * factor, 6))
         ys.append(median(curve.losses[place] for curve in there))
-    return [{**trace, "mode": "lines+markers", "x": xs, "y": ys, "line": {**style, "width": 3}, "marker": {"size": 5}}]
+    return line(as_drawn(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **looks)
 
 
 def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: float, labels: Sequence[str]) -> None:
     """Bounds as upright lines with their names, one under the other so that they can be read."""
     for place, level in enumerate(levels):
-        colour = _style(level.label, labels)["color"] if level.label in labels else BASELINE_COLOUR
+        colour = _style(level.label, labels)["colour"] if level.label in labels else BASELINE_COLOUR
         x = level.value * factor
-        upright = {"xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1}
-        dashed = {"color": colour, "width": 1.5, "dash": "dash"}
-        layout["shapes"].append({"type": "line", **upright, "layer": "below", "line": dashed})
-        words, anchor = as_drawn(f"{level.label}: {level.name}"), {"xanchor": "left", "yanchor": "top", "xshift": 3}
-        font = {"size": 10, "color": colour}
-        layout["annotations"].append(text_at(words, x, 0.98 - 0.09 * place, yref="paper", font=font, **anchor))
+        layout["shapes"].append(rule(x=x, colour=colour, width=1.5, dash="dash") | {"layer": "below"})
+        words = as_drawn(f"{level.label}: {level.name}")
+        beside: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "top", "xshift": 3}
+        layout["annotations"].append(label(words, x, 0.98 - 0.09 * place, colour, 10, **beside))
 
 
 _LOOK: Mapping[str, str] = MappingProxyType(
@@ -411,44 +399,24 @@ def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
 
 
 def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> Panel:
-    title, x_title = QUANTITIES[quantity]
-    layout = frame(
-        title,
-        x_title,
-        "",
-        showlegend=True,
-        bargap=0.45,
-        xaxis={"rangemode": "tozero"},
-        yaxis={"type": "category", "autorange": "reversed", "showgrid": False, "ticksuffix": " "},
-    )
+    titles, look = (*QUANTITIES[quantity], ""), _RACE_BOUNDS_LOOK[quantity]
     if not bounds:
-        return {"data": [], "layout": with_note(layout, NO_BOUND)}, _RACE_BOUNDS_LOOK[quantity]
+        return chart(*titles, [], empty=NO_BOUND, xaxis=FROM_ZERO, yaxis=NAMES, bargap=0.45, showlegend=True), look
     names = [as_drawn(each.label) for each in bounds]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": "measured",
-            "showlegend": False,
-            "y": names,
-            "x": [each.measured for each in bounds],
-            "marker": {"color": [series_colour(labels.index(each.label)) for each in bounds], "opacity": 0.75},
-            "text": [_times(each) for each in bounds],
-            "textposition": "outside",
-            "cliponaxis": False,
-            "hovertemplate": "%{y}: %{x:.4~g}<extra>measured</extra>",
-        },
-        scatter(
-            "markers",
-            join_words(list(dict.fromkeys(each.name for each in bounds))),
-            [each.bound for each in bounds],
-            names,
-            marker={"symbol": "line-ns-open", "size": 22, "color": TEXT_COLOUR, "line": {"width": 2.5}},
-            hovertemplate="%{y}: %{x:.4~g}<extra>bound</extra>",
-        ),
+    colours = [series_colour(labels.index(each.label)) for each in bounds]
+    above: Drawn = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
+    above |= {"text": [_times(each) for each in bounds], "marker": {"color": colours, "opacity": 0.75}}
+    measured, limits = [each.measured for each in bounds], [each.bound for each in bounds]
+    of_bounds = join_words(list(dict.fromkeys(each.name for each in bounds)))
+    mark: Drawn = {"size": 22, "marker": {"symbol": "line-ns-open", "line": {"width": 2.5}}}
+    hover = "%{y}: %{x:.4~g}<extra>bound</extra>"
+    data = [
+        level_bars("measured", names, measured, None, "%{y}: %{x:.4~g}", **above),
+        points(of_bounds, limits, names, TEXT_COLOUR, hover, **mark),
     ]
-    layout["xaxis"] = {**layout["xaxis"], **_axis([value for each in bounds for value in (each.measured, each.bound)])}
-    return {"data": data, "layout": layout}, f"{_bound_text(quantity, bounds)} {_RACE_BOUNDS_LOOK[quantity]}"
+    x_axis = {**FROM_ZERO, **_axis([*measured, *limits])}
+    figure = chart(*titles, data, xaxis=x_axis, yaxis=NAMES, bargap=0.45, showlegend=True)
+    return figure, f"{_bound_text(quantity, bounds)} {look}"
 
 
 def _times(each: Bound) -> str:

@@ -11,8 +11,22 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, percent, scatter, text_at, with_note
+from dtdg_lab.visualization.charts import (
+    CATEGORIES,
+    FROM_ZERO,
+    Drawn,
+    Panel,
+    bars,
+    box,
+    chart,
+    counts_axis,
+    label,
+    line,
+    points,
+    time_unit,
+)
+from dtdg_lab.visualization.grid import bare_layout, grid
+from dtdg_lab.visualization.layout import Figure, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
 
 # Efficiency over ranks: what of each further rank's time becomes a shorter epoch.
@@ -38,42 +52,21 @@ class Efficiency:
 
 def efficiency_figure(systems: Sequence[Efficiency]) -> Figure:
     """A line for each system over ranks; 1 is ideal."""
-    layout = frame(
-        "Efficiency over ranks",
-        "ranks",
-        "speed-up over ranks (1 is ideal)",
-        showlegend=True,
-        xaxis={"type": "log", "tickvals": sorted({count for each in systems for count in each.seconds})},
-        yaxis={"rangemode": "tozero"},
-    )
-    data: list[dict[str, Any]] = []
+    counts = sorted({count for each in systems for count in each.seconds})
+    hover = "%{x} ranks: %{y:.2f}, %{text} an epoch"
+    data = []
     for index, each in enumerate(systems):
-        known = [(count, share) for count in sorted(each.seconds) if (share := each.at(count)) is not None]
+        known = {count: share for count in sorted(each.seconds) if (share := each.at(count)) is not None}
         if known:
-            data.append(
-                scatter(
-                    "lines+markers",
-                    each.system,
-                    [count for count, _ in known],
-                    [share for _, share in known],
-                    text=[format_seconds(each.seconds[count]) for count, _ in known],
-                    line={"color": series_colour(index), "width": 2},
-                    marker={"size": 7},
-                    hovertemplate="%{x} ranks: %{y:.2f}, %{text} an epoch<extra>%{fullData.name}</extra>",
-                )
-            )
-    if not data:
-        return {"data": [], "layout": with_note(layout, "no system has run on one rank yet")}
-    ends = sorted({count for each in systems for count in each.seconds})
-    ideal = scatter(
-        "lines",
-        "ideal",
-        [ends[0], ends[-1]],
-        [1, 1],
-        line={"color": BASELINE_COLOUR, "width": 1, "dash": "dot"},
-        hoverinfo="skip",
-    )
-    return {"data": [ideal, *data], "layout": layout}
+            looks: Drawn = {"mode": "lines+markers", "text": [format_seconds(each.seconds[count]) for count in known]}
+            x, y = list(known), list(known.values())
+            data.append(line(each.system, x, y, series_colour(index), hover, marker={"size": 7}, **looks))
+    if data:
+        ends = [counts[0], counts[-1]]
+        data.insert(0, line("ideal", ends, [1, 1], width=1, dash="dot", mode="lines", hoverinfo="skip"))
+    titles = ("Efficiency over ranks", "ranks", "speed-up over ranks (1 is ideal)")
+    axes: Drawn = {"xaxis": {"type": "log", "tickvals": counts}, "yaxis": FROM_ZERO, "showlegend": True}
+    return chart(*titles, data, empty="no system has run on one rank yet", **axes)
 
 
 def efficiency_words(systems: Sequence[Efficiency]) -> str:
@@ -90,9 +83,7 @@ def efficiency_words(systems: Sequence[Efficiency]) -> str:
 
 
 Row = Mapping[str, Any]
-Panel = tuple[Figure, str]
 PARTS = ("compute", "communicate", "transfer")
-_LOG = {"type": "log", "dtick": "D2"}
 _HELD, _FITTED = series_colour(1), series_colour(0)
 
 
@@ -160,124 +151,90 @@ def _predicted(rows: Sequence[Row]) -> list[Row]:
 
 def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
     described = _predicted(rows)
-    longest = max((row["step_s"] for row in rows), default=1.0)
-    unit, factor = ("ms", 1e3) if longest < 1 else ("s", 1.0)
+    unit, factor = time_unit(max((row["step_s"] for row in rows), default=1.0))
     names = [str(row["ranks"]) for row in described]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": part,
-            "x": names,
-            "marker": {"color": PHASE_COLOURS[part]},
-            "y": [round(row[f"{part}_s"] * factor, 6) for row in described],
-            "customdata": [format_seconds(row[f"{part}_s"]) for row in described],
-            "hovertemplate": f"%{{x}} ranks: %{{customdata}}<extra>{part}</extra>",
-        }
-        for part in PARTS
-    ]
+    data = []
+    for part in PARTS:
+        y, said = [round(row[f"{part}_s"] * factor, 6) for row in described], "%{x} ranks: %{customdata}"
+        told = [format_seconds(row[f"{part}_s"]) for row in described]
+        data.append(bars(part, names, y, PHASE_COLOURS[part], said, customdata=told))
     for source, symbol in (("measured", "diamond"), ("own time", "diamond-open")):
         found = [row for row in rows if row["source"] == source]
         if found:
-            said = "measured, no exchanges" if source == "own time" else source
-            data.append(
-                scatter(
-                    "markers",
-                    said,
-                    [str(row["ranks"]) for row in found],
-                    [round(row["step_s"] * factor, 6) for row in found],
-                    marker={"symbol": symbol, "size": 9, "color": TEXT_COLOUR},
-                    hovertemplate=f"%{{x}} ranks: %{{y:.4~g}} {unit}<extra>{said}</extra>",
-                )
-            )
-    layout = frame(
-        "Time of a step by its parts",
-        "ranks",
-        f"time ({unit})",
-        barmode="stack",
-        bargap=0.35,
-        xaxis={"type": "category", "showgrid": False, "categoryorder": "array", "categoryarray": names},
-        yaxis={"rangemode": "tozero"},
-    )
+            name = "measured, no exchanges" if source == "own time" else source
+            x, y = [str(row["ranks"]) for row in found], [round(row["step_s"] * factor, 6) for row in found]
+            hover = f"%{{x}} ranks: %{{y:.4~g}} {unit}"
+            data.append(points(name, x, y, TEXT_COLOUR, hover, size=9, marker={"symbol": symbol}))
+    x_axis = {**CATEGORIES, "categoryorder": "array", "categoryarray": names}
+    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": x_axis, "yaxis": FROM_ZERO}
+    figure = _over_ranks("Time of a step by its parts", f"time ({unit})", data, described, **looks)
     if not described:
-        return {"data": data, "layout": with_note(layout, "nothing was predicted")}, ""
+        return figure, ""
     first, last = described[0], described[-1]
     many = f"{first['ranks']} rank{'s' * (first['ranks'] > 1)}"
     words = f"As predicted, on {many} {_largest(first)}; on {last['ranks']}, {_largest(last)}. "
     grow = (
         "bars of equal height, for the work of a rank stays" if weak else "which colour stops shrinking as ranks double"
     )
-    return {"data": data, "layout": layout}, f"{words}Look for {grow}."
+    return figure, f"{words}Look for {grow}."
+
+
+def _over_ranks(title: str, y_title: str, data: Sequence[Drawn], described: Sequence[Row], **looks: Any) -> Figure:
+    """A chart over ranks that says where nothing was predicted."""
+    figure = chart(title, "ranks", y_title, data, **looks)
+    return figure if described else {**figure, "layout": with_note(figure["layout"], "nothing was predicted")}
 
 
 def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
     described = _predicted(rows)
-    counts = [row["ranks"] for row in described]
-    data: list[dict[str, Any]] = [
-        _line("ideal", counts, [float(count) for count in counts], {"color": BASELINE_COLOUR, "dash": "dash"}),
-        _line("predicted", counts, [row["speedup"] for row in described], {"color": _FITTED, "width": 2}),
+    counts, speedups = [row["ranks"] for row in described], [round(row["speedup"], 6) for row in described]
+    hover = "%{x} ranks: %{y:.3~g}"
+    data = [
+        line("ideal", counts, counts, hover=hover, dash="dash", mode="lines"),
+        line("predicted", counts, speedups, _FITTED, hover, mode="lines"),
     ]
     measured = [row for row in rows if row["source"] == "measured" and row["speedup"]]
-    if measured:
-        data.append(_points("measured", measured, "diamond", TEXT_COLOUR))
-    if paper is not None:
-        data.append(_points("paper, 128 GPUs", [{"ranks": 128, "speedup": paper}], "star", MARK_COLOUR))
-    shown = sorted({*counts, *((128,) if paper is not None else ())})
-    axis = {"type": "log", "tickvals": shown, "ticktext": [str(count) for count in shown]}
-    layout = frame("Speed-up over one rank", "ranks", "times the edges a second", xaxis=axis, yaxis=axis)
+    known = [(row["ranks"], round(row["speedup"], 6)) for row in measured]
+    kinds = [("measured", known, "diamond", TEXT_COLOUR)]
+    kinds += [("paper, 128 GPUs", [(128, paper)], "star", MARK_COLOUR)] if paper is not None else []
+    for name, found, symbol, colour in kinds:
+        x, y = [ranks for ranks, _ in found], [speedup for _, speedup in found]
+        if found:
+            data.append(points(name, x, y, colour, hover, size=10, marker={"symbol": symbol}))
+    axis = counts_axis([*counts, *((128,) if paper is not None else ())])
+    titles = ("Speed-up over one rank", "times the edges a second")
+    figure = _over_ranks(*titles, data, described, xaxis=axis, yaxis=axis)
     if not described:
-        return {"data": data, "layout": with_note(layout, "nothing was predicted")}, ""
+        return figure, ""
     last = described[-1]
     words = f"{last['speedup']:.3g} of {last['ranks']} at the most ranks, {percent(last['speedup'] / last['ranks'])}. "
     if paper is not None:
         best = "the best of its graphs and models" if not weak else "this model's"
         words += f"The star is the paper's, {paper:g}, {best}, on other machines. "
-    return {"data": data, "layout": layout}, words + "Look at where the full line leaves the dashed one."
-
-
-def _line(name: str, x: Sequence[float], y: Sequence[float], line: dict[str, Any]) -> dict[str, Any]:
-    return _speedups("lines", name, x, y, line=line)
-
-
-def _points(name: str, rows: Sequence[Row], symbol: str, colour: str) -> dict[str, Any]:
-    marker = {"symbol": symbol, "size": 10, "color": colour}
-    return _speedups("markers", name, [row["ranks"] for row in rows], [row["speedup"] for row in rows], marker=marker)
-
-
-def _speedups(mode: str, name: str, x: Sequence[float], y: Sequence[float], **more: Any) -> dict[str, Any]:
-    hover = f"%{{x}} ranks: %{{y:.3~g}}<extra>{name}</extra>"
-    return scatter(mode, name, list(x), [round(each, 6) for each in y], hovertemplate=hover, **more)
+    return figure, words + "Look at where the full line leaves the dashed one."
 
 
 def _against(errors: Sequence[Row]) -> Panel:
     """Predicted over measured seconds; each part has its symbol, held-out steps their colour."""
     known = [row for row in errors if row["part"] in PARTS and row["measured_s"] > 0 and row["predicted_s"] > 0]
-    layout = frame("Predicted against measured", "measured (ms)", "predicted (ms)", xaxis=_LOG, yaxis=_LOG)
+    titles, log = ("Predicted against measured", "measured (ms)", "predicted (ms)"), {"type": "log", "dtick": "D2"}
     if not known:
-        return {"data": [{"type": "scatter", "x": [], "y": []}], "layout": with_note(layout, "nothing measured")}, ""
+        return chart(*titles, [], empty="nothing measured", xaxis=log, yaxis=log), ""
     seconds = [row[name] for row in known for name in ("measured_s", "predicted_s")]
     ends = [1e3 * min(seconds), 1e3 * max(seconds)]
-    dashed = {"color": BASELINE_COLOUR, "dash": "dash"}
-    data = [scatter("lines", "equal", ends, ends, hoverinfo="skip", line=dashed)]
+    data = [line("equal", ends, ends, dash="dash", mode="lines", hoverinfo="skip")]
     shown: set[str] = set()
     for fitted, colour, kind in ((True, _FITTED, "fitted"), (False, _HELD, "held out")):
         for part, symbol in zip(PARTS, ("circle", "diamond", "square"), strict=True):
             found = [row for row in known if row["fitted"] is fitted and row["part"] == part]
             if found:
-                data.append(
-                    scatter(
-                        "markers",
-                        kind,
-                        [round(1e3 * row["measured_s"], 6) for row in found],
-                        [round(1e3 * row["predicted_s"], 6) for row in found],
-                        showlegend=kind not in shown,
-                        marker={"symbol": symbol, "size": 9, "color": colour},
-                        customdata=[f"{row['name']}, {row['ranks']} ranks: {row['error']:+.0%}" for row in found],
-                        hovertemplate=f"{part}: %{{customdata}}<extra>{kind}</extra>",
-                    )
-                )
+                x, y = ([round(1e3 * row[name], 6) for row in found] for name in ("measured_s", "predicted_s"))
+                told = [f"{row['name']}, {row['ranks']} ranks: {row['error']:+.0%}" for row in found]
+                looks: Drawn = {"size": 9, "marker": {"symbol": symbol}, "showlegend": kind not in shown}
+                data.append(points(kind, x, y, colour, f"{part}: %{{customdata}}", customdata=told, **looks))
                 shown.add(kind)
     look = "Circles: compute; diamonds: communicate; squares: transfer. Look how far held-out ones are from the line."
-    return {"data": data, "layout": layout}, f"{_off(errors)} {look}"
+    return chart(*titles, data, xaxis=log, yaxis=log), f"{_off(errors)} {look}"
 
 
 # A graph over numbers of ranks: epoch time, efficiency, bytes, copies, fetches, with the points that were measured.
@@ -351,25 +308,14 @@ def what_if_ranks_figure(
         _panel(name, [row for row in rows if row["quantity"] == name], measured_ranks, curves_of) for name in found
     ]
     if not panels:
-        panels = [({"data": [], "layout": with_note(frame("What if", "ranks", "value"), "nothing to show")}, "")]
+        panels = [(chart("What if", "ranks", "value", [], empty="nothing to show"), "")]
     return _stacked(panels, title or "What if there were more ranks")
 
 
 def _stacked(panels: Sequence[Panel], title: str) -> Figure:
     """Panels one under another; many curves have more names than a line under the axes holds."""
     whole = _HEIGHT * len(panels) + 40
-    first = panels[0][0]["layout"]
-    layout: dict[str, Any] = {
-        "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
-        "font": first["font"],
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
-        "hovermode": "closest",
-        "height": whole,
-        "margin": {"l": 62, "r": 14, "t": 40, "b": 0},
-        "shapes": [],
-        "annotations": [],
-    }
+    layout = bare_layout(panels[0][0]["layout"], title, whole, {"l": 62, "r": 14, "t": 40, "b": 0})
     inner = whole - 40
     data: list[dict[str, Any]] = []
     for place, (figure, caption) in enumerate(panels):
@@ -394,8 +340,8 @@ def _stacked(panels: Sequence[Panel], title: str) -> Figure:
             layout["annotations" if "text" in mark else "shapes"].append(moved)
         words = "<br>".join(textwrap.wrap(caption, _LINE))
         layout["annotations"] += [
-            _text(f"<b>{own['title']['text']}</b>", 13, top, {"yanchor": "bottom", "yshift": 8}),
-            _text(words, 11, domain[0], {"yanchor": "top", "yshift": -36}),
+            _text(f"<b>{own['title']['text']}</b>", 13, top, yanchor="bottom", yshift=8),
+            _text(words, 11, domain[0], yanchor="top", yshift=-36),
         ]
     return {"data": data, "layout": layout}
 
@@ -404,71 +350,53 @@ def _moved(reference: str, axis: str) -> str:
     return f"{axis} domain" if reference == "paper" else axis
 
 
-def _text(said: str, size: int, y: float, more: Mapping[str, Any]) -> dict[str, Any]:
+def _text(said: str, size: int, y: float, **more: Any) -> Drawn:
     place = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left"}
-    return text_at(said, 0, y, font={"size": size, "color": TEXT_COLOUR}, **{**place, **more})
+    return label(said, 0, y, size=size, **place, **more)
 
 
 def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: Mapping[str, tuple[str, ...]]) -> Panel:
-    title, axis, factor, is_log, look = PANELS[name]
+    title, y_title, factor, is_log, look = PANELS[name]
     ranks = sorted({row["ranks"] for row in rows})
-    y: dict[str, Any] = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else {"rangemode": "tozero"}
+    y_axis: Drawn = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else FROM_ZERO
     ends = [log10(ranks[0]) - 0.06, log10(ranks[-1]) + 0.06]
     shown = [count for count in ranks if count & (count - 1) == 0 or len(ranks) < 8]  # powers of 2 among many
-    layout = frame(
-        title,
-        "ranks",
-        axis,
-        yaxis=y,
-        xaxis={
-            "type": "log",
-            "tickvals": shown,
-            "ticktext": [f"{count:,}" for count in shown],
-            "range": ends,
-        },
-    )
-    data: list[dict[str, Any]] = []
+    x_axis = {**counts_axis(shown), "ticktext": [f"{count:,}" for count in shown], "range": ends}
+    data: list[Drawn] = []
     colours: dict[str, str] = {}
     for curve in dict.fromkeys(row["curve"] for row in rows if row["kind"] != "measured"):
         colours[curve] = _colour(curve, len(colours))
         data += _curve(curve, [row for row in rows if row["curve"] == curve], factor, colours[curve])
     measured = [row for row in rows if row["kind"] == "measured"]
     data += _measured(measured, colours, factor, curves_of)
-    if measured_ranks and measured:
-        corners = {"x0": 10 ** ends[0], "x1": measured_ranks * 1.15, "y0": 0, "y1": 1}
-        look_of = {"fillcolor": _REGION, "line": {"width": 0}, "layer": "below"}
-        layout["shapes"].append({"type": "rect", "xref": "x", "yref": "paper", **corners, **look_of})
-    return {"data": data, "layout": layout}, _words(name, rows, measured_ranks if measured else 0) + look
+    region: Drawn = {"yref": "paper", "fillcolor": _REGION, "line": {"width": 0}, "layer": "below"}
+    covered = (10 ** ends[0], measured_ranks * 1.15)
+    shapes = [box(covered, (0, 1), **region)] if measured_ranks and measured else []
+    figure = chart(title, "ranks", y_title, data, xaxis=x_axis, yaxis=y_axis, shapes=shapes)
+    return figure, _words(name, rows, measured_ranks if measured else 0) + look
 
 
-def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[dict[str, Any]]:
+def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[Drawn]:
     """A line for what is counted and one, dotted, for what is continued; they meet."""
-    own = [row for row in rows if row["kind"] != "measured"]
-    known = sorted((row for row in own if row["kind"] != "fitted"), key=lambda row: row["ranks"])
-    fitted = sorted((row for row in own if row["kind"] == "fitted"), key=lambda row: row["ranks"])
-    line = {"color": colour, "width": 2, **({"dash": "dash"} if "late" in curve or curve.startswith("bound") else {})}
-    dotted = {"line": {**line, "dash": "dot"}, "showlegend": not known}
-    return [
-        scatter(
-            "lines",
-            name,
-            [row["ranks"] for row in rows],
-            [_shown(row["value"] * factor) for row in rows],
-            customdata=[row["kind"] for row in rows],
-            hovertemplate=f"%{{x}} ranks: %{{y:.4g}} (%{{customdata}})<extra>{name}</extra>",
-            **more,
-        )
-        for name, rows, more, drawn in (
-            (curve, known, {"line": line}, known),
-            (f"{curve}, continued", [*known[-1:], *fitted], dotted, fitted),
-        )
-        if drawn
-    ]
+    own = sorted((row for row in rows if row["kind"] != "measured"), key=_ranks)
+    known, fitted = ([row for row in own if (row["kind"] == "fitted") is of_fit] for of_fit in (False, True))
+    dash = "dash" if "late" in curve or curve.startswith("bound") else "solid"
+    found = []
+    for name, drawn, dashes in (
+        (curve, known, dash),
+        (f"{curve}, continued", [*known[-1:], *fitted] if fitted else [], "dot"),
+    ):
+        x, y = [row["ranks"] for row in drawn], [_shown(row["value"] * factor) for row in drawn]
+        looks: Drawn = {"mode": "lines", "dash": dashes, "customdata": [row["kind"] for row in drawn]}
+        looks |= {"showlegend": not known} if dashes == "dot" else {}
+        if drawn:
+            found.append(line(name, x, y, colour, "%{x} ranks: %{y:.4g} (%{customdata})", **looks))
+    return found
 
 
 def _measured(
     rows: Sequence[Row], colours: Mapping[str, str], factor: float, curves_of: Mapping[str, tuple[str, ...]]
-) -> list[dict[str, Any]]:
+) -> list[Drawn]:
     """Points: in the colour of the curve that predicts them, those of all other systems small and grey."""
     found = []
     by_name: dict[str, list[Row]] = {}
@@ -476,25 +404,15 @@ def _measured(
         named = (row["curve"], *curves_of.get(row["curve"], ()))
         by_name.setdefault(next((curve for curve in named if curve in colours), _OTHERS), []).append(row)
     for name, mine in sorted(by_name.items(), key=lambda item: item[0] == _OTHERS, reverse=True):
-        other = name == _OTHERS
         systems = list(dict.fromkeys(row["curve"] for row in mine))
-        said = _OTHERS if other else f"{name if len(systems) > 1 else systems[0]}, measured"
-        found.append(
-            scatter(
-                "markers",
-                said,
-                [row["ranks"] for row in mine],
-                [_shown(row["value"] * factor) for row in mine],
-                customdata=[row["curve"] for row in mine],
-                marker={
-                    "symbol": "circle-open" if other else "diamond",
-                    "size": 6 if other else 10,
-                    "color": BASELINE_COLOUR if other else colours[name],
-                    "line": {"width": 1, "color": BASELINE_COLOUR if other else TEXT_COLOUR},
-                },
-                hovertemplate="%{x} ranks: %{y:.4g}<extra>%{customdata}, measured</extra>",
-            )
-        )
+        said = f"{name if len(systems) > 1 else systems[0]}, measured"
+        looks: Drawn = {"size": 10, "marker": {"symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}}
+        if name == _OTHERS:
+            said, edge = _OTHERS, {"width": 1, "color": BASELINE_COLOUR}
+            looks = {"size": 6, "marker": {"symbol": "circle-open", "line": edge}}
+        x, y = [row["ranks"] for row in mine], [_shown(row["value"] * factor) for row in mine]
+        hover, told = "%{x} ranks: %{y:.4g}<extra>%{customdata}, measured</extra>", [row["curve"] for row in mine]
+        found.append(points(said, x, y, colours.get(name, BASELINE_COLOUR), hover, customdata=told, **looks))
     return found
 
 

@@ -3,9 +3,56 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+# A row of a table, or the data of an event, as an object.
+
+
+R = TypeVar("R", bound="DataclassInstance")
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {  # by a field's type
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "str": str,
+    "int | None": lambda value: None if value is None else int(value),
+    "float | None": _finite,
+    "bool | None": lambda value: None if value is None else bool(value),
+    "tuple[int, ...]": lambda values: tuple(int(value or 0) for value in values or ()),
+    "tuple[float, ...]": lambda values: tuple(float(value or 0.0) for value in values or ()),
+    "tuple[float | None, ...]": lambda values: tuple(map(_finite, values or ())),
+    "NDArray[np.int64]": lambda values: np.asarray(values, np.int64),
+    "Matrix": lambda values: np.asarray(values, np.float64),
+    "NDArray[np.float64]": lambda values: np.asarray(values, np.float64),
+}
+
+
+def read_fields(kind: type[R], data: Mapping[str, Any], **given: Any) -> R:
+    """An object of ``kind``: each field from the entry of its name, by its type, where it is not ``given``.
+
+    An entry may be missing where its field has a default or may be None.
+    """
+    for each in fields(kind):
+        if each.name in given:
+            continue
+        if each.default is not MISSING and data.get(each.name) is None:
+            continue
+        read = _READ[str(each.type)]
+        given[each.name] = read(data.get(each.name) if str(each.type).endswith("| None") else data[each.name])
+    return kind(**given)
+
 
 # The newest rows that parts logged, each of a step, in bounded memory.
 
@@ -252,20 +299,30 @@ class StepSums:
         key = tuple(row[name] for name in self._keys)
         steps.setdefault(step, {})[key] = tuple(float(row[name] or 0.0) for name in self._values)
         self._done.pop(step, None)
-        while len(steps) > self._kept:
-            oldest = min(steps)
-            del steps[oldest], self._attempts[rank, oldest]
-            self._done.pop(oldest, None)
+        if len(steps) > self._kept:
+            self._drop(rank, self._surplus(steps))
+
+    def _surplus(self, steps: Mapping[int, Sums]) -> Sequence[int]:
+        """Steps of a rank that are more than are kept."""
+        return sorted(steps)[: len(steps) - self._kept]
+
+    def _drop(self, rank: int, steps: Sequence[int]) -> None:
+        for step in steps:
+            del self._rows[rank][step], self._attempts[rank, step]
+            self._done.pop(step, None)
 
     def step(self, rank: int, step: int) -> None:
         """Note that a rank has recorded a step."""
         self._steps[rank] = max(step, self._steps.get(rank, -1))
 
+    def recorded_step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+        """Note the same by a row of the table ``steps``."""
+        self.step(rank, int(row["step"]))
+
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on."""
         for rank, steps in self._rows.items():
-            for known in [each for each in steps if each >= step and self._attempts[rank, each] < attempt]:
-                del steps[known], self._attempts[rank, known]
+            self._drop(rank, [each for each in steps if each >= step and self._attempts[rank, each] < attempt])
         self._steps = {rank: min(newest, step - 1) for rank, newest in self._steps.items()}
         self._done = {known: sums for known, sums in self._done.items() if known < step}
 
@@ -275,16 +332,26 @@ class StepSums:
         A step is complete when every rank has recorded it; the newest one only when every rank that
         logged rows of the step before has logged rows of it, since rows of a step may come after it.
         """
-        newest = min((self._steps.get(rank, -1) for rank in range(ranks)), default=-1)
-        described = sorted({step for steps in self._rows.values() for step in steps if first <= step <= newest})
-        if len(described) > 1 and described[-1] == newest and self._who(described[-1]) < self._who(described[-2]):
+        described = self.recorded(ranks, first=first)
+        last = described[-1:] == [self.newest(ranks)]
+        if last and len(described) > 1 and self._who(described[-1]) < self._who(described[-2]):
             described.pop()
-        return [(step, self._sum(step)) for step in described]
+        return [(step, self.sums(step)) for step in described]
+
+    def newest(self, ranks: int) -> int:
+        """The newest step that every rank has recorded; -1 before there is one."""
+        return min((self._steps.get(rank, -1) for rank in range(ranks)), default=-1)
+
+    def recorded(self, ranks: int, *, first: int = 0) -> list[int]:
+        """Steps with rows from ``first`` on that every rank has recorded, in order."""
+        newest = self.newest(ranks)
+        return sorted({step for steps in self._rows.values() for step in steps if first <= step <= newest})
 
     def _who(self, step: int) -> int:
         return sum(step in steps for steps in self._rows.values())
 
-    def _sum(self, step: int) -> Sums:
+    def sums(self, step: int) -> Sums:
+        """The sums of one step by key."""
         if step not in self._done:
             total: Sums = {}
             for steps in self._rows.values():

@@ -11,7 +11,21 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
-from dtdg_lab.visualization.layout import Figure, frame, join_words, scatter, text_at, with_note
+from dtdg_lab.visualization.charts import (
+    Drawn,
+    Panel,
+    box,
+    chart,
+    colour_bar,
+    heat,
+    level_bars,
+    line,
+    named_axis,
+    points,
+    whiskers,
+)
+from dtdg_lab.visualization.charts import label as label_at
+from dtdg_lab.visualization.layout import Figure, join_words
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     GRID_COLOUR,
@@ -21,7 +35,6 @@ from dtdg_lab.visualization.palette import (
     WARNING_COLOUR,
     series_colour,
 )
-from dtdg_lab.visualization.partition import colour_bar
 
 # Bars of medians over seeds, with every seed as a point: what a table of a paper becomes when it is run here.
 
@@ -60,32 +73,21 @@ def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str, *, nothing: st
         unit: title of the x axis, with its unit.
         nothing: said in place of bars where none has a value.
     """
-    layout = frame(title, unit, "", yaxis={"autorange": "reversed", "type": "category"}, showlegend=False)
-    labels = [_labelled(bar) for bar in bars]
+    y_axis = {"autorange": "reversed", "type": "category"}
     if not any(bar.values for bar in bars):
-        return {"data": [], "layout": with_note(layout, nothing)}
-    middles = [bar.middle for bar in bars]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "x": middles,
-            "y": labels,
-            "name": "median",
-            "marker": {"color": [series_colour(0) if bar.values else BASELINE_COLOUR for bar in bars], "opacity": 0.55},
-            "hovertemplate": "%{y}: %{x:.4~g} (median)<extra></extra>",
-        },
-        scatter(
-            "markers",
-            "each seed",
-            [value for bar in bars for value in bar.values],
-            [label for label, bar in zip(labels, bars, strict=True) for _ in bar.values],
-            marker={"color": TEXT_COLOUR, "size": 6},
-            hovertemplate="%{y}: %{x:.4~g}<extra></extra>",
-        ),
+        return chart(title, unit, "", [], empty=nothing, yaxis=y_axis, showlegend=False)
+    labels = [_labelled(bar) for bar in bars]
+    colours = [series_colour(0) if bar.values else BASELINE_COLOUR for bar in bars]
+    faint: Drawn = {"marker": {"color": colours, "opacity": 0.55}}
+    seeds = [(value, name) for name, bar in zip(labels, bars, strict=True) for value in bar.values]
+    x, y = [value for value, _ in seeds], [name for _, name in seeds]
+    hover = "%{y}: %{x:.4~g}"
+    data = [
+        level_bars("median", labels, [bar.middle for bar in bars], None, f"{hover} (median)<extra></extra>", **faint),
+        points("each seed", x, y, TEXT_COLOUR, f"{hover}<extra></extra>", size=6),
     ]
-    layout["margin"] = {**layout["margin"], "b": 54}
-    return {"data": data, "layout": layout}
+    margin = {"l": 56, "r": 14, "t": 34, "b": 54}
+    return chart(title, unit, "", data, yaxis=y_axis, showlegend=False, margin=margin)
 
 
 def _labelled(bar: SpreadBar) -> str:
@@ -118,8 +120,8 @@ def order_words(bars: Sequence[SpreadBar], what: str) -> str:
 # Heat map of a study over two of its settings: medians over seeds, filled in as runs end; a click opens a run.
 
 
-Panel = tuple[Figure, str]
 CLICKABLE = "clickable"  # entry of layout.meta: clicks send the point's customdata to the page
+_CLICKS: Drawn = {"meta": {CLICKABLE: True}}
 NOTHING_YET = "no run of the study has ended yet"
 _WRITTEN, _COLUMNS = 60, 9  # cells up to which, and columns up to which, each has its number written into it
 _DARK, _PALE = 0.6, 0.15  # as in views.decay_map: from where writing is white, and how far the least is from white
@@ -180,49 +182,68 @@ class MapNames:
 def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     """The map and what to look for in it; cells that are not done are grey."""
     across, up = ordered([cell.x for cell in cells]), ordered([cell.y for cell in cells])
-    layout = frame(names.title, names.x, names.y, margin={"l": 70, "r": 14, "t": 34, "b": 92})
-    layout["meta"] = {CLICKABLE: True}
+    titles = (names.title, names.x, names.y)
+    looks: Drawn = {"margin": {"l": 70, "r": 14, "t": 34, "b": 92}, **_CLICKS}
     if not cells:
-        return {"data": [], "layout": with_note(layout, NOTHING_YET)}, "Nothing is studied yet."
-    layout["xaxis"] |= _axis(across)
-    layout["yaxis"] |= _axis(up)
-    layout["plot_bgcolor"] = GRID_COLOUR  # of cells that are not done
+        return chart(*titles, [], empty=NOTHING_YET, **looks), "Nothing is studied yet."
     grid = {(across.index(cell.x), up.index(cell.y)): cell for cell in cells}
     say = writer(names.measure)
-    data = [_map(grid, names, say, (len(across), len(up)))]
-    data += [trace for state in STATES if (trace := _marks(grid, state)) is not None]
-    if _is_written(len(across), len(up)):
-        layout["annotations"] = _numbers(grid, say, data[0])
-    best = best_cell(cells, least=names.least_is_best)
+    written = len(across) <= _COLUMNS and len(across) * len(up) <= _WRITTEN
+    middle = {place: median(cell.values) for place, cell in grid.items() if cell.values}
+    low, high = (min(middle.values()), max(middle.values())) if middle else (0.0, 1.0)
+    span = (high - low) or abs(low) or 1.0
+    least, most = low - _PALE * span, low + span
+    bar: Drawn = {} if written else {"colorbar": colour_bar(names.measure, tickformat=".3~g")}
+    columns, rows = range(len(across)), range(len(up))
+    gaps: Drawn = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False}
+    map_ = heat(
+        names.measure,
+        [[middle.get((x, y)) for x in columns] for y in rows],
+        columns,
+        rows,
+        HEAT_SCALES["owned"],
+        span=(least, most),
+        customdata=[[_hover(grid.get((x, y)), names, say) for x in columns] for y in rows],
+        hover="%{customdata[0]}<extra></extra>",
+        **gaps,
+        **bar,
+    )
+    notes, dark = [], least + _DARK * (most - least)
+    for (x, y), value in middle.items() if written else ():
+        cell = grid[x, y]
+        part = "" if len(cell.values) >= cell.asked else f"<br>{len(cell.values)} of {cell.asked}"
+        notes.append(label_at(say(value) + part, x, y, "white" if value > dark else TEXT_COLOUR))
+    best, shapes = best_cell(cells, least=names.least_is_best), []
     if best is not None:
-        layout["shapes"] = [_outline(across.index(best.x), up.index(best.y))]
-    return {"data": data, "layout": layout}, _words(cells, names, best)
+        x, y = across.index(best.x), up.index(best.y)
+        edge: Drawn = {"line": {"color": TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
+        shapes.append(box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **edge))
+    axes: Drawn = {"xaxis": _axis(across), "yaxis": _axis(up)}
+    data = [map_, *(trace for state in STATES if (trace := _marks(grid, state)) is not None)]
+    # behind cells that are not done
+    figure = chart(*titles, data, plot_bgcolor=GRID_COLOUR, annotations=notes, shapes=shapes, **axes, **looks)
+    return figure, _words(cells, names, best)
 
 
-def _clickable(
-    mode: str, name: str, points: Sequence[tuple[Any, Any, StudyCell]], heads: Sequence[str] = (), **more: Any
-) -> dict[str, Any]:
-    """Points of cells, with what is shown over each and the key of the run that a click opens."""
-    first = [[head] for head in heads] or [[] for _ in points]
-    shown = [
-        ["<br>".join([*head, *cell.described[:8]]), cell.key] for head, (_, _, cell) in zip(first, points, strict=True)
-    ]
-    hover = {"customdata": shown, "hovertemplate": "%{customdata[0]}<extra></extra>"}
-    return scatter(mode, name, [x for x, _, _ in points], [y for _, y, _ in points], **hover, **more)
+def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Drawn:
+    """What is shown over points of cells, and the keys of the runs that a click opens."""
+    first = [[head] for head in heads] or [[] for _ in cells]
+    shown = [["<br>".join([*head, *cell.described[:8]]), cell.key] for head, cell in zip(first, cells, strict=True)]
+    return {"customdata": shown, "hover": "%{customdata[0]}<extra></extra>"}
 
 
-def _unfinished(cells: Sequence[StudyCell], x_of: Callable[[StudyCell], Any], y: float) -> list[dict[str, Any]]:
+def _unfinished(cells: Sequence[StudyCell], x_of: Callable[[StudyCell], Any], y: float) -> list[Drawn]:
     """Marks of cells whose runs gave no number, by their state."""
     found = []
     for state, (words, symbol, colour) in STATES.items():
-        points = [(x_of(cell), y, cell) for cell in cells if cell.states.get(state) and not cell.values]
-        if points:
-            found.append(_clickable("markers", words, points, marker={"symbol": symbol, "size": 10, "color": colour}))
+        mine = [cell for cell in cells if cell.states.get(state) and not cell.values]
+        looks: Drawn = {"size": 10, "marker": {"symbol": symbol}, **_clickable(mine)}
+        if mine:
+            found.append(points(words, [x_of(cell) for cell in mine], [y] * len(mine), colour, **looks))
     return found
 
 
-def _empty(layout: dict[str, Any]) -> Panel:
-    return {"data": [], "layout": with_note(layout, NOTHING_YET)}, f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}."
+_NOTHING_SAID = f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}"
 
 
 def is_numeric(values: Sequence[Any]) -> bool:
@@ -263,46 +284,8 @@ def best_cell(cells: Sequence[StudyCell], *, least: bool) -> StudyCell | None:
     return min(known, key=lambda cell: sign * median(cell.values), default=None)
 
 
-def _is_written(columns: int, rows: int) -> bool:
-    return columns <= _COLUMNS and columns * rows <= _WRITTEN
-
-
-def _axis(values: Sequence[Any]) -> dict[str, Any]:
-    return {
-        "tickvals": list(range(len(values))),
-        "ticktext": [label(value) for value in values],
-        "range": [-0.5, len(values) - 0.5],
-        "showgrid": False,
-        "ticks": "",
-    }
-
-
-def _map(
-    grid: Mapping[tuple[int, int], StudyCell], names: MapNames, say: Callable[[float], str], size: tuple[int, int]
-) -> dict[str, Any]:
-    middle = {place: median(cell.values) for place, cell in grid.items() if cell.values}
-    low, high = (min(middle.values()), max(middle.values())) if middle else (0.0, 1.0)
-    span = (high - low) or abs(low) or 1.0
-    columns, rows = size
-    written = _is_written(columns, rows)
-    hover = [[_hover(grid.get((x, y)), names, say) for x in range(columns)] for y in range(rows)]
-    trace: dict[str, Any] = {
-        "type": "heatmap",
-        "name": names.measure,
-        "x": list(range(columns)),
-        "y": list(range(rows)),
-        "z": [[middle.get((x, y)) for x in range(columns)] for y in range(rows)],
-        "zmin": low - _PALE * span,
-        "zmax": low + span,
-        "xgap": 2,
-        "ygap": 2,
-        "colorscale": [list(stop) for stop in HEAT_SCALES["owned"]],
-        "showscale": not written,
-        "customdata": hover,
-        "hovertemplate": "%{customdata[0]}<extra></extra>",
-        "hoverongaps": False,
-    }
-    return trace if written else trace | {"colorbar": colour_bar(names.measure) | {"tickformat": ".3~g"}}
+def _axis(values: Sequence[Any]) -> Drawn:
+    return {**named_axis(label(value) for value in values), "ticks": ""}
 
 
 def _hover(cell: StudyCell | None, names: MapNames, say: Callable[[float], str]) -> list[str]:
@@ -318,46 +301,24 @@ def _hover(cell: StudyCell | None, names: MapNames, say: Callable[[float], str])
     return ["<br>".join([*lines, *cell.described[:8], *more]), cell.key]
 
 
-def _numbers(
-    grid: Mapping[tuple[int, int], StudyCell], say: Callable[[float], str], map_: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    span = map_["zmax"] - map_["zmin"]
-    notes = []
-    for (x, y), cell in grid.items():
-        if cell.values:
-            shown = map_["z"][y][x]
-            part = "" if len(cell.values) >= cell.asked else f"<br>{len(cell.values)} of {cell.asked}"
-            colour = "white" if shown - map_["zmin"] > _DARK * span else TEXT_COLOUR
-            font = {"size": 11, "color": colour}
-            notes.append(text_at(say(shown) + part, x, y, font=font))
-    return notes
-
-
-def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> dict[str, Any] | None:
+def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> Drawn | None:
     """A mark in the corner of each cell with such runs; in the middle where nothing else is known of it."""
     words, symbol, colour = STATES[state]
     across, up = {"failed": (_CORNER, _CORNER), "pruned": (_CORNER, -_CORNER), "running": (-_CORNER, _CORNER)}[state]
-    points, heads = [], []
-    for (x, y), cell in grid.items():
-        if cell.states.get(state):
-            alone = not cell.values and len(cell.states) == 1
-            points.append((x, y, cell) if alone else (x + across, y + up, cell))
-            heads.append(f"{cell.states[state]} {words}")
-    if not points:
+    mine = {place: cell for place, cell in grid.items() if cell.states.get(state)}
+    if not mine:
         return None
-    marker = {"symbol": symbol, "size": 11, "color": colour, "line": {"color": "white", "width": 1}}
-    return _clickable("markers", words, points, heads, marker=marker)
-
-
-def _outline(column: int, row: int) -> dict[str, Any]:
-    corners = {"x0": column - 0.48, "x1": column + 0.48, "y0": row - 0.48, "y1": row + 0.48}
-    line = {"color": TEXT_COLOUR, "width": 2.5}
-    return {"type": "rect", "xref": "x", "yref": "y", **corners, "line": line, "fillcolor": "rgba(0,0,0,0)"}
+    alone = [not cell.values and len(cell.states) == 1 for cell in mine.values()]
+    x = [x if centred else x + across for (x, _), centred in zip(mine, alone, strict=True)]
+    y = [y if centred else y + up for (_, y), centred in zip(mine, alone, strict=True)]
+    marker = {"symbol": symbol, "line": {"color": "white", "width": 1}}
+    said = _clickable([*mine.values()], [f"{cell.states[state]} {words}" for cell in mine.values()])
+    return points(words, x, y, colour, size=11, marker=marker, **said)
 
 
 def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) -> str:
     if best is None:
-        return f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}: grey cells wait."
+        return f"{_NOTHING_SAID}: grey cells wait."
     say = writer(names.measure)
     which = "Lowest" if names.least_is_best else "Highest"
     middle = median(best.values)
@@ -389,29 +350,23 @@ def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) 
 
 def study_course(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     """Combinations over their numbers, which are their ``x``, and the best of those before as a step line."""
-    layout = frame(names.title, "trial", names.measure)
-    layout["meta"] = {CLICKABLE: True}
+    titles = (names.title, "trial", names.measure)
     done = sorted((cell for cell in cells if cell.values), key=lambda cell: cell.x)
     if not done:
-        return _empty(layout)
+        return chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
     middle = [median(cell.values) for cell in done]
     best = list(accumulate(middle, min if names.least_is_best else max))
     places = [cell.x for cell in done]
     step = {"color": series_colour(1), "width": 2, "shape": "hv"}
     data = [
-        _clickable(
-            "markers",
-            "trial",
-            list(zip(places, middle, done, strict=True)),
-            marker={"size": 8, "color": series_colour(0)},
-        ),
-        scatter("lines", "best so far", places, best, line=step, hoverinfo="skip"),
+        points("trial", places, middle, series_colour(0), size=8, **_clickable(done)),
+        line("best so far", places, best, line=step, mode="lines", hoverinfo="skip"),
         *_unfinished(cells, lambda cell: cell.x, max(middle)),
     ]
     say, last = writer(names.measure), max(place for place, value in enumerate(middle) if value == best[-1])
     since = len(done) - 1 - last
     text = f"Best so far {say(best[-1])}, found by trial {done[last].x}; {since} have ended since without a better one."
-    return {"data": data, "layout": layout}, text
+    return chart(*titles, data, **_CLICKS), text
 
 
 # A study over one setting: the median over seeds, with the spread from least to most.
@@ -430,47 +385,30 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
     """
     values = ordered([cell.x for cell in cells])
     done = [cell for value in values for cell in cells if cell.x == value and cell.values]
-    layout = frame(names.title, names.x, names.measure)
-    layout["meta"] = {CLICKABLE: True}
-    if not done:
-        return _empty(layout)
+    titles = (names.title, names.x, names.measure)
+    best = best_cell(cells, least=names.least_is_best)
+    if best is None:
+        return chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
     numeric = is_numeric(values)
-    if _is_wide(values):
-        layout["xaxis"] |= {"type": "log"}
-    elif not numeric:
-        layout["xaxis"] |= {"tickvals": list(range(len(values))), "ticktext": [label(value) for value in values]}
+    ticks = {} if numeric else {"tickvals": list(range(len(values))), "ticktext": [label(value) for value in values]}
 
     def x_of(cell: StudyCell) -> Any:
         return cell.x if numeric else values.index(cell.x)
 
     say, middle = writer(names.measure), [median(cell.values) for cell in done]
-    whiskers = {
-        "array": [max(cell.values) - at for cell, at in zip(done, middle, strict=True)],
-        "arrayminus": [at - min(cell.values) for cell, at in zip(done, middle, strict=True)],
-    }
-    best = best_cell(cells, least=names.least_is_best)
-    assert best is not None
+    heads = [f"{names.x} {label(cell.x)}: median {say(at)}" for cell, at in zip(done, middle, strict=True)]
+    least, most = [min(cell.values) for cell in done], [max(cell.values) for cell in done]
+    looks: Drawn = {"mode": "lines+markers" if joined and numeric else "markers", "marker": {"size": 8}}
+    looks["error_y"] = whiskers(least, middle, most, series_colour(0), width=4)
+    circle = {"symbol": "circle-open", "line": {"width": 2}}
+    x, said = [x_of(cell) for cell in done], _clickable(done, heads)
     data = [
-        _clickable(
-            "lines+markers" if joined and numeric else "markers",
-            "median over seeds",
-            [(x_of(cell), at, cell) for cell, at in zip(done, middle, strict=True)],
-            [f"{names.x} {label(cell.x)}: median {say(at)}" for cell, at in zip(done, middle, strict=True)],
-            line={"color": series_colour(0), "width": 2},
-            marker={"size": 8},
-            error_y={"type": "data", "symmetric": False, "thickness": 1.2, "width": 4, **whiskers},
-        ),
+        line("median over seeds", x, middle, series_colour(0), **said, **looks),
         *_unfinished(cells, x_of, max(middle)),
-        scatter(
-            "markers",
-            "best",
-            [x_of(best)],
-            [median(best.values)],
-            hoverinfo="skip",
-            marker={"symbol": "circle-open", "size": 15, "color": TEXT_COLOUR, "line": {"width": 2}},
-        ),
+        points("best", [x_of(best)], [median(best.values)], TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"),
     ]
-    return {"data": data, "layout": layout}, _words_study_line(done, best, names)
+    x_axis = {"type": "log"} if _is_wide(values) else ticks
+    return chart(*titles, data, xaxis=x_axis, **_CLICKS), _words_study_line(done, best, names)
 
 
 def _words_study_line(done: Sequence[StudyCell], best: StudyCell, names: MapNames) -> str:
@@ -520,43 +458,23 @@ def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, t
         title: of the figure.
         least: whether little of it is good.
     """
-    layout = frame(title, "", "", margin={"l": 40, "r": 60, "t": 54, "b": 40})
-    layout["meta"] = {CLICKABLE: True}
+    looks: Drawn = {"margin": {"l": 40, "r": 60, "t": 54, "b": 40}, **_CLICKS}
     if not ways:
-        return _empty(layout)
+        return chart(title, "", "", [], empty=NOTHING_YET, **looks), f"{_NOTHING_SAID}."
     best_last = sorted(ways, key=lambda way: way.value, reverse=least)[-MOST_LINES:]
     axes = [_Scale([way.settings[place] for way in ways]) for place in range(len(names))]
     axes.append(_Scale([way.value for way in best_last]))
     heads = [*names, measure]
-    last = len(heads) - 1
-    layout["xaxis"] |= {
-        "tickvals": list(range(len(heads))),
-        "ticktext": heads,
-        "side": "top",
-        "showgrid": True,
-        "gridcolor": "#B8BEC6",
-        "range": [-0.25, last + 0.35],
-        "showline": False,
-    }
-    layout["yaxis"] |= {"visible": False, "range": [-0.06, 1.06]}
-    shown = {"xanchor": "left", "xshift": 4, "bgcolor": "rgba(255,255,255,0.7)"}
-    font = {"size": 10, "color": TEXT_COLOUR}
-    layout["annotations"] = [
-        text_at(text, place, at, font=font, **shown) for place, axis in enumerate(axes) for at, text in axis.ticks
-    ]
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "showlegend": False,
-            "x": list(range(len(heads))),
-            "y": [axis.place(value) for axis, value in zip(axes, (*way.settings, way.value), strict=True)],
-            "line": {"color": _colour(place, len(best_last)), "width": 3 if place == len(best_last) - 1 else 1.4},
-            "customdata": [[way.described, way.key]] * len(heads),
-            "hovertemplate": "%{customdata[0]}<extra></extra>",
-        }
-        for place, way in enumerate(best_last)
-    ]
+    ends = {"range": [-0.25, len(heads) - 0.65], "side": "top", "showline": False}
+    x_axis = {**named_axis(heads), **ends, "showgrid": True, "gridcolor": "#B8BEC6"}
+    beside: Drawn = {"size": 10, "xanchor": "left", "xshift": 4, "bgcolor": "rgba(255,255,255,0.7)"}
+    notes = [label_at(text, place, at, **beside) for place, axis in enumerate(axes) for at, text in axis.ticks]
+    data = []
+    for place, way in enumerate(best_last):
+        y = [axis.place(value) for axis, value in zip(axes, (*way.settings, way.value), strict=True)]
+        said: Drawn = {"customdata": [[way.described, way.key]] * len(heads), "showlegend": False}
+        said |= {"hover": "%{customdata[0]}<extra></extra>", "width": 3 if place == len(best_last) - 1 else 1.4}
+        data.append(line("", range(len(heads)), y, _colour(place, len(best_last)), mode="lines", **said))
     best = best_last[-1]
     at = ", ".join(f"{name} {label(value)}" for name, value in zip(names, best.settings, strict=True))
     left = f" The best {MOST_LINES} of {len(ways)} are drawn." if len(ways) > MOST_LINES else ""
@@ -564,7 +482,8 @@ def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, t
         f"{len(ways)} combinations, the darker the better; the best (thick) {writer(measure)(best.value)} at {at}. "
         f"Where dark lines run together on an axis, its value matters.{left}"
     )
-    return {"data": data, "layout": layout}, words
+    y_axis = {"visible": False, "range": [-0.06, 1.06]}
+    return chart(title, "", "", data, xaxis=x_axis, yaxis=y_axis, annotations=notes, **looks), words
 
 
 class _Scale:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.visualization.charts import Drawn, bars, chart
-from dtdg_lab.visualization.graph import SNAPSHOT, right_axis
+from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, chart, right_axis
+from dtdg_lab.visualization.graph import SNAPSHOT
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import add_panel
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
@@ -37,9 +37,9 @@ def vertex_figure(
         *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
     ]
     title = f"Node {vertex}: its label, and what each model predicts"
-    figure = chart(title, SNAPSHOT, "label", data, showlegend=True, yaxis={"overlaying": "y2"}, height=420)
-    figure["layout"]["yaxis2"] = right_axis("in-neighbours", rangemode="tozero")
-    figure["layout"]["margin"] = {"l": 56, "r": 56, "t": 34, "b": 96}
+    looks: Drawn = {"yaxis": {"overlaying": "y2"}, "height": 420, "margin": {"l": 56, "t": 34, "b": 96}}
+    figure = chart(title, SNAPSHOT, "label", data, showlegend=True, **looks)
+    right_axis(figure["layout"], "in-neighbours", 56, overlaying=None, **FROM_ZERO)
     return figure
 
 

@@ -29,6 +29,7 @@ from dtdg_lab.visualization.charts import (
     heat,
     label,
     line,
+    named_axis,
     points,
 )
 from dtdg_lab.visualization.grid import grid
@@ -46,7 +47,7 @@ from dtdg_lab.visualization.palette import (
 )
 from dtdg_lab.visualization.partition import SNAPSHOT
 from dtdg_lab.visualization.run_view import reading_event
-from dtdg_lab.visualization.series import STEP_SUMS_KEPT, PartLog, StepSums
+from dtdg_lab.visualization.series import STEP_SUMS_KEPT, PartLog, StepSums, read_fields
 from dtdg_lab.visualization.style import Marks
 
 # What pictures of trapezoid-shaped windows are made of: the facts of an event ``trapezoid``, and what they predict.
@@ -150,18 +151,13 @@ def trapezoid_facts(data: Mapping[str, Any]) -> TrapezoidFacts:
         alpha, decay = float(data.get("alpha") or 1.0), str(data.get("decay") or RULES[0])
         nodes = int(data["nodes"])
         row_counts = np.asarray(data.get("row_counts") or [0, nodes], np.float64)
-        base, of_row = (None if data.get(name) is None else float(data[name]) for name in ("base_bytes", "row_bytes"))
-        facts = TrapezoidFacts(
-            window=int(data["window"]),
+        facts = read_fields(
+            TrapezoidFacts,
+            data,
             shape=Shape(int(data["full_snapshots"]), alpha, decay),
             chunks=int(data.get("chunks") or 1),
-            nodes=nodes,
             row_counts=row_counts,
             rank_row_counts=np.atleast_2d(np.asarray(data.get("rank_row_counts") or row_counts, np.float64)),
-            base_bytes=base,
-            row_bytes=of_row,
-            piece_bytes=float(data.get("piece_bytes") or 0.0),
-            piece_rows=int(data.get("piece_rows") or 1),
         )
     _check(facts)
     return facts
@@ -422,8 +418,8 @@ class BatchLog:
         """Add one row of ``batches``."""
         self._sums.row(rank, row, attempt)
         counts = tuple(int(count) for count in row["chunks"] or () if count is not None)
-        step, epoch, target, first, full = (int(row[name]) for name in ("step", "epoch", "target", "first", "full"))
-        self._shapes.add(0, step, attempt, Batch(step, epoch, target, first, full, counts))
+        batch = read_fields(Batch, row, counts=counts, rows=None, edges=None)
+        self._shapes.add(0, batch.step, attempt, batch)
 
     def step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``steps``."""
@@ -737,10 +733,8 @@ def _cells_figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
         x, y = cells[_best(values)]
         outline: Drawn = {"line": {"color": TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
         shapes = [box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **outline)]
-    axes = {}
-    for axis, names in (("xaxis", [str(k) for k in across]), ("yaxis", [f"{alpha:g}" for alpha in up])):
-        ticks: Drawn = {"tickvals": list(range(len(names))), "ticktext": names, "ticks": ""}
-        axes[axis] = {**ticks, "range": [-0.5, len(names) - 0.5], "showgrid": False}
+    names = {"xaxis": across, "yaxis": [f"{alpha:g}" for alpha in up]}
+    axes = {axis: {**named_axis(each), "ticks": ""} for axis, each in names.items()}
     looks: Drawn = {"margin": margin, "plot_bgcolor": GRID_COLOUR, "annotations": notes, "shapes": shapes, **axes}
     return chart(*titles, [trace, *(_path(shown.path, across, up) if shown.path else ())], **looks)
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
@@ -42,6 +39,7 @@ from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import PlanView, plan_ended
+from dtdg_lab.visualization.series import StepSums, Sums
 from dtdg_lab.visualization.style import Marks
 
 # Seconds in flight and exposed in a step, before and after each change of the setting ``overlap``.
@@ -77,7 +75,7 @@ class Stretch:
         return f"overlap {'on' if self.overlap else 'off'}, from step {self.start}"
 
 
-class OverlapLog:
+class OverlapLog(StepSums):
     """Rows of the table ``exchanges`` for the newest steps of each stretch, in bounded memory.
 
     Args:
@@ -85,27 +83,14 @@ class OverlapLog:
     """
 
     def __init__(self, overlap: bool = True) -> None:
+        kept = 2 * OVERLAP_KEPT * STRETCHES
+        super().__init__(("layer", "pass_name", "collective"), ("in_flight_s", "exposed_s"), kept)
         self._first = bool(overlap)
         self._changes: dict[int, tuple[bool, int]] = {}  # first step -> value, attempt
-        self._rows: dict[int, dict[int, dict[tuple[Any, ...], Seconds]]] = {}  # rank -> step -> key -> seconds
-        self._attempts: dict[tuple[int, int], int] = {}  # rank, step
-        self._newest: dict[int, int] = {}  # rank -> newest step recorded
 
-    def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one row; a row logged twice counts once."""
-        steps, step = self._rows.setdefault(rank, {}), int(row["step"])
-        if self._attempts.setdefault((rank, step), attempt) < attempt:  # computed again
-            steps[step], self._attempts[rank, step] = {}, attempt
-        key = (row["layer"], row["pass_name"], row["collective"])
-        steps.setdefault(step, {})[key] = (float(row["in_flight_s"] or 0.0), float(row["exposed_s"] or 0.0))
-        if len(steps) > 2 * OVERLAP_KEPT * STRETCHES:
-            kept = {each for *_, described in self._stretches(sorted(steps)) for each in described}
-            for each in [each for each in steps if each not in kept]:
-                del steps[each], self._attempts[rank, each]
-
-    def step(self, rank: int, step: int) -> None:
-        """Note that a rank has recorded a step."""
-        self._newest[rank] = max(step, self._newest.get(rank, -1))
+    def _surplus(self, steps: Mapping[int, Sums]) -> list[int]:
+        kept = {each for *_, described in self._stretches(sorted(steps)) for each in described}
+        return [each for each in steps if each not in kept]
 
     def changed(self, step: int, overlap: bool, attempt: int) -> None:
         """Note that the setting has been ``overlap`` from ``step`` on."""
@@ -114,23 +99,16 @@ class OverlapLog:
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did and changed from ``step`` on."""
-        for rank, known in list(self._attempts):
-            if known >= step and self._attempts[rank, known] < attempt:
-                del self._rows[rank][known], self._attempts[rank, known]
-        self._newest = {rank: min(newest, step - 1) for rank, newest in self._newest.items()}
+        super().truncate(step, attempt)
         self._changes = {at: each for at, each in self._changes.items() if at < step or each[1] >= attempt}
 
     def seconds(self, ranks: int) -> list[tuple[int, Seconds]]:
         """Step, and seconds in flight and exposed of a rank in the mean; of the steps that all ranks have recorded."""
-        newest = min((self._newest.get(rank, -1) for rank in range(ranks)), default=-1)
-        sums: dict[int, NDArray[np.float64]] = {}
-        for steps in self._rows.values():
-            for step, each in steps.items():
-                if step <= newest:
-                    sums[step] = sums.get(step, 0.0) + np.sum([*each.values()], axis=0)
-        return [
-            (step, (float(flying) / ranks, float(exposed) / ranks)) for step, (flying, exposed) in sorted(sums.items())
-        ]
+        found = []
+        for step in self.recorded(ranks):
+            flying, exposed = zip(*self.sums(step).values(), strict=True)
+            found.append((step, (sum(flying) / ranks, sum(exposed) / ranks)))
+        return found
 
     def stretches(self, ranks: int) -> list[Stretch]:
         """The newest stretches that have steps, in order."""

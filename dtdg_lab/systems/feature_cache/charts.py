@@ -19,6 +19,8 @@ from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.log import CacheChoice, CacheWindow, EpochHits, Fetched, ResolvedStep
 from dtdg_lab.systems.feature_cache.policies.calibration import relative_line
 from dtdg_lab.visualization.charts import (
+    CATEGORIES,
+    FROM_ZERO,
     STEPS,
     Drawn,
     Panel,
@@ -33,9 +35,10 @@ from dtdg_lab.visualization.charts import (
     line,
     points,
     right_axis,
+    whiskers,
 )
 from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
+from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     HEAT_SCALES,
@@ -47,6 +50,8 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.partition import part_axis
+from dtdg_lab.visualization.run_view import reading_event
+from dtdg_lab.visualization.series import read_fields
 from dtdg_lab.visualization.style import Marks, shown_indices
 
 # Link delays and rates over time, from events ``congestion``, also drawn behind other charts.
@@ -115,14 +120,10 @@ def links_of(data: Mapping[str, Any], step: int) -> Links:
     Raises:
         DataError: something is missing or does not fit.
     """
-    try:
+    with reading_event("congestion"):
         delay = tuple(tuple(float(each or 0.0) for each in row) for row in data["delay_ms"])
         mbit = tuple(tuple(None if each is None else float(each) for each in row) for row in data["mbit"])
         pattern, by = str(data["pattern"]), str(data.get("by") or "emulated")
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the event of congestion cannot be drawn ({error!r}): was it recorded by another version?"
-        ) from error
     if {len(row) for row in (*delay, *mbit)} - {len(delay)} or len(mbit) != len(delay):
         raise DataError(
             "an event has congestion of links that are not a square of parts: was it recorded by another version?"
@@ -273,44 +274,20 @@ def windows_panel(
     data: list[Drawn] = []
     for (part, *_), each in windows.items():
         shown = [*each[-_POINTS:], each[-1]]
-        data.append(
-            _stairs(
-                f"part {part}",
-                [*(window.step for window in shown[:-1]), span[1]],
-                [window.length for window in shown],
-                series_colour(part),
-                "%{customdata}",
-                mode="lines+markers",
-                marker={"size": 4},
-                customdata=[_window_words(window) for window in shown],
-            )
-        )
+        x, y = [*(window.step for window in shown[:-1]), span[1]], [window.length for window in shown]
+        dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4}}
+        said = [_window_words(window) for window in shown]
+        data.append(_stairs(f"part {part}", x, y, series_colour(part), "%{customdata}", customdata=said, **dots))
     late = [window for each in windows.values() for window in each[-_POINTS:] if window.late_steps > 0]
     if late:
-        data.append(
-            points(
-                "came late",
-                [window.step for window in late],
-                [window.length for window in late],
-                WARNING_COLOUR,
-                "%{customdata}<extra>late</extra>",
-                marker={"symbol": "x"},
-                size=8,
-                customdata=[_window_words(window) for window in late],
-            )
-        )
+        x, y = [window.step for window in late], [window.length for window in late]
+        crosses: Drawn = {"size": 8, "marker": {"symbol": "x"}, "customdata": [_window_words(each) for each in late]}
+        data.append(points("came late", x, y, WARNING_COLOUR, "%{customdata}<extra>late</extra>", **crosses))
     lengths = [max(window.length, 1) for window in every] or [1]  # a note cannot stand on an axis of powers
     bounds = [log10(min(lengths) / 1.4), log10(max(lengths) * 1.4)]
-    figure = over_steps(
-        "Window of the cache",
-        "W (steps between rebuilds)",
-        data,
-        span,
-        congestion=congestion,
-        marks=marks,
-        empty=NO_WINDOW if cached else NO_CACHE,
-        yaxis={"type": "log", "tickvals": list(WINDOWS), "range": bounds} if every else {},
-    )
+    axis: Drawn = {"type": "log", "tickvals": list(WINDOWS), "range": bounds} if every else {}
+    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_WINDOW if cached else NO_CACHE}
+    figure = over_steps("Window of the cache", "W (steps between rebuilds)", data, span, yaxis=axis, **looks)
     return figure, _windows_words(every, congestion) if every else _WINDOWS_READING
 
 
@@ -360,30 +337,16 @@ def hits_panel(
     ended = {epoch: each for epoch, each in epochs.items() if each.rate is not None}
     ends = [*(each.first for each in ended.values()), *(each.last for each in ended.values())]
     span = [min(ends), max(ends)] if ends else []
-    x, y = _binned(steps)
+    newest = _binned(steps)
+    x, y = [each.middle for each in ended.values()], [round(100 * (each.rate or 0.0), 2) for each in ended.values()]
+    hover, colour = "epoch %{customdata}: %{y:.1f} %<extra></extra>", series_colour(0)
+    dots: Drawn = {"mode": "lines+markers" if len(ended) >= _ENOUGH else "markers", "customdata": list(ended)}
     data = [
-        line("newest steps", x, y, STEP_COLOUR, "step %{x}: %{y:.1f} %<extra></extra>", width=1.2, mode="lines"),
-        line(
-            "epochs",
-            [each.middle for each in ended.values()],
-            [round(100 * (each.rate or 0.0), 2) for each in ended.values()],
-            series_colour(0),
-            "epoch %{customdata}: %{y:.1f} %<extra></extra>",
-            mode="lines+markers" if len(ended) >= _ENOUGH else "markers",
-            customdata=list(ended),
-            marker={"size": 5, "color": series_colour(0)},
-        ),
+        line("newest steps", *newest, STEP_COLOUR, "step %{x}: %{y:.1f} %<extra></extra>", width=1.2, mode="lines"),
+        line("epochs", x, y, colour, hover, marker={"size": 5, "color": colour}, **dots),
     ]
-    figure = over_steps(
-        "Hit rate",
-        "rows found in the cache (%)",
-        data if ended else [],
-        span,
-        congestion=congestion,
-        marks=marks,
-        empty=NO_BATCH,
-        yaxis={"range": [0, 101]},
-    )
+    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_BATCH, "yaxis": {"range": [0, 101]}}
+    figure = over_steps("Hit rate", "rows found in the cache (%)", data if ended else [], span, **looks)
     return figure, _hits_words(ended, cached)
 
 
@@ -440,18 +403,9 @@ def contents_panel(windows: Windows, *, cached: bool) -> Panel:
         hover = "%{y} may hold %{x:,}<extra></extra>"
         data.append(points("at most", room, names, BASELINE_COLOUR, hover, size=16, marker=mark))
     named = {"type": "category", "categoryarray": names[::-1], "categoryorder": "array"}
-    figure = chart(
-        "Caches now",
-        "rows held",
-        "",
-        data,
-        empty=NO_WINDOW if cached else NO_CACHE,
-        barmode="stack",
-        bargap=0.35,
-        xaxis={"rangemode": "tozero"},
-        yaxis={**(named if newest else {}), "showgrid": False},
-        showlegend=True,
-    )
+    axes: Drawn = {"xaxis": FROM_ZERO, "yaxis": {**(named if newest else {}), "showgrid": False}}
+    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "empty": NO_WINDOW if cached else NO_CACHE}
+    figure = chart("Caches now", "rows held", "", data, showlegend=True, **axes, **looks)
     return figure, _contents_words(newest) if newest else _CONTENTS
 
 
@@ -485,29 +439,14 @@ def shares_panel(windows: Windows, congestion: CongestionLog, marks: Marks, *, c
         data.append(_stairs(f"part {owner}", shown, y, series_colour(owner), hover))
     liked = [window for window in swaps if window.biased >= 0 and window.step >= shown[0]]
     if liked:
-        data.append(
-            points(
-                "preferred",
-                [window.step for window in liked],
-                [_percent_of(at[window.step], window.biased) for window in liked],
-                MARK_COLOUR,
-                "step %{x}: %{customdata}<extra></extra>",
-                size=8,
-                marker={"symbol": "star"},
-                customdata=[f"part {window.part} prefers part {window.biased}" for window in liked],
-            )
-        )
-    figure = over_steps(
-        "Shares of the cache",
-        "of the rows held (%)",
-        data,
-        span,
-        congestion=congestion,
-        marks=marks,
-        empty=NO_WINDOW if cached else NO_CACHE,
-        yaxis={"range": [0, 101]},
-    )
-    return figure, _SHARES
+        y = [_percent_of(at[window.step], window.biased) for window in liked]
+        said = [f"part {window.part} prefers part {window.biased}" for window in liked]
+        stars: Drawn = {"size": 8, "marker": {"symbol": "star"}, "customdata": said}
+        hover = "step %{x}: %{customdata}<extra></extra>"
+        data.append(points("preferred", [window.step for window in liked], y, MARK_COLOUR, hover, **stars))
+    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_WINDOW if cached else NO_CACHE}
+    axis = {"range": [0, 101]}
+    return over_steps("Shares of the cache", "of the rows held (%)", data, span, yaxis=axis, **looks), _SHARES
 
 
 _SHARES = "Shaded: links are congested. A star: the policy gives most of the cache to that owner's rows."
@@ -533,18 +472,9 @@ def owners_panel(steps: Mapping[int, Sequence[ResolvedStep]]) -> Panel:
         for name, counts, colour in (("in the cache", hits, series_colour(0)), ("fetched", misses, _MISSED))
         if asked
     ]
-    figure = chart(
-        "Rows asked for by owner",
-        "owner",
-        "rows of a step, all parts",
-        data,
-        empty=NO_BATCH,
-        barmode="stack",
-        bargap=0.35,
-        yaxis={"rangemode": "tozero"},
-        xaxis={"dtick": 1, "showgrid": False},
-        showlegend=True,
-    )
+    axes: Drawn = {"xaxis": {"dtick": 1, "showgrid": False}, "yaxis": FROM_ZERO}
+    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "empty": NO_BATCH, "showlegend": True}
+    figure = chart("Rows asked for by owner", "owner", "rows of a step, all parts", data, **axes, **looks)
     described = [
         f"part {owner} {percent(hits[owner] / (hits[owner] + misses[owner]))}"
         for owner in range(owners)
@@ -573,36 +503,21 @@ def congestion_panel(links: Links | None, parts: int) -> Panel:
         parts: P.
     """
     count = links.parts if links is not None else parts
-    layout = frame(
-        "Links now",
-        "asked by part",
-        "owner",
-        xaxis={"dtick": max(1, -(-count // 8)), "showgrid": False, "range": [-0.5, count - 0.5]},
-        yaxis=part_axis(count),
-    )
+    titles = ("Links now", "asked by part", "owner")
+    axes: Drawn = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
     if links is None:
-        return {"data": [], "layout": with_note(layout, "links are as they are")}, _words(links)
+        return chart(*titles, [], empty="links are as they are", **axes), _words(links)
     cells = [
         [None if owner == other else links.delay_ms[owner][other] for other in range(count)] for owner in range(count)
     ]
     top = max((each for row in cells for each in row if each is not None), default=0.0)
     bar = {"colorbar": colour_bar("ms added")} if top else {"showscale": False}
-    trace = heat(
-        "Links now",
-        cells,
-        range(count),
-        range(count),
-        HEAT_SCALES["halo"],
-        span=(0, top or 1.0),
-        xgap=2,
-        ygap=2,
-        customdata=[[_to_dict(links, owner, other) for other in range(count)] for owner in range(count)],
-        hover="part %{y} to part %{x}: %{customdata}<extra></extra>",
-        **bar,
-    )
-    if count <= _WRITTEN:
-        layout["annotations"] = _written(links, top)
-    return {"data": [trace], "layout": layout}, _words(links)
+    said = [[_to_dict(links, owner, other) for other in range(count)] for owner in range(count)]
+    hover = "part %{y} to part %{x}: %{customdata}<extra></extra>"
+    looks: Drawn = {"span": (0, top or 1.0), "xgap": 2, "ygap": 2, "customdata": said, "hover": hover, **bar}
+    trace = heat("Links now", cells, range(count), range(count), HEAT_SCALES["halo"], **looks)
+    notes = _written(links, top) if count <= _WRITTEN else []
+    return chart(*titles, [trace], annotations=notes, **axes), _words(links)
 
 
 def _to_dict(links: Links, owner: int, other: int) -> str:
@@ -692,26 +607,11 @@ def feature_facts(data: Mapping[str, Any]) -> FeatureFacts:
     Raises:
         DataError: something is missing or does not fit.
     """
-    try:
+    with reading_event("fetched features"):
         fanouts = data["fanouts"]
-        described = data.get("remote_share")
-        facts = FeatureFacts(
-            parts=int(data["parts"]),
-            rows=int(data["rows"]),
-            row_bytes=int(data["row_bytes"]),
-            remote_share=None if described is None else float(described),
-            policy=str(data["policy"]),
-            window=int(data["window"] or 0),
-            cache_rows=int(data["cache_rows"] or 0),
-            steps_per_epoch=int(data["steps_per_epoch"]),
-            batch_size=int(data["batch_size"]),
-            batch_length=int(data["batch_length"]),
-            fanouts=fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts)),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the event of fetched features cannot be drawn ({error!r}): were they recorded by another version?"
-        ) from error
+        words = fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))
+        window, cache_rows = (int(data[name] or 0) for name in ("window", "cache_rows"))
+        facts = read_fields(FeatureFacts, data, fanouts=words, window=window, cache_rows=cache_rows)
     if facts.parts < 1 or facts.row_bytes < 1 or facts.steps_per_epoch < 1:
         raise DataError(
             f"an event has features of {facts.parts} parts, {facts.row_bytes} bytes a row and "
@@ -776,37 +676,17 @@ def traffic_panel(
     x = [at[0] + bar * width + (width - 1) / 2 for bar in found]
     missed_y, built_y, waited_ms = zip(*found.values(), strict=True)
     hover = "about step %{x:.0f}: %{y:.3~g} " + unit
-    looks = {"width": width}
+    kinds = (("missed by batches", missed_y, "communicate"), ("for caches", built_y, "batch"))
     data = [
-        bars(name, x, [round(each / factor, 4) for each in y], colour, hover, **looks)
-        for name, y, colour in (
-            ("missed by batches", missed_y, PHASE_COLOURS["communicate"]),
-            ("for caches", built_y, PHASE_COLOURS["batch"]),
-        )
+        bars(name, x, [round(each / factor, 4) for each in y], PHASE_COLOURS[phase], hover, width=width)
+        for name, y, phase in kinds
     ]
-    data.append(
-        line(
-            "waiting (right)",
-            x,
-            [round(1e3 * each, 4) for each in waited_ms],
-            WARNING_COLOUR,
-            "about step %{x:.0f}: %{y:.3~g} ms of waiting<extra></extra>",
-            width=1.5,
-            yaxis="y2",
-        )
-    )
-    figure = chart(
-        "Bytes for features, and waiting",
-        STEPS,
-        f"{unit} a step",
-        data,
-        barmode="stack",
-        bargap=0,
-        showlegend=True,
-        yaxis={"rangemode": "tozero"},
-        **marks.over_steps(at),
-    )
-    right_axis(figure["layout"], "waiting (ms a step)", 52, rangemode="tozero")
+    waits, hover = [round(1e3 * each, 4) for each in waited_ms], "about step %{x:.0f}: %{y:.3~g} ms of waiting"
+    over: Drawn = {"width": 1.5, "yaxis": "y2"}
+    data.append(line("waiting (right)", x, waits, WARNING_COLOUR, f"{hover}<extra></extra>", **over))
+    looks: Drawn = {"barmode": "stack", "bargap": 0, "showlegend": True, "yaxis": FROM_ZERO, **marks.over_steps(at)}
+    figure = chart("Bytes for features, and waiting", STEPS, f"{unit} a step", data, **looks)
+    right_axis(figure["layout"], "waiting (ms a step)", 52, **FROM_ZERO)
     return figure, traffic_words(steps, windows, row_bytes)
 
 
@@ -862,33 +742,15 @@ def latency_panel(misses: Sequence[Fetched], bulk: Sequence[Fetched], congestion
         data.append(line(name, x, y, series_colour(owner), hover, width=1.8, legendgroup=name))
         shown = [each for each in bulk if each.owner == owner][-_LINK_LATENCY_POINTS:]
         if shown:
-            data.append(
-                points(
-                    f"{name}, for caches",
-                    [each.step for each in shown],
-                    [round(1e3 * each.rtt_s, 4) for each in shown],
-                    series_colour(owner),
-                    "step %{x}: %{y:.3~g} ms for %{customdata} rows",
-                    size=5,
-                    marker={"symbol": "circle-open"},
-                    showlegend=False,
-                    customdata=[f"{each.rows:,}" for each in shown],
-                    legendgroup=name,
-                )
-            )
+            x, y = [each.step for each in shown], [round(1e3 * each.rtt_s, 4) for each in shown]
+            circles: Drawn = {"size": 5, "marker": {"symbol": "circle-open"}, "showlegend": False, "legendgroup": name}
+            hover, told = "step %{x}: %{y:.3~g} ms for %{customdata} rows", [f"{each.rows:,}" for each in shown]
+            data.append(points(f"{name}, for caches", x, y, series_colour(owner), hover, customdata=told, **circles))
         data += _injected(congestion, owner, span)
     top, above = _top([y for trace in data for y in trace["y"]]) if data else (0.0, 0)
     limit = {"range": [0, top]} if above else {}
-    figure = over_steps(
-        "Round trips by owner",
-        "round trip (ms)",
-        data,
-        span,
-        congestion=congestion,
-        marks=marks,
-        empty=NO_FETCH,
-        yaxis={"rangemode": "tozero", **limit},
-    )
+    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_FETCH, "yaxis": {**FROM_ZERO, **limit}}
+    figure = over_steps("Round trips by owner", "round trip (ms)", data, span, **looks)
     higher = f" {above} of the points are above the picture." if above else ""
     return figure, _latency_words(misses, bulk) + higher
 
@@ -952,30 +814,12 @@ def estimates_panel(
     data: list[Drawn] = []
     for owner, by_step in sorted(found.items()):
         name, shown = f"part {owner}", sorted(by_step)[-2 * _LINK_LATENCY_POINTS :]
-        data.append(
-            _stairs(
-                name,
-                shown,
-                [round(median(by_step[step]), 4) for step in shown],
-                series_colour(owner),
-                "step %{x}: %{y:.3~g} ms estimated",
-                width=1.8,
-                mode="lines+markers",
-                marker={"size": 4},
-                legendgroup=name,
-            )
-        )
+        y, hover = [round(median(by_step[step]), 4) for step in shown], "step %{x}: %{y:.3~g} ms estimated"
+        dots: Drawn = {"width": 1.8, "mode": "lines+markers", "marker": {"size": 4}, "legendgroup": name}
+        data.append(_stairs(name, shown, y, series_colour(owner), hover, **dots))
         data += _injected(congestion, owner, span)
-    figure = over_steps(
-        "Delay as it is estimated",
-        "delay (ms)",
-        data,
-        span,
-        congestion=congestion,
-        marks=marks,
-        empty="no delay was estimated yet",
-        yaxis={"rangemode": "tozero"},
-    )
+    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": "no delay was estimated yet"}
+    figure = over_steps("Delay as it is estimated", "delay (ms)", data, span, yaxis=FROM_ZERO, **looks)
     return figure, _estimate_words(found, congestion) if data else _ESTIMATE
 
 
@@ -1044,8 +888,8 @@ def rpc_payload_panels(rows: Sequence[Row]) -> dict[str, Panel]:
     """``shares``: initiation against payload by rows of a call; ``seconds``: what was measured, with the line."""
     sizes = _by_rows(rows)
     if len(sizes) < _LEAST:
-        empty = with_note(frame("What a call costs", "rows of a call", ""), NO_CALL)
-        return {"shares": ({"data": [], "layout": empty}, _READING), "seconds": ({"data": [], "layout": empty}, "")}
+        empty = chart("What a call costs", "rows of a call", "", [], empty=NO_CALL)
+        return {"shares": (empty, _READING), "seconds": (empty, "")}
     width = _row_bytes(rows)
     cost = call_cost({count * width: median(each) for count, each in sizes.items()})
     words = _words_rpc_payload(cost, width)
@@ -1081,17 +925,9 @@ def _shares_figure(counts: Sequence[int], cost: CallCost, width: float) -> Figur
         bars(name, names, y, PHASE_COLOURS[phase], "%{x} rows: %{y:.0f} %")
         for name, y, phase in (("initiation", first, "rebuild"), ("payload", rest, "transfer"))
     ]
-    return chart(
-        "Initiation against payload",
-        "rows of a call",
-        "of its time (%)",
-        data,
-        barmode="stack",
-        bargap=0.25,
-        xaxis={"type": "category", "showgrid": False},
-        yaxis={"range": [0, 100]},
-        showlegend=True,
-    )
+    looks: Drawn = {"barmode": "stack", "bargap": 0.25, "showlegend": True}
+    axes: Drawn = {"xaxis": CATEGORIES, "yaxis": {"range": [0, 100]}}
+    return chart("Initiation against payload", "rows of a call", "of its time (%)", data, **looks, **axes)
 
 
 def _seconds_figure(sizes: Mapping[int, Sequence[float]], cost: CallCost, width: float) -> Figure:
@@ -1100,14 +936,7 @@ def _seconds_figure(sizes: Mapping[int, Sequence[float]], cost: CallCost, width:
     low, middle, high = ms.round(5).T.tolist()
     at = np.geomspace(counts[0], counts[-1], 60)
     fit = 1e3 * (cost.initiation_s + cost.s_per_byte * at * width)
-    error = {
-        "type": "data",
-        "symmetric": False,
-        "thickness": 1.2,
-        "color": series_colour(0),
-        "array": [h - m for m, h in zip(middle, high, strict=True)],
-        "arrayminus": [m - lo for lo, m in zip(low, middle, strict=True)],
-    }
+    error = whiskers(low, middle, high, series_colour(0))
     hover = "%{x:,} rows: %{y:.3~g} ms<extra></extra>"
     data = [
         points("measured", counts, middle, series_colour(0), hover, error_y=error),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any
 
-from dtdg_lab.visualization.series import PartLog
+from dtdg_lab.visualization.series import PartLog, R, read_fields
 
 _LINKS = 12_000  # fetches kept of all links together, but of each at least:
 _LEAST = 60
@@ -198,27 +197,13 @@ def resolved_of(row: Mapping[str, Any]) -> ResolvedStep:
     return read_row(ResolvedStep, row)
 
 
+_NONE = ("window", "action", "biased")  # columns in which nothing is -1; in others it is 0
+
+
 def read_row(kind: type[R], row: Mapping[str, Any]) -> R:
     """One row of a table as ``kind``: each field from the column of its name, by its type."""
-    return kind(**{field.name: _READ[str(field.type)](row[field.name], field.name) for field in fields(kind)})
-
-
-def _known(value: Any, name: str = "") -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None
-
-
-R = TypeVar("R", ResolvedStep, Fetched, CacheWindow, CacheChoice)
-_NONE = ("window", "action", "biased")  # columns in which nothing is -1
-_READ: Mapping[str, Callable[[Any, str], Any]] = {  # by a field's type
-    "int": lambda value, name: int(value) if value is not None else -(name in _NONE),
-    "float": lambda value, name: float(value or 0.0),
-    "bool": lambda value, name: bool(value),
-    "str": lambda value, name: str(value),
-    "float | None": _known,
-    "tuple[int, ...]": lambda values, name: tuple(int(value or 0) for value in values or ()),
-    "tuple[float, ...]": lambda values, name: tuple(float(value or 0.0) for value in values or ()),
-    "tuple[float | None, ...]": lambda values, name: tuple(map(_known, values or ())),
-}
+    numbers = [each.name for each in fields(kind) if each.type in ("int", "float")]
+    return read_fields(kind, row, **{name: -(name in _NONE) for name in numbers if row[name] is None})
 
 
 # Rows asked for and found in the cache, epoch by epoch, for runs of any length.

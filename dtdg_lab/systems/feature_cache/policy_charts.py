@@ -22,6 +22,7 @@ from dtdg_lab.systems.feature_cache.charts import CongestionLog, estimates_panel
 from dtdg_lab.systems.feature_cache.log import CacheChoice
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
 from dtdg_lab.visualization.charts import (
+    FROM_ZERO,
     Drawn,
     Panel,
     box,
@@ -30,6 +31,7 @@ from dtdg_lab.visualization.charts import (
     heat,
     label,
     line,
+    named_axis,
     points,
     rule,
 )
@@ -64,19 +66,8 @@ Cells = Sequence[Sequence[float | None]]
 _SAID, _MORE = "%{customdata}<extra></extra>", "%{customdata}, %{z:+.2f} %<extra></extra>"
 
 
-def _axis(names: Sequence[Any], *, down: bool = False) -> dict[str, Any]:
-    """An axis with a name at each whole number, the first on top where it goes down."""
-    ends = [-0.5, len(names) - 0.5]
-    return {
-        "tickvals": list(range(len(names))),
-        "ticktext": [str(name) for name in names],
-        "showgrid": False,
-        "range": ends[::-1] if down else ends,
-    }
-
-
 def _map_axes(columns: Sequence[Any], rows: Sequence[str]) -> dict[str, Any]:
-    return {"xaxis": _axis(columns), "yaxis": _axis(rows, down=True)}
+    return {"xaxis": named_axis(columns), "yaxis": named_axis(rows, down=True)}
 
 
 def _signed_map(
@@ -214,35 +205,18 @@ def _condition_traces(
     """A line and squares; a condition of one window has a dash with its name beside it: a legend would be too wide."""
     alone, colour = len(drawn) == 1, series_colour(index)
     beside = "middle right" if condition.startswith("c4") else "middle left"  # delays on one side, rates on the other
-    name: dict[str, Any] = {
-        "text": [f"  {condition}  "] * len(drawn),
-        "textposition": beside,
-        "textfont": {"size": 9, "color": colour},
-    }
+    name: Drawn = {"text": [f"  {condition}  "] * len(drawn), "textposition": beside}
+    looks: Drawn = {"mode": "lines", "legendgroup": condition, "showlegend": not alone, "hoverinfo": "skip"}
+    if alone:
+        looks |= {"mode": "markers+text", **name, "textfont": {"size": 9, "color": colour}}
+        looks["marker"] = {"color": colour, "symbol": "line-ew-open", "size": 14}
+    predicted = [at for at, _ in drawn], [round(ms, 4) for _, ms in drawn]
+    measured = [int(row["window"]) for row in found], [round(float(row["measured_ms"]), 4) for row in found]
+    squares: Drawn = {"symbol": ["square-open" if row.get("held_out") else "square" for row in found]}
+    said: Drawn = {"customdata": [_cell_words(row) for row in found], "legendgroup": condition, "showlegend": False}
     return [
-        line(
-            condition,
-            [at for at, _ in drawn],
-            [round(ms, 4) for _, ms in drawn],
-            colour,
-            mode="markers+text" if alone else "lines",
-            marker={"color": colour, "symbol": "line-ew-open", "size": 14},
-            legendgroup=condition,
-            showlegend=not alone,
-            hoverinfo="skip",
-            **name,
-        ),
-        points(
-            condition,
-            [int(row["window"]) for row in found],
-            [round(float(row["measured_ms"]), 4) for row in found],
-            colour,
-            "%{customdata}<extra></extra>",
-            marker={"symbol": ["square-open" if row.get("held_out") else "square" for row in found]},
-            legendgroup=condition,
-            showlegend=False,
-            customdata=[_cell_words(row) for row in found],
-        ),
+        line(condition, *predicted, colour, **looks),
+        points(condition, *measured, colour, "%{customdata}<extra></extra>", marker=squares, **said),
     ]
 
 
@@ -384,7 +358,7 @@ def _map(table: PolicyTable, title: str, *, optimum: bool) -> Figure:
         layout["shapes"] = [
             rule(x=at - 0.5, colour=TEXT_COLOUR, width=1, dash="solid") for at in _begins(table.cases)[1:]
         ]
-    layout["yaxis"] |= _axis(rows, down=True)
+    layout["yaxis"] |= named_axis(rows, down=True)
     percents = [[None if each is None else 100 * each for each in row] for row in cells]
     words = [
         [f"{name}, {case}: {format_joules(table.joules.get(name, {}).get(case))}" for case in table.cases]
@@ -402,7 +376,7 @@ def _begins(cases: Sequence[str]) -> list[int]:
 
 def _case_axis(cases: Sequence[str], axis: Mapping[str, Any]) -> dict[str, Any]:
     """Names of cases, or where these are many, of their patterns, with what all of these have under the axis."""
-    named, begins = _axis(cases), _begins(cases)
+    named, begins = named_axis(cases), _begins(cases)
     if len(cases) <= _APART or len(begins) == len(cases):
         return named
     ends = [*begins[1:], len(cases)]
@@ -515,19 +489,13 @@ def values_panel(choices: Choices) -> Panel:
         return chart(title, _W, "", [], empty=NO_VALUES), _VALUES
     low, high = min(known) + 0.0, max(known) + 0.0  # -0 becomes 0
     span = (high - low) or abs(low) or 1.0
-    trace = heat(
-        "value",
+    z, said = (
         [[_short(value) for value in row] for row in cells],
-        range(len(WINDOWS)),
-        range(rows),
-        HEAT_SCALES["owned"],
-        span=(_short(low - _PALE * span), _short(high)),
-        colorbar=colour_bar("value"),
-        xgap=2,
-        ygap=2,
-        customdata=[[f"W {window}, {name}" for window in WINDOWS] for name in names],
-        hover="%{customdata}: %{z:.4~g}<extra></extra>",
+        [[f"W {w}, {name}" for w in WINDOWS] for name in names],
     )
+    looks: Drawn = {"span": (_short(low - _PALE * span), _short(high)), "colorbar": colour_bar("value")}
+    looks |= {"xgap": 2, "ygap": 2, "customdata": said, "hover": "%{customdata}: %{z:.4~g}<extra></extra>"}
+    trace = heat("value", z, range(len(WINDOWS)), range(rows), HEAT_SCALES["owned"], **looks)
     title = f"What part {newest.part} thinks each action is worth"
     figure = chart(title, _W, "", [trace], **_map_axes(WINDOWS, names))
     row, column = divmod(newest.action, len(WINDOWS))
@@ -570,22 +538,14 @@ def actions_panel(choices: Choices, congestion: CongestionLog, marks: Marks) -> 
     data = []
     for biased in sorted({choice.biased for choice in shown}):
         found = [choice for choice in shown if choice.biased == biased]
-        data.append(
-            points(
-                "even" if biased < 0 else f"most for part {biased}",
-                [choice.step for choice in found],
-                # parts decide at the same steps: a little apart, else one hides the others
-                [_place(choice.window) + 0.09 * (choice.part % 4 - 1.5) for choice in found],
-                series_colour(7 if biased < 0 else biased),
-                "step %{x}, %{customdata}",
-                size=6,
-                marker={"symbol": ["circle" if choice.greedy else "x-thin-open" for choice in found]},
-                customdata=[
-                    f"part {choice.part}: W {choice.window}" + ("" if choice.greedy else ", drawn") for choice in found
-                ],
-            )
-        )
-    axis = {**_axis(WINDOWS), "range": [-0.6, len(WINDOWS) - 0.4]}
+        name, colour = "even" if biased < 0 else f"most for part {biased}", series_colour(7 if biased < 0 else biased)
+        # parts decide at the same steps: a little apart, else one hides the others
+        y = [_place(choice.window) + 0.09 * (choice.part % 4 - 1.5) for choice in found]
+        marker = {"symbol": ["circle" if choice.greedy else "x-thin-open" for choice in found]}
+        said = [f"part {choice.part}: W {choice.window}{'' if choice.greedy else ', drawn'}" for choice in found]
+        looks: Drawn = {"size": 6, "marker": marker, "customdata": said}
+        data.append(points(name, [choice.step for choice in found], y, colour, "step %{x}, %{customdata}", **looks))
+    axis = {**named_axis(WINDOWS), "range": [-0.6, len(WINDOWS) - 0.4]}
     del axis["showgrid"]
     figure = over_steps("Decisions", _W, data, span, congestion=congestion, marks=marks, empty=NO_DECISION, yaxis=axis)
     return figure, _actions_words(shown) if shown else _ACTIONS
@@ -632,15 +592,8 @@ def regret_panel(regrets: Mapping[str, Sequence[float]], *, per: str = "step", t
         y = [_short(float(each[place])) for place in at]
         hover = f"{per} %{{x}}: %{{y:.4~g}} J"
         data.append(line(name, [place + 1 for place in at], y, series_colour(index), hover, mode="lines"))
-    figure = chart(
-        title or "Regret against the clairvoyant",
-        f"{per} of the trace",
-        "joules beyond the optimum",
-        data,
-        empty=POLICY_TABLE_NOTHING,
-        showlegend=True,
-        yaxis={"rangemode": "tozero"},
-    )
+    titles = (title or "Regret against the clairvoyant", f"{per} of the trace", "joules beyond the optimum")
+    figure = chart(*titles, data, empty=POLICY_TABLE_NOTHING, showlegend=True, yaxis=FROM_ZERO)
     ends = sorted((float(each[-1]), name) for name, each in known.items())
     described = [f"{name} {format_joules(end)}" for end, name in ends]
     return figure, f"In the end: {join_words(described)}. {_REGRET}" if known else _REGRET

@@ -82,12 +82,11 @@ class FeaturesView(PlanView[FeatureFacts]):
         """Whether there is anything to show: features that are fetched, or links that are slower than they were."""
         return self.facts is not None or any(links.congested for links in self.congestion.changes())
 
-    def panels(self) -> list[Panel]:
-        """The panels in order; the links alone where features are at hand, nothing where these are free."""
-        return list(self.named_panels().values())
-
     def named_panels(self) -> dict[str, Panel]:
-        """The panels by names that stay theirs: ``windows``, ``hits``, ..., and those of what the run uses."""
+        """The panels by names that stay theirs: ``windows``, ``hits``, ..., and those of what the run uses.
+
+        Where features are at hand, the links alone; nothing where these are free.
+        """
         facts, since, now = self.facts, self.since, self.congestion.now
         if facts is None:
             return {"links": congestion_panel(now, now.parts)} if now is not None and self.shown else {}

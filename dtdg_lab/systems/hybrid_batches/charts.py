@@ -17,7 +17,7 @@ from dtdg_lab.visualization.charts import STEPS, Drawn, Panel, bars, box, chart,
 from dtdg_lab.visualization.layout import Figure, join_words, percent, share
 from dtdg_lab.visualization.palette import series_colour
 from dtdg_lab.visualization.run_view import reading_event
-from dtdg_lab.visualization.series import PartLog, RankSteps
+from dtdg_lab.visualization.series import PartLog, RankSteps, read_fields
 from dtdg_lab.visualization.style import Marks
 
 if TYPE_CHECKING:
@@ -115,21 +115,12 @@ def hybrid_facts(data: Mapping[str, Any]) -> HybridFacts:
             SizeFacts(int(size[0]), int(size[1]), int(size[2]), (float(given[0]), float(given[1])))
             for size, given in zip(data["sizes"], data["shares"], strict=True)
         ]
-        facts = HybridFacts(
+        facts = read_fields(
+            HybridFacts,
+            data,
             sizes=tuple(sizes),
-            snapshots=int(data["snapshots"]),
-            first=int(data["first"]),
-            nodes=int(data["nodes"]),
-            candidates=tuple(map(int, data["candidates"])),
-            choice=int(data["choice"]),
-            batch_policy=str(data["batch_policy"]),
-            reservoir=bool(data["reservoir"]),
-            exchange=str(data["exchange"]),
             average_every_s=float(data["average_every_s"] or 0.0),
             capacities=tuple(tuple(map(int, parts)) for parts in data.get("capacities") or ()),
-            load_groups=int(data["load_groups"]),
-            cache_bytes=None if data.get("cache_bytes") is None else float(data["cache_bytes"]),
-            stands_in=bool(data.get("stands_in", False)),
         )
     _check(facts)
     return facts
@@ -267,18 +258,9 @@ class ReservoirLog(PartLog[PartLevel]):
 
     def row(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row; ``seconds`` of the run, when it was logged."""
-        step = int(row["step"] or 0)
-        level = PartLevel(
-            seconds,
-            step,
-            int(row["held"]),
-            int(row["capacity"]),
-            float(row["bytes"] or 0),
-            int(row["made"] or 0),
-            float(row["busy_s"] or 0.0),
-            int(row.get("distinct", row["held"])),
-        )
-        self.add((int(row["part"]), int(row["action"])), step, attempt, level, int(row["time_ns"]))
+        known: Drawn = {name: row[name] or 0 for name in ("step", "bytes", "made", "busy_s")}
+        level = read_fields(PartLevel, {"distinct": row["held"], **row, **known}, seconds=seconds)
+        self.add((int(row["part"]), int(row["action"])), level.step, attempt, level, int(row["time_ns"]))
 
 
 def reservoir_panels(log: ReservoirLog, facts: HybridFacts, *, since: int = 0) -> dict[str, Panel]:
@@ -532,21 +514,10 @@ class TargetLog:
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row."""
         first, drawn = int(row["first"]), row["map"]
-        step, part, action, index = (int(row[name]) for name in ("step", "part", "action", "index"))
-        batch = PartBatch(
-            step,
-            part,
-            action,
-            index,
-            str(row["source"]),
-            range(first, first + int(row["snapshots"])),
-            int(row["targets"]),
-            int(row["rows"]),
-            int(row["edges"]),
-            float(row["built_s"] or 0.0),
-            None if drawn is None else tuple(int(count) for count in drawn),
-        )
-        self._rows.add(part, step, attempt, batch)
+        counts = None if drawn is None else tuple(int(count) for count in drawn)
+        snapshots = range(first, first + int(row["snapshots"]))
+        batch = read_fields(PartBatch, {**row, "built_s": row["built_s"] or 0}, snapshots=snapshots, map=counts)
+        self._rows.add(batch.part, batch.step, attempt, batch)
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on."""

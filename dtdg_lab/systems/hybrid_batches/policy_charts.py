@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, size_key, size_style
-from dtdg_lab.visualization.charts import Drawn, Panel, chart, level_bars, line, points, right_axis, rule
+from dtdg_lab.visualization.charts import Drawn, Panel, chart, level_bars, line, points, right_axis, rule, whiskers
 from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.loss import near_best, seconds_to
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, STEP_COLOUR, series_colour
-from dtdg_lab.visualization.series import PartLog
+from dtdg_lab.visualization.series import PartLog, read_fields
 from dtdg_lab.visualization.style import Marks
 
 T = TypeVar("T")
@@ -82,18 +82,7 @@ class BatchPolicyLog(PartLog[LoggedChoice]):
         state = row["state"]
         if not isinstance(state, Mapping) or "loss_reduction" not in state:
             return
-        greedy = state.get("greedy")
-        choice = LoggedChoice(
-            int(row["step"]),
-            str(row["policy"]),
-            tuple(_number(value) for value in row["values"]),
-            int(row["action"]),
-            _number(row["reward"]),
-            _number(state.get("epsilon")),
-            None if greedy is None else bool(greedy),
-            _number(state["loss_reduction"]),
-            _number(state.get("step_s")),
-        )
+        choice = read_fields(LoggedChoice, {**state, **row})
         self.add(0, choice.step, attempt, choice)
 
     def truncate(self, step: int, attempt: int) -> None:
@@ -110,11 +99,6 @@ def rewarded(choices: Sequence[LoggedChoice]) -> list[Rewarded]:
     return [
         Rewarded(now.step, before.action, now.reward) for before, now in pairwise(choices) if now.reward is not None
     ]
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, or None."""
-    return float(value) if value is not None and math.isfinite(value) else None
 
 
 # What rewards say of a batch policy: what each size earned on average, and what was lost against the best of them.
@@ -461,11 +445,7 @@ def sizes_by_hand_figure(
     arrived = [
         [each for each in batch_policies.get(name, ()) if each < math.inf] or [seconds] for seconds, name, _ in rows
     ]
-    whiskers = {
-        "array": [max(each) - seconds for each, (seconds, *_) in zip(arrived, rows, strict=True)],
-        "arrayminus": [seconds - min(each) for each, (seconds, *_) in zip(arrived, rows, strict=True)],
-    }
-    looks: Drawn = {"type": "data", "symmetric": False, "thickness": 1.2, "color": BASELINE_COLOUR, **whiskers}
+    ends = [min(each) for each in arrived], [seconds for seconds, *_ in rows], [max(each) for each in arrived]
     bars = level_bars(
         "",
         [name for _, name, _ in rows],
@@ -473,7 +453,7 @@ def sizes_by_hand_figure(
         [series_colour(colour) for _, _, colour in rows],
         "%{y}: %{x:.3f} s<extra></extra>",
         text=[f"{seconds:.3g} s" for seconds, _, _ in rows],
-        error_x=looks,
+        error_x=whiskers(*ends, BASELINE_COLOUR),
         **{"textposition": "inside", "insidetextanchor": "start", "showlegend": False},
     )
     return chart(

@@ -41,7 +41,7 @@ from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.partition import SNAPSHOT, LinkLog, Sent, link_panels, sent_words
 from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
-from dtdg_lab.visualization.series import StepSums, Sums
+from dtdg_lab.visualization.series import StepSums, Sums, read_fields
 from dtdg_lab.visualization.style import ALWAYS, PASS_COLOURS, Marks, Matrix
 
 # What the pictures of blocks of time are made of: the facts of an event ``blocks``.
@@ -127,14 +127,10 @@ def block_facts(data: Mapping[str, Any]) -> BlockFacts:
             pass_name: np.asarray((data.get("predicted") or {}).get(pass_name, ()), np.float64) for pass_name in PASSES
         }
         collectives = data.get("collectives") or ()
-        facts = BlockFacts(
-            layout=str(data["layout"]),
-            ranks=int(data["ranks"]),
+        facts = read_fields(
+            BlockFacts,
+            data,
             row_ranks=int(data.get("row_ranks") or 1),
-            nodes=int(data["nodes"]),
-            blocks=int(data["blocks"]),
-            requested=int(data["requested"]),
-            bounds=np.asarray(data["bounds"], np.int64),
             own=tuple(spans(block) for block in data.get("own") or ()),
             rows=spans(data.get("rows")),
             chunks=spans(data.get("chunks")),
@@ -216,11 +212,12 @@ def memory_facts(data: Mapping[str, Any]) -> MemoryFacts:
         DataError: something is missing or does not fit.
     """
     with reading_event("memory over time"):
-        seconds, live = np.asarray(data["seconds"], np.float64), np.asarray(data["bytes"], np.float64)
         blocks = tuple((float(second), int(number), str(pass_name)) for second, number, pass_name in data["blocks"])
-    if seconds.shape != live.shape or seconds.ndim != 1:
-        raise DataError(f"{len(seconds)} times of {len(live)} samples of memory: was it recorded by another version?")
-    return MemoryFacts(seconds, live, blocks)
+        facts = read_fields(MemoryFacts, data, blocks=blocks)
+    times, samples = facts.seconds, facts.bytes
+    if times.shape != samples.shape or times.ndim != 1:
+        raise DataError(f"{len(times)} times of {len(samples)} samples of memory: was it recorded by another version?")
+    return facts
 
 
 def memory_figure(facts: MemoryFacts | None, *, budget_bytes: float | None = None, note: str = "") -> Figure:

@@ -44,7 +44,7 @@ from dtdg_lab.visualization.palette import (
 )
 from dtdg_lab.visualization.phases import BALANCED, OWN
 from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
-from dtdg_lab.visualization.series import Series
+from dtdg_lab.visualization.series import Series, read_fields
 
 # What the pictures of a schedule are made of: the facts of an event ``schedule``.
 
@@ -144,24 +144,14 @@ def schedule_facts(data: Mapping[str, Any]) -> ScheduleFacts:
         DataError: something is missing or does not fit.
     """
     with reading_event("a schedule"):
-        fit, gap, round_robin = data.get("fit"), data.get("gap"), data.get("psg_makespan_s")
-        targets = data.get("targets")
-        return ScheduleFacts(
-            scheduler=str(data["scheduler"]),
-            ranks=int(data["ranks"]),
-            parts=int(data["parts"]),
-            per_rank=int(data["per_rank"]),
-            source=str(data["source"]),
-            makespan_s=float(data["makespan_s"]),
-            bound_s=float(data["bound_s"]),
-            solve_s=float(data["solve_s"]),
-            times_s=np.asarray(data["times_s"], np.float64),
+        fit, round_robin = data.get("fit"), data.get("psg_makespan_s")
+        return read_fields(
+            ScheduleFacts,
+            data,
             assignment=tuple(tuple(tuple(map(int, part)) for part in row) for row in data["assignment"]),
-            gap=None if gap is None else float(gap),
             notes=str(data.get("notes") or ""),
             fit=None if fit is None else {name: float(value) for name, value in fit.items() if value is not None},
             round_robin_s=None if round_robin is None else float(round_robin),
-            targets=None if targets is None else int(targets),
         )
 
 

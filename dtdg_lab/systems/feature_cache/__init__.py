@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.systems.base import StudyPreset
+    from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.run_view import RunView, SharedViews
@@ -157,6 +158,12 @@ class FeatureCacheFamily(SystemFamily):
         if stall is None or not whole:
             return None
         return run.summary["epoch_j"] * (1 - stall / whole), "no waiting for features", False
+
+    def calibration(self, config: RunConfig, **sizes: Any) -> CalibrationPlan:
+        """The plan of ``lab.control.calibrate_here``."""
+        from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
+
+        return CalibrationPlan(config, **sizes)
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """Pictures on the cards of its systems."""

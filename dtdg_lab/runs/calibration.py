@@ -15,7 +15,6 @@ from dtdg_lab.runs.summary import spent
 # Costs of steps and fetches on this machine: measured cells, as files and as a calibration.
 
 
-Cell = tuple[str, int]  # condition, window
 WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, first-touch memory
 # phases of a run by which power is measured
 STATES: Mapping[str, tuple[str, ...]] = {

@@ -249,6 +249,18 @@ class SystemFamily:
         """
         return None
 
+    def calibration(self, config: RunConfig, **sizes: Any) -> Any:
+        """The plan of ``lab.control.calibrate_here``: ``first`` and ``configs`` of its runs, and a ``study`` of these.
+
+        Args:
+            config: the settings with which runs begin.
+            sizes: what is measured, as it is given there.
+
+        Raises:
+            ConfigError: no policy of the system decides by costs, or too little is to be measured.
+        """
+        raise ConfigError(f"system={config.system!r} fetches no features: choose a system with a feature cache.")
+
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """One to four charts on the card of one of its systems, each with a sentence, drawn from a small graph."""
         return self._call("pictures", system, graph, layout=system.parts["parallel"], otherwise=[])

@@ -24,9 +24,14 @@ _ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THR
 _LAYOUTS = ("snapshot_groups", "snapshot_blocks", "vertex_parts", "decayed_windows", "hybrid_batches", "feature_cache")
 # the first optimizer imports torch._dynamo, which takes longer than all else that a fresh process does
 _IMPORTED = [
-    "torch.distributed", "torch._dynamo", "pytest", "dtdg_lab.datasets.names", "dtdg_lab.training.trainer",
-    "dtdg_lab.testing.contracts", *(f"dtdg_lab.systems.{layout}.strategy" for layout in _LAYOUTS),
-]  # fmt: skip
+    "torch.distributed",
+    "torch._dynamo",
+    "pytest",
+    "dtdg_lab.datasets.names",
+    "dtdg_lab.training.trainer",
+    "dtdg_lab.testing.contracts",
+    *(f"dtdg_lab.systems.{layout}.strategy" for layout in _LAYOUTS),
+]
 _GRACE_S = 3.0  # after the first failure the others may still report theirs
 
 

@@ -153,7 +153,7 @@ def test_a_run_that_does_not_end_ends_the_study(
         return Done(run)  # type: ignore[arg-type]
 
     monkeypatch.setattr(here, "run_config", stopped)
-    with pytest.raises(RunFailedError, match="clean at W=16, was stopped"):
+    with pytest.raises(RunFailedError, match="run pretend was stopped"):
         here.calibrate_here(CONFIG, tmp_path, progress=False)
     short = PretendRun(CONFIG.replace(epochs=1))
     assert len(step_seconds(short)) == EPOCH_STEPS - WARM_UPS  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.runs.run import StoredRun
+    from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
     from dtdg_lab.visualization.run_view import RunView, SharedViews
 
 
@@ -91,6 +92,12 @@ class FeatureCacheFamily(SystemFamily):
         if stall is None or not whole:
             return None
         return run.summary["epoch_j"] * (1 - stall / whole), "no waiting for features", False
+
+    def calibration(self, config: RunConfig, **sizes: Any) -> CalibrationPlan:
+        """The plan of ``lab.control.calibrate_here``."""
+        from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
+
+        return CalibrationPlan(config, **sizes)
 
 
 FAMILY = FeatureCacheFamily()

@@ -5,25 +5,31 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.network.patterns import parse_links
 from dtdg_lab.systems.feature_cache.policies.calibration import (
     FETCHES,
+    FLOAT_BYTES,
     POWER,
     STEPS,
     Calibration,
     calibrate,
+    cells_of,
     condition_named,
 )
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policy_charts import error_rows, model_figure
 from dtdg_lab.visualization.layout import Figure
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.run import StoredRun
 
 Cell = tuple[str, int]  # condition, window
 _FETCHED = ("clean", "c1")  # conditions whose fetches are timed by themselves
@@ -91,6 +97,52 @@ def cells_wanted(windows: Sequence[int], conditions: Sequence[str], middle: int)
 
 
 LEAST = 8  # one more than the constants of a step: each cell is left out in turn
+MIDDLE = 16  # the window under conditions that are not clean
+
+
+class CalibrationPlan:
+    """The runs and fetches of a study; see :func:`dtdg_lab.control.calibrate_here` for the arguments.
+
+    Attributes:
+        cells: that have a run each.
+        first: of the run before them, whose steps do not count.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        windows: Sequence[int],
+        conditions: Sequence[str],
+        rows: Sequence[int],
+        repeats: int,
+        steps: int,
+        name: str,
+    ) -> None:
+        if steps < 1:
+            raise ConfigError(f"steps={steps}: give at least one step.")
+        self.cells = cells_wanted(windows, conditions, MIDDLE)
+        self.first = cell_config(config, ("clean", MIDDLE), 1)
+        self._config, self._rows, self._repeats, self._steps, self._name = config, rows, repeats, steps, name
+
+    def configs(self, first: StoredRun, warm_ups: int) -> list[RunConfig]:
+        """Of a run for each cell, with as many steps more as warm it up."""
+        self._facts = next(event["data"] for event in reversed(first.events) if event["kind"] == "features")
+        steps = [warm_ups + max(self._steps, 2 * window) for _, window in self.cells]
+        epochs = [math.ceil(many / self._facts["steps_per_epoch"]) for many in steps]
+        return [cell_config(self._config, *cell) for cell in zip(self.cells, epochs, strict=True)]
+
+    def study(
+        self, folder: Path, seconds: Sequence[Sequence[float]], power: Sequence[Mapping[str, Any]]
+    ) -> CalibrationStudy:
+        """Fetch, and fit the costs to that, to the seconds of the steps of each run, and to the watts of all."""
+        of, name, steps = self._config, self._name, list[dict[str, Any]]()
+        for (condition, window), measured in zip(self.cells, seconds, strict=True):
+            steps += cells_of([(window, each) for each in measured], name, condition=condition)
+        width = self._facts["row_bytes"] // FLOAT_BYTES
+        fetched = measured_fetches(self.cells, self._rows, width, parts=of.parts, repeats=self._repeats, dataset=name)
+        words = f"{name}: {len(self.cells)} cells, {len(fetched):,} fetches, {of.parts} parts on {of.ranks} rank(s)"
+        return stored_study(folder, words, parts=of.parts, steps=steps, fetches=fetched, power=power)
 
 
 def links_of(name: str, parts: int) -> str:
@@ -106,15 +158,7 @@ def links_of(name: str, parts: int) -> str:
 
 
 def cell_config(config: RunConfig, cell: Cell, epochs: int) -> RunConfig:
-    """Of a run with a cache of one window, under one condition from the first step to the last.
-
-    Raises:
-        ConfigError: the system fetches nothing.
-    """
-    if "cache_policy" not in config.flat:
-        raise ConfigError(
-            f"system={config.system!r} fetches no features: choose config.replace(system='fixed-window', parts=4)."
-        )
+    """Of a run with a cache of one window, under one condition from the first step to the last."""
     condition, window = cell
     return config.replace(
         cache_policy="fixed",

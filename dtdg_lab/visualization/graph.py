@@ -64,7 +64,7 @@ def spans_of(snapshots: int, edge_life: int, protocol: str) -> tuple[list[Span],
     return spans, ""
 
 
-def span_marks(spans: list[Span]) -> dict[str, list[Drawn]]:
+def span_marks(spans: list[Span]) -> Drawn:
     """Bands and their names as shapes and annotations of a layout; snapshot t covers t - 1/2 .. t + 1/2."""
     whole = spans[-1][2] + 1 if spans else 1
     shapes, names = [], []

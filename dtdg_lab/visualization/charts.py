@@ -118,7 +118,7 @@ def box(x: tuple[float, float], y: tuple[float, float], **looks: Any) -> Drawn:
     return {"type": "rect", "xref": "x", "yref": "y", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1], **looks}
 
 
-def label(text: str, x: float, y: float, colour: str = TEXT_COLOUR, size: int = 11, **more: Any) -> Drawn:
+def label(text: str, x: float | str, y: float, colour: str = TEXT_COLOUR, size: int = 11, **more: Any) -> Drawn:
     """Words at a point of the chart."""
     placed = {"text": text, "x": x, "y": y, "xref": "x", "yref": "y", "showarrow": False}
     return {**placed, "font": {"size": size, "color": colour}, **more}

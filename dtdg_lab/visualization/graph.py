@@ -64,7 +64,7 @@ def spans_of(snapshots: int, edge_life: int, protocol: str) -> tuple[list[Span],
     return spans, ""
 
 
-def span_marks(spans: list[Span]) -> dict[str, list[Drawn]]:
+def span_marks(spans: list[Span]) -> Drawn:
     """Bands and their names as shapes and annotations of a layout; snapshot t covers t - 1/2 .. t + 1/2."""
     whole = spans[-1][2] + 1 if spans else 1
     shapes, names = [], []
@@ -249,8 +249,8 @@ def _degrees(found: GraphStatistics) -> Figure:
         tail = found.tail
         ends = np.array([tail.start, int(found.degrees[-1])], dtype=np.float64)
         fitted = tail.values / whole * (ends / tail.start) ** (1 - tail.exponent)
-        name, dashed = f"power law, exponent {tail.exponent:.2f}", {"width": 1.5, "dash": "dash"}
-        data.append(line(name, ends.tolist(), fitted.tolist(), BASELINE_COLOUR, hover, **dashed))
+        name, x, y = f"power law, exponent {tail.exponent:.2f}", ends.tolist(), fitted.tolist()
+        data.append(line(name, x, y, BASELINE_COLOUR, hover, width=1.5, dash="dash"))
     log: Drawn = {"type": "log", "dtick": 1}
     axes: Drawn = {"xaxis": log, "yaxis": {**log, "exponentformat": "power"}, "showlegend": True}
     return chart("In-degrees at least this large", "in-degree (edges)", "share of in-degrees above 0", data, **axes)

@@ -218,11 +218,10 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
         x, y = across.index(best.x), up.index(best.y)
         edge: Drawn = {"line": {"color": TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
         shapes.append(box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **edge))
-    axes: Drawn = {"xaxis": _axis(across), "yaxis": _axis(up)}
+    looks |= {"xaxis": _axis(across), "yaxis": _axis(up), "annotations": notes, "shapes": shapes}
     data = [map_, *(trace for state in STATES if (trace := _marks(grid, state)) is not None)]
     # behind cells that are not done
-    figure = chart(*titles, data, plot_bgcolor=GRID_COLOUR, annotations=notes, shapes=shapes, **axes, **looks)
-    return figure, _words(cells, names, best)
+    return chart(*titles, data, plot_bgcolor=GRID_COLOUR, **looks), _words(cells, names, best)
 
 
 def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Drawn:

@@ -60,7 +60,7 @@ demo: env
 # Two processes; the folders with the longest files first, so that both end together
 FOLDERS := $(addprefix tests/,notebooks browser cluster distributed frozen unit properties contracts house)
 QUICK := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow and not network'
-TWO := -n 2 --dist loadfile
+TWO := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: lint
 	$(QUICK) $(if $(strip $(ARGS)),$(ARGS),$(TWO) $(FOLDERS))

@@ -64,8 +64,8 @@ def seconds_of(group: int) -> float:
 
 @pytest.fixture
 def steady(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every group takes the same time whenever it is computed, so that two runs have one profile."""
-    drain = GroupClock.drain
+    """Every group takes the same time whenever it is computed, and exchanges none: two runs have one profile."""
+    drain, observe = GroupClock.drain, GroupScheduling.observe
 
     def drained(clock: GroupClock) -> list[tuple[int, int, int, float]]:
         rows = drain(clock)
@@ -74,6 +74,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
 
     monkeypatch.setattr(GroupClock, "drain", drained)
+    monkeypatch.setattr(GroupScheduling, "observe", lambda self, rows, exchange_s=0.0: observe(self, rows))
 
 
 def described(done: Trained) -> list[dict[str, Any]]:
@@ -365,7 +366,7 @@ def assert_same_parameters(one: Trained, other: Trained) -> None:
 
 
 @pytest.mark.usefixtures("steady")
-@pytest.mark.parametrize("steps", thinned([[1, 2, 4, 5, 8], range(14)]), ids=str)
+@pytest.mark.parametrize("steps", thinned([[1, 2, 4, 5, 8], []]), ids=str)
 def test_interrupted_and_resumed_keeps_times_and_schedule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Sequence[int]
 ) -> None:
@@ -377,8 +378,7 @@ def test_interrupted_and_resumed_keeps_times_and_schedule(
     steps = by_size["data"]["iterations"]
     assert by_size["data"]["assignment"] != by_profile["data"]["assignment"]
     assert by_profile["data"]["times_s"] == pytest.approx([seconds_of(group) for group in range(GROUPS)], rel=1e-6)
-    assert len(whole.losses) == 14
-    for step in steps:
+    for step in steps or range(len(whole.losses)):
         first = train(tmp_path, config, script={step: {"stop": True}})
         with monkeypatch.context() as patch:
             if step >= by_profile["step"] - 1:  # all is known: nobody may be asked for a schedule

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas  # noqa: F401  plotly fails on a module that another thread is importing
 import pytest
 from hypothesis import settings
 

@@ -25,7 +25,9 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
     read_header = _HEADERS[npy.read_magic(stream)]
     with PARSING:
         shape, fortran, dtype = read_header(stream)
-    values = np.frombuffer(stream.read(), dtype, count=math.prod(shape))  # refuses objects
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded: reading one may run code")
+    values = np.frombuffer(stream.read(), dtype, count=math.prod(shape))
     return values.reshape(shape, order="F" if fortran else "C")
 
 

@@ -34,7 +34,7 @@ from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
 
 PARTS, NODES = 4, 41
-SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 110, "generated_snapshots": 30, "hidden": 6,
+SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 110, "generated_snapshots": 36, "hidden": 6,
          "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "parts": PARTS, "window": 5,
          "chunks": 5, "chunker": "hash", "partitioner": "round_robin", "epochs": 1}  # fmt: skip
 TEXT = {"decay": "text", "alpha": 0.3}

@@ -59,7 +59,7 @@ def test_a_current_environment_installs_nothing(copy: Path) -> None:
     stamp.touch()
     done = _make("env", cwd=copy)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "", "nothing is installed"
+    assert "install" not in done.stdout.lower(), "nothing is installed"
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])

@@ -214,6 +214,7 @@ def test_another_runs_charts_go_and_many_ranks_have_a_higher_chart():
     choose(shown, "ranks", 2)
     click(shown, "run")
     assert shown.session.current.config.ranks == 2
+    look(shown)
     assert titles(shown)[0] == "Gantt chart" and len(titles(shown)) == 5, "of the new run, nothing timed yet"
     shown.session.current.through(1)
     look(shown)

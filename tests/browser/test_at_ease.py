@@ -178,6 +178,7 @@ def _refuse_a_contestant(page: Any) -> None:
     assert arrow == "none", "a list that does not drop down has no arrow"
 
 
+@pytest.mark.slow
 def test_a_control_shows_that_it_has_the_focus(page: Any) -> None:
     handle = page.locator(".noUi-handle:visible").first
     assert handle.evaluate("e => getComputedStyle(e).outlineStyle") == "none"
@@ -216,6 +217,7 @@ def _looks(page: Any, theme: str) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_the_theme_follows_the_system_until_one_is_chosen_and_is_remembered(page: Any) -> None:
     until(lambda: _looks(page, "light"), what="light, as the system is")
     light = _charts(page)["loss"]["lines"]
@@ -243,6 +245,7 @@ def _all_text_stands_out(page: Any, where: str) -> None:
     assert faint == set(), f"{where}: hard to read"
 
 
+@pytest.mark.slow
 def test_a_report_is_dark_on_a_dark_screen_and_light_on_paper(page: Any, tmp_path: Path) -> None:
     from dtdg_lab.runs import html as pages
     from dtdg_lab.visualization.layout import frame

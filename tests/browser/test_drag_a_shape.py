@@ -48,6 +48,7 @@ class Tried:
         self.charts.redraw()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

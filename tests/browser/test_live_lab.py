@@ -127,6 +127,7 @@ def test_cells_pages_and_kernels_can_be_started_again(page: Any, session: Sessio
     assert engines_and_runs(session) == begun, "a new kernel finds engines and run"
 
 
+@pytest.mark.slow
 def test_the_dashboard_follows_jupyterlabs_own_theme(page: Any, session: Session) -> None:
     assert page.evaluate(PAPERS) == ["white"], "as the page is"
     choose_theme(page, "JupyterLab Dark")

@@ -36,6 +36,7 @@ from typing import Any
 
 import pytest
 from short_runs import CASES, NO_LOSSES, NO_RUN, UNSTEADY, options, public_names, run_here, run_on_ranks, systems
+from thinning import thinned
 
 FOLDER = Path(__file__).parent
 OF_RUNS = ("losses", "events", "tables", "figures", "summary")
@@ -55,14 +56,25 @@ A_CHOICE = re.compile(r"\b(even|most for|prefers|came late|rewarded|[Bb]est|Wort
 SAME = "as on 1 rank"
 RUNS = [(case, ranks) for case in CASES for ranks in (1, 2) if (case, ranks) not in NO_RUN]
 
-each_run = pytest.mark.parametrize(("case", "ranks"), RUNS, ids=[f"{case}-{ranks}" for case, ranks in RUNS])
+# `make test` runs all systems on one rank, and on two ranks one system of each kind of exchange
+ON_TWO_RANKS = ("psg", "esdg", "esdg-hybrid", "adgnn-t", "dynahb, synchronous", "flaredtdg", "greendygnn")
+
+
+def each_of(runs: list[tuple[str, int]]) -> pytest.MarkDecorator:
+    """Parameters of a test of runs."""
+    often = [place for place, (case, ranks) in enumerate(runs) if ranks == 1 or case in ON_TWO_RANKS]
+    ids = [f"{case}-{ranks}" for case, ranks in runs]
+    return pytest.mark.parametrize(("case", "ranks"), thinned(runs, often), ids=ids)
+
+
+each_run = each_of(RUNS)
 
 
 def test_every_system_is_run() -> None:
     assert {case.partition(",")[0] for case in CASES} == systems()
 
 
-@pytest.mark.parametrize(("case", "ranks"), [(case, ranks) for case, ranks in RUNS if case not in NO_LOSSES])
+@each_of([(case, ranks) for case, ranks in RUNS if case not in NO_LOSSES])
 def test_losses(case: str, ranks: int) -> None:
     kept, found = frozen("losses")[case][_on(ranks)], run(case, ranks)["losses"]
     assert found == pytest.approx(kept, rel=1e-9, abs=0)
@@ -132,12 +144,12 @@ def _recorded(tmp_path_factory: pytest.TempPathFactory) -> None:
 @cache
 def run(case: str, ranks: int) -> dict[str, Any]:
     """The description of a case's run."""
-    return run_here(case) if ranks == 1 else _runs_on_ranks()[case]
+    return run_here(case) if ranks == 1 else _runs_on_ranks(case in ON_TWO_RANKS)[case]
 
 
 @cache
-def _runs_on_ranks() -> dict[str, dict[str, Any]]:
-    return run_on_ranks(CASES)
+def _runs_on_ranks(often: bool) -> dict[str, dict[str, Any]]:
+    return run_on_ranks([case for case in CASES if (case in ON_TWO_RANKS) == often])
 
 
 # comparison

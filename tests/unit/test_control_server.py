@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dtdg_lab.cluster.messaging import ControlServer, ask, new_key, read_payload
+from dtdg_lab.cluster.messaging import ControlServer, ask, new_key, pack, read_payload, unpack
 from dtdg_lab.core.errors import ControlError
 
 PLACE = "run/1"
@@ -36,6 +36,17 @@ def test_requests_are_numbered_and_kept_until_it_closes() -> None:
     with pytest.raises(ControlError):
         ask(door.address, key, {"stop": True}, place=PLACE, timeout_s=0.2)
     assert door.latest() == 2
+
+
+def test_what_is_unsigned_or_sent_again_changes_nothing() -> None:
+    key = new_key()
+    door = server(key, Store())
+    request = {"stop": True, "place": PLACE, "nonce": "once"}
+    assert "not signed with this session's key" in unpack(key, door._answer(pack(new_key(), request)))["refused"]
+    assert unpack(key, door._answer(pack(key, request))) == {"version": 1}
+    assert "without a new nonce" in unpack(key, door._answer(pack(key, request)))["refused"]
+    assert door.latest() == 1
+    door.close()
 
 
 def test_closing_waits_for_nothing() -> None:

@@ -8,6 +8,7 @@ import hashlib
 import http.server
 import io
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -401,6 +402,17 @@ def test_the_lock_keeps_others_out_and_is_free_afterwards(tmp_path):
         assert alone
         assert state() == "held"
     assert state() == "free"
+
+    other = multiprocessing.get_context("fork").Process(target=_enter, args=(tmp_path / "what",))
+    other.start()
+    other.join(60)
+    assert other.exitcode == 0
+    assert len(list((tmp_path / "cache" / "locks").iterdir())) == 1, "another process took a lock of its own"
+
+
+def _enter(what: Path) -> None:
+    with one_at_a_time(what) as alone:
+        assert alone
 
 
 # known by their hash

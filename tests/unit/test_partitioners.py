@@ -385,3 +385,9 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot write the partition to"):
         save_partition(make_partition("hash", power_law(), 3), tmp_path / "folder.npz")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.npz"]
+
+
+def test_a_rank_gets_consecutive_parts() -> None:
+    partition = Partition(np.array([3, 0, 2, 1, 5, 4], np.int32), 6)
+    assert partition.on_ranks(2).owner.tolist() == [1, 0, 0, 0, 1, 1]
+    assert partition.on_ranks(3).owner.tolist() == [1, 0, 1, 0, 2, 2]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_lines import evaluation_row, line, step_row
 
-from dtdg_lab.cluster.local import Evaluated
+from dtdg_lab.cluster.local import Bench, Evaluated
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.race_plan import (
@@ -50,6 +50,13 @@ def test_a_run_ends_where_the_loss_is_low_the_time_is_over_or_nothing_is_gained(
     assert patient.verdict(seen(0.9, 0.8, 0.81, 0.79)) is None
     assert patient.verdict(seen(None, None, 0.9)) is None and patient.verdict(seen(0.9, None, None)) is not None
     assert StopRule(epochs=3).verdict(seen(0.1)) is None, "epochs are the config's"
+
+
+def test_only_the_validation_loss_ends_a_run():
+    bench = Bench(StopRule(loss=0.5).verdict, epochs=9)
+    rows = [{"split": "train", "loss": 0.1}, {"split": "validation", "loss": 0.6}, {"split": "validation", "loss": 0.4}]
+    asked = [bench.evaluated({**row, "step": at, "epoch": at, "time_ns": at}) for at, row in enumerate(rows)]
+    assert asked[:2] == [None, None] and asked[2] == bench.verdict.request(2)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Ending a session's processes: asked first, then killed; one whose parent never looks is not waited for."""
+"""Files of a session are its owner's alone; its processes are asked to end first, then killed."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ def started(program: str, *words: str, environment: dict[str, str] | None = None
     )
     assert process.stdout is not None and process.stdout.readline() == b"begun\n"
     return process
+
+
+def test_only_the_owner_may_read_the_key(files: SessionFiles) -> None:
+    files.write()
+    for path in (files.folder, files.folder / "session.json"):
+        assert not path.stat().st_mode & 0o077
 
 
 def test_a_zombie_is_not_waited_for(files: SessionFiles) -> None:

@@ -366,9 +366,9 @@ def assert_same_parameters(one: Trained, other: Trained) -> None:
 
 
 @pytest.mark.usefixtures("steady")
-@pytest.mark.parametrize("interrupted", thinned([[1, 2, 4, 5, 8], []]), ids=str)
+@pytest.mark.parametrize("stops", thinned([[1, 2, 4, 5, 8], []]), ids=str)
 def test_interrupted_and_resumed_keeps_times_and_schedule(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: Sequence[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: Sequence[int]
 ) -> None:
     """Interrupted between two epochs or once times are known it is the same run; within a profiled epoch, the profile
     takes one epoch more and ends in the same schedule."""
@@ -378,7 +378,7 @@ def test_interrupted_and_resumed_keeps_times_and_schedule(
     steps = by_size["data"]["iterations"]
     assert by_size["data"]["assignment"] != by_profile["data"]["assignment"]
     assert by_profile["data"]["times_s"] == pytest.approx([seconds_of(group) for group in range(GROUPS)], rel=1e-6)
-    for step in interrupted or range(len(whole.losses)):
+    for step in stops or range(len(whole.losses)):
         first = train(tmp_path, config, script={step: {"stop": True}})
         with monkeypatch.context() as patch:
             if step >= by_profile["step"] - 1:  # all is known: nobody may be asked for a schedule

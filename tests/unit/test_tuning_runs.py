@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from doubles import Trained, train_in_memory
+from thinning import thinned
 
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
@@ -91,7 +92,7 @@ def test_a_setting_is_judged_as_the_run_is(tuned: Trained) -> None:
     assert compared == len(DECIDED) - 1
 
 
-@pytest.mark.parametrize("alpha", [0.1, 0.3])
+@pytest.mark.parametrize("alpha", thinned([0.1, 0.3]))
 def test_a_look_moves_by_one_step_and_not_below_the_least_alpha(alpha: float, tmp_path: Path) -> None:
     done = train(tmp_path, config_of(alpha=alpha, tune_every=1, epochs=4))
     for row in done.recorder.tables["decisions"]:
@@ -135,7 +136,7 @@ def test_looking_at_neighbours_changes_nothing_that_is_learnt(tmp_path: Path) ->
     assert looked.losses == train(tmp_path, config.replace(tune=False)).losses
 
 
-@pytest.mark.parametrize("stop", [13, 17])
+@pytest.mark.parametrize("stop", thinned([13, 17]))
 def test_a_run_that_is_resumed_decides_the_same(tmp_path: Path, tuned: Trained, stop: int) -> None:
     """Stopped within an epoch that ends in a decision; stopped with its last step."""
     assert tuned.recorder.column("steps", "epoch")[13:19] == [1, 1, 1, 1, 1, 2]

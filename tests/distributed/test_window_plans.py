@@ -34,7 +34,7 @@ from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
 
 PARTS, NODES = 4, 41
-SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 110, "generated_snapshots": 30, "hidden": 6,
+SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 110, "generated_snapshots": 36, "hidden": 6,
          "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "parts": PARTS, "window": 5,
          "chunks": 5, "chunker": "hash", "partitioner": "round_robin", "epochs": 1}  # fmt: skip
 TEXT = {"decay": "text", "alpha": 0.3}
@@ -201,7 +201,7 @@ def _on_rank(rank: int, ranks: int, address: str, numbers: list[int]) -> dict[in
 def by_ranks(request: pytest.FixtureRequest) -> dict[int, list[dict[int, dict[str, Any]]]]:
     placed = values_that_run(request, "case", "ranks")
     cases = {ranks: [case for case, of in placed if of == ranks] for ranks in (2, 4)}
-    return {ranks: run_ranks(_on_rank, ranks, of, timeout_s=300) for ranks, of in cases.items() if of}
+    return {ranks: run_ranks(_on_rank, ranks, of) for ranks, of in cases.items() if of}
 
 
 @cache
@@ -253,7 +253,7 @@ def _stopped_and_resumed(rank: int, ranks: int, address: str, folder: Path) -> d
 
 
 def test_two_processes_go_on_within_an_epoch_with_the_states_that_they_left(tmp_path: Path) -> None:
-    for found in run_ranks(_stopped_and_resumed, 2, tmp_path, timeout_s=120):
+    for found in run_ranks(_stopped_and_resumed, 2, tmp_path):
         assert found["in two"] == found["whole"]
 
 

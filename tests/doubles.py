@@ -116,6 +116,13 @@ class Trained:
         return self.recorder.column("steps", "global_loss")
 
 
+class UnprobedTrainer(Trainer):
+    """A trainer that leaves out the memory probe, a fifth of a short run's time."""
+
+    def _probe_memory(self) -> None:
+        return
+
+
 def train_in_memory(
     config: RunConfig,
     graph: DynamicGraph,
@@ -148,7 +155,7 @@ def train_in_memory(
     recorder = RecordingRecorder() if recorder is None else recorder
     resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
     try:
-        trainer = Trainer(
+        trainer = UnprobedTrainer(
             config,
             graph,
             group,

@@ -62,7 +62,7 @@ class _Rank:
 
 
 def run_ranks(
-    function: Callable[..., Any], ranks: int, *args: Any, timeout_s: float = 180.0, may_die: tuple[int, ...] = ()
+    function: Callable[..., Any], ranks: int, *args: Any, timeout_s: float = 600.0, may_die: tuple[int, ...] = ()
 ) -> list[Any]:
     """Call ``function(rank, ranks, address, *args)`` in ``ranks`` fresh processes and return their results by rank.
 

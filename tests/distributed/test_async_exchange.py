@@ -9,7 +9,7 @@ import async_on_ranks
 import numpy as np
 import pytest
 import torch
-from async_on_ranks import COMPUTE_S, DELAY_S, EXCHANGES, LATE_S, SHAPES, counts
+from async_on_ranks import DELAY_S, LATE_S, SHAPES, counts
 
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.distributed.group import ProcessGroup, columns_of, open_store, rows_of
@@ -54,15 +54,18 @@ def test_bytes_are_counted_once_and_at_the_start(ranks: int) -> None:
 
 @each_size
 def test_a_flight_ends_when_the_rows_are_here_and_not_when_somebody_looks(ranks: int) -> None:
-    close_s = 0.25 * LATE_S
     for found in on(ranks)[:-1]:
-        seen = found["times"]
-        assert seen["at once"] == pytest.approx((LATE_S, LATE_S, LATE_S), abs=close_s)
-        assert seen["half way"] == pytest.approx((LATE_S / 2, LATE_S / 2, LATE_S), abs=close_s)
-        assert seen["after"] == pytest.approx((0, 0, LATE_S), abs=close_s)
-    late = on(ranks)[-1]["times"]
-    for found_s in late.values():  # who comes last waits for nobody
-        assert found_s == pytest.approx((0, 0, 0), abs=close_s)
+        (wait_s, exposed_s, in_flight_s), half, after = (
+            found["times"][name] for name in ("at once", "half way", "after")
+        )
+        assert in_flight_s > 0.75 * LATE_S and min(wait_s, exposed_s) > 0.9 * in_flight_s
+        assert half[2] > 0.75 * LATE_S and max(half[:2]) < half[2] - 0.9 * LATE_S / 2, (
+            "what it did meanwhile is not waiting"
+        )
+        assert 0.75 * LATE_S < after[2] < 2 * LATE_S, "it ended before the rank looked"
+        assert max(after[:2]) < 0.25 * LATE_S
+    for found_s in on(ranks)[-1]["times"].values():  # who comes last waits for nobody
+        assert max(found_s) < 0.5 * LATE_S
 
 
 @each_size
@@ -78,19 +81,14 @@ def test_ranks_out_of_step_are_told_by_the_wait(ranks: int) -> None:
 
 @each_size
 def test_most_of_a_slow_exchange_is_hidden_behind_computing(ranks: int) -> None:
+    """And nothing where nothing is computed."""
     for found in on(ranks):
-        in_flight_s, exposed_s, shortest_s = found["hidden"]
-        assert shortest_s >= DELAY_S
-        assert in_flight_s < EXCHANGES * (COMPUTE_S + 2 * DELAY_S)
-        assert 1 - exposed_s / in_flight_s >= 0.6
-
-
-@each_size
-def test_nothing_is_hidden_where_nothing_is_computed(ranks: int) -> None:
-    for found in on(ranks):
-        in_flight_s, exposed_s, shortest_s = found["bare"]
-        assert shortest_s >= DELAY_S
-        assert 1 - exposed_s / in_flight_s < 0.1
+        exposed = {}
+        for name in ("hidden", "bare"):
+            in_flight_s, exposed_s, shortest_s = found[name]
+            assert shortest_s >= DELAY_S
+            exposed[name] = exposed_s / in_flight_s
+        assert exposed["bare"] > 0.9 and exposed["hidden"] < 0.5 * exposed["bare"]
 
 
 @each_size

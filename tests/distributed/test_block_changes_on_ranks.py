@@ -105,7 +105,7 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     _graph()
-    return run_ranks(_on_rank, 2, str(tmp_path_factory.mktemp("changes")), timeout_s=120)
+    return run_ranks(_on_rank, 2, str(tmp_path_factory.mktemp("changes")))
 
 
 def test_every_change_is_made_on_both_ranks_at_one_step(ranks: list[dict[str, Any]]) -> None:

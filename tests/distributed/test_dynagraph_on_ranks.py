@@ -78,7 +78,7 @@ def _alone(case: int) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} processes")
 def ranks(request: pytest.FixtureRequest) -> list[dict[int, list[dict[str, Any]]]]:
-    return run_ranks(_on_rank, request.param, [case for (case,) in values_that_run(request, "case")], timeout_s=300)
+    return run_ranks(_on_rank, request.param, [case for (case,) in values_that_run(request, "case")])
 
 
 @each_case

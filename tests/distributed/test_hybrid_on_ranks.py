@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from hybrid_on_ranks import (
+    APART_EPOCHS,
     CASES,
     EPOCH,
     HALTED_EPOCHS,
@@ -54,7 +55,7 @@ def alone(case: int) -> EventList:
 
 @pytest.fixture(scope="module", params=thinned([2, 4]), ids=lambda ranks: f"{ranks} processes")
 def ranks(request: pytest.FixtureRequest) -> list[dict[int, EventList]]:
-    return run_ranks(all_cases, request.param, [case for (case,) in values_that_run(request, "case")], timeout_s=300)
+    return run_ranks(all_cases, request.param, [case for (case,) in values_that_run(request, "case")])
 
 
 @pytest.mark.parametrize("case", thinned(range(len(CASES)), (1, 3, 4)), ids=ids)
@@ -119,7 +120,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def stories(folder: Path) -> list[dict[str, Any]]:
-    return run_ranks(all_stories, 2, str(folder), timeout_s=180)
+    return run_ranks(all_stories, 2, str(folder))
 
 
 def _by_step(described: dict[str, Any], column: str) -> dict[int, Any]:
@@ -240,7 +241,7 @@ def test_ranks_that_were_apart_make_their_last_steps_together(stories: list[dict
         [[row[name] for row in of["steps"] if row["step"] >= since] for of in (one, other)]
         for name in ("step", "global_loss")
     )
-    epochs = 6 - min(row["epoch"] for row in one["steps"] if row["step"] >= since)
+    epochs = APART_EPOCHS - min(row["epoch"] for row in one["steps"] if row["step"] >= since)
     assert numbers == [list(range(since, since + 5 * epochs))] * 2 and losses[0] == losses[1]
     made = [sum(row["step"] < since for row in of["steps"]) for of in (one, other)]
     assert made[0] == since > made[1], "the slower one goes on where the other is"

@@ -106,7 +106,7 @@ def ranks(
 ) -> list[Found]:
     places = [place for place in values_that_run(request, "dataset", "case") if place[0] in graphs]
     here = {dataset: graphs[dataset] for dataset, _ in places}
-    return run_ranks(_on_rank, request.param, here, places, tmp_path_factory.mktemp("ranks"), timeout_s=300)
+    return run_ranks(_on_rank, request.param, here, places, tmp_path_factory.mktemp("ranks"))
 
 
 def _check_here(dataset: str, graphs: dict[str, DynamicGraph]) -> None:

@@ -80,7 +80,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
     """What ranks recorded of every system; ``single`` has one, the others two."""
     _graph()
     folder = tmp_path_factory.mktemp("aliases")
-    ranks = run_ranks(_on_rank, 2, str(folder), timeout_s=300)
+    ranks = run_ranks(_on_rank, 2, str(folder))
     found = {system: [rank[system] for rank in ranks] for system in ranks[0]}
     return {"single": [_recorded("single", SoloGroup(), folder)], **found}
 

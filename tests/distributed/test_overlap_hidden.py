@@ -53,7 +53,7 @@ def _seconds(done: Trained, step: int) -> tuple[float, float]:
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[bool, dict[str, Any]]]:
     _graph()
-    return run_ranks(_on_rank, 2, str(tmp_path_factory.mktemp("overlap")), timeout_s=120)
+    return run_ranks(_on_rank, 2, str(tmp_path_factory.mktemp("overlap")))
 
 
 def test_overlap_changes_no_bit_of_the_losses(ranks: list[dict[bool, dict[str, Any]]]) -> None:

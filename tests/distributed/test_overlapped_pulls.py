@@ -55,7 +55,7 @@ def _slow(rank: int, ranks: int, address: str, folder: str) -> dict[bool, dict[s
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> list[dict[bool, dict[str, Any]]]:
     _graph(NODES)
-    return run_ranks(_slow, 2, str(tmp_path_factory.mktemp("slow")), timeout_s=240)
+    return run_ranks(_slow, 2, str(tmp_path_factory.mktemp("slow")))
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def _contrary(rank: int, ranks: int, address: str) -> tuple[list[float], list[An
 @pytest.mark.parametrize("ranks", thinned([2, 4]))
 def test_ranks_that_predict_otherwise_agree_on_an_order(ranks: int) -> None:
     _graph(80)
-    found = run_ranks(_contrary, ranks, timeout_s=120)
+    found = run_ranks(_contrary, ranks)
     for losses, orders, in_time_order in found:
         assert orders == found[0][1] and losses == in_time_order == found[0][0]
     assert len({str(order) for order in found[0][1]}) > 3, "orders follow the predictions"

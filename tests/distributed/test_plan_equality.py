@@ -162,7 +162,7 @@ def solo(wanted: dict[str, list[Any]]) -> dict[str, Any]:
 def ranks(request: pytest.FixtureRequest, wanted: dict[str, list[Any]]) -> list[dict[str, Any]]:
     """What each of R gloo processes found; the one of R = 1 is this one."""
     if request.param > 1:
-        return run_ranks(_on_rank, request.param, wanted, timeout_s=300)
+        return run_ranks(_on_rank, request.param, wanted)
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("GLOO_SOCKET_IFNAME", "lo")

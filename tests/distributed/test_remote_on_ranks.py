@@ -26,7 +26,6 @@ from torch import Tensor
 
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.testing.processes import run_ranks
-from dtdg_lab.training.trainer import Trainer
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
 EventList = list[dict[str, Any]]
@@ -42,7 +41,7 @@ def alone(case: int) -> EventList:
 
 @pytest.fixture(scope="module", params=thinned([2, 4]), ids=lambda ranks: f"{ranks} processes")
 def ranks(request: pytest.FixtureRequest) -> list[list[EventList]]:
-    return run_ranks(all_cases, request.param, timeout_s=240)
+    return run_ranks(all_cases, request.param)
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=ids)
@@ -67,7 +66,7 @@ def test_one_plan_on_several_processes(ranks: list[list[EventList]], case: int) 
 def stories(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     policies, struck = ([value for (value,) in values_that_run(request, name)] for name in ("policy", "story"))
     policies = [*dict.fromkeys(["on_demand", "fixed", *policies])]
-    return run_ranks(all_stories, 2, str(tmp_path_factory.mktemp("stories")), policies, struck, timeout_s=300)
+    return run_ranks(all_stories, 2, str(tmp_path_factory.mktemp("stories")), policies, struck)
 
 
 def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -89,8 +88,7 @@ def test_every_policy_trains_the_same_bits_on_all_ranks(stories: list[dict[str, 
         assert (len(found[policy]["windows"]) > 0) == (policy not in ("on_demand", "prefetch"))
 
 
-def test_as_on_one_process(stories: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
+def test_as_on_one_process(stories: list[dict[str, Any]], tmp_path: Path) -> None:
     alone = train_remote(remote_config("on_demand"), tmp_path)
     assert stories[0]["on_demand"]["losses"] == pytest.approx(alone.losses, rel=1e-10)
     asked = {(row["part"], row["step"]): row["remote"] for row in alone.recorder.tables["resolved"]}

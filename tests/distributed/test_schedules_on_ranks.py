@@ -136,7 +136,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     _graph()
     folder = str(tmp_path_factory.mktemp("ranks"))
     if request.param > 1:
-        return run_ranks(_on_rank, request.param, folder, timeout_s=120)
+        return run_ranks(_on_rank, request.param, folder)
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("GLOO_SOCKET_IFNAME", "lo")

@@ -121,7 +121,7 @@ def _on_rank(rank: int, ranks: int, address: str, cases: list[int]) -> dict[int,
 def on(request: pytest.FixtureRequest) -> OnRanks:
     """What each of some ranks found, by case."""
     placed = values_that_run(request, "ranks", "case")
-    return cache(lambda ranks: run_ranks(_on_rank, ranks, [case for of, case in placed if of == ranks], timeout_s=300))
+    return cache(lambda ranks: run_ranks(_on_rank, ranks, [case for of, case in placed if of == ranks]))
 
 
 def _counted(by_rank: Any, case: int, step: int, described: dict[str, Any]) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def on(request: pytest.FixtureRequest) -> OnRanks:
     @cache
     def found(ranks: int) -> list[dict[int, dict[str, Any]]]:
         cases = {case for of, case in placed if of == ranks} | set(overlapped if ranks == 2 else ())
-        return run_ranks(_on_rank, ranks, sorted(cases), timeout_s=300)
+        return run_ranks(_on_rank, ranks, sorted(cases))
 
     return found
 

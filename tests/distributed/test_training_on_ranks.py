@@ -103,7 +103,7 @@ def everything(rank: int, ranks: int, address: str, folder: Path) -> dict[str, A
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return run_ranks(everything, RANKS, tmp_path_factory.mktemp("ranks"), timeout_s=120)
+    return run_ranks(everything, RANKS, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_a_slowed_rank_computes_and_the_other_waits(ranks: list[dict[str, Any]])
     assert min(row["compute_s"] for row in slow) >= SLOW_S
     longer_s = [late["compute_s"] - early["compute_s"] for late, early in zip(slow, quick, strict=True)]
     waited_s = statistics.median(row["wait_s"] for row in quick)
-    assert waited_s > 0.8 * SLOW_S
+    assert waited_s > 0.5 * SLOW_S
     assert waited_s == pytest.approx(statistics.median(longer_s), rel=0.2)
     assert statistics.median(row["wait_s"] for row in slow) < 0.2 * waited_s
     assert ranks[0]["slow"]["losses"] == ranks[0]["untouched"]["losses"][:STEPS]

@@ -115,7 +115,7 @@ def _alone(case: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=thinned([2, 4]), ids=lambda ranks: f"{ranks} processes")
 def ranks(request: pytest.FixtureRequest) -> list[dict[int, dict[str, Any]]]:
-    return run_ranks(_on_rank, request.param, [case for (case,) in values_that_run(request, "case")], timeout_s=300)
+    return run_ranks(_on_rank, request.param, [case for (case,) in values_that_run(request, "case")])
 
 
 @cache

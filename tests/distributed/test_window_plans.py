@@ -201,7 +201,7 @@ def _on_rank(rank: int, ranks: int, address: str, numbers: list[int]) -> dict[in
 def by_ranks(request: pytest.FixtureRequest) -> dict[int, list[dict[int, dict[str, Any]]]]:
     placed = values_that_run(request, "case", "ranks")
     cases = {ranks: [case for case, of in placed if of == ranks] for ranks in (2, 4)}
-    return {ranks: run_ranks(_on_rank, ranks, of, timeout_s=300) for ranks, of in cases.items() if of}
+    return {ranks: run_ranks(_on_rank, ranks, of) for ranks, of in cases.items() if of}
 
 
 @cache
@@ -253,7 +253,7 @@ def _stopped_and_resumed(rank: int, ranks: int, address: str, folder: Path) -> d
 
 
 def test_two_processes_go_on_within_an_epoch_with_the_states_that_they_left(tmp_path: Path) -> None:
-    for found in run_ranks(_stopped_and_resumed, 2, tmp_path, timeout_s=120):
+    for found in run_ranks(_stopped_and_resumed, 2, tmp_path):
         assert found["in two"] == found["whole"]
 
 

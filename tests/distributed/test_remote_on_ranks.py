@@ -175,7 +175,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(stories: list[dict[str, A
 def test_a_server_that_dies_ends_the_run_on_all_ranks_in_time(
     stories: list[dict[str, Any]], story: str, words: str
 ) -> None:
-    """A rank may notice first that the other one, which failed for the server's sake, has taken its own server along."""
+    """A rank may first notice the end of the other rank, whose server ends with it."""
     wanted = stories[0]["on_demand"]
     own = "feature server of part(s) [2, 3] exited with status -9"  # what the rank of the server may find first
     reasons = [found[story]["reason"] for found in stories]

@@ -26,7 +26,7 @@ help:
 	@echo 'make lab         environment, then JupyterLab on notebooks/00_live_lab.ipynb'
 	@echo 'make demo        a short run with a report and a printed summary'
 	@echo 'make check       lint, then the tests nearest to what changed since main (90 seconds)'
-	@echo 'make test        lint, then the tests (10 minutes); ARGS="-k words" selects'
+	@echo 'make test        lint, then the tests (about twenty minutes); ARGS="-k words" selects'
 	@echo 'make test-full   every test, with long ones and coverage (over an hour)'
 	@echo 'make bench       all benchmarks; ARGS=--quick for under a minute each'
 	@echo 'make lint        ruff, mypy, import contracts'
@@ -57,13 +57,21 @@ lab: env
 demo: env
 	$(BIN)/python -m dtdg_lab demo $(ARGS)
 
-# Two processes; the folders with the longest files first, so that both end together
-FOLDERS := $(addprefix tests/,notebooks browser cluster distributed frozen unit properties contracts house)
+# First the folders of single-threaded tests, two at a time; then those whose tests start processes or a browser
+TOGETHER := $(addprefix tests/,unit properties contracts house)
+ALONE := $(addprefix tests/,notebooks frozen distributed cluster browser)
 QUICK := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow and not network'
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: lint
-	$(QUICK) $(if $(strip $(ARGS)),$(ARGS),$(TWO) $(FOLDERS))
+ifeq ($(strip $(ARGS)),)
+	@failed=0; \
+	$(QUICK) $(TWO) $(TOGETHER) || failed=1; \
+	$(QUICK) $(ALONE) || failed=1; \
+	exit $$failed
+else
+	$(QUICK) $(ARGS)
+endif
 
 check: lint
 	@files=$$($(BIN)/python tests/changed.py) && $(QUICK) $(TWO) --no-budget $$files

@@ -74,9 +74,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     ):
         patch.setenv("DTDG_LAB_STATE", environment["DTDG_LAB_STATE"])
         browser = started.chromium.launch_persistent_context(
-            tempfile.mkdtemp(), executable_path=CHROMIUM, headless=True, args=FLAGS, color_scheme="light",
+            tempfile.mkdtemp(),
+            executable_path=CHROMIUM,
+            headless=True,
+            args=FLAGS,
+            color_scheme="light",
             viewport={"width": 1400, "height": 900},
-        )  # fmt: skip
+        )
         found = browser.pages[0]
         found.on(
             "request",
@@ -112,7 +116,7 @@ def test_cells_pages_and_kernels_can_be_started_again(page: Any, session: Sessio
     page.wait_for_function(RUN, arg=CELLS, timeout=180_000)
     if session.current is None or session.current.status != "running":
         page.get_by_role("button", name="Run", exact=True).first.click()
-        until(lambda: session.current.status == "running", timeout_s=30, what="a run is under way")
+        until(lambda: session.current.status == "running", timeout_s=60, what="a run is under way")
     session.current.set(epochs=100_000)  # it must not end while it is looked at
     begun = engines_and_runs(session)
     run_all_again(page)
@@ -141,14 +145,14 @@ def _follow_the_first_run(page: Any) -> None:
     # Run All leaves the page at the notebook's end, and JupyterLab draws what is looked at: scroll up as a person would
     heading = page.locator(".jp-RenderedMarkdown h2", has_text="The dashboard").first
     heading.evaluate("heading => heading.scrollIntoView({block: 'start'})")
-    wait_until(page, lambda charts: points(charts, "loss") > 20, timeout_s=90, what="20 points of the loss")
+    wait_until(page, lambda charts: points(charts, "loss") > 20, timeout_s=180, what="20 points of the loss")
     assert set(page.evaluate(CHARTS)) == {"loss", "phases", "energy", "timeline"}
     before = page.evaluate(CHARTS)
     wait_until(
-        page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=30, what="new points"
+        page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=60, what="new points"
     )
     wait_until(
-        page, lambda charts: any("slow" in mark for mark in charts["loss"]["marks"]), timeout_s=30, what="the mark"
+        page, lambda charts: any("slow" in mark for mark in charts["loss"]["marks"]), timeout_s=60, what="the mark"
     )
 
 
@@ -156,17 +160,17 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     page.get_by_role("button", name="Stop").first.click()
     first = session.current
     assert first is not None
-    first.wait(30)
+    first.wait(60)
     assert first.status == "stopped"
     page.get_by_role("button", name="Run", exact=True).first.click()
     clicked = time.monotonic()
     while session.current is None or session.current.id == first.id:
-        assert time.monotonic() - clicked < 20, "the Run button started no run"
+        assert time.monotonic() - clicked < 60, "the Run button started no run"
         time.sleep(0.02)
     run = session.current
     run.set(epochs=100_000)  # it must not end while it is looked at
     until(lambda: run.config.epochs == 100_000, what="more epochs")
-    wait_until(page, lambda charts: points(charts, "loss") > 0, timeout_s=20, what="the first point after Run")
+    wait_until(page, lambda charts: points(charts, "loss") > 0, timeout_s=60, what="the first point after Run")
     before = page.evaluate(CHARTS)
     page.locator(".noUi-handle:visible").first.focus()  # the learning rate's: others serve other systems
     for _ in range(5):
@@ -174,23 +178,23 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     wait_until(
         page,
         lambda charts: any("learning_rate" in mark for mark in charts["loss"]["marks"]),
-        timeout_s=20,
+        timeout_s=60,
         what="the mark",
     )
     wait_until(
-        page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=30, what="new points"
+        page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=60, what="new points"
     )
-    page.wait_for_timeout(4000)
-    drawn = page.evaluate(CHARTS)["loss"]
-    assert drawn["x_range"][0] <= 0 and drawn["x_range"][1] >= drawn["last_x"] > 30, "the axis must hold the points"
-    shown = page.evaluate(CONTROLS)
+    wait_until(
+        page,
+        lambda charts: (charts["loss"]["last_x"] or 0) > 30 and _holds_its_points(charts["loss"]),
+        timeout_s=60,
+        what="an axis that holds the points",
+    )
     slowed = {-1: "none"}.get(run.config["slow_rank"], f"rank {run.config['slow_rank']}")
-    assert slowed in shown and run.config["slow_ms"] in shown, (
-        f"the controls show {shown}, the run has {run.config.flat}"
-    )
+    until(lambda: {slowed, run.config["slow_ms"]} <= set(page.evaluate(CONTROLS)), timeout_s=60, what="the controls")
     page.keyboard.press("Control+b")  # away with the file browser: the picture shows the lab
     page.get_by_role("button", name="Stop").first.evaluate("button => button.scrollIntoView({block: 'start'})")
-    page.wait_for_timeout(1500)
+    page.wait_for_timeout(500)
     page.screenshot(path=PICTURES / "live-lab.png")
     applied = knob_steps(run, "learning_rate")
     assert applied
@@ -203,24 +207,31 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     _repair_by_hand(page, session, run)
 
 
+def _holds_its_points(drawn: dict[str, Any]) -> bool:
+    return bool(drawn["x_range"][0] <= 0 and drawn["x_range"][1] >= drawn["last_x"])
+
+
 def _look_at_the_data(page: Any) -> None:
     """The small picture beside the controls, and the page of charts about the data set."""
-    page.locator("svg[role=img] polygon").first.wait_for(timeout=20_000, state="attached")
+    page.locator("svg[role=img] polygon").first.wait_for(timeout=60_000, state="attached")
     page.locator(".bk-tab", has_text="Data").first.click()
     data = {"size", "overlap", "degrees", "baselines"}
     wait_until(
-        page, lambda charts: data <= set(charts) and all(points(charts, name) > 10 for name in data),
-        timeout_s=20, what="the charts of the data set",
-    )  # fmt: skip
-    page.wait_for_timeout(1000)
+        page,
+        lambda charts: data <= set(charts) and all(points(charts, name) > 10 for name in data),
+        timeout_s=60,
+        what="the charts of the data set",
+    )
     page.screenshot(path=PICTURES / "live-lab-data.png")
     page.locator(".bk-tab", has_text="Live").first.click()
     page.wait_for_timeout(500)
 
 
 def _look_at_a_narrow_window(page: Any) -> None:
+    before = page.evaluate(WIDTHS)
     page.set_viewport_size({"width": 1100, "height": 800})
-    page.wait_for_timeout(1500)
+    until(lambda: page.evaluate(WIDTHS) != before, timeout_s=60, what="charts of another width")
+    page.wait_for_timeout(500)
     page.screenshot(path=PICTURES / "live-lab-1100.png")
     widths = page.evaluate(WIDTHS)
     assert len(widths) == 8 and min(widths) >= 280, f"charts of {widths} pixels cannot be read"
@@ -233,17 +244,17 @@ def _look_at_a_narrow_window(page: Any) -> None:
 def _change_the_partition(page: Any, run: Run) -> None:
     """The run becomes one on node parts and its nodes are dealt anew, by the widgets; the microscope is drawn."""
     choose(page, "adgnn-t")
-    assert "the change took" in wait_for_status(page, "system adgnn-t: applied at step", timeout_s=20)
+    assert "the change took" in wait_for_status(page, "system adgnn-t: applied at step", timeout_s=60)
     page.locator(".bk-tab", has_text="Partition").first.click()
     wait_until(
-        page, lambda charts: any(name.startswith("partition-") for name in charts), timeout_s=30, what="the microscope"
+        page, lambda charts: any(name.startswith("partition-") for name in charts), timeout_s=60, what="the microscope"
     )
     before = page.locator(".dl-caption:visible").all_inner_texts()
     choose(page, "hash")
-    assert "the change took" in wait_for_status(page, "partitioner hash: applied at step", timeout_s=20)
+    assert "the change took" in wait_for_status(page, "partitioner hash: applied at step", timeout_s=60)
     changed = time.monotonic()
     while page.locator(".dl-caption:visible").all_inner_texts() == before:
-        assert time.monotonic() - changed < 30, "the microscope still shows the partition before"
+        assert time.monotonic() - changed < 60, "the microscope still shows the partition before"
         page.wait_for_timeout(50)
     for name, value in (("system", "adgnn-t"), ("partitioner", "hash")):
         (applied,) = knob_steps(run, name).values()
@@ -264,12 +275,12 @@ def _change_the_partition(page: Any, run: Run) -> None:
 def _repair_by_hand(page: Any, session: Session, run: Run) -> None:
     """An engine is killed; the buttons bring it back and go on."""
     os.kill(read_notes(run.path / "live", run.attempt)[1].pid, signal.SIGKILL)
-    page.get_by_role("button", name="Repair").first.click(timeout=20_000)
-    until(lambda: session.ready, timeout_s=40, what="the engine is replaced")
-    page.get_by_role("button", name="Resume").first.click(timeout=20_000)
+    page.get_by_role("button", name="Repair").first.click(timeout=60_000)
+    until(lambda: session.ready, timeout_s=60, what="the engine is replaced")
+    page.get_by_role("button", name="Resume").first.click(timeout=60_000)
     until(lambda: session.current is not None and session.current.attempt == 2, what="the run is resumed")
     again = session.current
     assert again is not None and again.id == run.id
     until_step(again, run.live.progress.step + 5)
     page.get_by_role("button", name="Stop").first.click()
-    again.wait(30)
+    again.wait(60)

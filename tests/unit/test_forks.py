@@ -236,4 +236,6 @@ def test_reading_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
     torch.save({"position": Evil()}, tmp_path / "evil.pt")
     with pytest.raises(RunStoreError, match=r"it names .*getattr"):
         read_kept(tmp_path / "evil.pt")
+    with pytest.raises(RunStoreError, match="not a readable checkpoint"):
+        Checkpoint.load(tmp_path / "evil.pt")
     assert not (tmp_path / "touched").exists()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from dtdg_lab.engine.strategy import StepMarks
 
@@ -34,15 +33,19 @@ class _StorageLedger(TorchDispatchMode):
         self._known: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        inputs = {leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs)) if _is_dense(leaf)}
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if not _is_dense(leaf):
-                continue
-            name = leaf.untyped_storage()._cdata
-            if name not in inputs and name not in self._known:
-                self._follow(leaf.untyped_storage())
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        made = [storage for storage in _dense_storages((result,)) if storage._cdata not in self._known]
+        if made:  # a view's storage, or that of a tensor changed in place, was there before
+            inputs = {storage._cdata for storage in _dense_storages((*args, *kwargs.values()))}
+            for storage in made:
+                if storage._cdata not in inputs and storage._cdata not in self._known:
+                    self._follow(storage)
         return result
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled; torch's guard against it takes as long as the operation
 
     def _follow(self, storage: torch.UntypedStorage) -> None:
         size, name = storage.nbytes(), storage._cdata
@@ -74,8 +77,14 @@ class _AllocatorReader(TorchDispatchMode):
         return result
 
 
-def _is_dense(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
+def _dense_storages(values: Iterable[Any]) -> Iterator[torch.UntypedStorage]:
+    """Storages of dense tensors among an operation's arguments or results, which are values or sequences of them."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if value.layout is torch.strided:
+                yield value.untyped_storage()
+        elif isinstance(value, (tuple, list)):
+            yield from _dense_storages(value)
 
 
 def peak_bytes(step: Callable[[], None], *, device: str = "cpu") -> int:

@@ -15,6 +15,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 
 
+@pytest.mark.slow
 def test_a_cluster_of_the_command_line_tool_trains(
     tmp_path: Path, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_two_ranks_are_forked_resumed_and_repeated(session: Session, small: RunC
     assert again.status == "finished"
 
 
+@pytest.mark.slow
 def test_a_replay_takes_no_requests_but_a_stop(session: Session, small: RunConfig) -> None:
     run = session.train(small.replace(slow_ms=60.0, epochs=4))
     run.wait()

@@ -178,6 +178,7 @@ def _named(knob: dict[str, Any]) -> list[tuple[str, int]]:
     return [(f"{name} {value}", knob["step"]) for name, value in knob["changes"].items()]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_partitioned_leaves_the_run_going(
     session: Session, halo: RunConfig, trap: Path, tmp_path: Path
 ) -> None:

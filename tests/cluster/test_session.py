@@ -89,6 +89,7 @@ def test_pause_holds_all_ranks_and_steering_works_meanwhile(session: Session, co
     run.wait(60)
 
 
+@pytest.mark.slow
 def test_two_sessions_in_one_process_work_side_by_side(session: Session, config: RunConfig, tmp_path: Path) -> None:
     with Session(ranks=1, runs_dir=tmp_path) as other:
         left = session.train(config.replace(epochs=10))

@@ -21,6 +21,7 @@ from dtdg_lab.core.errors import ClusterError
 WHY_NOT = two_hosts.why_not()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "can be")
 def test_two_hosts_train_as_one_and_the_loss_of_one_is_noticed(tmp_path: Path) -> None:
     profile, runs = tmp_path / "profile", tmp_path / "runs"

@@ -147,6 +147,7 @@ def test_each_run_is_predicted_by_the_others(runs: list[StoredRun], graph: Dynam
     assert all(each.left_out for each in learn_errors(found)) and not learn_errors(found[:1])[0].left_out
 
 
+@pytest.mark.slow
 @given(first=st.floats(1e-5, 0.05), more=st.floats(1.0, 50.0))
 def test_more_memory_never_hurts(advice: Advice, first: float, more: float) -> None:
     """What fits a budget fits a larger one, and the best is no slower there."""

@@ -222,6 +222,7 @@ def test_a_process_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_generators_give_way_to_training(makers: list[BatchMaker]) -> None:
     if sys.platform != "linux":
         pytest.skip("threads have priorities of their own on Linux alone")

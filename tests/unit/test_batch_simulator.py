@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thinning import thinned
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.rl.dqn import Choice, Fixed
@@ -65,6 +66,7 @@ def test_a_simulated_training_is_its_formula() -> None:
     assert later.gain(0, 1.0) == pytest.approx(0.1 / 4)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(("none", "random", "bandit")), st.integers(0, 10**6), st.integers(0, ACTIONS - 1),
     st.floats(0, 0.3), st.floats(1e-3, 1.0), st.floats(0, 2.0),
@@ -111,7 +113,7 @@ def test_where_the_best_size_changes_an_order_of_sizes_beats_every_fixed_one() -
     assert regret_s < 0
 
 
-@pytest.mark.parametrize("name", LANDSCAPES)
+@pytest.mark.parametrize("name", thinned(LANDSCAPES, [3]))
 def test_the_law_is_near_the_best_fixed_size_on_every_landscape(name: str) -> None:
     """Medians of five seeds; the best size is known in hindsight only."""
     simulator = LANDSCAPES[name]

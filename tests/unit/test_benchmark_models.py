@@ -56,6 +56,7 @@ def test_a_workload_is_what_was_saved(tiny: Any, tmp_path: Path) -> None:
     assert np.array_equal(again.features, tiny.features)
 
 
+@pytest.mark.slow
 def test_plain_ports_have_the_lab_s_losses(tiny: Any) -> None:
     """Three steps of Adam, so that gradients are compared as well."""
     ported = [case for case in importlib.import_module("contenders.case").CASES if case.peer == "port"]

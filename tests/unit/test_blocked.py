@@ -33,7 +33,7 @@ def _config(**settings: Any) -> RunConfig:
     return RunConfig(**{**SMALL, "system": "esdg", **settings})
 
 
-@pytest.mark.parametrize("model", thinned(["cdgcn", "tmgcn", "evolvegcn-h"], 2))
+@pytest.mark.parametrize("model", thinned(["cdgcn", "tmgcn", "evolvegcn-h"]))
 def test_the_fewest_blocks_that_fit_are_taken_and_the_peak_is_as_estimated(graph: DynamicGraph, model: str) -> None:
     whole = block_cost(_config(model=model, blocks=1), graph, steps=1).peak_bytes
     budget = 0.6 * whole
@@ -49,6 +49,7 @@ def test_the_fewest_blocks_that_fit_are_taken_and_the_peak_is_as_estimated(graph
     assert all(parameter.grad is not None and not parameter.grad.any() for parameter in built.model.parameters())
 
 
+@pytest.mark.slow
 def test_a_large_budget_takes_one_block_and_a_tiny_one_says_what_is_needed(graph: DynamicGraph) -> None:
     config = _config(model="cdgcn", blocks=0)
     built = build(config, graph, SoloGroup())
@@ -60,6 +61,7 @@ def test_a_large_budget_takes_one_block_and_a_tiny_one_says_what_is_needed(graph
     assert enough.strategy.plan is not None and enough.strategy.plan.blocks > 1
 
 
+@pytest.mark.slow
 def test_vertex_parts_choose_too(graph: DynamicGraph) -> None:
     config = _config(system="adgnn-t", partitioner="hash", model="tgcn", blocks=0, memory_gib=0.01)
     built = build(config, graph, SoloGroup())

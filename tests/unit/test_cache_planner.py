@@ -172,6 +172,7 @@ def test_it_decides_for_many_runs_as_for_one() -> None:
     assert len(decided) > 1
 
 
+@pytest.mark.slow
 def test_it_beats_every_fixed_window_where_a_link_is_throttled_for_long_and_loses_nowhere() -> None:
     cases = [
         CacheCase("one_slow", "bad", 0.0, 2e7, 0.05),
@@ -216,6 +217,7 @@ def test_a_link_that_is_slow_from_the_start_is_preferred() -> None:
     assert runs.joules[0] < 1.25 * best
 
 
+@pytest.mark.slow
 def test_even_shares_are_taken_where_its_own_choices_have_lost() -> None:
     """Links that take turns sooner than a rebuild pays off: no more than 5 % over the best fixed window."""
     which = 1 + np.arange(600) // 12 % 3

@@ -125,6 +125,7 @@ def compared() -> list[ComparedPolicy]:
     return compare(preferring, COSTS, CASES, episodes=3, epochs=12)
 
 
+@pytest.mark.slow
 def test_all_are_compared_in_every_case(compared: list[ComparedPolicy]) -> None:
     names = {*always_compared(4), "clairvoyant", "best fixed", "preferring 1"}
     assert len(names) == 3 + len(WINDOWS) + 3

@@ -351,6 +351,7 @@ def test_a_delay_is_known_two_fetches_after_it_began() -> None:
     assert met.max() == pytest.approx(0.02)
 
 
+@pytest.mark.slow
 def test_a_slow_link_is_heard_as_the_delay_of_its_bytes_and_one_slow_from_the_start_as_well() -> None:
     rate = 1e6
     delays, _ = received(CacheCase("one_slow", "x", 0.0, rate))
@@ -450,6 +451,7 @@ def test_a_restarted_run_begins_with_the_states_of_a_new_one() -> None:
     np.testing.assert_array_equal(info.final_states[1], states[1])
 
 
+@pytest.mark.slow
 def test_episodes_side_by_side_cost_less_than_one_after_another() -> None:
     """Processor seconds of an episode at the nominal window: alone, and as one of 64."""
     best_s = {}

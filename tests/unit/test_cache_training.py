@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from many_views import view_of
+from thinning import thinned
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
@@ -21,6 +22,7 @@ SHORT = PolicyTraining(episodes=24, explored=12, lanes=8, decisions=32, hidden=(
 THROTTLED = CacheCase("one_slow", "bad", 0.0, 1e7, 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remembers", [False, True])
 def test_the_same_seed_gives_the_same_policy_and_another_does_not(remembers: bool) -> None:
     training = replace(SHORT, remembers=remembers, reward="saved" if remembers else "ratio")
@@ -31,7 +33,7 @@ def test_the_same_seed_gives_the_same_policy_and_another_does_not(remembers: boo
     assert not np.array_equal(one.parameters, other.parameters)
 
 
-@pytest.mark.parametrize("parts", [2, 3, 4])
+@pytest.mark.parametrize("parts", thinned([2, 3, 4]))
 def test_a_policy_is_learned_for_any_number_of_parts_and_written_down(parts: int, tmp_path: Path) -> None:
     path = tmp_path / "policy.npz"
     policy = train_policy(parts, SHORT, out=path)
@@ -62,6 +64,7 @@ def test_a_policy_that_looks_back_decides_for_many_runs_as_for_one() -> None:
     assert len(decided) > 2
 
 
+@pytest.mark.slow
 def test_what_is_learned_in_a_few_seconds_is_to_give_a_throttled_owner_more() -> None:
     """Where one of two other parts is often slow, a short training beats chance and the reference window."""
     training = PolicyTraining(

@@ -15,6 +15,7 @@ import pytest
 import torch
 from backends import needs_dgl
 from numpy.typing import NDArray
+from thinning import thinned
 from torch import Tensor
 
 from dtdg_lab.core import catalogue
@@ -441,7 +442,7 @@ def test_shares_of_parts_add_up_to_the_whole(name: str, layers: int) -> None:
         _assert_equal(_by_parts(graph, model, _task(graph), parts), wanted)
 
 
-@pytest.mark.parametrize("name", ["tgcn", "evolvegcn-o", "graphsage"])
+@pytest.mark.parametrize("name", thinned(["tgcn", "evolvegcn-o", "graphsage"], [2]))
 def test_scalings_are_those_of_the_whole_graph(name: str) -> None:
     graph, model = _graph(weighted=True), _model(name, 2)
     for norm, loops in (("in_out", False), ("in_out", True), ("in", False)):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thinning import thinned
 
 from dtdg_lab.core.errors import DataError, PartitionError, UnknownNameError
 from dtdg_lab.core.plans import Partition
@@ -63,6 +64,7 @@ def test_metis_cuts_where_there_is_one_edge() -> None:
     assert facts["cut_edges"] == bridges
 
 
+@pytest.mark.slow
 def test_metis_sees_nothing_of_other_parts() -> None:
     """Two cliques to a part, in two chunks: each part is cut between its cliques."""
     graph = cliques()
@@ -110,6 +112,7 @@ def test_no_chunk_of_any_part_is_empty(name: str, data: st.DataObject) -> None:
         assert not made.note
 
 
+@pytest.mark.slow
 def test_chunks_are_balanced_by_edges_and_labelled_vertices_of_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = power_law(nodes=34)
     partition = make_partition("hash", graph, 2, seed=4)
@@ -132,7 +135,7 @@ def test_chunks_are_balanced_by_edges_and_labelled_vertices_of_all_parts(monkeyp
         assert np.allclose(share, weights[joined] / weights[joined].sum())
 
 
-@pytest.mark.parametrize("chunks", [1, 9, 10])
+@pytest.mark.parametrize("chunks", thinned([1, 9, 10]))
 def test_metis_chunks_of_every_part_hold_vertices(chunks: int) -> None:
     graph = power_law(nodes=33)
     partition = make_partition("hash", graph, 2, seed=4)

@@ -96,6 +96,7 @@ def test_the_simulator_charges_a_plan_what_it_promises(parts: int, change_s: flo
     assert [list(run) for run in runs.windows] == [plan.windows(run) for run in range(len(episodes))]
 
 
+@pytest.mark.slow
 @settings(max_examples=3)  # each plans for every policy
 @given(seed=st.integers(0, 2**32), parts=st.sampled_from([2, 3, 4]), change_s=st.sampled_from([0.0, 0.2]))
 def test_no_policy_beats_it(seed: int, parts: int, change_s: float) -> None:

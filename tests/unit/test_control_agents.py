@@ -124,6 +124,7 @@ def best_values(discount: float) -> np.ndarray:
     return values
 
 
+@pytest.mark.slow
 def test_the_values_of_a_small_world_are_found() -> None:
     discount = 0.6
     agent = DQN(2, seed=1, discount=discount, rate=0.01, soft=0.1, batch=16)
@@ -136,6 +137,7 @@ def test_the_values_of_a_small_world_are_found() -> None:
     np.testing.assert_allclose(found, expected, atol=0.1)
 
 
+@pytest.mark.slow
 def test_without_a_discount_it_learns_rewards_only() -> None:
     agent = DQN(2, seed=2, discount=0.0, rate=0.02, batch=16)
     for state, action in uniform_draws(600):

@@ -80,6 +80,7 @@ def choose(shown: Dashboard, name: str, value: object) -> None:
     settle(shown)
 
 
+@pytest.mark.slow
 def test_what_a_person_does_is_done_by_the_loop(dashboard, session):
     """Widgets changed on two threads at once lose updates on their way to the page."""
     import threading
@@ -121,6 +122,7 @@ def test_every_control_stands_at_what_it_is_shown_and_does_not_call_back(name):
     assert isinstance(control.value, option.kind)
 
 
+@pytest.mark.slow
 def test_a_system_shows_the_settings_that_it_reads_and_brings_its_own(dashboard):
     of_schedules = {"scheduler", "groups_per_rank", "group_times", "profile_epochs", "schedule_gap", "schedule_limit_s"}
     of_layouts = {"halo_reuse", "cache_gib", "blocks", "memory_gib", "row_ranks", "overlap", "delta_transfer"}
@@ -170,6 +172,7 @@ def test_ranks_are_divisors_and_single_is_alone():
     shown.close()
 
 
+@pytest.mark.slow
 def test_buttons_and_controls_follow_the_state_of_the_run(dashboard, session):
     assert disabled(dashboard) == set()
     assert dashboard.buttons["stop"].disabled and dashboard.buttons["pause"].disabled
@@ -211,6 +214,7 @@ def test_a_slider_that_is_still_held_sends_nothing(dashboard, session):
     assert session.current.requests == []
 
 
+@pytest.mark.slow
 def test_two_dashboards_agree_and_do_not_echo(dashboard, session):
     other = Dashboard(session, RunConfig(dataset="growing", system="single"))
     click(dashboard, "run")
@@ -233,6 +237,7 @@ def test_two_dashboards_agree_and_do_not_echo(dashboard, session):
     other.close()
 
 
+@pytest.mark.slow
 def test_a_value_just_asked_for_is_not_taken_back_while_it_is_on_its_way(dashboard, session):
     click(dashboard, "run")
     session.current.advance(1)
@@ -242,6 +247,7 @@ def test_a_value_just_asked_for_is_not_taken_back_while_it_is_on_its_way(dashboa
     assert dashboard.settings.controls["slow_ms"].value == 30.0
 
 
+@pytest.mark.slow
 def test_what_the_run_refuses_is_shown_and_taken_back(dashboard, session):
     click(dashboard, "run")
     dashboard.settings.controls["slow_rank"]._changed(type("Event", (), {"new": 7}))
@@ -281,6 +287,7 @@ def test_errors_are_shown_whatever_they_are(dashboard, session, caplog):
     assert "ZeroDivisionError" in dashboard.alert.value
 
 
+@pytest.mark.slow
 def test_a_session_that_does_not_answer_does_not_hold_up_the_page(dashboard, session):
     answer = threading.Event()
     session.repair = lambda: answer.wait(20)
@@ -319,6 +326,7 @@ def test_a_failed_run_names_its_rank_and_repair_is_offered(dashboard, session):
     assert not dashboard.buttons["repair"].visible and not dashboard.buttons["resume"].disabled
 
 
+@pytest.mark.slow
 def test_the_status_line_says_how_far_the_run_is(dashboard, session):
     assert "idle" in dashboard.status.value
     click(dashboard, "run")
@@ -364,6 +372,7 @@ def test_settings_as_code_round_trip(system, dataset, protocol):
     assert made["config"] == config
 
 
+@pytest.mark.slow
 def test_the_code_page_follows_the_controls(dashboard):
     choose(dashboard, "epochs", 7)
     assert "epochs=7" in dashboard.pages["As code"].cell.value

@@ -66,6 +66,7 @@ def test_the_page_shows_the_batch_and_what_makes_it(dashboard):
     assert not page.verdict.visible, "there is no run with a fixed size"
 
 
+@pytest.mark.slow
 def test_the_map_is_live_and_the_charts_follow_once_a_second(dashboard):
     sent = opened(dashboard)
     run = started(dashboard)
@@ -82,11 +83,13 @@ def test_the_map_is_live_and_the_charts_follow_once_a_second(dashboard):
     assert newest and set(newest) <= set(CHARTS)
 
 
+@pytest.mark.slow
 def test_a_closed_page_is_not_drawn(dashboard):
     started(dashboard)
     assert dashboard.pages["Batches"].map.figures() == dashboard.pages["Batches"].charts.figures() == {}
 
 
+@pytest.mark.slow
 def test_a_run_without_hybrid_batches_says_so_and_another_runs_pictures_go(dashboard):
     opened(dashboard)
     started(dashboard)
@@ -98,6 +101,7 @@ def test_a_run_without_hybrid_batches_says_so_and_another_runs_pictures_go(dashb
     assert page.words.value.startswith("This run has no hybrid batches. Systems with hybrid batches: ")
 
 
+@pytest.mark.slow
 def test_a_run_that_has_not_told_its_batches_yet_is_not_called_one_without(dashboard):
     opened(dashboard)
     started(dashboard)
@@ -105,6 +109,7 @@ def test_a_run_that_has_not_told_its_batches_yet_is_not_called_one_without(dashb
     assert dashboard.pages["Batches"].words.value == "No batch data yet."
 
 
+@pytest.mark.slow
 def test_an_batch_policy_is_judged_where_fixed_sizes_ran_too(dashboard, session):
     opened(dashboard)
     started(dashboard, steps=100)
@@ -127,6 +132,7 @@ def test_runs_are_compared_over_wall_time(dashboard):
     assert list(page.charts._figures()) == ["compare", "wall-time", "energy-by-run"]
 
 
+@pytest.mark.slow
 def test_the_knobs_beside_the_charts_are_the_run_s(dashboard):
     opened(dashboard)
     live_settings = dashboard.pages["Batches"].live_settings

@@ -79,6 +79,7 @@ def test_a_hybrid_brings_two_ranks_to_a_snapshot():
     shown.close()
 
 
+@pytest.mark.slow
 def test_every_knob_of_blocks_is_live(dashboard):
     run = started(dashboard)
     assert widget(dashboard, "model").disabled
@@ -90,6 +91,7 @@ def test_every_knob_of_blocks_is_live(dashboard):
         assert f"{name} {value}: applied at step" in dashboard.status.value
 
 
+@pytest.mark.slow
 def test_a_number_of_blocks_below_none_cannot_be_entered(dashboard):
     assert widget(dashboard, "blocks").start == 0
 
@@ -97,6 +99,7 @@ def test_a_number_of_blocks_below_none_cannot_be_entered(dashboard):
 # the page
 
 
+@pytest.mark.slow
 def test_the_page_shows_who_owns_what_memory_transfers_exchanges_and_bytes(dashboard):
     opened(dashboard)
     assert (
@@ -119,6 +122,7 @@ def test_the_page_shows_who_owns_what_memory_transfers_exchanges_and_bytes(dashb
     assert "equal to the byte" in dashboard.pages["Blocks"].words.value
 
 
+@pytest.mark.slow
 def test_only_an_open_page_is_drawn_and_only_once_a_second(dashboard):
     run = started(dashboard)
     look(dashboard)
@@ -132,6 +136,7 @@ def test_only_an_open_page_is_drawn_and_only_once_a_second(dashboard):
     assert len(sent) - before <= 2
 
 
+@pytest.mark.slow
 def test_changes_show_on_the_page(dashboard):
     opened(dashboard)
     run = started(dashboard, steps=8)
@@ -156,6 +161,7 @@ def test_changes_show_on_the_page(dashboard):
     )
 
 
+@pytest.mark.slow
 def test_one_rank_exchanges_nothing(session):
     shown = Dashboard(session, RunConfig(ranks=1, **SYSTEM))
     opened(shown)
@@ -182,6 +188,7 @@ def test_a_run_without_blocks_says_so_and_another_runs_pictures_go(dashboard):
     assert dashboard.pages["Blocks"].charts.figures() == {}
 
 
+@pytest.mark.slow
 def test_the_live_charts_are_the_same_four_where_a_run_has_blocks(dashboard):
     run = started(dashboard)
     assert "blocks" in run.live.figures()

@@ -138,6 +138,7 @@ def test_a_run_is_forked_and_replayed_from_the_page(page, problems):
     assert open_run(page._session.made[2].path).environment["repeats"]["bit_for_bit"] and not problems
 
 
+@pytest.mark.slow
 def test_another_run_brings_other_checkpoints(page):
     for epochs in (2, 4):
         run = handle(train_here(CONFIG.replace(epochs=epochs), runs_dir=page._session.folder))

@@ -63,6 +63,7 @@ def enter(shown: Dashboard, box: Any, value: float) -> None:
     settle(shown)
 
 
+@pytest.mark.slow
 def test_the_page_shows_caches_and_links(dashboard):
     opened(dashboard)
     page = dashboard.pages["Features"]
@@ -76,6 +77,7 @@ def test_the_page_shows_caches_and_links(dashboard):
     assert all(page.charts.captions().values())
 
 
+@pytest.mark.slow
 def test_the_charts_follow_once_a_second_where_the_page_is_open(dashboard):
     run = started(dashboard)
     assert dashboard.pages["Features"].charts.figures() == {}, "a closed page is not drawn"
@@ -101,6 +103,7 @@ def test_a_run_without_fetched_features_says_so_and_another_runs_pictures_go(das
     assert not any(each.panel.visible for each in (page.cache, page.links, page.power, page.editor))
 
 
+@pytest.mark.slow
 def test_links_of_a_halo_exchange_can_be_slow_too(dashboard):
     opened(dashboard)
     choose(dashboard, "system", "adgnn-t")
@@ -165,6 +168,7 @@ def test_links_are_entered_one_by_one_and_freed_together(dashboard):
     assert run.live.view("features").congestion.now.congested == []
 
 
+@pytest.mark.slow
 def test_links_set_elsewhere_are_shown_but_not_over_what_was_just_entered(dashboard):
     opened(dashboard)
     run = started(dashboard)
@@ -233,6 +237,7 @@ def test_links_that_no_longer_fit_are_told_and_no_boxes_lie():
     assert not editor.panel.visible, "one part asks nobody"
 
 
+@pytest.mark.slow
 def test_energy_of_the_last_runs_is_compared(dashboard):
     open_tab(dashboard, "Compare")
     started(dashboard, steps=60)

@@ -81,6 +81,7 @@ def settings() -> choices.Settings:
     return choices.Settings(2, RunConfig(dataset="growing", ranks=2, epochs=50, **SMALL), lambda name, value: None)
 
 
+@pytest.mark.slow
 def test_every_data_set_can_be_chosen_and_says_what_it_is(settings) -> None:
     for dataset in catalogue.names("datasets"):
         entry = catalogue.entry("datasets", dataset)
@@ -89,6 +90,7 @@ def test_every_data_set_can_be_chosen_and_says_what_it_is(settings) -> None:
         assert list(settings.controls["task"].widget.options) == list(entry.tasks), dataset
 
 
+@pytest.mark.slow
 def test_every_model_says_what_it_is(settings) -> None:
     for model in catalogue.names("models"):
         assert html.unescape(catalogue.entry("models", model).summary) in pick(settings, "model", model)
@@ -188,6 +190,7 @@ def _wait_for_page(shown: Dashboard) -> None:
         look(shown)
 
 
+@pytest.mark.slow
 def test_charts_that_no_display_reported_are_put_on_their_page_again(dashboard, monkeypatch) -> None:
     """An update may be lost on its way to a notebook's page."""
     monkeypatch.setattr(opened, "AGAIN_S", 0.1)
@@ -295,6 +298,7 @@ def test_equal_data_is_known_whatever_else_differs() -> None:
     assert data_key(RunConfig(seed=1)) == data_key(RunConfig(seed=2)), "the seed does not enter files"
 
 
+@pytest.mark.slow
 def test_a_graphs_file_on_this_machine_is_drawn(real_data: Path, session, monkeypatch) -> None:
     monkeypatch.setenv("DTDG_LAB_DATA", str(real_data))
     shown = Dashboard(session, RunConfig(dataset="collegemsg", ranks=2))

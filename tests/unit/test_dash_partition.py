@@ -94,6 +94,7 @@ def test_a_number_of_parts_that_is_not_offered_is_shown_all_the_same(session):
 # widgets during a run
 
 
+@pytest.mark.slow
 def test_a_change_waits_for_the_end_of_the_epoch_then_says_where_it_was_applied_and_what_it_took(dashboard):
     run = started(dashboard)
     assert not widget(dashboard, "partitioner").disabled and widget(dashboard, "model").disabled
@@ -112,6 +113,7 @@ def test_a_change_waits_for_the_end_of_the_epoch_then_says_where_it_was_applied_
     assert said in dashboard.status.value
 
 
+@pytest.mark.slow
 def test_what_waits_outlives_the_patience_for_step_settings(dashboard, monkeypatch):
     run = started(dashboard)
     choose(dashboard, "parts", 4)
@@ -128,6 +130,7 @@ def test_what_waits_outlives_the_patience_for_step_settings(dashboard, monkeypat
     assert "parts 0: applied at step 40" in dashboard.status.value
 
 
+@pytest.mark.slow
 def test_changes_made_at_one_end_of_an_epoch_are_each_told(dashboard):
     run = started(dashboard)
     for name, value in (("partitioner", "round_robin"), ("parts", 4), ("halo_reuse", True)):
@@ -168,6 +171,7 @@ def test_a_change_the_run_cannot_make_is_refused_at_once(dashboard):
     assert widget(dashboard, "system").label == "System"
 
 
+@pytest.mark.slow
 def test_the_system_itself_changes_and_brings_its_settings_once_the_run_has_it(dashboard):
     run = started(dashboard)
     choose(dashboard, "system", "psg")
@@ -196,6 +200,7 @@ def test_a_change_the_run_did_not_live_to_make_is_said_and_stays_for_the_next(da
     assert run.config.system == "adgnn-t"
 
 
+@pytest.mark.slow
 def test_another_dashboard_follows(dashboard, session):
     other = Dashboard(session, RunConfig(dataset="growing"))
     run = started(dashboard)
@@ -266,6 +271,7 @@ def test_the_page_begins_at_the_parts_of_the_settings_and_keeps_what_was_measure
     assert dashboard.pages["Partition"].parts.value == 4
 
 
+@pytest.mark.slow
 def test_other_data_than_the_settings_can_be_measured(dashboard):
     dashboard.pages["Partition"].data.value = "sbm"
     measured(dashboard, "hash")
@@ -375,6 +381,7 @@ def test_the_run_is_under_the_microscope_with_what_it_sent_and_before_beside_now
     assert page.looked_at.options == [RUN, "round_robin"] and page.looked_at.value == RUN
 
 
+@pytest.mark.slow
 def test_a_run_without_parts_has_no_microscope_and_another_runs_one_goes(dashboard):
     open_page(dashboard)
     started(dashboard)

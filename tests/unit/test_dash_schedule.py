@@ -96,6 +96,7 @@ def figure_of(shown: Dashboard, title: str) -> tuple[dict[str, Any], str]:
 # widgets
 
 
+@pytest.mark.slow
 def test_a_system_takes_its_schedule_along_when_it_goes(dashboard):
     def stands() -> tuple[Any, ...]:
         config = dashboard.settings.config()
@@ -111,6 +112,7 @@ def test_a_system_takes_its_schedule_along_when_it_goes(dashboard):
     assert stands() == ("dygnex_ilp", 2, False)
 
 
+@pytest.mark.slow
 def test_another_scheduler_waits_for_the_end_of_the_epoch_and_is_told_where_it_begins(dashboard):
     run = started(dashboard, 3)
     opened(dashboard)
@@ -150,6 +152,7 @@ def test_what_there_is_before_a_run_and_of_a_run_without_schedule(dashboard, ses
     assert page.words.value == "No schedule data yet."
 
 
+@pytest.mark.slow
 def test_the_page_names_the_slowest_rank_and_draws_everything(dashboard):
     opened(dashboard)
     run = started(dashboard)
@@ -263,6 +266,7 @@ def test_a_scheduler_that_replays_pass_over_is_asked_for_all_the_same(session):
     shown.close()
 
 
+@pytest.mark.slow
 def test_epochs_on_other_ranks_are_predicted_and_compared_with_those_measured(dashboard, session):
     for ranks in (1, 2):
         choose(dashboard, "ranks", ranks)
@@ -314,6 +318,7 @@ def test_one_rank_has_no_exchange_and_shared_cores_are_said(session):
     shown.close()
 
 
+@pytest.mark.slow
 def test_an_epoch_counts_as_measured_only_where_all_of_it_was_computed_as_scheduled(dashboard):
     run = started(dashboard)
     assert calibrate(run.live.view("schedule")) is None
@@ -338,6 +343,7 @@ def test_before_a_group_was_timed_there_is_nothing_to_ask_with(dashboard):
     assert dashboard.pages["Schedule"].status.value == TOO_EARLY
 
 
+@pytest.mark.slow
 def test_a_run_that_is_over_is_asked_about_once_without_a_click(dashboard, monkeypatch):
     calls = []
     monkeypatch.setattr(schedule_asker, "replay", lambda *args, **more: calls.append(args) or replay(*args, **more))

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import pytest
 from pretend_trapezoid import SYSTEM, WindowedRun, WindowedSession
 from test_dash import choose, click, look, open_tab, settle
+from thinning import thinned
 from trapezoid_synthetic import CHUNKS
 
 from dtdg_lab.core import catalogue
@@ -98,6 +99,7 @@ def outlines(shown: Dashboard) -> list[str]:
 # settings
 
 
+@pytest.mark.slow
 def test_the_settings_of_batches_are_shown_where_they_are_read():
     settings = Settings(1, RunConfig(dataset="growing"), lambda name, value: None)
     for system in catalogue.names("systems"):
@@ -113,6 +115,7 @@ def test_alpha_is_a_slider_over_powers_of_ten():
     assert control.value == 0.1 and control.widget.value == -1.0 and control.widget.end == 0.0
 
 
+@pytest.mark.slow
 def test_k_and_alpha_are_live_on_the_left_too_and_a_closed_page_is_not_drawn(dashboard):
     run = started(dashboard)
     look(dashboard)
@@ -127,6 +130,7 @@ def test_k_and_alpha_are_live_on_the_left_too_and_a_closed_page_is_not_drawn(das
 # the page
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_batch_and_what_became_of_it(dashboard):
     opened(dashboard)
     page = dashboard.pages["Trapezoid"]
@@ -160,6 +164,7 @@ def test_a_shape_is_drawn_and_told_before_it_is_set(dashboard):
     assert page.full.value == 2 and outlines(dashboard) == [] and "Proposed" not in page.needs.value
 
 
+@pytest.mark.slow
 def test_all_that_was_chosen_is_applied_at_one_step(dashboard):
     run = page_on(dashboard)
     slide(dashboard, 3)
@@ -193,6 +198,7 @@ def test_only_what_differs_is_asked_for_and_widgets_follow_what_is_changed_elsew
     assert page.chosen == Shape(6, 0.123456, "ladder")
 
 
+@pytest.mark.slow
 def test_a_refused_change_is_told_and_stays_proposed(dashboard):
     run = page_on(dashboard)
 
@@ -206,6 +212,7 @@ def test_a_refused_change_is_told_and_stays_proposed(dashboard):
     assert outlines(dashboard) == ["proposed: K 7, alpha 0.1, ladder"]
 
 
+@pytest.mark.slow
 def test_handles_of_the_figure_are_dragged(dashboard):
     page_on(dashboard)
     page = dashboard.pages["Trapezoid"]
@@ -235,6 +242,7 @@ def test_a_drag_is_sent_to_the_display_at_once(dashboard):
     assert figure["layout"]["meta"]["handles"][0]["x"] - figure["layout"]["meta"]["handles"][0]["origin"] == -4
 
 
+@pytest.mark.slow
 def test_a_run_that_is_over_can_be_tried_but_not_changed(dashboard):
     page_on(dashboard)
     click(dashboard, "stop")
@@ -248,7 +256,7 @@ def test_a_run_that_is_over_can_be_tried_but_not_changed(dashboard):
     )
 
 
-@pytest.mark.parametrize(("system", "visible"), [("full-history", []), ("recent-only", [])])
+@pytest.mark.parametrize(("system", "visible"), thinned([("full-history", []), ("recent-only", [])], [1]))
 def test_systems_without_decay_have_what_they_read(system, visible, session):
     shown = Dashboard(session, RunConfig(**SYSTEM | {"system": system}))
     page_on(shown)
@@ -274,6 +282,7 @@ def test_a_run_without_windows_says_so_and_another_runs_pictures_go(dashboard):
     assert "This run has no windows" in page.words.value
 
 
+@pytest.mark.slow
 def test_the_tuner_is_shown_where_it_looks(session):
     shown = Dashboard(session, RunConfig(**SYSTEM, tune=True))
     page_on(shown, steps=130)

@@ -194,6 +194,7 @@ def test_one_run_serves_all_alphas_where_the_window_is_full(tmp_path: Path, trai
     assert len(trains.cells) == done
 
 
+@pytest.mark.slow
 def test_a_cell_that_fails_says_why_and_is_tried_again(tmp_path: Path, trains: Trains) -> None:
     def diverge(cell: tuple[int, float, int]) -> None:
         if cell == CELLS[1]:
@@ -240,6 +241,7 @@ def test_a_run_that_somebody_stops_ends_the_study(tmp_path: Path, trains: Trains
     assert study_in(tmp_path, seeds=(0,)).is_complete
 
 
+@pytest.mark.slow
 def test_real_runs_fill_the_map(tmp_path: Path) -> None:
     small = {"config": config_of(epochs=2, threads=1), "alphas": (0.6,), "seeds": (0,)}
     study = study_in(tmp_path, **small)
@@ -279,6 +281,7 @@ def test_what_cannot_be_studied_is_refused_before_anything_is_trained(
     assert trains.cells == []
 
 
+@pytest.mark.slow
 def test_the_progress_bar_counts_the_cells_of_this_call(
     tmp_path: Path, trains: Trains, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ def of_the_line() -> tuple[Transitions, NDArray[np.float64]]:
     return transitions(one_hot[places], actions, rewards.ravel(), one_hot[after.ravel()], np.full(6, GAMMA)), values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("double", [True, False])
 def test_known_values_are_found(double: bool) -> None:
     every, known = of_the_line()
@@ -100,6 +101,7 @@ def overestimated(double: bool) -> float:
     return float(np.mean(best[300:]))
 
 
+@pytest.mark.slow
 def test_a_double_dqn_overestimates_less() -> None:
     plain, double = overestimated(False), overestimated(True)
     assert plain > 1.0, plain

@@ -407,6 +407,7 @@ def test_an_nvml_counter_that_was_set_back_is_unknown_and_goes_on(nvml: mock.Moc
     assert (reading.joules, reading.interval_s) == (pytest.approx(80.0), pytest.approx(1.0))
 
 
+@pytest.mark.slow
 def test_nvml_without_permission_is_refused_with_whom_to_ask(nvml: mock.Mock) -> None:
     nvml.nvmlDeviceGetTotalEnergyConsumption.side_effect = pynvml.NVMLError_NoPermission()
     with pytest.raises(NotAvailableError, match="administrator"):

@@ -58,6 +58,7 @@ def upset(root: Path, seed: int) -> StoredRun:
     return trained(root, "single", seed, [2.5 if epoch in SLOW else 0.9 + 0.01 * seed for epoch in range(EPOCHS)])
 
 
+@pytest.mark.slow
 def test_congestion_in_fewer_than_half_of_the_epochs_turns_the_order_by_mean_and_not_by_median(tmp_path: Path) -> None:
     calm, late = steady(tmp_path, 0).summary, upset(tmp_path, 0).summary
     assert late["epoch_time_median_s"] < calm["epoch_time_median_s"]

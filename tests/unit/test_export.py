@@ -78,6 +78,7 @@ def same_run(read: StoredRun, run: StoredRun) -> None:
     assert read.captions() == run.captions()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WHOLE)
 def test_a_page_and_tables_give_the_whole_run_again(steered: StoredRun, kind: str, tmp_path: Path) -> None:
     made = export(steered, tmp_path, kind)
@@ -108,6 +109,7 @@ def test_tables_as_a_folder_are_the_same_and_each_says_what_it_is_of(steered: St
         alone.table("phases")
 
 
+@pytest.mark.slow
 def test_what_was_read_back_can_be_exported_again(steered: StoredRun, tmp_path: Path) -> None:
     page = export(open_run(export(steered, tmp_path, "parquet")), tmp_path, "html")
     same_run(open_run(page), steered)  # type: ignore[arg-type]
@@ -176,6 +178,7 @@ def test_the_same_run_gives_the_same_bytes(steered: StoredRun) -> None:
 # events
 
 
+@pytest.mark.slow
 def test_tensorboard_reads_what_was_recorded(steered: StoredRun, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -275,6 +278,7 @@ def test_a_timeline_is_valid_and_sums_to_the_phases(steered: StoredRun, tmp_path
     assert len(steps) == len(steered.table("steps", all_attempts=True))
 
 
+@pytest.mark.slow
 def test_a_timeline_holds_settings_phases_and_steps_but_is_not_read_back(steered: StoredRun, tmp_path: Path) -> None:
     made, packed = export(steered, tmp_path, "trace"), export(steered, tmp_path / "t.json.gz", "trace")
     assert gzip.decompress(packed.read_bytes()) == made.read_bytes()

@@ -55,7 +55,7 @@ served = pytest.fixture(_served, scope="module")
 ended = pytest.fixture(_served)  # for those that end a server
 
 
-@pytest.mark.parametrize("policy", thinned(["on_demand", "prefetch", "epoch_hot", "fixed"], keep=2))
+@pytest.mark.parametrize("policy", thinned(["on_demand", "prefetch", "epoch_hot", "fixed"], [3]))
 def test_rows_are_those_of_indexing_and_counts_those_of_the_servers(served: Path, policy: str) -> None:
     before = [server.served().get((owner, PART), (0, 0)) for owner, server in zip((1, 2), served.servers, strict=True)]
     pipeline = served.pipeline(FeaturePath.of_policy(policy, window=3, capacity=20))
@@ -87,6 +87,7 @@ def test_a_slow_link_shows_in_the_fetches_of_its_owner_alone(served: Path) -> No
     assert far > 0.03 > near
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", thinned(["fixed", "on_demand"]))
 def test_an_owner_that_is_killed_is_named_in_training(ended: Path, policy: str) -> None:
     pipeline = ended.pipeline(FeaturePath.of_policy(policy, window=2, capacity=5), timeout_s=2.0)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from feature_world import Owners, World
 from numpy.typing import NDArray
+from thinning import thinned
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
 from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, OwnerReply
@@ -138,6 +139,7 @@ class _Bulk:
                 self.gate.wait(self.seconds)
 
 
+@pytest.mark.slow
 def test_training_never_waits_for_a_rebuild_and_a_late_swap_is_counted() -> None:
     bulk = _Bulk(1.0)
     owners = Owners(World(), before=bulk)
@@ -411,7 +413,7 @@ def test_a_policy_that_fails_is_told() -> None:
             time.sleep(0.001)
 
 
-@pytest.mark.parametrize("who", ["resolver", "builder", "sampler"])
+@pytest.mark.parametrize("who", thinned(["resolver", "builder", "sampler"], [2]))
 def test_the_end_takes_less_than_a_second_though_a_thread_is_stuck(who: str) -> None:
     gate, stuck, world = threading.Event(), threading.Event(), World()
 

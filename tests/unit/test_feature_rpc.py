@@ -175,11 +175,13 @@ def test_the_serving_process_needs_neither_torch_nor_dgl() -> None:
 # How late it comes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_ms", thinned([50, 5, 20]))
 def test_a_delay_shifts_the_round_trip_by_itself(client: FeatureClient, server: FeatureServer, delay_ms: int) -> None:
     check_shift(client, server, links({(1, 0): delay_ms * 1e-3}), 100, delay_ms * 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", thinned([400, 50]))
 def test_a_rate_shifts_the_round_trip_by_the_bytes(client: FeatureClient, server: FeatureServer, rows: int) -> None:
     check_shift(client, server, links({}, {(1, 0): 2e6}), rows, rows * F * 4 / 2e6)

@@ -356,6 +356,7 @@ def _start_fetching(tmp_path: Path, url: str, count: int) -> list[subprocess.Pop
     return running
 
 
+@pytest.mark.slow
 def test_two_processes_that_fetch_at_once_ask_once(server, tmp_path):
     server.answers.append((200, GZ))
     said = []

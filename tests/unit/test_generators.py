@@ -134,6 +134,7 @@ def reference_workload(nodes, edges, steps, seed):
         current = np.sort(np.concatenate([stay, draws.permutation(new)[: edges - len(stay)]]))
 
 
+@pytest.mark.slow
 def test_powerlaw_is_the_family_of_the_benchmark_workloads():
     nodes, edges, steps = 20_000, 100_000, 6
     stream = POWERLAW.generate(seed=1, nodes=nodes, edges=edges, snapshots=steps, churn=0.1, zipf=0.6)
@@ -419,6 +420,7 @@ def test_settings_that_cannot_be_are_refused(definition, settings, message):
         generated(definition, **settings)
 
 
+@pytest.mark.slow
 def test_the_most_edges_a_message_promises_can_be_generated():
     with pytest.raises(ConfigError) as caught:
         generated(POWERLAW, zipf=3.0, edges=80_000)

@@ -122,6 +122,7 @@ def test_writing_a_large_graph_takes_the_memory_of_a_few_windows(tmp_path):
     assert int(after) - int(before) < 15
 
 
+@pytest.mark.slow
 def test_loading_reads_no_page_of_the_arrays(tmp_path):
     folder = build(make_stream(40, 20_000, 4_000), into=tmp_path / "g") and tmp_path / "g"
     sizes = sum(path.stat().st_size for path in folder.iterdir())

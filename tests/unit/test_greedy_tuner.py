@@ -111,6 +111,7 @@ def test_the_present_loss_is_needed() -> None:
         next_setting(Setting(2, 0.1), {Setting(3, 0.1): 1.0})
 
 
+@pytest.mark.slow
 @given(
     best=st.tuples(st.integers(1, WINDOW - 1), st.integers(1, 10)),
     start=st.tuples(st.integers(1, WINDOW - 1), st.integers(1, 10)),

@@ -22,6 +22,7 @@ from hybrid_training import (
     train,
     train_small,
 )
+from thinning import thinned
 
 from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -45,12 +46,15 @@ def scripted_s(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("scripted_s")
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"system": "dbov"},
-        {"system": "dbos", "optimizer": "adam", "model": "evolvegcn-o"},
-        {"system": "dynahb", **TOGETHER, "batch_policy": "dqn", "decide_every": 2},
-        {"system": "dynahb", **TOGETHER, "batch_policy": "bandit", "decide_every": 3},
-    ],
+    thinned(
+        [
+            {"system": "dbov"},
+            {"system": "dbos", "optimizer": "adam", "model": "evolvegcn-o"},
+            {"system": "dynahb", **TOGETHER, "batch_policy": "dqn", "decide_every": 2},
+            {"system": "dynahb", **TOGETHER, "batch_policy": "bandit", "decide_every": 3},
+        ],
+        [2],
+    ),
     ids=lambda settings: f"{settings['system']} {settings.get('batch_policy', '')}",
 )
 def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -91,7 +95,9 @@ def test_a_run_by_clocks_and_races_repeats_from_its_records(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "changes",
-    [({"partitioner": "hash"},), ({"epoch_batches": 4},), ({"exchange": "gradients"}, {"exchange": "models"})],
+    thinned(
+        [({"partitioner": "hash"},), ({"epoch_batches": 4},), ({"exchange": "gradients"}, {"exchange": "models"})], [2]
+    ),
     ids=str,
 )
 def test_a_repeated_run_is_rebuilt_where_the_first_was(changes: tuple[dict[str, Any], ...], tmp_path: Path) -> None:
@@ -120,6 +126,7 @@ def test_dynahb_is_resumed_with_its_batch_policy(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("scripted_s")
 def test_an_batch_policy_of_a_checkpoint_of_schema_1_goes_on(tmp_path: Path) -> None:
     config = small_config(**TOGETHER, batch_policy="bandit", decide_every=2)
@@ -153,6 +160,7 @@ class _Full(RecordingRecorder):
             raise RunStoreError("the disk is full")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generators", ["threads", "processes"])
 def test_no_generator_is_left(generators: str, tmp_path: Path) -> None:
     config = small_config("bvr", generators=generators, parts=2)
@@ -174,6 +182,7 @@ def test_a_generator_that_fails_ends_the_run_in_words(tmp_path: Path, monkeypatc
     assert generators_left() == []
 
 
+@pytest.mark.slow
 def test_a_step_whose_reservoir_gives_nothing_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[Drawn] = []
     original = PartBatches._built

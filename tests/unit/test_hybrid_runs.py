@@ -27,6 +27,7 @@ from hybrid_training import (
     targets_of,
     train_small,
 )
+from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
@@ -55,6 +56,7 @@ def _check_followed(done: Trained, *, every: int, initial: int = 0) -> None:
 # identities
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("system", "whole"), [("dbov", {"batch_nodes": 1.0}), ("dbos", {"batch_snapshots": 1.0})])
 @pytest.mark.parametrize("model", ["tgcn", "dcrnn"])
 def test_a_batch_of_everything_is_the_full_batch(
@@ -69,7 +71,7 @@ def test_a_batch_of_everything_is_the_full_batch(
         torch.testing.assert_close(ours.parameters[name], parameter, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("system", ["dbov", "dbos", "dynahb"])
+@pytest.mark.parametrize("system", thinned(["dbov", "dbos", "dynahb"], [1]))
 def test_a_run_repeats_bit_for_bit(system: str, tmp_path: Path) -> None:
     more = TOGETHER | {"batch_policy": "random", "decide_every": 2} if system == "dynahb" else {}
     one, again = (train_small(small_config(system, epochs=1, **more), tmp_path) for _ in range(2))
@@ -91,6 +93,7 @@ def test_what_the_systems_draw(tmp_path: Path) -> None:
         assert done.recorder.tables["rounds"] == done.recorder.tables["reservoir"] == []
 
 
+@pytest.mark.slow
 def test_one_process_averages_with_nobody(tmp_path: Path) -> None:
     fixed = {"batch_policy": "none", "reservoir": False}
     models, gradients = (train_small(small_config(**fixed, exchange=of), tmp_path) for of in ("models", "gradients"))
@@ -113,6 +116,7 @@ def test_a_choice_among_other_sizes_is_not_followed() -> None:
 # live knobs
 
 
+@pytest.mark.slow
 def test_sizes_change_at_the_next_step(tmp_path: Path) -> None:
     script = {2: {"set": {"batch_snapshots": 7.0}}, 4: {"set": {"batch_nodes": 1.0}}}
     quiet = train_small(small_config("dbov"), tmp_path)
@@ -128,11 +132,14 @@ def test_sizes_change_at_the_next_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [
-        ({"batch_snapshots": 16.0}, "batch_snapshots=16.0 of 15 snapshots"),
-        ({"batch_nodes": 16.0}, "batch_nodes=16.0 of 15 nodes"),
-        ({"batch_nodes": 2.5}, "a whole number from 2 to 15"),
-    ],
+    thinned(
+        [
+            ({"batch_snapshots": 16.0}, "batch_snapshots=16.0 of 15 snapshots"),
+            ({"batch_nodes": 16.0}, "batch_nodes=16.0 of 15 nodes"),
+            ({"batch_nodes": 2.5}, "a whole number from 2 to 15"),
+        ],
+        [2],
+    ),
 )
 def test_a_size_that_does_not_fit_is_refused_and_the_run_goes_on(
     changes: dict[str, Any], words: str, tmp_path: Path
@@ -168,6 +175,7 @@ def test_an_batch_policy_comes_and_goes_at_a_step(tmp_path: Path) -> None:
     assert actions[5] == decisions[0]["action"] and sizes[3:9] == [VERTICES[action] for action in actions[3:9]]
 
 
+@pytest.mark.slow
 def test_a_reservoir_comes_and_goes_at_a_step(tmp_path: Path) -> None:
     script = {20: {"set": {"reservoir": True}}, 60: {"set": {"reservoir": False}}}
     done = train_small(
@@ -184,6 +192,7 @@ def test_a_reservoir_comes_and_goes_at_a_step(tmp_path: Path) -> None:
     assert generators_left() == []
 
 
+@pytest.mark.slow
 def test_a_period_of_averaging_changes_at_a_step(tmp_path: Path) -> None:
     script = {3: {"set": {"average_every_s": 0.001}}}
     config = small_config(batch_policy="none", reservoir=False, average_every_s=60.0, slow_rank=0, slow_ms=3.0)
@@ -195,6 +204,7 @@ def test_a_period_of_averaging_changes_at_a_step(tmp_path: Path) -> None:
     assert rounds[-1]["number"] == 0 and done.losses == train_small(config, tmp_path).losses
 
 
+@pytest.mark.slow
 def test_partitioner_and_exchange_change_at_the_next_epoch(tmp_path: Path) -> None:
     changes: Mapping[int, dict[str, Any]] = {
         2: {"partitioner": "hash"}, 8: {"exchange": "models", "average_every_s": 0.01}, 14: {"exchange": "gradients"},
@@ -219,7 +229,7 @@ def test_partitioner_and_exchange_change_at_the_next_epoch(tmp_path: Path) -> No
 # batch policies
 
 
-@pytest.mark.parametrize("batch_policy", ["random", "bandit", "dqn"])
+@pytest.mark.parametrize("batch_policy", thinned(["random", "bandit", "dqn"], [2]))
 def test_decisions_are_told_and_followed(batch_policy: str, tmp_path: Path) -> None:
     done = train_small(small_config(**TOGETHER, batch_policy=batch_policy, decide_every=2), tmp_path)
     decisions = done.recorder.tables["decisions"]
@@ -243,6 +253,7 @@ def test_a_choice_does_not_wait_for_a_round_of_averaging(tmp_path: Path) -> None
     _check_followed(done, every=2)
 
 
+@pytest.mark.slow
 def test_other_changes_leave_what_was_decided(tmp_path: Path) -> None:
     """One comes with the step of a decision."""
     config = small_config(**TOGETHER, batch_policy="random", decide_every=2)

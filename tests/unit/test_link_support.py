@@ -87,6 +87,7 @@ def test_rows_of_resamples_are_scored_as_one_by_one() -> None:
         assert (area[row], precision[row]) == pytest.approx(wanted, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_an_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     draws, inside, widths = np.random.default_rng(1), [], []
     for _ in range(60):  # AUC of normal scores one standard deviation apart is Phi(1 / sqrt 2) = 0.7602
@@ -98,6 +99,7 @@ def test_an_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     assert 0.10 < np.mean(widths) < 0.20
 
 
+@pytest.mark.slow
 def test_many_pairs_are_drawn_in_part_and_their_interval_is_as_narrow_as_theirs() -> None:
     draws, many = np.random.default_rng(2), 4 * MOST_DRAWN
     scores = np.concatenate([draws.normal(1.0, 1.0, many), draws.normal(0.0, 1.0, many)])

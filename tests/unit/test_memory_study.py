@@ -6,6 +6,7 @@ import json
 
 import plotly.graph_objects as go
 import pytest
+from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
@@ -21,7 +22,7 @@ def graph() -> DynamicGraph:
     return load_dataset("growing", generated_nodes=200, generated_edges=800, generated_snapshots=24)
 
 
-@pytest.mark.parametrize("model", ["cdgcn", "tgcn"])
+@pytest.mark.parametrize("model", thinned(["cdgcn", "tgcn"]))
 def test_more_blocks_hold_less_at_once_and_give_the_same_gradients(graph: DynamicGraph, model: str) -> None:
     config = RunConfig(system="esdg", model=model, ranks=2, hidden=6, layers=2, **SETTINGS)
     study = estimate_block_memory(config, (1, 2, 4), graph=graph, steps=1, predicted={2: 123})

@@ -113,6 +113,7 @@ GOLDEN_DST = [14, 17, 20, 47, 39, 3, 1, 5, 38, 49]
 GOLDEN_CANDIDATES = [[34, 42, 7, 24], [13, 33, 43, 7]]
 
 
+@pytest.mark.slow
 def test_every_pair_that_is_no_edge_is_as_likely() -> None:
     edges = EdgeSet(snapshot_of({(0, 1), (1, 0), (2, 2), (4, 3)}, 5))
     counts: dict[tuple[int, int], int] = {}
@@ -185,6 +186,7 @@ def test_more_candidates_than_vertices_are_all_of_them() -> None:
         assert sorted(v for v in row if v != NO_VERTEX) == wanted
 
 
+@pytest.mark.slow
 def test_every_target_without_an_edge_is_as_likely_a_candidate() -> None:
     """7 targets in 5 stretches: stretches of one and of two, which the random start makes alike."""
     edges = EdgeSet(snapshot_of({(2, 0), (2, 5)}, 10))

@@ -215,6 +215,7 @@ def test_what_is_not_ours_stays_text_in_markdown() -> None:
     assert "[a](http://evil) |*b*| $x$ __c__" in html
 
 
+@pytest.mark.slow
 def test_the_picture_shows_what_the_system_does() -> None:
     """The Gantt chart has every group once, whole windows keep all rows, and nobody beats the clairvoyant."""
     (gantt, _), _ = drawn_pictures(catalogue.system("dygnex-g"))

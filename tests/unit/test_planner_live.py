@@ -9,6 +9,7 @@ import pytest
 import dtdg_lab as lab
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [60])
 def test_every_decision_has_a_forecast_though_a_window_is_as_long_as_an_epoch(tmp_path: Path, batch_size: int) -> None:
     config = lab.RunConfig(

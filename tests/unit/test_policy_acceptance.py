@@ -87,6 +87,7 @@ def test_what_policies_are_accepted_by_was_never_met_before() -> None:
     assert ACCEPTANCE_SEED not in (SEED, 0)
 
 
+@pytest.mark.slow
 def test_the_planner_holds_in_some_of_the_cases() -> None:
     """Part of what is below, for every run of the tests: fewer cases and episodes, so with more room for chance."""
     rows = accepted([reddit()], acceptance_cases(("none", "one_slow", "oscillating", "rotating", "steady")), episodes=2)

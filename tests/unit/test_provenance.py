@@ -84,6 +84,7 @@ def test_merged_tables_alone_tell_it_too(tmp_path: Path) -> None:
     assert provenance(open_run(run.path))["purge"] == 2
 
 
+@pytest.mark.slow
 def test_the_table_names_what_losses_stand_on_and_the_baselines(tmp_path: Path) -> None:
     found = compare([run_of(tmp_path), run_of(tmp_path, group_window=8)])
     assert {*COLUMNS, "persistence_loss", "mean_loss", "skill"} <= set(found.table.columns)

@@ -52,6 +52,7 @@ def made(runs_dir: Path, described: list[tuple[str, ...]]) -> Race:
     return race(PAIR, seeds=(0, 1), runs_dir=runs_dir, name="whole", on_change=changed, progress=False)
 
 
+@pytest.mark.slow
 def test_every_contestant_runs_with_every_seed_and_is_watched(made, described):
     assert made.over and len(made.runs) == 6 and {run.state for run in made.runs} == {"finished"}
     assert {(run.label, run.seed) for run in made.runs} == {(label, seed) for label in PAIR for seed in (0, 1)}
@@ -119,6 +120,7 @@ def test_the_same_call_repeats_nothing_and_more_seeds_go_on(made, runs_dir):
     assert sorted(path.name for path in runs_dir.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_gone_folder_is_made_again(made, runs_dir, tmp_path):
     shutil.copytree(runs_dir, tmp_path / "copy")
     moved = open_race(tmp_path / "copy" / "races" / made.folder.name)
@@ -157,6 +159,7 @@ def test_a_killed_race_goes_on_and_repeats_no_finished_run(tmp_path):
     assert "restarted" in lines[-1 - 3]["notes"][0] and broken.runs[1].path.name in lines[-1 - 3]["notes"][0]
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_told_and_tried_again(tmp_path, monkeypatch):
     real = running.run_config
 

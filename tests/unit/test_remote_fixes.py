@@ -145,6 +145,7 @@ def test_a_rank_alone_tells_of_no_congestion(tmp_path: Path) -> None:
 # what does not answer, or cannot be opened
 
 
+@pytest.mark.slow
 def test_orders_to_a_server_that_stands_still_take_no_longer_than_fetches() -> None:
     with built_remote(remote_config("fixed", fetch_timeout_s=0.5)) as built:
         (server,) = servers_left()

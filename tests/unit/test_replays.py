@@ -92,6 +92,7 @@ def test_what_an_batch_policy_decided_by_times_is_decided_again(tmp_path: Path) 
     assert drawn[0] == drawn[1] and "reservoir" in {row[-1] for row in drawn[0]}
 
 
+@pytest.mark.slow
 def test_a_run_whose_models_are_averaged_repeats(tmp_path: Path) -> None:
     config = small("dynahb", **HYBRID, **SIZES, average_every_s=0.005, slow_rank=0, slow_ms=4.0)
     script = {3: {"set": {"average_every_s": 0.002}}, 6: {"set": {"partitioner": "hash"}},

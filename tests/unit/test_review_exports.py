@@ -84,6 +84,7 @@ def test_a_zip_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch
         open_run(tmp_path / "run.zip")
 
 
+@pytest.mark.slow
 def test_an_encrypted_zip_is_refused(done: StoredRun, tmp_path: Path) -> None:
     content = bytearray(pack(done).zipped())
     at = -1
@@ -197,6 +198,7 @@ def test_a_file_in_the_way_of_a_folder_is_not_hidden(done: StoredRun, tmp_path: 
 # what is kept
 
 
+@pytest.mark.slow
 def test_a_run_of_a_race_that_was_read_back_outlives_it(raced: Race, tmp_path: Path) -> None:
     page = export(raced, tmp_path / "race.zip", "parquet")
     run = open_race(page).runs[0].open()

@@ -271,6 +271,7 @@ def test_whoever_lost_a_seed_is_not_the_best() -> None:
     assert winners(rows) == {}
 
 
+@pytest.mark.slow
 def test_a_test_loss_that_is_not_finite_never_got_there(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     file = run.record_file(0)
@@ -300,6 +301,7 @@ def test_whoever_failed_or_has_no_finite_loss_takes_nothing_from_the_others() ->
     assert near_losses([*curves, curve("third", (), over=False)], ("good", "bad", "third")) == {}
 
 
+@pytest.mark.slow
 def test_a_failed_contestant_leaves_the_others_their_seconds(tmp_path: Path) -> None:
     folder = new_race(replace(PLAN, seeds=(0,)), tmp_path)
     facts = {"protocol": "warm", "leaky": False, "purge": 0, "data": "aa"}

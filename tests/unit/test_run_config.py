@@ -27,6 +27,7 @@ def after(evaluations: int, what: Any) -> Any:
     return judge
 
 
+@pytest.mark.slow
 def test_a_run_without_a_judge_makes_all_its_epochs(tmp_path: Path) -> None:
     done = run_config(CONFIG.replace(epochs=2), runs_dir=tmp_path)
     assert done.verdict is None and done.run.status == "finished" and done.run.summary["epochs"] == 2
@@ -49,6 +50,7 @@ def test_stopping_ends_at_once_and_never_looks_at_the_test_part(tmp_path: Path) 
     assert done.run.directory.checkpoint_file.is_file()
 
 
+@pytest.mark.slow
 def test_a_judge_sees_every_evaluation_of_validation_and_no_other_part(tmp_path: Path) -> None:
     judge = after(99, "stop")
     done = run_config(CONFIG.replace(epochs=4), runs_dir=tmp_path, judge=judge)

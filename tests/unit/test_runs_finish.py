@@ -54,6 +54,7 @@ def test_summary_values_by_hand(tmp_path: Path) -> None:
     assert run.status()["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_finishing_twice_changes_nothing_and_again_after_a_resume_adds(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     finish(run, "failed", "rank 1 was killed", rank=1)
@@ -280,6 +281,7 @@ def test_a_run_recorded_before_there_were_metrics_still_opens(tmp_path: Path) ->
     assert open_run(run.path).to_pandas()["accuracy"].dropna().tolist() == [0.8]
 
 
+@pytest.mark.slow
 def test_comparison_shows_the_settings_that_differ_and_only_those(tmp_path: Path) -> None:
     runs = [finished_run(tmp_path, epochs=epochs, learning_rate=rate) for epochs, rate in ((2, 0.01), (3, 0.02))]
     for run in runs:

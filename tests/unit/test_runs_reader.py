@@ -178,6 +178,7 @@ values = st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(al
 values |= st.dictionaries(st.text(max_size=3), st.integers(0, 9), max_size=2)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.tuples(values, values), max_size=4), min_size=1, max_size=4))
 def test_any_values_survive_merging(
     tmp_path_factory: pytest.TempPathFactory, blocks: list[list[tuple[object, object]]]

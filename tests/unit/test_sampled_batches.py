@@ -241,6 +241,7 @@ def test_drawn_neighbours_are_in_neighbours_each_once_and_at_most_the_fanout(mak
     assert limited > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", SAMPLERS)
 def test_sums_over_drawn_neighbours_are_on_average_those_over_all(make: Any) -> None:
     graph, fanout, rounds = _graph(share=0.3), 3, 400

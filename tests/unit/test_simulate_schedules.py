@@ -104,6 +104,7 @@ def test_schedulers_that_see_other_times_are_judged_by_the_true_ones() -> None:
         simulate(true, ranks=[2], schedulers=["psg"], seen_s=[1, 2, 3])
 
 
+@pytest.mark.slow
 def test_growth_makes_psg_wait_more_on_more_ranks_and_others_hardly() -> None:
     times = group_times(snapshot_times(2_000, "linear", seed=0))
     found = simulate(times, ranks=[4, 32, 256], schedulers=["psg", "best_of"])

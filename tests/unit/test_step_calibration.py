@@ -54,6 +54,7 @@ def held_back(cells, dataset, mask):
     return float(off(fit_steps({**cells, dataset: rest})[dataset], back).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_fitted_cells_are_nearer_than_the_best_published(calibration, dataset):
     fitted, cell_out, condition_out = mean_percent(calibration.errors(dataset))

@@ -28,6 +28,7 @@ def switching():
     gc.callbacks.remove(change)
 
 
+@pytest.mark.slow
 def test_threads_that_open_a_graph_do_not_disturb_each_other(tmp_path: Path, switching: None) -> None:
     folder, failures = tmp_path / "graph", []
     load_dataset("growing", generated_nodes=16, generated_edges=32, generated_snapshots=12).save(folder)

@@ -26,6 +26,7 @@ def training(monkeypatch: pytest.MonkeyPatch) -> PretendTraining:
     return pretend_training(monkeypatch)
 
 
+@pytest.mark.slow
 def test_figure_8_has_the_numbers_of_study_decay(tmp_path: Path) -> None:
     config, full, alphas = RunConfig(**SMALL), (2, 4), (0.1, 0.6)
     sweep = Sweep(config, {"full_snapshots": full, "alpha": alphas}, (0,), skip={"full_snapshots": 4, "alpha": 0.6},

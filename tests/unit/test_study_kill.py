@@ -81,6 +81,7 @@ def states(runs: Path) -> Counter:
     return Counter(RunDirectory.open(path.parent).status()["state"] for path in runs.glob("*/config.json"))
 
 
+@pytest.mark.slow
 def test_a_study_killed_in_the_middle_of_a_run_goes_on(tmp_path: Path) -> None:
     sweep, runs = grid(), tmp_path / "runs"
     half = kill_in_the_middle(sweep, runs, begun=2)

@@ -277,6 +277,7 @@ def test_all_candidates_are_a_snapshot_batch_and_all_snapshots_a_vertex_batch() 
     assert whole.targets.tolist() == [1, 4, 5, 8]
 
 
+@pytest.mark.slow
 def test_every_first_snapshot_and_every_vertex_is_as_likely() -> None:
     drawn, rounds = sampler(np.arange(12.0)), 3000
     batches = [drawn.batch(BatchSize(10, 5), 0, index) for index in range(rounds)]
@@ -290,6 +291,7 @@ def test_every_first_snapshot_and_every_vertex_is_as_likely() -> None:
     assert np.abs(seen - expected).max() < 5 * np.sqrt(rounds / 4)
 
 
+@pytest.mark.slow
 def test_no_group_gives_more_in_the_long_run() -> None:
     """13 targets of 100 candidates in 10 groups: 3 groups give two, and they are others every time."""
     drawn, rounds = sampler(np.arange(100, 0, -1.0)), 2000

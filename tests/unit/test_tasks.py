@@ -530,6 +530,7 @@ def test_rounding_does_not_decide_ranks(dtype: torch.dtype, noise: float, apart:
     assert else_["auc"] != 0.5 != else_["mrr"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["concat", "dot"])
 def test_one_large_vertex_leaves_the_metrics_of_the_others_alone(head: str) -> None:
     """Magnitudes over six orders, one node above all: metrics are those of exact scores, to 1e-4."""

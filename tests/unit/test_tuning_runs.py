@@ -62,6 +62,7 @@ def decisions(done: Trained) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.slow
 def test_decisions_rule_from_the_next_epoch_on(tuned: Trained) -> None:
     rows = tuned.recorder.tables["decisions"]
     assert [row["epoch"] for row in rows] == DECIDED
@@ -92,6 +93,7 @@ def test_a_setting_is_judged_as_the_run_is(tuned: Trained) -> None:
     assert compared == len(DECIDED) - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", thinned([0.1, 0.3]))
 def test_a_look_moves_by_one_step_and_not_below_the_least_alpha(alpha: float, tmp_path: Path) -> None:
     done = train(tmp_path, config_of(alpha=alpha, tune_every=1, epochs=4))
@@ -128,6 +130,7 @@ def test_the_test_part_is_never_read(tmp_path: Path, tuned: Trained) -> None:
     assert decisions(train(tmp_path, config_of(), validation)) != decisions(tuned), "those of validation are read"
 
 
+@pytest.mark.slow
 def test_looking_at_neighbours_changes_nothing_that_is_learnt(tmp_path: Path) -> None:
     """With a budget that only the present setting meets, all looks are in vain, and the losses those without."""
     config = config_of(full_snapshots=1, alpha=1e-4, tune_memory_gib=1e-6)
@@ -136,6 +139,7 @@ def test_looking_at_neighbours_changes_nothing_that_is_learnt(tmp_path: Path) ->
     assert looked.losses == train(tmp_path, config.replace(tune=False)).losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", thinned([13, 17]))
 def test_a_run_that_is_resumed_decides_the_same(tmp_path: Path, tuned: Trained, stop: int) -> None:
     """Stopped within an epoch that ends in a decision; stopped with its last step."""
@@ -147,6 +151,7 @@ def test_a_run_that_is_resumed_decides_the_same(tmp_path: Path, tuned: Trained, 
     assert first.losses + second.losses == tuned.losses
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_for_more_epochs_goes_on_as_one_of_more(tmp_path: Path, tuned: Trained) -> None:
     first = train(tmp_path, config_of(epochs=4))
     second = train(tmp_path, config_of(), resume=True, first_step=len(first.losses), changes={"epochs": EPOCHS})
@@ -154,6 +159,7 @@ def test_a_run_that_is_resumed_for_more_epochs_goes_on_as_one_of_more(tmp_path: 
     assert first.losses + second.losses == tuned.losses
 
 
+@pytest.mark.slow
 def test_settings_changed_by_hand_are_tuned_from_there(tmp_path: Path) -> None:
     done = train(tmp_path, config_of(), script={1: {"set": {"full_snapshots": 4, "alpha": 0.8}}})
     state = done.recorder.tables["decisions"][0]["state"]

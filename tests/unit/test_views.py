@@ -123,6 +123,7 @@ def test_phases_are_means_of_the_recent_steps_in_milliseconds():
     assert trace(shown.figures()["phases"], "compute")["x"] == [pytest.approx(20.0)]
 
 
+@pytest.mark.slow
 def test_long_runs_stay_bounded_and_keep_the_last_point():
     shown = window(ranks=1, points=500)
     for start in range(0, 20_000, 500):

@@ -396,6 +396,7 @@ def test_events_are_said_in_words() -> None:
     assert said[1].startswith("The peak, 1.2 KiB") and said[2] == "no blocks of time from here on"
 
 
+@pytest.mark.slow
 def test_report_and_plot_of_a_run_show_its_blocks(tmp_path: Any) -> None:
     run, data = finished_run(tmp_path), blocks_data(plan())
     for rank in (0, 1):

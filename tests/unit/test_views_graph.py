@@ -126,6 +126,7 @@ def test_a_damaged_cache_is_computed_anew(damage: str, tmp_path: Path) -> None:
     assert json.loads(file.read_text())["V"] == before.V
 
 
+@pytest.mark.slow
 def test_thousands_of_snapshots_make_a_small_picture() -> None:
     long = lab.datasets.load("growing", generated_nodes=60, generated_edges=60, generated_snapshots=3_000)
     figures = GraphCharts(long).figures()

@@ -309,6 +309,7 @@ def test_plot_says_what_a_bare_partition_lacks(measured: list[MeasuredPartition]
         lab.plot(measured[0].partition)
 
 
+@pytest.mark.slow
 def test_report_summary_and_plot_of_a_run_show_its_partition(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     for rank in (0, 1):

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 import pytest
 from schedules_synthetic import EXCHANGE_S, REST_S, epoch_lines, event, schedule_data
 from synthetic_lines import START_NS, line
+from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
@@ -69,7 +70,7 @@ def test_only_a_run_with_a_schedule_has_its_chart() -> None:
     check(shown.figures()["schedule"])
 
 
-@pytest.mark.parametrize("source", ["size", "profile", "linear"])
+@pytest.mark.parametrize("source", thinned(["size", "profile", "linear"]))
 def test_every_state_of_a_run_has_a_valid_picture(source: str) -> None:
     for epochs in (0, 1, 3):
         shown = window(epochs=epochs, data=schedule_data(TIMES, ASSIGNMENT, source=source))

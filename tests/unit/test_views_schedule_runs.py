@@ -63,6 +63,7 @@ def test_summary_holds_what_the_schedule_came_to(tmp_path: Path) -> None:
     assert summary["critical_path_share"] == pytest.approx(0.7 / time_s, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_summary_of_sizes_claims_no_seconds_and_of_other_runs_no_schedule(tmp_path: Path) -> None:
     assert finish(scheduled_run(tmp_path / "a", source="size"), "finished")["predicted_epoch_s"] is None
     other = finish(finished_run(tmp_path / "b"), "finished")
@@ -71,6 +72,7 @@ def test_summary_of_sizes_claims_no_seconds_and_of_other_runs_no_schedule(tmp_pa
     assert (other["slowest_rank"], other["slowest_rank_share"]) == (1, 1.0)
 
 
+@pytest.mark.slow
 def test_report_and_picture_of_a_run_show_its_schedule_and_the_others(tmp_path: Path) -> None:
     run = scheduled_run(tmp_path)
     finish(run, "finished")

@@ -238,6 +238,7 @@ def test_sizes_have_a_colour_for_snapshots_and_dashes_for_vertices() -> None:
     assert key["text"].endswith("of snapshots; solid 1 %, dashed 5 %, dotted 10 % of nodes")
 
 
+@pytest.mark.slow
 def test_a_run_without_a_reservoir_an_batch_policy_or_averaging_has_no_panels_of_them() -> None:
     assert list(window(hybrid_data(), steps=2).view("hybrid").named_panels()) == ["map", "sources"]
     assert list(window(dynahb_data(), steps=2).view("hybrid").named_panels()) == [
@@ -327,6 +328,7 @@ def test_events_are_said_in_words() -> None:
     assert said[0].startswith("Batches of 4 of 20 snapshots") and said[1] == "no hybrid batches from here on"
 
 
+@pytest.mark.slow
 def test_report_and_plot_of_a_run_show_its_batches(tmp_path) -> None:
     run = finished_run(tmp_path)
     data = dynahb_data(choice=BEST)

@@ -431,6 +431,7 @@ def test_events_are_said_in_words() -> None:
     )
 
 
+@pytest.mark.slow
 def test_report_and_plot_of_a_run_show_its_windows(tmp_path: Any) -> None:
     run, data = finished_run(tmp_path), trapezoid_data()
     with RecordWriter(run.record_file(0), 0, 1) as writer:

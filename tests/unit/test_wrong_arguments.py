@@ -525,6 +525,7 @@ def test_a_graph_that_cannot_fit_is_refused_before_it_is_made(tmp_path, monkeypa
     assert not list((tmp_path / "cache").glob("graphs/*"))
 
 
+@pytest.mark.slow
 def test_empty_intervals_cost_little():
     graph = edges(cut=100_000)
     assert graph.num_snapshots == 99_999

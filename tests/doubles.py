@@ -134,6 +134,7 @@ def train_in_memory(
     recorder: RecordingRecorder | None = None,
     resume: bool = False,
     changes: Mapping[str, Any] = MappingProxyType({}),
+    probe: bool = False,
 ) -> Trained:
     """Train one rank to its end and return what it did.
 
@@ -147,6 +148,7 @@ def train_in_memory(
         recorder: takes the rows; pass one to read them although training fails.
         resume: go on from the checkpoint.
         changes: live settings that differ from the checkpoint's.
+        probe: whether the memory of a step is probed, as every other training does.
 
     Raises:
         LabError: what ended training.
@@ -155,7 +157,7 @@ def train_in_memory(
     recorder = RecordingRecorder() if recorder is None else recorder
     resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
     try:
-        trainer = UnprobedTrainer(
+        trainer = (Trainer if probe else UnprobedTrainer)(
             config,
             graph,
             group,

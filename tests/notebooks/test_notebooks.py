@@ -59,8 +59,11 @@ class SharedKernel:
 
     def _execute(self, notebook: nbformat.NotebookNode) -> None:
         client = NotebookClient(notebook, km=self._manager, timeout=LIMIT_S, resources=self._resources)
-        self._runner.run(client.async_execute())
-        client.kc.stop_channels()
+        try:
+            self._runner.run(client.async_execute())
+        finally:
+            if client.kc is not None:
+                client.kc.stop_channels()
 
     def _end(self) -> None:
         if self._manager.has_kernel:

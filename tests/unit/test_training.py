@@ -78,7 +78,7 @@ def assert_same_bits(one: Trained, other: Trained) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return train(tmp_path_factory.mktemp("trained"))
+    return train(tmp_path_factory.mktemp("trained"), probe=True)
 
 
 def test_phases_touch_and_sum_to_the_step(trained: Trained) -> None:

@@ -57,9 +57,9 @@ lab: env
 demo: env
 	$(BIN)/python -m dtdg_lab demo $(ARGS)
 
-# First the folders of single-threaded tests, two at a time; then those whose tests start processes or a browser
-TOGETHER := $(addprefix tests/,unit properties contracts house)
-ALONE := $(addprefix tests/,notebooks frozen distributed cluster browser)
+# First the folders of tests that mostly use one core, two at a time; then those that use both
+TOGETHER := $(addprefix tests/,notebooks frozen house contracts properties unit)
+ALONE := $(addprefix tests/,distributed cluster browser)
 QUICK := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow and not network'
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
 

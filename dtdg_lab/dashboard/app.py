@@ -57,6 +57,33 @@ def load_resources() -> None:
         pn.state.cache[_KEY] = page
 
 
+class _NotebookRow(pn.Row):
+    """A row whose style sheets are put into a notebook page at once.
+
+    Panel puts them in one model at a time, and each time Bokeh collects all models anew: 25 s for the dashboard.
+    """
+
+    def _render_model(self, doc: Any = None, comm: Any = None) -> Any:
+        model = super()._render_model(doc, comm)
+        if pn.config.inline:
+            with model.document.models.freeze():
+                _share_inline_stylesheets(model)
+        return model
+
+
+def _share_inline_stylesheets(root: Any) -> None:
+    """Replace every style sheet that has an address by its text, one model for each address."""
+    from bokeh.models import ImportedStyleSheet, UIElement
+    from panel.io.notebook import replace_inline_css
+
+    inline: dict[str, Any] = {}
+    for model in root.select({"type": UIElement}):
+        for sheet in model.stylesheets:
+            if isinstance(sheet, ImportedStyleSheet) and sheet.url not in inline:
+                inline[sheet.url] = replace_inline_css(sheet)
+        model.stylesheets = [inline.get(getattr(sheet, "url", ""), sheet) for sheet in model.stylesheets]
+
+
 def _notebook_page() -> str | None:
     """The session of the front end that runs the present cell; None outside of notebooks."""
     if "IPython" not in sys.modules:
@@ -217,7 +244,7 @@ class Dashboard:
             **STRETCH,
             stylesheets=[_WRAPPED],
         )
-        return pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=4)
+        return _NotebookRow(left, self.tabs, sizing_mode="stretch_width", margin=4)
 
     # what a person does
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from itertools import combinations, product
@@ -41,8 +42,9 @@ def test_a_slow_session_fails_and_reasons_of_skips_are_counted(tmp_path: Path, a
     (tmp_path / "tests" / "BUDGET.md").write_text("| folder | seconds |\n| --- | --- |\n| unit | 0.01 |\n")
     (tmp_path / "tests" / "conftest.py").write_text('pytest_plugins = ["budget"]\n')
     (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
-    command = [sys.executable, "-m", "pytest", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, "-m", "pytest", "-p", "xdist.plugin", *arguments]
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # installed plugins take longer than the tests
+    done = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, timeout=300, check=False)
     assert "OVER BUDGET: tests/unit took 0." in done.stdout, done.stdout + done.stderr
     assert "   2  no GPU here" in done.stdout
     assert done.returncode == code

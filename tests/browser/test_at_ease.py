@@ -135,6 +135,7 @@ def _open(page: Any, name: str) -> None:
     raise AssertionError(f"no way to the page {name} by arrows")
 
 
+@pytest.mark.slow
 def test_every_control_has_a_name_and_tabs_open_with_the_keyboard(page: Any) -> None:
     tabs = [name for role, name, _ in _tree(page) if role == "tab"]
     assert len(tabs) >= 10

@@ -35,6 +35,7 @@ def events(run: Run, kind: str) -> list[dict[str, Any]]:
     return [{**row.data, "step": row.step, "rank": row.rank, "attempt": row.attempt} for row in rows.itertuples()]
 
 
+@pytest.mark.slow
 def test_blocks_and_systems_change_in_a_running_job(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(layers=2, epochs=1_000_000))
     until_step(run, 3)

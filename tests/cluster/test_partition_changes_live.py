@@ -208,6 +208,7 @@ def test_what_cannot_be_partitioned_leaves_the_run_going(
     assert run.summary["partitioner"] == "metis" and run.summary["test_loss"] is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", thinned([0, 1]))
 def test_a_rank_killed_while_the_job_is_rebuilt(session: Session, halo: RunConfig, trap: Path, rank: int) -> None:
     hanging = trap.with_name("hanging")

@@ -61,6 +61,7 @@ def ended(process: psutil.Process) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_every_knob_of_fetched_features_in_a_running_job(session: Session, remote: RunConfig) -> None:
     run = session.train(remote)
     until_step(run, 3)
@@ -118,7 +119,7 @@ def _check_what_was_recorded(run: Run) -> None:
     delays = [max(max(row) for row in data["delay_ms"]) for data in described.data]
     assert 2.0 in delays and any(2.0 < delay <= 6.0 for delay in delays) and delays[-1] in (0.0, 1.0)
     features = [data.get("policy") for data in events[events.kind == "features"].data]
-    assert None in features and {"fixed", "prefetch"} <= set(features)
+    assert None in features and "fixed" in features
 
 
 @pytest.mark.parametrize(

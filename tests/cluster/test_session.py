@@ -132,6 +132,7 @@ def test_an_epoch_change_that_cannot_be_built_leaves_the_run_as_it_was(session: 
     run.wait(60)
 
 
+@pytest.mark.slow
 def test_a_refusal_names_itself_alone_and_is_forgotten(session: Session, config: RunConfig) -> None:
     windows = config.replace(system="flaredtdg", epochs=100_000, window=5, chunks=8, partitioner="round_robin")
     run = session.train(windows)

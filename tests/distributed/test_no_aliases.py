@@ -85,12 +85,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
     return {"single": [_recorded("single", SoloGroup(), folder)], **found}
 
 
+@pytest.mark.slow
 def test_every_pair_of_systems_differs_in_what_is_recorded(recorded: dict[str, list[dict[str, Any]]]) -> None:
     assert set(recorded) == set(catalogue.names("systems"))
     alike = [(one, other) for one, other in combinations(recorded, 2) if recorded[one] == recorded[other]]
     assert alike == []
 
 
+@pytest.mark.slow
 def test_each_difference_is_the_one_that_the_catalogue_claims(recorded: dict[str, list[dict[str, Any]]]) -> None:
     sends = {system: any(rank["sent"] for rank in ranks) for system, ranks in recorded.items()}
     legs = {system: {leg for rank in ranks for _, _, leg in rank["legs"]} for system, ranks in recorded.items()}
@@ -109,6 +111,7 @@ def test_each_difference_is_the_one_that_the_catalogue_claims(recorded: dict[str
     assert cut.keys() == metis.keys() and cut != metis
 
 
+@pytest.mark.slow
 def test_the_feature_paths_differ_as_the_catalogue_claims(recorded: dict[str, list[dict[str, Any]]]) -> None:
     paths = {system: [rank["remote"] for rank in recorded[system]] for system in REMOTE}
     assert {system for system, ranks in recorded.items() if any(rank["remote"] for rank in ranks)} == set(REMOTE)

@@ -134,6 +134,7 @@ def test_all_are_compared_in_every_case(compared: list[ComparedPolicy]) -> None:
     assert {costs for costs, *_ in cells} == {costs.name for costs in COSTS}
 
 
+@pytest.mark.slow
 def test_distances_are_what_they_say(compared: list[ComparedPolicy]) -> None:
     by_name = {(row.costs, row.case, row.policy): row for row in compared}
     for (costs, case, _), row in by_name.items():

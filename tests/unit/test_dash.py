@@ -207,6 +207,7 @@ def test_a_knob_reaches_the_run_once_and_the_status_says_where_it_was_applied(da
     assert "Rank 1 is slowest" in session.current.live.captions()["phases"]
 
 
+@pytest.mark.slow
 def test_a_slider_that_is_still_held_sends_nothing(dashboard, session):
     click(dashboard, "run")
     dashboard.settings.controls["slow_ms"].widget.value = 40.0  # moves, but no value_throttled yet
@@ -387,6 +388,7 @@ def test_a_new_dashboard_stands_where_the_newest_run_does(session):
     shown.close()
 
 
+@pytest.mark.slow
 def test_the_dashboard_needs_no_torch_and_no_plotly():
     code = "import sys, dtdg_lab.dashboard; print([name for name in ('torch', 'dgl', 'plotly') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

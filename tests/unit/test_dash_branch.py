@@ -80,6 +80,7 @@ def choose(page: Branch, name: str, value: Any) -> None:
     page._actions.poll()
 
 
+@pytest.mark.slow
 def test_nothing_is_offered_before_there_is_a_run(page, tmp_path):
     page.follow(None)
     page.enable("idle", free=True)

@@ -225,6 +225,7 @@ def test_what_is_not_here_or_too_large_is_not_read_only_to_be_drawn(dashboard, m
     assert set(dashboard.graph.captions().values()) == {""}
 
 
+@pytest.mark.slow
 def test_a_graph_that_takes_long_does_not_hold_up_the_page_and_an_old_one_is_not_shown(session, monkeypatch) -> None:
     gate, real = threading.Event(), graph_loader.load_for
 

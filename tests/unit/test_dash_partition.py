@@ -70,6 +70,7 @@ def test_a_system_brings_its_partitioner_and_takes_it_along_when_it_goes(dashboa
     assert dashboard.settings.config()["partitioner"] == "metis"
 
 
+@pytest.mark.slow
 def test_parts_are_what_the_ranks_divide():
     shown = Dashboard(PartitionedSession(4), RunConfig(system="adgnn-t", ranks=4, **GROWING))
     parts = widget(shown, "parts")
@@ -298,6 +299,7 @@ def test_a_partitioner_that_fails_is_told_in_its_row_and_the_others_are_measured
     assert dashboard.pages["Partition"].looked_at.options == ["hash"]
 
 
+@pytest.mark.slow
 def test_more_parts_than_vertices_are_refused_in_words(dashboard):
     choose(dashboard, "generated_edges", 10)
     choose(dashboard, "generated_nodes", 40)

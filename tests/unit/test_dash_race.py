@@ -166,6 +166,7 @@ def test_stop_ends_the_race_and_it_goes_on_by_its_name(page, here, tmp_path):
     assert before <= {run.path for run in page.race.runs} and page.race.name == "later"
 
 
+@pytest.mark.slow
 def test_a_race_of_the_past_is_shown_again(page, here, tmp_path):
     two(page)
     page.seeds.value, page.name.value = "0", "first"

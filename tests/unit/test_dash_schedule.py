@@ -198,6 +198,7 @@ def test_a_large_gantt_chart_is_drawn_at_every_other_tick(dashboard, monkeypatch
     assert [sorted(message["react"]) for message in sent] == [["schedule-gantt"]] * 3
 
 
+@pytest.mark.slow
 def test_a_page_nobody_opened_draws_nothing(dashboard, monkeypatch):
     run = started(dashboard, 2)
     monkeypatch.setattr(type(run.live.view("schedule")), "gantt_panel", lambda view: pytest.fail("drawn"))

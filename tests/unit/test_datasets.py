@@ -185,6 +185,7 @@ def test_ratings_below_zero_are_left_out(real_data):
         sequence(dataclasses.replace(BITCOIN_OTC, weights="keep"), found, options_of(), seed=0)
 
 
+@pytest.mark.slow
 def test_mathoverflow_with_long_lived_edges_fits_a_gibibyte(real_data, tmp_path):
     code = (
         "import sys\nfrom dtdg_lab.core.units import peak_rss_bytes\nfrom dtdg_lab.datasets.names import load_dataset\n"

@@ -21,6 +21,7 @@ def report() -> dict[str, Finding]:
     return {finding.name: finding for finding in environment_report()}
 
 
+@pytest.mark.slow
 def test_everything_asked_for_is_looked_at(report: dict[str, Finding]) -> None:
     asked = {
         "python", "package torch", "gpus", "torch", "gloo", "nccl", "dgl", "metis", "solver", "nvml", "rapl",

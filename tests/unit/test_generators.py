@@ -346,6 +346,7 @@ print(edges, peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stream",
     thinned(
@@ -375,6 +376,7 @@ print(graph.num_snapshots, peak() - before)
 """
 
 
+@pytest.mark.slow
 def test_a_long_sequence_is_built_into_files_without_holding_it(tmp_path):
     """30 million edges: 120 MB of sources in files, made by a process that may grow by 60 MB."""
     folder = tmp_path / "graph"

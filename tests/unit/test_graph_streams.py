@@ -107,6 +107,7 @@ def test_a_graph_in_place_stays_until_the_new_one_is_whole(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["g"]
 
 
+@pytest.mark.slow
 def test_writing_a_large_graph_takes_the_memory_of_a_few_windows(tmp_path):
     before, after, size = output(
         f"""
@@ -151,6 +152,7 @@ def test_loading_reads_no_page_of_the_arrays(tmp_path):
     assert after * 1024 > sizes / 4  # and the measure sees pages that are read
 
 
+@pytest.mark.slow
 def test_mathoverflow_with_long_lives_fits_in_a_gibibyte(real_data, tmp_path):
     snapshots, peak = output(
         f"""

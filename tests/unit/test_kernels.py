@@ -208,6 +208,7 @@ def test_without_dgl_a_later_python_is_named(monkeypatch: pytest.MonkeyPatch) ->
 # memory
 
 
+@pytest.mark.slow
 def test_freed_memory_is_not_handed_out_anew() -> None:
     """Page faults of large arrays made and freed again and again, before and after, in a process of its own."""
     code = """

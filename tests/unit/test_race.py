@@ -61,6 +61,7 @@ def test_every_contestant_runs_with_every_seed_and_is_watched(made, described):
     assert len(described) >= 6 * (2 + 2), "beginning, end, and the evaluations in between"
 
 
+@pytest.mark.slow
 def test_the_table_has_medians_spreads_and_what_they_were_measured_on(made):
     table = made.table
     assert list(table.index) == list(PAIR) and (table["seeds"] == 2).all()

@@ -37,6 +37,7 @@ def test_a_base_that_cannot_answer_is_refused(name: str) -> None:
         sweep_of(preset(name), RunConfig(system="psg"), True)
 
 
+@pytest.mark.slow
 def test_seconds_to_a_near_loss_are_those_of_the_runs(tmp_path: Path) -> None:
     base = RunConfig(system="dynahb", epochs=4, epoch_batches=4, reservoir=False, generators="threads", **TINY)
     study = run_study("dynahb-table8", base=base, quick=True, runs_dir=tmp_path, progress=False)

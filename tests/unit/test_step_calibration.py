@@ -106,6 +106,7 @@ def test_what_overlaps_takes_the_longer():
     assert float(model.step_ms(16, 1000, 5)) == pytest.approx(80 + max(waited, 5 * fetched))  # not their sum
 
 
+@pytest.mark.slow
 def test_windows_are_chosen_with_little_regret(calibration):
     for dataset in DATASETS:
         (clean,) = regrets(calibration.errors(dataset))

@@ -78,6 +78,7 @@ def test_decisions_rule_from_the_next_epoch_on(tuned: Trained) -> None:
     assert {name: tuned.config[name] for name in ("full_snapshots", "alpha")} == rows[-1]["action"]
 
 
+@pytest.mark.slow
 def test_a_setting_is_judged_as_the_run_is(tuned: Trained) -> None:
     """What a look expected of the setting it chose is what the run scores after its next epoch, to the bit."""
     evaluated = {row["epoch"]: row["loss"] for row in tuned.recorder.tables["evaluations"]

@@ -60,7 +60,7 @@ def load_resources() -> None:
 class _NotebookRow(pn.Row):
     """A row whose style sheets are put into a notebook page at once.
 
-    Panel puts them in one model at a time, and each time Bokeh collects all models anew: 25 s for the dashboard.
+    Panel replaces those of one model at a time, and Bokeh collects all models after each: 25 s for the dashboard.
     """
 
     def _render_model(self, doc: Any = None, comm: Any = None) -> Any:

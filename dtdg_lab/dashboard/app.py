@@ -64,7 +64,7 @@ class _NotebookRow(pn.Row):
     """
 
     def _render_model(self, doc: Any = None, comm: Any = None) -> Any:
-        model = super()._render_model(doc, comm)
+        model: Any = super()._render_model(doc, comm)
         if pn.config.inline:
             with model.document.models.freeze():
                 _share_inline_stylesheets(model)
@@ -73,7 +73,8 @@ class _NotebookRow(pn.Row):
 
 def _share_inline_stylesheets(root: Any) -> None:
     """Replace every style sheet that has an address by its text, one model for each address."""
-    from bokeh.models import ImportedStyleSheet, UIElement
+    from bokeh.models.css import ImportedStyleSheet
+    from bokeh.models.ui import UIElement
     from panel.io.notebook import replace_inline_css
 
     inline: dict[str, Any] = {}

@@ -137,13 +137,15 @@ def test_few_runs_scale_what_is_assumed(runs: list[StoredRun], graph: DynamicGra
 
 def test_each_run_is_predicted_by_the_others(runs: list[StoredRun], graph: DynamicGraph) -> None:
     """Its own seconds, however wrong, change nothing of what is predicted for it."""
+
+    def predicted(some: list[Any]) -> dict[str, float]:
+        return {each.run: each.predicted for each in learn_errors(some) if each.quantity == "epoch_s"}
+
     found = list(find_runs(runs, graph=graph).runs)
-    honest = {each.run: each.predicted for each in learn_errors(found) if each.quantity == "epoch_s"}
-    spoilt = replace(found[1], step=replace(found[1].step, compute_s=found[1].step.compute_s * 50))
-    again = {each.run: each.predicted for each in learn_errors([found[0], spoilt, *found[2:]])
-             if each.quantity == "epoch_s"}  # fmt: skip
-    assert again[spoilt.run.id] == pytest.approx(honest[spoilt.run.id], rel=1e-9)
-    assert any(again[run] != pytest.approx(honest[run], rel=1e-3) for run in honest if run != spoilt.run.id)
+    slower = [replace(of, step=replace(of.step, compute_s=of.step.compute_s * 50)) for of in found]
+    one, honest = found[1].run.id, predicted(found)
+    assert predicted([found[0], slower[1], *found[2:]])[one] == pytest.approx(honest[one], rel=1e-9)
+    assert predicted([slower[0], found[1], *slower[2:]])[one] > 2 * honest[one]
     assert all(each.left_out for each in learn_errors(found)) and not learn_errors(found[:1])[0].left_out
 
 

@@ -56,9 +56,8 @@ def _check_followed(done: Trained, *, every: int, initial: int = 0) -> None:
 # identities
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("system", "whole"), [("dbov", {"batch_nodes": 1.0}), ("dbos", {"batch_snapshots": 1.0})])
-@pytest.mark.parametrize("model", ["tgcn", "dcrnn"])
+@pytest.mark.parametrize("model", thinned(["tgcn", "dcrnn"]))
 def test_a_batch_of_everything_is_the_full_batch(
     system: str, whole: dict[str, Any], model: str, tmp_path: Path
 ) -> None:

@@ -194,8 +194,8 @@ def _attention(rows: range, *, backend: str = "torch", dtype: torch.dtype = torc
 @shares
 @pytest.mark.parametrize("heads", [1, 2, 3])
 def test_attention_is_the_dense_softmax(backend: str, device: str, dtype: torch.dtype, rows: range, heads: int) -> None:
-    if backend == "dgl" and (device != "cpu" or not rows):
-        pytest.skip("the PyPI build of DGL has CPU kernels only, and none for no rows")
+    if backend == "dgl" and device != "cpu":
+        pytest.skip("the PyPI build of DGL has CPU kernels only")
     operator = _attention(rows, backend=backend, dtype=dtype, device=device, weighted=True)
     received = ((_weights(True) != 0) | torch.eye(NODES, dtype=torch.bool))[rows.start : rows.stop]
     x, scores_from = _random(NODES, 2 * heads), _random(NODES, heads, seed=1)

@@ -131,7 +131,6 @@ def test_so_it_is_where_features_stay(policy: str, tmp_path: Path) -> None:
 # what is counted
 
 
-@pytest.mark.slow
 def test_on_demand_every_step_asks_every_owner_for_all_of_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from steered_here import events, losses, scores, small, steered
 
+from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.local import train
 from dtdg_lab.cluster.replay import replay, verify_replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
+from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling
 
@@ -146,6 +148,14 @@ def test_a_run_that_failed_repeats_as_far_as_it_went(tmp_path: Path) -> None:
         and verify_replay(again).parameters is None
         and "not compared" in verify_replay(again).caption
     )
+
+
+def test_steps_that_a_resumed_attempt_repeats_are_those_of_the_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [{"step": step, "attempt": 1} for step in range(5)] + [{"step": step, "attempt": 2} for step in (3, 4, 5)]
+    tables = {"steps": steps, "events": [{"kind": "resumed", "step": 3, "attempt": 2}]}
+    monkeypatch.setattr(EventHistory, "_all", lambda self, rank: tables)
+    rows = EventHistory(RunDirectory(Path("anywhere"))).rows("steps")
+    assert [(row["attempt"], row["step"]) for row in rows] == [(1, 0), (1, 1), (1, 2), (2, 3), (2, 4), (2, 5)]
 
 
 # what it finds

@@ -54,6 +54,12 @@ def test_summary_values_by_hand(tmp_path: Path) -> None:
     assert run.status()["state"] == "finished"
 
 
+def test_the_most_loaded_rank_decides_the_imbalance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PHASE_MS, 0, PHASE_MS[1])
+    monkeypatch.setitem(PHASE_MS, 1, PHASE_MS[0])
+    assert finish(finished_run(tmp_path).path, "finished")["imbalance"] == pytest.approx(15 / 10)
+
+
 @pytest.mark.slow
 def test_finishing_twice_changes_nothing_and_again_after_a_resume_adds(tmp_path: Path) -> None:
     run = finished_run(tmp_path)

@@ -55,8 +55,8 @@ def test_summary_values_by_hand(tmp_path: Path) -> None:
 
 
 def test_the_most_loaded_rank_decides_the_imbalance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PHASE_MS, 0, PHASE_MS[1])
-    monkeypatch.setitem(PHASE_MS, 1, PHASE_MS[0])
+    for rank, phases in zip((1, 0), [PHASE_MS[0], PHASE_MS[1]], strict=True):
+        monkeypatch.setitem(PHASE_MS, rank, phases)
     assert finish(finished_run(tmp_path).path, "finished")["imbalance"] == pytest.approx(15 / 10)
 
 

@@ -210,7 +210,6 @@ def test_a_checkpoint_taken_before_the_last_step_s_epoch_ends_is_gone_on_from(tm
             assert torch.equal(tensor, whole.parameters[name])
 
 
-@pytest.mark.slow
 def test_resuming_within_an_epoch_ends_it_before_its_plan_changes(tmp_path: Path) -> None:
     train(tmp_path, script={3: {"stop": True}})  # after step 3 of 5; the new plan has 2 steps an epoch
     rest = train(tmp_path, resume=True, first_step=4, changes={"groups_per_rank": 4, "learning_rate": 0.5})

@@ -14,7 +14,18 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.kernels import spmm as backend_module
-from dtdg_lab.kernels.spmm import Adjacency, choose_backend, has_bag_kernel, import_dgl
+from dtdg_lab.kernels.spmm import (
+    Adjacency,
+    choose_backend,
+    has_bag_kernel,
+    import_dgl,
+    put_first,
+    transposed,
+    with_self,
+    with_self_edges,
+    without_loops,
+    without_self_edges,
+)
 
 NODES = 13
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -234,3 +245,24 @@ print(int(set_here), by_default, faults())
     if not set_here:
         pytest.skip("this C library is not glibc: its memory is left as it is")
     assert after < by_default / 10
+
+
+@pytest.mark.parametrize("first", [0, 4])
+@pytest.mark.parametrize("kind", ["random", "empty", "loops", "full"])
+def test_a_device_changes_self_loops_and_transposes_as_the_processor_does(kind: str, first: int) -> None:
+    """What a GPU computes by torch, computed by torch here, and by numpy."""
+    rows = _dense(kind, True)[first:]
+    targets, sources = np.nonzero(rows)
+    indptr, weights = np.searchsorted(targets, np.arange(len(rows) + 1)), rows[targets, sources]
+    given = [torch.from_numpy(array) for array in (indptr, sources)]
+    for on_device, here in ((without_loops, without_self_edges), (with_self, with_self_edges)):
+        for found, wanted in zip(on_device(*given, first), here(indptr, sources, first), strict=False):
+            assert found.numpy().tolist() == wanted.tolist(), on_device
+    own = np.arange(len(rows)) + 10.0
+    offsets, _, both = with_self(*given, first, torch.from_numpy(weights), torch.from_numpy(own))
+    assert both is not None and both.tolist() == put_first(offsets.numpy(), weights, own).tolist()
+    offsets, found, values = transposed(*given, torch.from_numpy(weights), NODES)
+    wanted_targets, wanted_sources = np.nonzero(rows.T)
+    assert offsets.tolist() == np.searchsorted(wanted_targets, np.arange(NODES + 1)).tolist()
+    assert found.tolist() == wanted_sources.tolist()
+    assert values is not None and values.tolist() == rows.T[wanted_targets, wanted_sources].tolist()

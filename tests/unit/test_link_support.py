@@ -148,7 +148,6 @@ def test_a_handful_of_pairs_is_warned_of_everywhere(
     assert any("fewer than 100" in said for said in race_words(plan, [], [row], []))  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
 def test_many_pairs_have_an_interval_that_holds_the_number_and_repeats(tmp_path: Path) -> None:
     settings = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "task": "link", "link_share": 1.0}
     one, again, other = (trained(tmp_path, **settings, seed=seed) for seed in (0, 0, 1))

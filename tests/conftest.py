@@ -51,11 +51,3 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs do not probe their memory, which takes half of a short one; those of module fixtures do."""
-    from dtdg_lab.training.trainer import Trainer
-
-    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)

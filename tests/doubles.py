@@ -116,13 +116,6 @@ class Trained:
         return self.recorder.column("steps", "global_loss")
 
 
-class UnprobedTrainer(Trainer):
-    """A trainer that leaves out the memory probe, a fifth of a short run's time."""
-
-    def _probe_memory(self) -> None:
-        return
-
-
 def train_in_memory(
     config: RunConfig,
     graph: DynamicGraph,
@@ -134,7 +127,6 @@ def train_in_memory(
     recorder: RecordingRecorder | None = None,
     resume: bool = False,
     changes: Mapping[str, Any] = MappingProxyType({}),
-    probe: bool = False,
 ) -> Trained:
     """Train one rank to its end and return what it did.
 
@@ -148,7 +140,6 @@ def train_in_memory(
         recorder: takes the rows; pass one to read them although training fails.
         resume: go on from the checkpoint.
         changes: live settings that differ from the checkpoint's.
-        probe: whether the memory of a step is probed, as every other training does.
 
     Raises:
         LabError: what ended training.
@@ -157,7 +148,7 @@ def train_in_memory(
     recorder = RecordingRecorder() if recorder is None else recorder
     resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
     try:
-        trainer = (Trainer if probe else UnprobedTrainer)(
+        trainer = Trainer(
             config,
             graph,
             group,

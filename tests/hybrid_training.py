@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from doubles import RecordingRecorder, Script, Trained, UnprobedTrainer
+from doubles import RecordingRecorder, Script, Trained
 from generator_children import generator_children
 
 from dtdg_lab.core.config import RunConfig
@@ -19,6 +19,7 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.recording import ResourceMonitor
 from dtdg_lab.training.replay import RunReplay
+from dtdg_lab.training.trainer import Trainer
 
 PAUSED_LOOKS = 20
 PARTS, TRAIN, OWN = 2, 15, 15
@@ -95,7 +96,7 @@ def train(
     control = StepControl(script, recorder, first_step, one_by_one=one_by_one)
     resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
     try:
-        trainer = UnprobedTrainer(
+        trainer = Trainer(
             config, graph, group, recorder=recorder, control=control, checkpoint=checkpoint, 
             resource_monitor=resource_monitor,
             resume=resume, changes=changes, replay=replay,

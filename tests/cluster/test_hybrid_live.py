@@ -18,10 +18,12 @@ from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.runs.run import open_run
 
 STEP: list[dict[str, Any]] = [
-    {"batch_snapshots": 0.3, "batch_nodes": 0.1}, {"average_every_s": 0.02}, {"reservoir": False},
-    {"batch_policy": "bandit", "decide_every": 2}, {"reservoir": True},
+    {"batch_snapshots": 0.3}, {"batch_nodes": 0.1}, {"average_every_s": 0.02}, {"batch_policy": "none"},
+    {"batch_snapshots": 2.0, "batch_nodes": 1.0}, {"reservoir": False}, {"batch_policy": "bandit", "decide_every": 2},
+    {"reward_loss": "validation"}, {"reservoir": True},
 ]  # fmt: skip
-EPOCH: list[dict[str, Any]] = [{"exchange": "gradients"}, {"system": "pygt-dist"}, {"system": "dynahb"}]
+EPOCH: list[dict[str, Any]] = [{"partitioner": "hash"}, {"exchange": "gradients"}, {"exchange": "models"},
+                               {"system": "pygt-dist"}, {"system": "dynahb"}]  # fmt: skip
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def _check_what_was_recorded(run: Run) -> None:
     assert len(links) == 0
     assert set(targets.source) >= {"reservoir", "new"}
     last = rounds[rounds.number == 0]
-    assert (last["rank"] == 0).sum() == (last["rank"] == 1).sum() >= 2
+    assert (last["rank"] == 0).sum() == (last["rank"] == 1).sum() >= 4
     words = [rounds[rounds["rank"] == rank][["number", "version", "choice"]].values.tolist() for rank in (0, 1)]
     assert words[0] == words[1]
     assert set(decisions["rank"]) == {0} and {"dqn", "bandit"} >= set(decisions.policy) >= {"dqn"}

@@ -23,13 +23,14 @@ from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.runs.run import open_run
 
 STEP: list[dict[str, Any]] = [
-    {"links": "2>0 delay=2; 1 rate=100"}, {"cache_policy": "prefetch"}, {"cache_policy": "threshold"},
-    {"congestion": "oscillating", "congestion_ms": 4.0}, {"cache_policy": "double_dqn"},
-    {"congestion": "none", "links": ""}, {"cache_policy": "fixed", "cache_window": 3, "cache_bias": -1},
+    {"links": "2>0 delay=2; 1 rate=100"}, {"cache_window": 3}, {"cache_bias": 3}, {"cache_policy": "prefetch"},
+    {"cache_policy": "threshold"}, {"congestion": "oscillating", "congestion_ms": 4.0}, {"congestion_mbit": 50.0},
+    {"cache_policy": "on_demand"}, {"cache_policy": "double_dqn"}, {"congestion": "none", "links": ""},
+    {"cache_policy": "fixed", "cache_bias": -1},
 ]  # fmt: skip
 EPOCH: list[dict[str, Any]] = [
-    {"batch_size": 20, "cache_rows": 50}, {"system": "adgnn-t"}, {"links": "2>1 delay=1"}, {"system": "psg"},
-    {"system": "fixed-window"},
+    {"batch_size": 20}, {"cache_rows": 50}, {"system": "adgnn-t"}, {"links": "2>1 delay=1"}, {"system": "bgl"},
+    {"system": "psg"}, {"system": "fixed-window"},
 ]  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def _check_what_was_recorded(run: Run) -> None:
     delays = [max(max(row) for row in data["delay_ms"]) for data in described.data]
     assert 2.0 in delays and any(2.0 < delay <= 6.0 for delay in delays) and delays[-1] in (0.0, 1.0)
     features = [data.get("policy") for data in events[events.kind == "features"].data]
-    assert None in features and "fixed" in features
+    assert None in features and {"fixed", "prefetch"} <= set(features)
 
 
 @pytest.mark.parametrize(

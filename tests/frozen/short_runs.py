@@ -169,7 +169,7 @@ def train_all(
     for number, case in enumerate(cases):
         group.barrier()
         config = config_of(case, ranks, **changes)
-        done = train_in_memory(config, load_for(config), Path(folder) / f"{number}.pt", group=group, probe=True)
+        done = train_in_memory(config, load_for(config), Path(folder) / f"{number}.pt", group=group)
         found[case] = json.loads(json.dumps(done.recorder.tables, default=lambda value: value.tolist()))
     group.close()
     return found

@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom without a browser, and is committed without outputs."""
+"""Every lesson runs from top to bottom without a browser; every notebook is committed without outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dtdg_lab.cluster.session_files import end_session, list_sessions
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 LESSONS = [path for path in NOTEBOOKS if not path.stem.startswith("00")]  # which compute, and check, what they say
-LONG = ("07", "08", "10")  # half of all lessons' seconds
+LONG = ("07", "08", "10")  # 124 of the 273 s that all lessons take
 LIMIT_S = 300  # of a cell: only a hang takes as long, on a loaded machine too
 
 pytestmark = pytest.mark.filterwarnings(

@@ -18,7 +18,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.block_memory import GIB
 from dtdg_lab.training.build import build
 
-pytestmark = pytest.mark.usefixtures("one_thread", "no_probe")
+pytestmark = pytest.mark.usefixtures("one_thread")
 NODES, TRAINED = 24, 12
 SMALL = {"system": "esdg", "dataset": "growing", "generated_nodes": NODES, "generated_edges": 80,
          "generated_snapshots": 40, "hidden": 4, "learning_rate": 0.02, "device": "cpu", "layers": 2, "epochs": 4,

@@ -395,6 +395,23 @@ def test_the_dashboard_needs_no_torch_and_no_plotly():
     assert found.stdout.strip() == "[]"
 
 
+def test_a_notebook_page_gets_each_style_sheet_once_and_as_text(dashboard, monkeypatch):
+    """Panel would replace them one by one in the page, which took most of the time until the dashboard appeared."""
+    import panel
+    from bokeh.document import Document
+    from bokeh.models.css import ImportedStyleSheet, InlineStyleSheet
+    from bokeh.models.ui import UIElement
+
+    monkeypatch.setattr(panel.config, "inline", True)
+    root = dashboard.layout._render_model(Document())
+    sheets = [sheet for model in root.select({"type": UIElement}) for sheet in model.stylesheets]
+    addresses = [sheet.url for sheet in sheets if isinstance(sheet, ImportedStyleSheet)]
+    assert addresses == []
+    texts = {sheet.id: sheet.css for sheet in sheets if isinstance(sheet, InlineStyleSheet)}
+    assert len(texts) == len(set(texts.values()))
+    assert len(sheets) > 10 * len(texts)
+
+
 def test_a_closed_dashboard_that_is_shown_again_says_so(dashboard):
     dashboard.close()
     with pytest.raises(ControlError, match="closed: create a new one"):

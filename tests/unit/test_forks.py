@@ -18,7 +18,6 @@ from dtdg_lab.runs.directory import read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.training.checkpoint import Checkpoint
 
-pytestmark = pytest.mark.usefixtures("no_probe")
 EVERY: list[tuple[str, dict[str, Any]]] = [
     ("single", {"epochs": 6, "optimizer": "adam"}),
     ("psg", {"model": "evolvegcn-o"}),

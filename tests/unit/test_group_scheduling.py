@@ -31,7 +31,7 @@ from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling, shares_co
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import peak_bytes
 
-pytestmark = pytest.mark.usefixtures("one_thread", "no_probe")
+pytestmark = pytest.mark.usefixtures("one_thread")
 # 12 training snapshots: groups of 4 start at 9 of them
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
          "learning_rate": 0.02, "device": "cpu"}  # fmt: skip

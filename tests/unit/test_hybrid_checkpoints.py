@@ -30,8 +30,6 @@ from dtdg_lab.systems.hybrid_batches.part_batches import Drawn, PartBatches
 from dtdg_lab.systems.hybrid_batches.workers import BatchMaker
 from dtdg_lab.training.phase_clock import PhaseClock
 
-pytestmark = pytest.mark.usefixtures("no_probe")
-
 
 @pytest.fixture
 def scripted_s(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,6 @@ from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.training.build import build
 
-pytestmark = pytest.mark.usefixtures("no_probe")
-
 
 def _check_followed(done: Trained, *, every: int, initial: int = 0) -> None:
     """On the rank that decides, every step between two decisions has the size that the first of them chose."""

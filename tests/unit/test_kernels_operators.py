@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from backends import backends, devices
+from backends import backends, places
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
@@ -70,8 +70,7 @@ CONVOLUTIONS = [("gcn", norm, loops) for norm in ("in", "in_out") for loops in (
 OTHERS = [(kind, "in", True) for kind in ("mean", "diffusion-in", "diffusion-out")]
 
 
-@backends
-@devices
+@places
 @dtypes
 @shares
 @pytest.mark.parametrize("weighted", [False, True])
@@ -79,8 +78,6 @@ OTHERS = [(kind, "in", True) for kind in ("mean", "diffusion-in", "diffusion-out
 def test_a_kind_is_its_definition(
     backend: str, device: str, dtype: torch.dtype, rows: range, weighted: bool, kind: str, norm: str, self_loops: bool
 ) -> None:
-    if backend == "dgl" and device != "cpu":
-        pytest.skip("the PyPI build of DGL has CPU kernels only")
     a = _weights(weighted)
     settings = OperatorSettings(backend, dtype, device, norm, self_loops)
     operator = _operators(_snapshot(a, weighted), rows, settings).scaled(kind)
@@ -188,14 +185,11 @@ def _attention(rows: range, *, backend: str = "torch", dtype: torch.dtype = torc
     return _operators(_snapshot(_weights(weighted), weighted), rows, settings).attention()
 
 
-@backends
-@devices
+@places
 @dtypes
 @shares
 @pytest.mark.parametrize("heads", [1, 2, 3])
 def test_attention_is_the_dense_softmax(backend: str, device: str, dtype: torch.dtype, rows: range, heads: int) -> None:
-    if backend == "dgl" and device != "cpu":
-        pytest.skip("the PyPI build of DGL has CPU kernels only")
     operator = _attention(rows, backend=backend, dtype=dtype, device=device, weighted=True)
     received = ((_weights(True) != 0) | torch.eye(NODES, dtype=torch.bool))[rows.start : rows.stop]
     x, scores_from = _random(NODES, 2 * heads), _random(NODES, heads, seed=1)

@@ -11,7 +11,6 @@ from thinning import thinned
 import dtdg_lab as lab
 from dtdg_lab.runs.summary import loss_deviation
 
-pytestmark = pytest.mark.usefixtures("no_probe")
 SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 150, "generated_snapshots": 24, "hidden": 6,
          "parts": 3, "epochs": 4, "device": "cpu", "partitioner": "hash"}  # fmt: skip
 

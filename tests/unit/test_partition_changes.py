@@ -20,7 +20,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition import child_process as in_child
 from dtdg_lab.partition.base import make_partition, save_partition
 
-pytestmark = pytest.mark.usefixtures("one_thread", "no_probe")
+pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
          "learning_rate": 0.02, "device": "cpu", "layers": 2, "epochs": 4, "parts": 2}  # fmt: skip
 ASKED = 1  # the change is asked for in the second step, an epoch each, and rules from the third

@@ -46,7 +46,6 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.systems.feature_cache import FAMILY
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
-from dtdg_lab.training.trainer import Trainer
 from dtdg_lab.visualization.partition import LinkLog
 from dtdg_lab.visualization.race import SpentView
 from dtdg_lab.visualization.run_view import RunClock, SharedViews
@@ -61,12 +60,6 @@ HEAD = 2 * 32  # bytes of the heads of a request and its reply
 def kept(policies: list[str], *names: str) -> list[Any]:
     """Policies of which those named run in `make test`."""
     return thinned(policies, map(policies.index, names))
-
-
-@pytest.fixture(autouse=True)
-def _no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a run tells of its memory is tested elsewhere, and takes half of such a short one."""
-    monkeypatch.setattr(Trainer, "_probe_memory", lambda self: None)
 
 
 @pytest.fixture(autouse=True)

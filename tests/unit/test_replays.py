@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from runs_synthetic import START_NS, write_steps
 from steered_here import events, losses, scores, small, steered
 
 from dtdg_lab.cluster.event_history import EventHistory
@@ -15,10 +16,10 @@ from dtdg_lab.cluster.local import train
 from dtdg_lab.cluster.replay import replay, verify_replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling
 
-pytestmark = pytest.mark.usefixtures("no_probe")
 HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_nodes": 0.2, "generators": "threads"}
 SIZES = {"snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1", "batch_policy": "dqn", "decide_every": 2}
 
@@ -150,11 +151,14 @@ def test_a_run_that_failed_repeats_as_far_as_it_went(tmp_path: Path) -> None:
     )
 
 
-def test_steps_that_a_resumed_attempt_repeats_are_those_of_the_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = [{"step": step, "attempt": 1} for step in range(5)] + [{"step": step, "attempt": 2} for step in (3, 4, 5)]
-    tables = {"steps": steps, "events": [{"kind": "resumed", "step": 3, "attempt": 2}]}
-    monkeypatch.setattr(EventHistory, "_all", lambda self, rank: tables)
-    rows = EventHistory(RunDirectory(Path("anywhere"))).rows("steps")
+def test_steps_that_a_resumed_attempt_repeats_are_those_of_the_later_one(tmp_path: Path) -> None:
+    run = RunDirectory.create(small("psg"), root=tmp_path)
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        write_steps(writer, 0, 5)
+    with RecordWriter(run.record_file(0), 0, 2) as writer:
+        writer.row("events", (3, 0, START_NS, "resumed", {}))
+        write_steps(writer, 3, 6)
+    rows = EventHistory(run).rows("steps")
     assert [(row["attempt"], row["step"]) for row in rows] == [(1, 0), (1, 1), (1, 2), (2, 3), (2, 4), (2, 5)]
 
 

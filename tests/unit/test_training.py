@@ -41,7 +41,7 @@ from dtdg_lab.training.interfaces import LocalControl
 from dtdg_lab.training.recording import ResourceMonitor
 from dtdg_lab.training.trainer import Trainer
 
-pytestmark = pytest.mark.usefixtures("one_thread", "no_probe")
+pytestmark = pytest.mark.usefixtures("one_thread")
 # 39 labelled snapshots: 12 train, 3 validate, 24 test. Groups of 4 start at 9 of the 12: 5 steps an epoch on 2 parts.
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
          "learning_rate": 0.02, "device": "cpu"}  # fmt: skip
@@ -78,7 +78,7 @@ def assert_same_bits(one: Trained, other: Trained) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return train(tmp_path_factory.mktemp("trained"), probe=True)
+    return train(tmp_path_factory.mktemp("trained"))
 
 
 def test_phases_touch_and_sum_to_the_step(trained: Trained) -> None:

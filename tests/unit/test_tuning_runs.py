@@ -17,7 +17,7 @@ from dtdg_lab.datasets.user_data import from_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 
-pytestmark = pytest.mark.usefixtures("one_thread", "no_probe")
+pytestmark = pytest.mark.usefixtures("one_thread")
 NODES, EDGES, INTERVALS = 20, 60, 31
 EPOCHS, EVERY = 6, 2
 DECIDED = [1, 3, 5]  # epochs; after the last one too: a run that is resumed for more of them goes on as one of more

@@ -34,7 +34,7 @@ from dtdg_lab.training.memory import peak_bytes, probe_memory
 SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 50, "hidden": 6,
          "device": "cpu", "dtype": "float64", "epochs": 2, "evaluate_every": 100, "learning_rate": 0.02,
          "partitioner": "round_robin"}  # fmt: skip
-pytestmark = pytest.mark.usefixtures("no_probe", "_measured_once")
+pytestmark = pytest.mark.usefixtures("_measured_once")
 HYBRID = {"chunker": "hash", "chunks": 8, "window": 5, "decay": "text", "alpha": 0.3}
 
 

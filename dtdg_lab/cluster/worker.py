@@ -21,6 +21,7 @@ from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError
 from dtdg_lab.core.events import AttemptStarted
+from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.summary import finish
@@ -191,7 +192,13 @@ def run_rank(task: RankTask) -> str:
         for family in task.families:
             register(family)
         with ExitStack() as stack:
-            state = _train(task, directory, stack)
+            try:
+                state = _train(task, directory, stack)
+            except Exception as error:
+                # closing the group ends the other ranks' collectives: their errors must not be reported as the cause
+                if not isinstance(error, OtherRankError):
+                    _mark_failed(directory, task, error)
+                raise
         if task.rank == 0:
             finish(directory, state)
     except BaseException as error:
@@ -402,8 +409,6 @@ def check_request(config: RunConfig, request: dict[str, Any]) -> None:
 
 def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: RankTask) -> RunFailedError:
     """The same failure with the dead rank's name, if there is one."""
-    from dtdg_lab.distributed.heartbeat import OtherRankError
-
     dead = beacon.first_dead(1.0)
     if dead is not None:
         return RunFailedError(death_reason(dead))
@@ -435,8 +440,6 @@ def mark_death(directory: RunDirectory, attempt: int, dead: int) -> None:
 
 
 def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) -> None:
-    from dtdg_lab.distributed.heartbeat import OtherRankError
-
     ends = time.monotonic() + (OTHER_SAYS_S if isinstance(error, OtherRankError) else 0.0)
     status = directory.status()
     while time.monotonic() < ends and status["attempt"] == task.attempt and status["state"] not in ENDED:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -16,9 +17,11 @@ import pytest
 from following import until, until_step
 from thinning import thinned
 
+from dtdg_lab.cluster import worker
 from dtdg_lab.cluster.liveness import is_dead, read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
+from dtdg_lab.cluster.worker import RankTask
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
@@ -161,17 +164,36 @@ def test_a_full_disk_is_a_clear_error_and_training_stops(session: Session, confi
     limits = psutil.Process(note.pid).rlimit(resource.RLIMIT_FSIZE)
     # the kernel refuses this process any byte past the limit, as a full disk would
     psutil.Process(note.pid).rlimit(resource.RLIMIT_FSIZE, (size + 2000, limits[1]))
-    until(lambda: run.status == "failed", timeout_s=15, what="the run notices that it cannot be recorded")
-    assert "rank1.jsonl" in run.reason and "record" in run.reason
-    with pytest.raises(RunFailedError):
-        run.wait(60)
-    if psutil.pid_exists(note.pid):
-        psutil.Process(note.pid).rlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        until(lambda: run.status == "failed", timeout_s=15, what="the run notices that it cannot be recorded")
+        assert "rank1.jsonl" in run.reason and "record" in run.reason
+        with pytest.raises(RunFailedError):
+            run.wait(60)
+    finally:
+        if psutil.pid_exists(note.pid):
+            psutil.Process(note.pid).rlimit(resource.RLIMIT_FSIZE, limits)
     session.repair()
     again = run.resume()
     until_step(again, 20)
     again.stop()
     again.wait(60)
+
+
+def test_the_cause_is_reported_before_the_group_is_closed(
+    tmp_path: Path, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing breaks the collectives of the other ranks, whose errors say nothing about the cause."""
+
+    def fails(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
+        stack.callback(lambda: seen.append(directory.status()["reason"]))
+        raise RunStoreError("the disk is full")
+
+    seen: list[str] = []
+    run = RunDirectory.create(config, root=tmp_path)
+    monkeypatch.setattr(worker, "_train", fails)
+    with pytest.raises(RunStoreError):
+        worker.run_rank(RankTask(str(run.path), rank=1, size=2, attempt=1, key=""))
+    assert seen == ["the disk is full"]
 
 
 def test_runs_that_cannot_be_written_start_nothing(tmp_path: Path, config: RunConfig, session: Session) -> None:
@@ -190,6 +212,7 @@ def test_runs_that_cannot_be_written_start_nothing(tmp_path: Path, config: RunCo
 KERNEL = """
 import sys, time
 from dtdg_lab.cluster.session import Session
+from dtdg_lab.cluster.worker import RankTask
 from dtdg_lab.core.config import RunConfig
 if __name__ == "__main__":
     session = Session(ranks=2, name="killed", runs_dir=sys.argv[1], idle_s=float(sys.argv[2]))

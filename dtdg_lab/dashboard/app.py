@@ -43,18 +43,38 @@ if TYPE_CHECKING:
 _KEY = "dtdg_lab.dashboard.page"
 
 
-def load_resources() -> None:
+def load_resources() -> list[str]:
     """Send a notebook page what charts need, once per page; a served page gets it from its server.
 
     In a notebook everything is sent inline (18 MB), so that nothing is asked of the internet. A page that was
     reloaded has lost it; it is known by the new session of its front end, and gets it again.
+
+    Returns:
+        The displays that hold what was sent, for :func:`remove_resources`.
     """
     page = _notebook_page() if pn.state.curdoc is None else None
     if page is None:
         pn.extension("plotly", "mathjax")
     elif pn.state.cache.get(_KEY) != page or "plotly" not in pn.extension._loaded_extensions:
-        pn.extension("plotly", "mathjax", inline=True)
+        from IPython.display import publish_display_data
+        from IPython.utils.capture import capture_output
+
+        with capture_output(stdout=False, stderr=False) as sent:
+            pn.extension("plotly", "mathjax", inline=True)
         pn.state.cache[_KEY] = page
+        displays = [f"{_KEY}-{page}-{number}" for number in range(len(sent.outputs))]
+        for display, output in zip(displays, sent.outputs, strict=True):
+            publish_display_data(output.data, output.metadata, transient={"display_id": display})
+        return displays
+    return []
+
+
+def remove_resources(displays: Sequence[str]) -> None:
+    """Remove from the notebook what its page has executed: saved with it, it would take 20 MB."""
+    from IPython.display import publish_display_data
+
+    for display in displays:
+        publish_display_data({"text/plain": ""}, transient={"display_id": display}, update=True)
 
 
 class _NotebookRow(pn.Row):
@@ -157,7 +177,7 @@ class Dashboard:
     """
 
     def __init__(self, session: Session, config: RunConfig | None = None) -> None:
-        load_resources()
+        self._resources = load_resources()
         self.session = session
         self.actions = Actions(self._show_problem)
         self.watch = SessionWatch(session)
@@ -333,6 +353,9 @@ class Dashboard:
         self._stop_where_nobody_looks()
         if self.charts.awaited:
             return  # a page that loads would miss what is changed now, and show the old state for ever
+        if self.charts.loaded and self._resources:
+            remove_resources(self._resources)
+            self._resources = []
         polled = self.actions.poll()
         slow = self._ticks % SLOW_TICKS == 0
         self._ticks += 1

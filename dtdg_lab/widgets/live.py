@@ -171,6 +171,11 @@ class Charts(JSComponent):
         return self._awaited and (not self._ready or time.monotonic() - self._expected_s < PATIENCE_S)
 
     @property
+    def loaded(self) -> bool:
+        """Whether every display that was begun has reported."""
+        return self._ready and not self._awaited
+
+    @property
     def ready(self) -> bool:
         """Whether a display has reported."""
         return self._ready

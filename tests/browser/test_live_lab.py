@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,7 +109,8 @@ def session(page: Any) -> Iterator[Session]:
     session.close()
 
 
-def test_the_live_lab_in_a_browser(page: Any, session: Session) -> None:
+def test_the_live_lab_in_a_browser(page: Any, session: Session, tmp_path_factory: pytest.TempPathFactory) -> None:
+    _save(page, next(tmp_path_factory.getbasetemp().glob(f"live-lab*/{NOTEBOOK}")))
     _steer_by_hand(page, session)
 
 
@@ -154,6 +157,16 @@ def _follow_the_first_run(page: Any) -> None:
     wait_until(
         page, lambda charts: any("slow" in mark for mark in charts["loss"]["marks"]), timeout_s=60, what="the mark"
     )
+
+
+def _save(page: Any, path: Path) -> None:
+    """The notebook does not keep the scripts that the dashboard brought, 20 MB."""
+    before = path.stat().st_mtime_ns
+    page.keyboard.press("Control+s")
+    until(lambda: path.stat().st_mtime_ns != before and path.read_text().endswith("}\n"), what="the saved notebook")
+    outputs = [output for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", ())]
+    assert len(outputs) > CELLS / 2
+    assert path.stat().st_size < 1e6, sorted(len(json.dumps(output)) for output in outputs)
 
 
 def _steer_by_hand(page: Any, session: Session) -> None:

@@ -20,7 +20,7 @@ export DTDG_LAB_DATA := $(abspath ../shared/data/real)
 endif
 endif
 
-.PHONY: help env lab demo check test test-full bench lint algorithms clean
+.PHONY: help env lab demo check test test-full bench docs lint algorithms clean
 
 help:
 	@echo 'make lab         environment, then JupyterLab on notebooks/00_live_lab.ipynb'
@@ -29,6 +29,7 @@ help:
 	@echo 'make test        lint, then the tests (about thirteen minutes); ARGS="-k words" selects'
 	@echo 'make test-full   every test, with long ones and coverage (over an hour)'
 	@echo 'make bench       all benchmarks; ARGS=--quick for under a minute each'
+	@echo 'make docs        the documentation as a site: build/docs/index.html (runs the lessons the first time)'
 	@echo 'make lint        ruff, mypy, import contracts'
 	@echo 'make algorithms  regenerate ALGORITHMS.md from the catalogue'
 	@echo 'make env         only the environment (Python 3.11 in $(VENV))'
@@ -47,7 +48,7 @@ $(STAMP):
 	fi
 	@echo 'Installing torch, then the rest (a few minutes the first time)'
 	$(BIN)/python -m pip install --quiet -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep -E '^torch==' constraints.txt)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[lab,test,bench]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[lab,test,bench,docs]'
 	@rm -f $(VENV)/.installed-*
 	@touch $(STAMP)
 
@@ -93,6 +94,12 @@ lint: env
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Warnings and broken links fail. NO_MKDOCS_2_WARNING: Material advertises its successor
+docs: env
+	$(BIN)/python docs/hooks.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo 'build/docs/index.html'
 
 algorithms: env
 	$(BIN)/python tests/algorithms.py

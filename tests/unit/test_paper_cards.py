@@ -119,13 +119,14 @@ def test_every_code_link_points_at_its_line(name: str) -> None:
 
 
 @each_card
-def test_measured_numbers_are_the_readmes_with_their_command(name: str) -> None:
-    readme = re.sub(r"```.*?```", "", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    flat, quoted = " ".join(readme.split()), {" ".join(each.split()) for each in re.findall(r"`([^`]+)`", readme)}
+def test_measured_numbers_are_those_of_the_docs_with_their_command(name: str) -> None:
+    pages = "\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md")))
+    prose = re.sub(r"```.*?```", "", pages, flags=re.DOTALL)
+    flat, quoted = " ".join(prose.split()), {" ".join(each.split()) for each in re.findall(r"`([^`]+)`", prose)}
     for what, value, shown in rows(TEXTS[name].sections.get(OURS, "")):
         numbers, command = NUMBER.findall(value), shown.strip("`")
-        lines = [line for line in readme.splitlines() if set(numbers) <= set(NUMBER.findall(line))]
-        assert numbers and lines, f"no line of the README has {numbers} ({what})"
+        lines = [line for line in prose.splitlines() if set(numbers) <= set(NUMBER.findall(line))]
+        assert numbers and lines, f"no line of docs/ has {numbers} ({what})"
         script = re.match(r"(python benchmarks/\w+\.py) (.+)", command)
         described = command in quoted or (script and script[1] in flat and script[2] in quoted)
         assert described, command

@@ -1,0 +1,321 @@
+"""What `make docs` generates: the reference, a page for each paper's systems, and the lessons with their figures."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import posixpath
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from griffe import Extension
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+PAGES = {  # file of the repository -> page of the site
+    "README.md": "index.md",
+    "ALGORITHMS.md": "algorithms.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "data/README.md": "data.md",
+    "notebooks/README.md": "lessons/index.md",
+}
+LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+EXECUTED = ROOT / "build" / "lessons"
+
+
+class PlainReferences(Extension):
+    """Docstrings name other objects as Sphinx does; here the name alone is shown."""
+
+    def on_instance(self, *, obj: Any, **_: Any) -> None:
+        """Called by griffe for every object it has read."""
+        if obj.docstring:
+            obj.docstring.value = re.sub(r":(?:\w+:)?\w+:`~?([^`]+)`", r"`\1`", obj.docstring.value)
+
+
+def on_config(config: Any) -> Any:
+    """Fill the menus of lessons and papers."""
+    for section in config.nav:
+        if "Lessons" in section:
+            section["Lessons"] = ["lessons/index.md", *(f"lessons/{path.stem}.md" for path in lessons())]
+        if "Papers" in section:
+            menu = {paper: [f"papers/{name}.md" for name in systems] for paper, systems in by_paper().items()}
+            section["Papers"] = ["papers/index.md", *({paper: pages} for paper, pages in menu.items())]
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the generated pages, and the libraries they need."""
+    import plotly
+
+    from dtdg_lab.cards.card import TEXTS, katex_js
+
+    pages = {page: (ROOT / source).read_text() for source, page in PAGES.items()}
+    pages |= {f"lessons/{path.stem}.md": lesson(path) for path in lessons()}
+    pages |= {f"papers/{name}.md": paper(name) for name in TEXTS} | {"papers/index.md": papers()}
+    pages |= {"options.md": options(), "events.md": events(), "records.md": records(), "errors.md": errors()}
+    pages |= {"api.md": api(), "commands.md": (ROOT / "docs" / "commands.md").read_text() + "\n" + commands()}
+    katex = katex_js()
+    assert katex is not None, "Panel is not installed: make env"
+    pages["assets/katex.min.js"] = katex
+    library = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    pages["assets/plotly.min.js"] = library.read_text(encoding="utf-8")
+    for uri, content in pages.items():
+        known = files.get_file_from_path(uri)
+        if known is not None:
+            files.remove(known)
+        files.append(File.generated(config, uri, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Point links at pages of the site; what has none, such as a file of the package, is named without a link."""
+    uri = page.file.src_uri
+    source = next((source for source, of in PAGES.items() if of == uri), f"docs/{uri}")
+    if uri.startswith("lessons/") and uri != "lessons/index.md":
+        source = f"notebooks/{uri.removeprefix('lessons/')}"
+    if uri.startswith("papers/"):
+        source = uri.removeprefix("papers/")  # cards link from the top
+
+    def link(found: re.Match[str]) -> str:
+        text, address = found[1], found[2]
+        if re.match(r"[a-z]+:|#", address):
+            return found[0]
+        path, _, anchor = address.partition("#")
+        wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        target = PAGES.get(wanted) or re.sub(r"^notebooks/(\w+)\.ipynb$", r"lessons/\1.md", wanted)
+        target = target.removeprefix("docs/")
+        if files.get_file_from_path(target) is None:
+            return text
+        relative = posixpath.relpath(target, posixpath.dirname(uri) or ".")
+        return f"[{text}]({relative}{'#' + anchor if anchor else ''})"
+
+    fences = re.split(r"(^```.*?^```$)", markdown, flags=re.M | re.S)
+    fences[::2] = [re.sub(r"!\[([^\]]*)\]\(docs/", r"![\1](", LINK.sub(link, text)) for text in fences[::2]]
+    return "".join(fences)
+
+
+# Lessons, as they were run
+
+
+def lessons() -> list[Path]:
+    """The notebooks."""
+    return sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def lesson(path: Path) -> str:
+    """A lesson as Markdown: with its outputs where `make docs` has run it, else as it is committed."""
+    from nbconvert import MarkdownExporter
+    from nbformat import read
+
+    executed = executed_lesson(path)
+    notebook = read(executed if executed.exists() else path, as_version=4)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if "application/vnd.plotly.v1+json" in data:
+                data["text/html"] = figure_html(data.pop("application/vnd.plotly.v1+json"))
+            elif "application/vnd.jupyter.widget-view+json" in data:
+                data["text/html"] = "<p><em>A widget is here when the lesson is run.</em></p>"
+            elif "text/html" in data:
+                data["text/html"] = f'<div class="lab-output">\n{data["text/html"]}\n</div>'
+            for kind in [kind for kind in data if kind.startswith("application/")]:
+                del data[kind]
+    text, _ = MarkdownExporter().from_notebook_node(notebook)
+    return str(text)
+
+
+def executed_lesson(path: Path) -> Path:
+    """Where the lesson with outputs is kept, by the contents of the lesson and of the package."""
+    digest = hashlib.sha256(path.read_bytes())
+    for file in sorted((ROOT / "dtdg_lab").rglob("*.py")):
+        digest.update(file.read_bytes())
+    return EXECUTED / f"{path.stem}-{digest.hexdigest()[:12]}.ipynb"
+
+
+def execute_lessons() -> None:
+    """Run every lesson whose outputs are not kept; the first is about the live dashboard and has none."""
+    for path in lessons()[1:]:
+        kept = executed_lesson(path)
+        if kept.exists():
+            continue
+        print(f"Running {path.stem}", flush=True)
+        for old in EXECUTED.glob(f"{path.stem}-*.ipynb"):
+            old.unlink()
+        command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--output-dir", str(EXECUTED)]
+        folder = EXECUTED / "work"
+        folder.mkdir(parents=True, exist_ok=True)
+        copied = folder / path.name
+        copied.write_bytes(path.read_bytes())
+        environment = {**os.environ, "DTDG_LAB_STATE": str(folder / "state")}
+        options = ["--ExecutePreprocessor.timeout=900", "--log-level=ERROR", "--output", kept.stem]
+        subprocess.run([*command, *options, str(copied)], check=True, env=environment)
+
+
+def figure_html(figure: Any) -> str:
+    """A place for a figure of Plotly, drawn by site.js when it is scrolled to."""
+    text = json.dumps({"data": figure["data"], "layout": figure.get("layout", {})}).replace("</", "<\\/")
+    return f'<div class="lab-figure" role="img"></div><script type="application/json">{text}</script>'
+
+
+# Papers
+
+
+def paper(name: str) -> str:
+    """The card of a system, with its pictures."""
+    from dtdg_lab.cards.card import TEXTS, Card, card_markdown
+
+    card = Card(name)
+    drawn = "\n\n".join(f"{figure_html(figure)}\n\n{caption}" for figure, caption in card.pictures)
+    text = card_markdown(card.system, TEXTS[name], root="")
+    return f"{text}\n\n## Pictures\n\n{card.note}\n\n{drawn}\n"
+
+
+def by_paper() -> dict[str, list[str]]:
+    """The systems of each paper."""
+    from dtdg_lab.cards.card import PAPERS, TEXTS
+
+    names = [about["name"] for about in PAPERS.values()]
+    return {name: [system for system, text in TEXTS.items() if text.paper["name"] == name] for name in names}
+
+
+def papers() -> str:
+    """A table of all cards."""
+    from dtdg_lab.cards.card import PAPERS
+    from dtdg_lab.core import catalogue
+
+    text = (
+        "For each system: the idea, the formulas, where its code is, the paper's numbers with their protocol, our "
+        "measurements with their command, and what differs."
+    )
+    sections = [f"# Papers reproduced\n\n{text}\n"]
+    for about in PAPERS.values():
+        name, reference, protocol = about["name"], about["reference"], about["protocol"]
+        rows = ((f"[{each}](papers/{each}.md)", catalogue.system(each).summary) for each in by_paper()[name])
+        listed = table(("system", "what it does"), rows)
+        sections.append(f"## {name}\n\n{reference}.\n\nSetup of its results: {protocol}.\n\n{listed}")
+    return "\n".join(sections)
+
+
+# Reference
+
+
+def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    escaped = ("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows)
+    return "\n".join(("| " + " | ".join(head) + " |", "|" + "---|" * len(head), *escaped)) + "\n"
+
+
+def options() -> str:
+    """Every option of a run."""
+    from dtdg_lab.core import catalogue
+    from dtdg_lab.core.options import OPTIONS, TAKES_EFFECT
+
+    read = {system: set().union(*catalogue.option_owners(system, "collegemsg", "tgcn").values())
+            for system in catalogue.names("systems")}  # fmt: skip
+
+    def readers(name: str, owner: str) -> str:
+        found = [f"`{system}`" for system, names in read.items() if name in names]
+        return "all" if len(found) == len(read) else ", ".join(found) or f"those of `{owner}`"
+
+    rows = (
+        (f"`{name}`", of.meaning, of.unit or "-", of.allowed.removesuffix(f" ({of.unit})"), f"`{of.default!r}`",
+         TAKES_EFFECT[of.live], readers(name, of.owner))
+        for name, of in OPTIONS.items()
+    )  # fmt: skip
+    text = "Every setting of `lab.RunConfig`; `lab.options(system)` lists those of one system, with its own defaults."
+    head = ("option", "meaning", "unit", "allowed", "default", "a change takes effect", "systems")
+    return f"---\nhide: [toc]\n---\n\n# Options\n\n{text}\n\n{table(head, rows)}"
+
+
+def events() -> str:
+    """Every kind of event with the data it records."""
+    from dataclasses import fields
+
+    from dtdg_lab.core import catalogue
+    from dtdg_lab.core.events import Event
+
+    catalogue.families()
+    for family in sorted((ROOT / "dtdg_lab" / "systems").glob("*/strategy.py")):
+        import_module(f"dtdg_lab.systems.{family.parent.name}.strategy")
+    found: dict[str, type[Event]] = {}
+    waiting = [Event]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if kind.kind:
+            found[kind.kind] = kind
+    rows = (
+        (f"`{kind}`", (of.__doc__ or "").split("\n\n")[0], ", ".join(f"`{field.name}`" for field in fields(of)) or "-")
+        for kind, of in sorted(found.items())
+    )
+    text = "Rows of the record table `events`: a step, a time, a kind, and data of that kind."
+    return f"# Events\n\n{text}\n\n{table(('kind', 'when', 'data'), rows)}"
+
+
+def records() -> str:
+    """Every record table with its columns."""
+    from dtdg_lab.core.records import MEANINGS, TABLES
+
+    text = (
+        "What each rank records, one table per kind of record; `run.table(name)` reads one. Every row has `rank` and "
+        "`attempt` besides. Columns ending in `_ns` are nanoseconds since 1970-01-01, in `_s` seconds."
+    )
+    sections = [f"# Record tables\n\n{text}\n"]
+    for name, columns in TABLES.items():
+        rows = ((f"`{column}`", MEANINGS.get(column, "")) for column in columns)
+        sections.append(f"## {name}\n\n{table(('column', 'meaning'), rows)}")
+    return "\n".join(sections)
+
+
+def errors() -> str:
+    """Every error the package raises."""
+    from dtdg_lab.core import errors as module
+    from dtdg_lab.core.errors import LabError
+
+    found = (of for of in vars(module).values() if isinstance(of, type) and issubclass(of, LabError))
+    rows = ((f"`{of.__name__}`", f"`{of.__mro__[1].__name__}`", (of.__doc__ or "").split("\n\n")[0]) for of in found)
+    text = "All are in `dtdg_lab.core.errors`. A message says what was given, what is allowed and what to do next."
+    return f"# Errors\n\n{text}\n\n{table(('error', 'is a', 'raised when'), rows)}"
+
+
+def commands() -> str:
+    """The help of every command."""
+    from dtdg_lab.__main__ import _parser
+
+    (subcommands,) = (a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    texts = (f"## {name}\n\n```text\n{parser.format_help()}```\n" for name, parser in subcommands.choices.items())
+    return "\n".join(texts)
+
+
+def api() -> str:
+    """Every public name, in its group."""
+    import dtdg_lab
+    from dtdg_lab.core.lazy import _imported_for_types
+
+    groups = ["dtdg_lab"]
+    groups += [f"dtdg_lab.{name}" for name in dtdg_lab.__all__ if hasattr(getattr(dtdg_lab, name), "__path__")
+               or getattr(getattr(dtdg_lab, name), "__name__", "").startswith("dtdg_lab.")]  # fmt: skip
+    sections = ["# Public names\n\n`import dtdg_lab as lab`; names are loaded when first used.\n"]
+    for group in groups:
+        module = import_module(group)
+        where = _imported_for_types(Path(str(module.__file__)).read_text())
+        short = group.replace("dtdg_lab", "lab", 1)
+        sections.append(f"## {short}\n\n{(module.__doc__ or '').strip()}\n")
+        for name, (home, original) in sorted(where.items()):
+            if name in module.__all__ and home != "dtdg_lab":
+                options = f"    options:\n      heading: {short}.{name}\n      toc_label: {short}.{name}\n"
+                sections.append(f"::: {home}.{original}\n{options}")
+    return "\n".join(sections)
+
+
+if __name__ == "__main__":
+    execute_lessons()

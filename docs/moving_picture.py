@@ -1,6 +1,6 @@
 """Records docs/live-lab.webp from the real dashboard: one rank is slowed, the others wait (grey), alpha is moved.
 
-`python docs/moving_picture.py` needs Chromium and takes a minute. Nothing is drawn afterwards: the frames are what the page shows.
+`python docs/moving_picture.py` needs Chromium and takes a minute. The frames are what the page shows.
 """
 
 from __future__ import annotations

@@ -310,10 +310,17 @@ def _info(entry: Entry, root: str | Path | None) -> DatasetInfo:
     )
 
 
-def default_dataset(root: str | Path | None = None) -> str:
-    """``"collegemsg"`` where this machine has it, else ``"growing"``, which needs neither file nor network.
+def default_dataset(wanted: str = "collegemsg", *, root: str | Path | None = None) -> str:
+    """``wanted`` where this machine has it, else ``"growing"``, which needs neither file nor network.
+
+    Args:
+        wanted: name of a published data set.
+        root: folder of data sets; None for $DTDG_LAB_DATA and the download cache.
 
     Raises:
+        UnknownNameError: there is no such published data set.
         DataError: ``root`` or $DTDG_LAB_DATA is given and is not a folder.
     """
-    return "collegemsg" if find(PUBLISHED["collegemsg"], root) else FALLBACK
+    if wanted not in PUBLISHED:
+        raise UnknownNameError("data set", wanted, PUBLISHED)
+    return wanted if find(PUBLISHED[wanted], root) else FALLBACK

@@ -255,21 +255,21 @@ def _look_at_a_narrow_window(page: Any) -> None:
 
 
 def _change_the_partition(page: Any, run: Run) -> None:
-    """The run becomes one on node parts and its nodes are dealt anew, by the widgets; the microscope is drawn."""
-    choose(page, "adgnn-t")
-    assert "the change took" in wait_for_status(page, "system adgnn-t: applied at step", timeout_s=60)
+    """The run keeps copies of neighbours from here on, and its nodes are assigned again; the microscope is drawn."""
+    choose(page, "pygt-dist")
+    assert "the change took" in wait_for_status(page, "system pygt-dist: applied at step", timeout_s=60)
     page.locator(".bk-tab", has_text="Partition").first.click()
     wait_until(
         page, lambda charts: any(name.startswith("partition-") for name in charts), timeout_s=60, what="the microscope"
     )
     before = page.locator(".dl-caption:visible").all_inner_texts()
-    choose(page, "hash")
-    assert "the change took" in wait_for_status(page, "partitioner hash: applied at step", timeout_s=60)
+    choose(page, "round_robin")
+    assert "the change took" in wait_for_status(page, "partitioner round_robin: applied at step", timeout_s=60)
     changed = time.monotonic()
     while page.locator(".dl-caption:visible").all_inner_texts() == before:
         assert time.monotonic() - changed < 60, "the microscope still shows the partition before"
         page.wait_for_timeout(50)
-    for name, value in (("system", "adgnn-t"), ("partitioner", "hash")):
+    for name, value in (("system", "pygt-dist"), ("partitioner", "round_robin")):
         (applied,) = knob_steps(run, name).values()
         assert {rank for rank, _ in applied} == {0, 1} and len({step for _, step in applied}) == 1, (value, applied)
     page.set_viewport_size({"width": 1100, "height": 900})

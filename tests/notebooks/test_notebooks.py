@@ -18,7 +18,6 @@ from thinning import thinned
 from dtdg_lab.cluster.session_files import end_session, list_sessions
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
-LESSONS = [path for path in NOTEBOOKS if not path.stem.startswith("00")]  # which compute, and check, what they say
 LONG = ("07", "08", "10")  # 124 of the 273 s that all lessons take
 LIMIT_S = 300  # of a cell: only a hang takes as long, on a loaded machine too
 
@@ -93,7 +92,7 @@ def shared_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedKe
 
 @pytest.mark.parametrize(  # the first notebook runs in the browser
     "path",
-    thinned(LESSONS, [place for place, path in enumerate(LESSONS) if not path.stem.startswith(LONG)]),
+    thinned(NOTEBOOKS, [place for place, path in enumerate(NOTEBOOKS) if not path.stem.startswith(("00", *LONG))]),
     ids=lambda path: path.stem,
 )
 def test_a_notebook_runs(path: Path, shared_kernel: SharedKernel) -> None:
@@ -110,7 +109,7 @@ def test_a_notebook_runs_in_a_kernel_of_its_own(path: Path, tmp_path: Path, monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "whole"])
 def test_a_lesson_is_true_without_real_data_and_at_full_length(
     path: Path, fast: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -155,7 +154,7 @@ def test_a_notebook_is_committed_clean(path: Path) -> None:
     assert "Question" in first and "What was learned" in last
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_lesson_checks_what_it_says(path: Path) -> None:
     cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
     assert "".join(cells[-1]["source"]).count("assert ") >= 5

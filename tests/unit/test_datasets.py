@@ -693,7 +693,10 @@ def test_nothing_is_here_without_files(tmp_path):
     assert listed["email-eu"].where == f"to be downloaded from {EMAIL_EU.address}"
     assert default_dataset() == "growing"
     put(tmp_path, b"", COLLEGEMSG.forms[0].files[0].name)
-    assert default_dataset(tmp_path) == "collegemsg"
+    assert default_dataset(root=tmp_path) == "collegemsg"
+    assert default_dataset("email-eu", root=tmp_path) == "growing"
+    with pytest.raises(UnknownNameError, match=r"'emial-eu'.*Did you mean 'email-eu'"):
+        default_dataset("emial-eu")
 
 
 def test_a_folder_that_is_none_is_said_in_the_list(tmp_path, monkeypatch):

@@ -12,9 +12,9 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import learned_policy
+from dtdg_lab.systems.feature_cache.policies.calibration import reddit
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import reddit
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, CacheEpisode, CacheSimulator, draw_episode
 from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
 from dtdg_lab.visualization.cards import OWN, Panel, compared_panel

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
-from dtdg_lab.systems.feature_cache.actions import CacheDecision, Fetcher, OwnerReply
-from dtdg_lab.systems.feature_cache.modes import FeaturePath
+from dtdg_lab.systems.feature_cache.actions import CacheDecision, FeaturePath, Fetcher, OwnerReply
 from dtdg_lab.systems.feature_cache.policy_inputs import Boundary, FetchTime, StepTime
 from dtdg_lab.systems.feature_cache.store import FeatureCache, Fetch, KeySpace, OwnRows, check_cache_memory, fetch_into
 from dtdg_lab.systems.feature_cache.windows import (

@@ -32,8 +32,14 @@ from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
 from dtdg_lab.network.patterns import LinkState
-from dtdg_lab.systems.feature_cache.actions import WINDOWS, CachePolicy, OwnerReply
-from dtdg_lab.systems.feature_cache.modes import FeaturePath, PathAndPolicy, PathSettings
+from dtdg_lab.systems.feature_cache.actions import (
+    WINDOWS,
+    CachePolicy,
+    FeaturePath,
+    OwnerReply,
+    PathAndPolicy,
+    PathSettings,
+)
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, Resolved
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
@@ -214,11 +220,7 @@ class RemotePart:
         self._probes: list[tuple[Any, ...]] = []
         steps, parts = sampler.batches.per_epoch, service.space.parts
         self.control = CacheControl(
-            self.number,
-            parts,
-            epoch_steps=steps,
-            row_bytes=service.row_bytes,
-            estimator=DelayEstimator(parts - 1),
+            self.number, parts, epoch_steps=steps, row_bytes=service.row_bytes, estimator=DelayEstimator(parts - 1)
         )
         self.pipeline = FeaturePipeline(
             service.own[self.number],
@@ -584,11 +586,7 @@ def _samplers(of: BuildContext, partition: Partition) -> list[BatchSampler]:
     alike = graph.static_features and same
     return [
         BatchSampler(
-            graph,
-            SeedBatches(config.seed, part, seeds[part], size, stretches, rounds, alike),
-            shape,
-            fanouts,
-            draw,
+            graph, SeedBatches(config.seed, part, seeds[part], size, stretches, rounds, alike), shape, fanouts, draw
         )
         for part in of.parts
     ]

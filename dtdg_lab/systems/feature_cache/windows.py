@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.systems.feature_cache.actions import BIAS, WINDOWS, CacheActions, CacheDecision, OwnerReply
-from dtdg_lab.systems.feature_cache.modes import FeaturePath
+from dtdg_lab.systems.feature_cache.actions import BIAS, WINDOWS, CacheActions, CacheDecision, FeaturePath, OwnerReply
 from dtdg_lab.systems.feature_cache.store import (
     FeatureCache,
     Fetch,

@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.systems.feature_cache.actions import CacheDecision, CacheView
-from dtdg_lab.systems.feature_cache.policies.costs import CacheChoices, CacheCosts, cache_choices, cache_tables
+from dtdg_lab.systems.feature_cache.policies.costs import (
+    CacheChoices,
+    CacheCosts,
+    LinkTrace,
+    cache_choices,
+    cache_tables,
+)
 from dtdg_lab.systems.feature_cache.policies.env import CacheViews
-from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
 
 AT_ONCE = 64  # runs that are planned at once: more need gigabytes

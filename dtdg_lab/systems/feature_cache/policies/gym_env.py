@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError
+from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.env import state_bounds
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
 from dtdg_lab.systems.feature_cache.policies.simulator import (
     REFERENCE,
     CacheCase,

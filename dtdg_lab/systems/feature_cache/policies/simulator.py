@@ -14,10 +14,15 @@ from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.network.patterns import BITS
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, CacheTables, cache_choices, cache_tables
+from dtdg_lab.systems.feature_cache.policies.costs import (
+    CacheCosts,
+    CacheTables,
+    LinkTrace,
+    cache_choices,
+    cache_tables,
+)
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, SAME_CHANGE, change_points
 from dtdg_lab.systems.feature_cache.policies.env import CHANGES_WITHIN, CacheObservation, CacheViews, cache_state
-from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
 
 # Congestion for training and comparing cache policies: archetypes, severity, onset and duration.
 
@@ -326,12 +331,7 @@ def draw_episode(
 
 
 def replayed_episode(
-    trace: LinkTrace,
-    costs: CacheCosts,
-    *,
-    epoch_steps: int,
-    seed: int = 0,
-    noise: CacheNoise = NO_NOISE,
+    trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int, seed: int = 0, noise: CacheNoise = NO_NOISE
 ) -> CacheEpisode:
     """An episode under recorded or scheduled links; by default without noise."""
     random = rng.generator(seed, "control/cache_replay")

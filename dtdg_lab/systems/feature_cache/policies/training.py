@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.rl.dqn import DISCOUNT, HIDDEN, Array, DoubleDQN, Transitions
+from dtdg_lab.rl import DISCOUNT, HIDDEN, Array, DoubleDQN, Transitions
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import (
     DOUBLE_DQN,
@@ -26,6 +26,7 @@ from dtdg_lab.systems.feature_cache.policies.base import (
     ThresholdWindow,
     save_policy,
 )
+from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.env import (
@@ -36,7 +37,6 @@ from dtdg_lab.systems.feature_cache.policies.env import (
     memory_size,
     state_size,
 )
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
 from dtdg_lab.systems.feature_cache.policies.simulator import (
     ARCHETYPES,
     PAPER_ARCHETYPES,
@@ -283,7 +283,7 @@ class PolicyTraining:
         ConfigError: a count is below 1, or another number is out of range.
 
     References: GreenDyGNN section IV-C2: epsilon over 5,000 episodes, gamma 0.99 (see
-    :mod:`dtdg_lab.rl.dqn` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
+    :mod:`dtdg_lab.rl` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
     given there: ours.
 
     Differs from the paper: 15,000 episodes, after which its policy is reported to be stable, instead of 50,000; and an

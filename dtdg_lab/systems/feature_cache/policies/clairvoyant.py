@@ -21,12 +21,9 @@ from dtdg_lab.systems.feature_cache.policies.costs import (
     cache_tables,
 )
 from dtdg_lab.systems.feature_cache.policies.env import CacheViews
-from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
+from dtdg_lab.systems.feature_cache.policies.simulator import REFERENCE, CacheEpisode
 
 AT_ONCE = 64  # runs that are planned at once: more need gigabytes
-REFERENCE = (
-    16  # see :mod:`dtdg_lab.systems.feature_cache.policies.simulator`: at its power a change of the allocation is paid
-)
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
@@ -87,7 +84,6 @@ def best_plan(
             and abandoned windows.
 
     Raises:
-        PlanError: there are no episodes, or they differ in size.
         PlanError: there are no episodes, or they are of different sizes.
     """
     sizes = {(episode.steps, episode.trace.parts, episode.epoch_steps) for episode in episodes}
@@ -229,7 +225,6 @@ def cost_of(
         windows: (first step, choice) of each, ascending from step 0.
         of_joules: joules; otherwise seconds.
         change_s: as in the simulator.
-        change_s: as the simulator's.
 
     Raises:
         PlanError: the windows do not begin at step 0, do not ascend, or begin after the end.

@@ -16,7 +16,7 @@ from contenders.gd_plan import Plan, config
 from dtdg_lab.cluster.calibrate_here import calibrate_here
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.calibration_study import CalibrationStudy
+from dtdg_lab.systems.feature_cache.calibration_study import CalibrationStudy, measure
 from dtdg_lab.systems.feature_cache.charts import call_cost
 from dtdg_lab.systems.feature_cache.policies.calibration import (
     Calibration,
@@ -27,7 +27,6 @@ from dtdg_lab.systems.feature_cache.policies.calibration import (
 )
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policy_inputs import RunFacts, run_costs, timed_fetches
-from dtdg_lab.systems.feature_cache.rpc_benchmark import measure
 from dtdg_lab.systems.feature_cache.store import FeatureCache
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from contenders.gd_sim import policies
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheView
 from dtdg_lab.systems.feature_cache.policies.base import ThresholdWindow
+from dtdg_lab.systems.feature_cache.policies.calibration import shipped_costs
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import shipped_costs
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheSimulator, training_cases
 from dtdg_lab.systems.feature_cache.policy_inputs import WARM_EPOCHS, Boundary, CacheControl, FetchTime, StepTime
 from dtdg_lab.systems.feature_cache.store import FeatureCache, KeySpace

@@ -24,12 +24,11 @@ from dtdg_lab.systems.feature_cache.policies.base import (
     save_policy,
     shipped_policy,
 )
+from dtdg_lab.systems.feature_cache.policies.calibration import shipped_costs
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, trace_of_pattern
 from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy
-from dtdg_lab.systems.feature_cache.policies.link_trace import trace_of_pattern
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import shipped_costs
 from dtdg_lab.systems.feature_cache.policies.simulator import (
     STEADY,
     CacheCase,

@@ -175,12 +175,8 @@ class EnergyTotal:
 
     def unknown(self) -> list[str]:
         """Devices of the newest attempt whose energy is neither measured nor modelled, as text."""
-        newest = max(self._span_ns, default=0)
-        found = []
-        for name, ranks in self._devices().get(newest, {}).items():
-            if all(stream is None for _, stream, _ in ranks):
-                found.append(name)
-        return found
+        devices = self._devices().get(max(self._span_ns, default=0), {})
+        return [name for name, ranks in devices.items() if all(stream is None for _, stream, _ in ranks)]
 
     def _devices(self) -> dict[int, dict[str, list[tuple[float, Stream | None, float]]]]:
         """By attempt and device: its streams, with the share of the device and the seconds of each."""

@@ -16,7 +16,7 @@ import numpy as np
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_joules, format_seconds
-from dtdg_lab.rl.dqn import checked_action
+from dtdg_lab.rl import checked_action
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import Rule
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of

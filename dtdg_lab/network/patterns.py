@@ -231,7 +231,7 @@ def _phase(entry: str, parts: int, mbit: float) -> LinkState:
             f"congestion_table: {shortened(entry)} is no entry; write OWNERS:MS with '+' between owners, such as 1:15 "
             "or 1+2:25, or '-' for a clean epoch."
         )
-    delay_ms = _milliseconds(matched[2])
+    delay_ms = _number(matched[2])
     check_delay(delay_ms, f"congestion_table: {shortened(entry)}")
     owners = [int(number) for number in matched[1].split("+")]
     for owner in owners:
@@ -239,7 +239,8 @@ def _phase(entry: str, parts: int, mbit: float) -> LinkState:
     return slow_owners(parts, dict.fromkeys(owners, delay_ms), dict.fromkeys(owners, mbit))
 
 
-def _milliseconds(text: str) -> float:
+def _number(text: str) -> float:
+    """The number that a text says; NaN, which no bounds allow, where it says none."""
     try:
         return float(text)
     except ValueError:
@@ -333,20 +334,12 @@ def _settings(settings: list[str], clause: str) -> dict[str, float]:
         key, equals, number = setting.partition("=")
         if key not in ("delay", "rate") or not equals or key in given:
             raise ConfigError(f"links {shortened(clause)}: {shortened(setting)} is not understood; {_FORM}.")
-        given[key] = _number(key, number, clause)
+        check = check_delay if key == "delay" else check_rate
+        check(_number(number), f"links {shortened(clause)}: {shortened(setting)}")
+        given[key] = float(number)
     if not given:
         raise ConfigError(f"links {shortened(clause)}: neither delay= nor rate= is given; {_FORM}.")
     return given
-
-
-def _number(key: str, text: str, clause: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    check = check_delay if key == "delay" else check_rate
-    check(number, f"links {shortened(clause)}: {shortened(f'{key}={text}')}")
-    return number
 
 
 def _said(links: LinkState, owner: int, asker: int) -> str:

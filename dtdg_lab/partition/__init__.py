@@ -1,4 +1,4 @@
-"""Which part owns each node: one partitioner a file, all with the same ``assign`` function, and what they cost."""
+"""Which part owns each node: partitioners, all functions of one signature, and what their partitions cost."""
 
 from __future__ import annotations
 

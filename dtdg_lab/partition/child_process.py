@@ -88,12 +88,7 @@ def needs_library(name: str) -> None:
 
 
 def in_child(
-    solver: str,
-    arrays: Mapping[str, NDArray[Any]],
-    *,
-    vertices: int,
-    parts: int,
-    time_limit_s: float = TIME_LIMIT_S,
+    solver: str, arrays: Mapping[str, NDArray[Any]], *, vertices: int, parts: int, time_limit_s: float = TIME_LIMIT_S
 ) -> NDArray[np.int32]:
     """Run ``solve_<solver>(arrays)`` in a child process and return its parts.
 

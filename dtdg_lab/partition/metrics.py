@@ -26,14 +26,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.storage import cache_folder
-from dtdg_lab.partition.base import (
-    DAMAGE,
-    PARTITION_SETTINGS,
-    check_graph,
-    make_partition,
-    save_partition,
-    write_arrays,
-)
+from dtdg_lab.partition import base
 from dtdg_lab.partition.halo import count_replicated, distinct_rows, pulled_rows, pulls_of
 from dtdg_lab.partition.simple import vertex_loads
 
@@ -315,14 +308,14 @@ def kept_measures(
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
     file = cache_folder() / "partition-measures" / f"{key}.npz"
     with one_at_a_time(file):
-        with contextlib.suppress(*DAMAGE):  # missing or damaged
+        with contextlib.suppress(*base.DAMAGE):  # missing or damaged
             return _read(file, chosen, hops, tuple(dict.fromkeys(directions)), static)
         measures = measure(graph, partition, snapshots=chosen, hops=hops, directions=directions, static=static)
         arrays = {name: getattr(measures, name) for name in _ARRAYS}
         for name in _MATRICES:
             arrays |= {f"{name}-{direction}": rows for direction, rows in getattr(measures, name).items()}
         with contextlib.suppress(OSError):  # an unwritable cache is not an error
-            write_arrays(file, arrays)
+            base.write_arrays(file, arrays)
     return measures
 
 
@@ -551,7 +544,7 @@ class MeasuredPartition:
         Raises:
             DataError: it cannot be written.
         """
-        return save_partition(self.partition, path)
+        return base.save_partition(self.partition, path)
 
 
 def partition_graph(
@@ -597,11 +590,11 @@ def partition_graph(
     of_partitioner, of_model = _sorted_settings(settings)
     pulled = pulls(model, graph.num_features, hidden, layers, **of_model)
     if isinstance(name, Partition):
-        check_graph("the partition", name, graph)
+        base.check_graph("the partition", name, graph)
         partition, partitioner = name, name.made_by or "manual"
     else:
         reach = hops(model, layers, **of_model)
-        partition = make_partition(name, graph, parts, hops=reach, seed=seed, **of_partitioner)
+        partition = base.make_partition(name, graph, parts, hops=reach, seed=seed, **of_partitioner)
         partitioner = name
     train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[protocol]).train
     measures = measures_for(graph, partition, model, layers, snapshots=train, **of_model)
@@ -652,7 +645,7 @@ def _sorted_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
     """Split settings into those of partitioners and those of models."""
     of_models = [name for name, option in OPTIONS.items() if option.owner == "models"]
     for name in settings:
-        if name not in PARTITION_SETTINGS and name not in of_models:
-            raise UnknownNameError("setting of lab.partition.partition", name, [*PARTITION_SETTINGS, *of_models])
-    mine = {name: value for name, value in settings.items() if name in PARTITION_SETTINGS}
-    return mine, {name: value for name, value in settings.items() if name not in PARTITION_SETTINGS}
+        if name not in base.PARTITION_SETTINGS and name not in of_models:
+            raise UnknownNameError("setting of lab.partition.partition", name, [*base.PARTITION_SETTINGS, *of_models])
+    mine = {name: value for name, value in settings.items() if name in base.PARTITION_SETTINGS}
+    return mine, {name: value for name, value in settings.items() if name not in base.PARTITION_SETTINGS}

@@ -123,7 +123,7 @@ def delayed_group(group: Group, delay_s: float, bytes_per_s: float = float("inf"
     """
     import numpy as np
 
-    from dtdg_lab.network.emulated_links import LinkedGroup
+    from dtdg_lab.network.emulated_network import LinkedGroup
     from dtdg_lab.network.patterns import LinkState
 
     every = np.ones((group.size, group.size))

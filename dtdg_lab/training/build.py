@@ -24,8 +24,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.network.emulated_links import LinkedGroup
-from dtdg_lab.network.emulated_network import EmulatedNetwork, RankLinks
+from dtdg_lab.network.emulated_network import EmulatedNetwork, LinkedGroup, RankLinks
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
 from dtdg_lab.training.evaluation import Evaluator

@@ -22,7 +22,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.all_to_all import Arrived
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.network.emulated_links import LinkedGroup
+from dtdg_lab.network.emulated_network import LinkedGroup
 from dtdg_lab.network.patterns import LinkState, parse_links
 from dtdg_lab.testing.processes import join_group, run_ranks
 

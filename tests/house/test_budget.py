@@ -53,14 +53,14 @@ def test_a_slow_session_fails_and_reasons_of_skips_are_counted(tmp_path: Path, a
 
 
 def test_a_check_runs_the_nearest_tests_first() -> None:
-    near = changed.nearest_tests(["dtdg_lab/rl/dqn.py", "tests/house/test_budget.py"])
+    near = changed.nearest_tests(["dtdg_lab/rl.py", "tests/house/test_budget.py"])
     assert near["tests/house/test_budget.py"] == 0
     assert near["tests/unit/test_double_dqn.py"] == 1
     assert list(near.values()) == sorted(near.values()) and max(near.values()) > 1
     assert changed.chosen({"a": 1, "b": 1, "c": 2}, {"a": 5, "b": 1, "c": 1}, limit_s=6) == (["b", "a"], ["c"])
-    modules = ["dtdg_lab.rl.dqn", "dtdg_lab.rl", "dtdg_lab"]
-    assert changed.module_of("dtdg_lab/rl/dqn.py", modules) == "dtdg_lab.rl.dqn"
-    assert changed.module_of("dtdg_lab/rl/weights/a.npz", modules) == "dtdg_lab.rl"
+    modules = ["dtdg_lab.energy.monitor", "dtdg_lab.energy", "dtdg_lab"]
+    assert changed.module_of("dtdg_lab/energy/monitor.py", modules) == "dtdg_lab.energy.monitor"
+    assert changed.module_of("dtdg_lab/energy/weights/a.npz", modules) == "dtdg_lab.energy"
 
 
 def test_a_product_of_three_is_thinned_to_its_pairs() -> None:

@@ -22,7 +22,6 @@ NO_TORCH = (
     "graphs",
     "lessons",
     "partition",
-    "rl",
     "runs",
     "studies",
     "visualization",
@@ -77,7 +76,7 @@ def test_every_package_without_torch_exists() -> None:
 
 def test_modules_the_dashboard_uses_import_without_torch_and_dgl() -> None:
     modules = _modules(NO_TORCH)
-    alone = [f"dtdg_lab.{name}" for name in (*NAMESPACES, "__main__", "environment")]
+    alone = [f"dtdg_lab.{name}" for name in (*NAMESPACES, "__main__", "environment", "rl")]
     names = ["dtdg_lab", *modules, *alone]
     code = f"{BLOCK}\nimport importlib\nfor name in {names!r}: importlib.import_module(name)\n"
     assert _fresh(code + "print(json.dumps(sorted({'torch', 'dgl'} & set(sys.modules))))") == []

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.partition import metis
+from dtdg_lab.partition import libraries
 from dtdg_lab.partition import simple as hash_
 from dtdg_lab.partition import simple as load_aware
 from dtdg_lab.partition import simple as round_robin
 from dtdg_lab.partition.base import load_partition, save_partition
-from dtdg_lab.partition.hypergraph import merged_nets
-from dtdg_lab.partition.metis import MOST, fitting, union_graph
+from dtdg_lab.partition.libraries import MOST, fitting, merged_nets, union_graph
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.testing.contracts import check_assignment, graph_of
 
@@ -100,7 +99,7 @@ def test_dealt_loads_differ_by_at_most_the_heaviest(
 @given(st.integers(1, 50), st.data())
 def test_metis_deals_vertices_without_neighbours_evenly(nodes: int, data: st.DataObject) -> None:
     parts = data.draw(st.integers(1, nodes))
-    counts = np.bincount(metis.assign(graph_of(nodes, [[(0, 0)]]), parts).owner, minlength=parts)
+    counts = np.bincount(libraries.assign_metis(graph_of(nodes, [[(0, 0)]]), parts).owner, minlength=parts)
     assert counts.max() - counts.min() <= 1
 
 

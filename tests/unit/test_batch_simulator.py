@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from thinning import thinned
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.rl.dqn import Choice, Fixed
+from dtdg_lab.rl import Choice, Fixed
 from dtdg_lab.systems.hybrid_batches.policies import (
     CONTROLLERS,
     LANDSCAPES,

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheView
 from dtdg_lab.systems.feature_cache.policies.base import FixedWindow
+from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import best_plan, cost_of
+from dtdg_lab.systems.feature_cache.policies.costs import LinkTrace
 from dtdg_lab.systems.feature_cache.policies.env import (
     CacheObservation,
     LatenessMemory,
@@ -22,9 +24,7 @@ from dtdg_lab.systems.feature_cache.policies.env import (
     memory_size,
     state_size,
 )
-from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
 from dtdg_lab.systems.feature_cache.policies.simulator import (
     CacheCase,
     CacheEpisode,

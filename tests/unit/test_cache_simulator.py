@@ -11,7 +11,7 @@ import pytest
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, LinkTrace, trace_of_links, trace_of_pattern
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
 from dtdg_lab.systems.feature_cache.policies.env import (
     CacheObservation,
@@ -20,7 +20,6 @@ from dtdg_lab.systems.feature_cache.policies.env import (
     state_names,
     state_size,
 )
-from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace, trace_of_links, trace_of_pattern
 from dtdg_lab.systems.feature_cache.policies.simulator import (
     ALL_STEADY,
     ARCHETYPES,

@@ -14,7 +14,7 @@ from thinning import thinned
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import CacheDQN, learned_policy
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
+from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, training_cases
 from dtdg_lab.systems.feature_cache.policies.training import PolicyTraining, compare, train_policy, training_costs
 

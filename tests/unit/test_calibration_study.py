@@ -71,7 +71,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
         return Done(PretendRun(config))  # type: ignore[arg-type]
 
     monkeypatch.setattr(here, "run_config", run_config)
-    monkeypatch.setattr("dtdg_lab.systems.feature_cache.rpc_benchmark.measure", pretend_fetches)
+    monkeypatch.setattr("dtdg_lab.systems.feature_cache.calibration_study.measure", pretend_fetches)
     return asked
 
 

@@ -20,7 +20,7 @@ from dtdg_lab.systems.feature_cache.policies.clairvoyant import (
     cost_of,
     regret_of,
 )
-from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
+from dtdg_lab.systems.feature_cache.policies.costs import LinkTrace
 from dtdg_lab.systems.feature_cache.policies.simulator import (
     CacheCase,
     CacheEpisode,

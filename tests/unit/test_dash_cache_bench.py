@@ -13,9 +13,9 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.lessons.widgets import CacheBench
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import FixedWindow, RuleWindows
+from dtdg_lab.systems.feature_cache.policies.calibration import reddit
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import best_plan, cost_of
-from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import reddit
+from dtdg_lab.systems.feature_cache.policies.costs import LinkTrace
 from dtdg_lab.systems.feature_cache.policies.simulator import (
     CacheCase,
     CacheEpisode,

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.rl.dqn import DoubleDQN, QNetwork, TransitionRing, Transitions, double_target
+from dtdg_lab.rl import DoubleDQN, QNetwork, TransitionRing, Transitions, double_target
 
 
 def transitions(states: Any, actions: Any, rewards: Any, after: Any, follows: Any) -> Transitions:

@@ -7,8 +7,7 @@ import pytest
 from feature_world import Owners, World
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError, UnknownNameError
-from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, OwnerReply
-from dtdg_lab.systems.feature_cache.modes import FeaturePath
+from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, FeaturePath, OwnerReply
 from dtdg_lab.systems.feature_cache.store import (
     FeatureCache,
     KeySpace,

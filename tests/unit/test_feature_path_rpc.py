@@ -15,7 +15,7 @@ from thinning import thinned
 
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.network.patterns import LinkState
-from dtdg_lab.systems.feature_cache.modes import FeaturePath
+from dtdg_lab.systems.feature_cache.actions import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline
 from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from thinning import thinned
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
-from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, OwnerReply
-from dtdg_lab.systems.feature_cache.modes import FeaturePath
+from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, FeaturePath, OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline
 from dtdg_lab.systems.feature_cache.policy_inputs import Boundary
 from dtdg_lab.systems.feature_cache.store import hot_set, hottest_first, key_counts

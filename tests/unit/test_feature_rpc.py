@@ -21,8 +21,8 @@ from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.systems.feature_cache.actions import Fetcher
+from dtdg_lab.systems.feature_cache.calibration_study import measure
 from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer, agree_token, exchange_addresses
-from dtdg_lab.systems.feature_cache.rpc_benchmark import measure
 
 TOKEN, PARTS, K, F = b"t" * 32, 3, 4000, 50
 ROWS = {part: np.random.default_rng(part).random((K, F), dtype=np.float32) for part in range(PARTS)}

@@ -9,11 +9,11 @@ import dtdg_lab as lab
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.network.patterns import load_trace, make_pattern
 from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, CacheView, OwnerReply
+from dtdg_lab.systems.feature_cache.policies.calibration import reddit
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import clairvoyant_of
+from dtdg_lab.systems.feature_cache.policies.costs import trace_of_pattern
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, DelayEstimator
-from dtdg_lab.systems.feature_cache.policies.link_trace import trace_of_pattern
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import reddit
 from dtdg_lab.systems.feature_cache.policy_inputs import (
     STRETCH,
     Boundary,

@@ -18,15 +18,14 @@ from dtdg_lab.core.errors import (
 )
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.storage import cache_folder
-from dtdg_lab.partition import hypergraph, metis
+from dtdg_lab.partition import libraries
 from dtdg_lab.partition import simple as from_file
 from dtdg_lab.partition import simple as hash_
 from dtdg_lab.partition import simple as load_aware
 from dtdg_lab.partition import simple as round_robin
 from dtdg_lab.partition.base import load_partition, make_partition, save_partition, without_empty_parts
 from dtdg_lab.partition.child_process import in_child, needs_library
-from dtdg_lab.partition.hypergraph import merged_nets
-from dtdg_lab.partition.metis import union_graph
+from dtdg_lab.partition.libraries import merged_nets, union_graph
 from dtdg_lab.partition.simple import mixed, vertex_loads
 from dtdg_lab.testing.contracts import graph_of, power_law
 
@@ -148,7 +147,7 @@ def test_the_union_counts_the_snapshots_of_each_pair() -> None:
 
 
 def test_metis_cuts_where_there_is_one_edge() -> None:
-    owner = metis.assign(two_groups(), 2).owner
+    owner = libraries.assign_metis(two_groups(), 2).owner
     assert sorted(set(owner[:12].tolist()) | {10 + part for part in owner[12:].tolist()}) in ([0, 11], [1, 10])
 
 
@@ -156,19 +155,19 @@ def test_a_vertex_weighs_its_edges_and_whether_it_is_labelled() -> None:
     classes = np.array([0, -1, -1, 1], np.int16)
     graph = graph_of(4, [[(0, 1), (2, 1)], [(0, 1)]], classes=classes)
     edges = np.array([2, 3, 1, 0]) / 6
-    assert np.allclose(metis.vertex_weights(graph), edges + np.array([0.5, 0, 0, 0.5]))
-    assert np.allclose(metis.vertex_weights(graph_of(4, [[(0, 1), (2, 1)], [(0, 1)]])), edges + 0.25)
+    assert np.allclose(libraries.vertex_weights(graph), edges + np.array([0.5, 0, 0, 0.5]))
+    assert np.allclose(libraries.vertex_weights(graph_of(4, [[(0, 1), (2, 1)], [(0, 1)]])), edges + 0.25)
 
 
 def test_labels_at_any_time_count() -> None:
     classes = np.array([[0, -1, -1], [-1, -1, 1]], np.int16)
-    weights = metis.vertex_weights(graph_of(3, [[], []], classes=classes))
+    weights = libraries.vertex_weights(graph_of(3, [[], []], classes=classes))
     assert weights.tolist() == [0.5, 0, 0.5]
 
 
 def test_isolated_vertices_even_out_the_counts() -> None:
     graph = graph_of(40, [[(u, v) for u in range(6) for v in range(u)], [(30, 31)]])
-    made = metis.assign(graph, 4)
+    made = libraries.assign_metis(graph, 4)
     assert np.bincount(made.owner).tolist() == [10, 10, 10, 10]
 
 
@@ -190,7 +189,7 @@ def test_a_sequence_without_edges_has_no_net() -> None:
 def test_hypergraph_parts_hold_what_pulls_from_each_other() -> None:
     """Two complete groups and one edge: one row is sent in each of two snapshots, and no partition sends fewer."""
     graph = two_groups()
-    owner = hypergraph.assign(graph, 2).owner
+    owner = libraries.assign_hypergraph(graph, 2).owner
     nets = merged_nets(graph.snapshots)
     pins = np.split(owner[nets.pins], nets.starts[1:-1])
     sent = sum(int(count) * (len(set(net.tolist())) - 1) for count, net in zip(nets.counts, pins, strict=True))

@@ -12,10 +12,10 @@ import pytest
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import DOUBLE_DQN, DOUBLE_DQN_PLUS, learned_policy
+from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
 from dtdg_lab.systems.feature_cache.policies.simulator import (
     CacheCase,
     acceptance_cases,

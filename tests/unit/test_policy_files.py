@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.rl.dqn import QNetwork
+from dtdg_lab.rl import QNetwork
 from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheView
 from dtdg_lab.systems.feature_cache.policies import base as policy_files
 from dtdg_lab.systems.feature_cache.policies.base import (

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.rl.dqn import QNetwork
+from dtdg_lab.rl import QNetwork
 from dtdg_lab.systems.feature_cache.policies.base import CacheDQN, learned_policy, shipped_policy
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheSimulator, comparison_cases
 from dtdg_lab.systems.feature_cache.policies.training import (

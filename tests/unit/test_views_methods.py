@@ -12,8 +12,8 @@ from synthetic_lines import START_NS, energy_row, line, step_row
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.charts import CallCost, call_cost, rpc_payload_figure, rpc_payload_panels
+from dtdg_lab.systems.feature_cache.policies.calibration import products
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, regret_of
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import products
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheNoise, CacheSimulator, comparison_cases, draw_episode
 from dtdg_lab.systems.feature_cache.policies.training import SEED, always_compared, compare, run_policy
 from dtdg_lab.systems.feature_cache.policy_charts import (

@@ -33,7 +33,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition.base import DAMAGE, without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
-from dtdg_lab.partition.metis import UnionGraph, cut_union, restricted, union_graph, vertex_weights
+from dtdg_lab.partition.libraries import UnionGraph, cut_union, restricted, union_graph, vertex_weights
 from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
 from dtdg_lab.systems.decayed_windows.plans import Chunking
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS
@@ -156,9 +156,9 @@ def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: in
     """Divide the nodes of every part into chunks; a node keeps its chunk in all snapshots.
 
     ``metis`` cuts each part's share of the union graph so that the cut edges occur in few snapshots, into chunks of
-    similar weight (see :func:`dtdg_lab.partition.metis.vertex_weights`), in a child process. ``hash`` assigns nodes by
-    a mixed index. ``load_aware`` assigns them by in-degree over all snapshots, heaviest first, in serpentine order. If
-    METIS is missing or fails, the chunks are those of ``hash``, and ``note`` gives the reason.
+    similar weight (see :func:`dtdg_lab.partition.libraries.vertex_weights`), in a child process. ``hash`` assigns nodes
+    by a mixed index. ``load_aware`` assigns them by in-degree over all snapshots, heaviest first, in serpentine order.
+    If METIS is missing or fails, the chunks are those of ``hash``, and ``note`` gives the reason.
     Chunks are cached by graph, partition and arguments. If several processes request them at once, the first makes
     them and the others wait. Chunks of a fallback are not cached.
 

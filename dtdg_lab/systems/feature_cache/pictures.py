@@ -12,9 +12,9 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import learned_policy
+from dtdg_lab.systems.feature_cache.policies.calibration import reddit
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import reddit
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, CacheEpisode, CacheSimulator, draw_episode
 from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
 from dtdg_lab.visualization.cards import OWN, Panel, compared_panel
@@ -59,18 +59,15 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             shown,
             episode.steps,
             _slow_spans(episode),
-            words=(
-                "Shaded: one owner's link is limited to 50 Mbit/s. Watch the window when shading "
-                "starts; a window "
-                f"that has started is kept to its end. {_FROM}"
-            ),
+            words="Shaded: one owner's link is limited to 50 Mbit/s. Watch the window when shading starts; a window "
+            f"that has started is kept to its end. {_FROM}",
         ),
         compared_panel(
             "Joules of one partition in this run",
             "joules",
             joules,
             own=own,
-            words=(f"{own} uses {percent(over)} more energy than the best plan for this run. {_FROM}"),
+            words=f"{own} uses {percent(over)} more energy than the best plan for this run. {_FROM}",
         ),
     ]
 
@@ -164,11 +161,8 @@ def lanes_panel(fetch_s: ArrayLike, compute_s: float, *, own: str) -> Panel:
     for kind, colour in (("fetch", VERTEX_COLOUR), ("compute", EDGE_COLOUR)):
         drawn = [(place, *span) for place, name in enumerate(lanes) if name.endswith(kind) for span in lanes[name]]
         starts = [round(1e3 * start, 3) for _, start, _ in drawn]
-        looks: Drawn = {
-            "base": starts,
-            "width": 0.7,
-            "marker": {"color": colour, "line": {"width": 1, "color": "white"}},
-        }
+        edged = {"color": colour, "line": {"width": 1, "color": "white"}}
+        looks: Drawn = {"base": starts, "width": 0.7, "marker": edged}
         lasted = [round(1e3 * (end - start), 3) for _, start, end in drawn]
         data.append(level_bars(kind, [place for place, *_ in drawn], lasted, None, "%{x:.4g} ms", **looks))
     figure = chart(

@@ -7,28 +7,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
-from dtdg_lab.systems.feature_cache.actions import CacheDecision, Fetcher, OwnerReply
-from dtdg_lab.systems.feature_cache.modes import FeaturePath
+from dtdg_lab.systems.feature_cache import windows
+from dtdg_lab.systems.feature_cache.actions import CacheDecision, FeaturePath, Fetcher, OwnerReply
 from dtdg_lab.systems.feature_cache.policy_inputs import Boundary, FetchTime, StepTime
 from dtdg_lab.systems.feature_cache.store import FeatureCache, Fetch, KeySpace, OwnRows, check_cache_memory, fetch_into
-from dtdg_lab.systems.feature_cache.windows import (
-    BuiltCache,
-    CacheBuilder,
-    Epochs,
-    Lookahead,
-    Order,
-    Swap,
-    WindowSchedule,
-    nearest_action,
-    plan_window,
-)
 
 # What the pipeline needs of a sampled batch.
 
@@ -146,18 +135,6 @@ Row = tuple[Any, ...]
 MOST = 4096  # measurements that are kept if no policy reads them
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Observed:
-    """Counts since the last call; see :class:`dtdg_lab.systems.feature_cache.policy_inputs.Boundary`."""
-
-    served: int
-    remote: NDArray[np.int64]
-    hits: NDArray[np.int64]
-    resolve_s: float
-    fetches: tuple[FetchTime, ...]
-    stepped: tuple[StepTime, ...]
-
-
 class FeatureNotes:
     """Records of one part; thread-safe.
 
@@ -197,7 +174,7 @@ class FeatureNotes:
         with self._lock:
             self._rows["resolved"].append(row)
 
-    def swapped(self, swap: Swap, exposed_s: float) -> None:
+    def swapped(self, swap: windows.Swap, exposed_s: float) -> None:
         """Record that a cache came into use, and the seconds that training waited for it."""
         built, plan = swap.built, swap.built.plan
         when = plan.number, swap.due, plan.length, swap.late_steps
@@ -212,11 +189,17 @@ class FeatureNotes:
         with self._lock:
             self._stepped.append(time)
 
-    def observed(self) -> Observed:
-        """Counts since the last call."""
+    def observed(self) -> dict[str, Any]:
+        """Counts since the last call; :class:`dtdg_lab.systems.feature_cache.policy_inputs.Boundary` explains them."""
         with self._lock:
-            times = tuple(self._fetches), tuple(self._stepped)
-            seen = Observed(self._served, self._remote, self._hits, self._resolve_s, *times)
+            seen = {
+                "served": self._served,
+                "remote": self._remote,
+                "hits": self._hits,
+                "resolve_s": self._resolve_s,
+                "fetches": tuple(self._fetches),
+                "stepped": tuple(self._stepped),
+            }
             self._fetches.clear()
             self._stepped.clear()
             self._clear()
@@ -404,13 +387,15 @@ class Stages:
         notes: receives the records.
     """
 
-    def __init__(self, job: PathJob, path: FeaturePath, first: int, epochs: Epochs, notes: FeatureNotes) -> None:
+    def __init__(
+        self, job: PathJob, path: FeaturePath, first: int, epochs: windows.Epochs, notes: FeatureNotes
+    ) -> None:
         self._job, self._path, self._epochs, self._notes = job, path, epochs, notes
         self._moved = threading.Condition()
         self._position = self._wanted = first  # next step to resolve; next step of training
         self._due: int | None = None  # the step that the resolver waits for
         self._ready: dict[int, Resolved] = {}
-        self._schedule = WindowSchedule(epochs)
+        self._schedule = windows.WindowSchedule(epochs)
         self._ahead = SampledAhead(job.sample, job.part, job.own.space, first=first, moved=self._moved)
         self._built_until = 0  # steps before it are sampled for the cache being built
         self._late_steps = 0
@@ -567,7 +552,7 @@ class Stages:
                     self._moved.notify_all()
 
     def _building(self) -> None:
-        builder = CacheBuilder(self._job.part, self._job.own.space, self._job.own.features)
+        builder = windows.CacheBuilder(self._job.part, self._job.own.space, self._job.own.features)
         with self._asking() as fetcher:
             while True:
                 with self._moved:
@@ -582,7 +567,9 @@ class Stages:
                     self._schedule.offer(order, built)
                     self._moved.notify_all()
 
-    def _build(self, order: Order, builder: CacheBuilder, fetcher: Fetcher) -> tuple[BuiltCache, list[OwnerReply]]:
+    def _build(
+        self, order: windows.Order, builder: windows.CacheBuilder, fetcher: Fetcher
+    ) -> tuple[windows.BuiltCache, list[OwnerReply]]:
         def unwanted() -> bool:
             return self._over() or not self._schedule.current(order)
 
@@ -599,7 +586,7 @@ class Stages:
                 raise Halted  # the previous decision is kept
         with self._moved:
             # a window whose first steps have passed meanwhile counts the following ones
-            plan = plan_window(
+            plan = windows.plan_window(
                 order.number,
                 max(order.first, self._position),
                 path,
@@ -616,7 +603,7 @@ class Stages:
         return builder.build(plan, asked, fetcher.fetch, None if serving is None else serving.cache)
 
     def _ahead_of_decision(
-        self, order: Order, path: FeaturePath, serving: BuiltCache | None, unwanted: Callable[[], bool]
+        self, order: windows.Order, path: FeaturePath, serving: windows.BuiltCache | None, unwanted: Callable[[], bool]
     ) -> None:
         """Wait until enough batches are sampled for a window like the last one; at most until that window ends.
 
@@ -633,15 +620,15 @@ class Stages:
             if unwanted():
                 raise Halted
 
-    def _boundary(self, order: Order, path: FeaturePath, serving: BuiltCache | None) -> Boundary:
+    def _boundary(self, order: windows.Order, path: FeaturePath, serving: windows.BuiltCache | None) -> Boundary:
         seen, job = self._notes.observed(), self._job
         if serving is None:
-            previous = nearest_action(path.window, None, job.parts)
+            previous = windows.nearest_action(path.window, None, job.parts)
         else:
             previous = serving.plan.nearest_action(job.part)
         with self._moved:
             now, pending, left = self._position, self._schedule.pending, self._schedule.ends - self._position
-        lookahead = Lookahead(
+        lookahead = windows.Lookahead(
             order.first,
             self._ahead.listed(order.first),
             job.own.space,
@@ -656,7 +643,7 @@ class Stages:
             step=order.first,
             steps_left=self._epochs.left(order.first),
             previous=previous,
-            **{field.name: getattr(seen, field.name) for field in fields(seen)},
+            **seen,
             rebuild_s=0.0 if serving is None else serving.rebuild_s,
             late_steps=self._late_steps,
             lookahead=lookahead,
@@ -712,7 +699,7 @@ class Stages:
         self._position, self._due = step + 1, step
         return step
 
-    def _ordered(self) -> Order | None:
+    def _ordered(self) -> windows.Order | None:
         order, self._schedule.order = self._schedule.order, None
         return order
 
@@ -802,7 +789,7 @@ class FeaturePipeline:
             epoch_first: first step of some epoch, if epochs do not begin at multiples of their length.
         """
         self.close()
-        epochs = Epochs(self._epoch_steps, epoch_first % self._epoch_steps, self._stop)
+        epochs = windows.Epochs(self._epoch_steps, epoch_first % self._epoch_steps, self._stop)
         self._stages = Stages(self._job, self._path, step, epochs, self._notes)
 
     def next(self, step: int) -> Resolved:

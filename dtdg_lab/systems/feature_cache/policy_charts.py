@@ -140,10 +140,6 @@ def model_panels(rows: Sequence[Row], curves: Curves | None = None) -> dict[str,
 _CURVES = "Squares were measured, lines are predicted; open squares the model had not seen."
 
 
-def _errors(rows: Sequence[Row]) -> list[float]:
-    return [_error(row) for row in rows]
-
-
 def _error(row: Row) -> float:
     return float(row["predicted_ms"]) / float(row["measured_ms"]) - 1
 
@@ -166,15 +162,10 @@ def _errors_figure(rows: Sequence[Row], title: str) -> Figure:
     cells = {(str(row["condition"]), int(row["window"])): row for row in rows}
     found = [[cells.get((condition, window)) for window in windows] for condition in conditions]
     percents = [[None if row is None else 100 * _error(row) for row in each] for each in found]
-    top = max(_LEAST_TOP, *(100 * abs(each) for each in _errors(rows)))
+    top = max(_LEAST_TOP, *(100 * abs(_error(row)) for row in rows))
     words = [["" if row is None else _cell_words(row) for row in each] for each in found]
-    figure = chart(
-        title,
-        _W,
-        "",
-        [_signed_map(title, percents, words, top=top, unit="error (%)")],
-        **_map_axes(windows, conditions),
-    )
+    errors = _signed_map(title, percents, words, top=top, unit="error (%)")
+    figure = chart(title, _W, "", [errors], **_map_axes(windows, conditions))
     if len(conditions) * len(windows) <= _WRITTEN:
         figure["layout"]["annotations"] = _written_in(percents, "+.1f", lambda value: abs(value) > _DARK * top)
     return figure
@@ -227,14 +218,13 @@ def model_words(rows: Sequence[Row]) -> str:
     worst = max(rows, key=lambda row: abs(_error(row)))
     seen, kept = ([row for row in rows if bool(row.get("held_out")) is held] for held in (False, True))
     described = [
-        f"{100 * fmean(map(abs, _errors(each))):.1f} % over {len(each)} {words}"
+        f"{100 * fmean(abs(_error(row)) for row in each):.1f} % over {len(each)} {words}"
         for each, words in ((seen, "cells it was fitted to"), (kept, "it had not seen"))
         if each
     ]
     return (
         f"The mean error is {' and '.join(described)}; the largest, {100 * _error(worst):+.1f} %, "
-        f"at {worst['condition']}, "
-        f"W {worst['window']}. Red: predicted too slow."
+        f"at {worst['condition']}, W {worst['window']}. Red: predicted too slow."
     )
 
 
@@ -489,10 +479,8 @@ def values_panel(choices: Choices) -> Panel:
         return chart(title, _W, "", [], empty=NO_VALUES), _VALUES
     low, high = min(known) + 0.0, max(known) + 0.0  # -0 becomes 0
     span = (high - low) or abs(low) or 1.0
-    z, said = (
-        [[_short(value) for value in row] for row in cells],
-        [[f"W {w}, {name}" for w in WINDOWS] for name in names],
-    )
+    z = [[_short(value) for value in row] for row in cells]
+    said = [[f"W {w}, {name}" for w in WINDOWS] for name in names]
     looks: Drawn = {"span": (_short(low - _PALE * span), _short(high)), "colorbar": colour_bar("value")}
     looks |= {"xgap": 2, "ygap": 2, "customdata": said, "hover": "%{customdata}: %{z:.4~g}<extra></extra>"}
     trace = heat("value", z, range(len(WINDOWS)), range(rows), HEAT_SCALES["owned"], **looks)

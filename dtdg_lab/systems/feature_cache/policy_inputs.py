@@ -24,10 +24,9 @@ from dtdg_lab.systems.feature_cache.actions import (
 )
 from dtdg_lab.systems.feature_cache.policies.calibration import least_squares, relative_line
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, clairvoyant_of
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, LinkPattern, RpcModel, trace_of_links
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, SAME_CHANGE, DelayEstimator
 from dtdg_lab.systems.feature_cache.policies.env import CHANGES_WITHIN, CacheObservation, cache_state
-from dtdg_lab.systems.feature_cache.policies.link_trace import LinkPattern, trace_of_links
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 from dtdg_lab.systems.feature_cache.store import KeySpace
 from dtdg_lab.systems.feature_cache.windows import Lookahead

@@ -32,20 +32,19 @@ from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
 from dtdg_lab.network.patterns import LinkState
-from dtdg_lab.systems.feature_cache.actions import WINDOWS, CachePolicy, OwnerReply
-from dtdg_lab.systems.feature_cache.modes import FeaturePath, PathAndPolicy, PathSettings
+from dtdg_lab.systems.feature_cache import rpc
+from dtdg_lab.systems.feature_cache.actions import (
+    WINDOWS,
+    CachePolicy,
+    FeaturePath,
+    OwnerReply,
+    PathAndPolicy,
+    PathSettings,
+)
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, Resolved
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
 from dtdg_lab.systems.feature_cache.policy_inputs import CacheControl, RunFacts, run_costs, timed_fetches
-from dtdg_lab.systems.feature_cache.rpc import (
-    FILES,
-    FILES_EACH,
-    FeatureClient,
-    FeatureServer,
-    agree_token,
-    exchange_addresses,
-)
 from dtdg_lab.systems.feature_cache.store import KeySpace, OwnRows, check_cache_memory
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
@@ -100,7 +99,7 @@ class FeatureService:
         rows = {part: own.rows for part, own in self.own.items()}
         _room_for_files(len(parts), partition.parts)  # before the process starts, which inherits it
         keys = {part: self.space.of_part(part) for part in parts}
-        self._server = FeatureServer(rows, keys, token, host=host, orders_s=timeout_s)
+        self._server = rpc.FeatureServer(rows, keys, token, host=host, orders_s=timeout_s)
 
     @property
     def row_bytes(self) -> int:
@@ -109,14 +108,14 @@ class FeatureService:
 
     def connect(self, group: Group, *, device: str) -> None:
         """Learn where the others' parts are served; collective."""
-        self.addresses = exchange_addresses(group, self._server.addresses, parts=self.space.parts, device=device)
+        self.addresses = rpc.exchange_addresses(group, self._server.addresses, parts=self.space.parts, device=device)
 
-    def fetcher(self, part: int, *, loopback: bool = False) -> FeatureClient:
+    def fetcher(self, part: int, *, loopback: bool = False) -> rpc.FeatureClient:
         """Asks on behalf of one of this rank's parts; for one thread.
 
         With ``loopback`` it asks for the part's own rows, as a requester of its own whose link nothing slows.
         """
-        return FeatureClient(
+        return rpc.FeatureClient(
             self.space.parts if loopback else part,
             {part: self.addresses[part]} if loopback else self.addresses,
             self._token,
@@ -158,7 +157,7 @@ def _room_for_files(own: int, parts: int) -> None:
         NotAvailableError: the system does not let it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    each = FILES + FILES_EACH * (parts - 1)
+    each = rpc.FILES + rpc.FILES_EACH * (parts - 1)
     needed = psutil.Process().num_fds() + (CLIENTS * own + 1) * each + SPARE_FILES  # one more measures fetches
     if soft == resource.RLIM_INFINITY or needed <= soft:
         return
@@ -214,11 +213,7 @@ class RemotePart:
         self._probes: list[tuple[Any, ...]] = []
         steps, parts = sampler.batches.per_epoch, service.space.parts
         self.control = CacheControl(
-            self.number,
-            parts,
-            epoch_steps=steps,
-            row_bytes=service.row_bytes,
-            estimator=DelayEstimator(parts - 1),
+            self.number, parts, epoch_steps=steps, row_bytes=service.row_bytes, estimator=DelayEstimator(parts - 1)
         )
         self.pipeline = FeaturePipeline(
             service.own[self.number],
@@ -529,7 +524,12 @@ class RemoteFeatureStrategy(Strategy):
             return self._timed(fetcher, part, note=part.probed)
 
     def _timed(
-        self, fetcher: FeatureClient, part: RemotePart, *, note: Callable[[OwnerReply], None], loopback: bool = False
+        self,
+        fetcher: rpc.FeatureClient,
+        part: RemotePart,
+        *,
+        note: Callable[[OwnerReply], None],
+        loopback: bool = False,
     ) -> RpcModel:
         space, row_bytes = self.service.space, self.service.row_bytes
         return timed_fetches(fetcher, part.number, space, row_bytes=row_bytes, note=note, loopback=loopback)
@@ -548,7 +548,7 @@ def build(of: BuildContext) -> RemoteFeatureStrategy:
         LabError: the features or caches do not fit, or no server could be started.
     """
     assert of.partition is not None
-    token = agree_token(of.group)
+    token = rpc.agree_token(of.group)
     config, graph, samplers = of.config, of.sequence.graph, _samplers(of, of.partition)
     service = FeatureService(
         graph,
@@ -584,11 +584,7 @@ def _samplers(of: BuildContext, partition: Partition) -> list[BatchSampler]:
     alike = graph.static_features and same
     return [
         BatchSampler(
-            graph,
-            SeedBatches(config.seed, part, seeds[part], size, stretches, rounds, alike),
-            shape,
-            fanouts,
-            draw,
+            graph, SeedBatches(config.seed, part, seeds[part], size, stretches, rounds, alike), shape, fanouts, draw
         )
         for part in of.parts
     ]

@@ -5,23 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dtdg_lab.systems.feature_cache.charts import (
-    CongestionLog,
-    FeatureFacts,
-    congestion_panel,
-    contents_panel,
-    estimates_panel,
-    feature_facts,
-    feature_words,
-    features_left,
-    hits_panel,
-    latency_panel,
-    owners_panel,
-    shares_panel,
-    traffic_panel,
-    traffic_words,
-    windows_panel,
-)
+from dtdg_lab.systems.feature_cache import charts
 from dtdg_lab.systems.feature_cache.log import FeatureLog, HitSums, resolved_of
 from dtdg_lab.systems.feature_cache.policy_charts import actions_panel, values_panel
 from dtdg_lab.visualization.grid import grid
@@ -32,7 +16,7 @@ from dtdg_lab.visualization.style import Marks
 Panel = tuple[Figure, str]
 
 
-class FeaturesView(PlanView[FeatureFacts]):
+class FeaturesView(PlanView[charts.FeatureFacts]):
     """The features that the parts of one run ask each other for, and what its newest steps took.
 
     Args:
@@ -45,7 +29,7 @@ class FeaturesView(PlanView[FeatureFacts]):
 
     def __init__(self, marks: Marks) -> None:
         super().__init__()
-        self.log, self.sums, self.congestion = FeatureLog(), HitSums(), CongestionLog()
+        self.log, self.sums, self.congestion = FeatureLog(), HitSums(), charts.CongestionLog()
         self.tables = {"resolved": self.resolved, "fetches": self.log.fetch, "windows": self.log.window}
         self.tables_before = {"cache_decisions": self.log.choice}
         self.events = {self.name: self.event, "congestion": self.congestion.event}
@@ -53,7 +37,7 @@ class FeaturesView(PlanView[FeatureFacts]):
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``features``; a resumed attempt or a new policy logs it again."""
-        facts = None if features_left(row["data"]) else feature_facts(row["data"])
+        facts = None if charts.features_left(row["data"]) else charts.feature_facts(row["data"])
         if self._known and _layout(facts) == _layout(self.facts):
             self._known[-1] = self._known[-1]._replace(facts=facts)
         else:
@@ -89,26 +73,28 @@ class FeaturesView(PlanView[FeatureFacts]):
         """
         facts, since, now = self.facts, self.since, self.congestion.now
         if facts is None:
-            return {"links": congestion_panel(now, now.parts)} if now is not None and self.shown else {}
+            return {"links": charts.congestion_panel(now, now.parts)} if now is not None and self.shown else {}
         steps, windows = self.log.resolved.steps(since=since), self.log.windows.all(since=since)
         choices = self.log.choices.all(since=since)
         decided = any(choice.delays_ms for each in choices.values() for choice in each)
         cached, newest = facts.cached or bool(windows), max(steps, default=None)
         misses, bulk = (self.log.fetches(purpose, since=since) for purpose in ("miss", "bulk"))
         found = {
-            "windows": windows_panel(windows, self.congestion, self._marks, cached=cached, now=newest),
-            "hits": hits_panel(steps, self.sums.epochs(since=since), self.congestion, self._marks, cached=cached),
-            "latency": latency_panel(misses, bulk, self.congestion, self._marks),
+            "windows": charts.windows_panel(windows, self.congestion, self._marks, cached=cached, now=newest),
+            "hits": charts.hits_panel(
+                steps, self.sums.epochs(since=since), self.congestion, self._marks, cached=cached
+            ),
+            "latency": charts.latency_panel(misses, bulk, self.congestion, self._marks),
         }
         if decided:
-            found["estimates"] = estimates_panel(choices, self.congestion, self._marks)
-        found["links"] = congestion_panel(now, facts.parts)
+            found["estimates"] = charts.estimates_panel(choices, self.congestion, self._marks)
+        found["links"] = charts.congestion_panel(now, facts.parts)
         if cached:
-            found["contents"] = contents_panel(windows, cached=cached)
-            found["shares"] = shares_panel(windows, self.congestion, self._marks, cached=cached)
-        found["owners"] = owners_panel(steps)
+            found["contents"] = charts.contents_panel(windows, cached=cached)
+            found["shares"] = charts.shares_panel(windows, self.congestion, self._marks, cached=cached)
+        found["owners"] = charts.owners_panel(steps)
         every = [window for each in windows.values() for window in each]
-        found["traffic"] = traffic_panel(steps, every, facts.row_bytes, self._marks)
+        found["traffic"] = charts.traffic_panel(steps, every, facts.row_bytes, self._marks)
         if choices:
             found["actions"] = actions_panel(choices, self.congestion, self._marks)
         if any(choice.values for each in choices.values() for choice in each):
@@ -128,13 +114,13 @@ class FeaturesView(PlanView[FeatureFacts]):
         links = "" if now is None else f"Links: {now.words or 'nothing is added'}."
         if facts is None:
             return links if self.shown else ""
-        text, steps = feature_words(facts), self.log.resolved.steps(since=since)
+        text, steps = charts.feature_words(facts), self.log.resolved.steps(since=since)
         if steps:
             windows = [window for each in self.log.windows.all(since=since).values() for window in each]
-            text += f" {traffic_words(steps, windows, facts.row_bytes)}"
+            text += f" {charts.traffic_words(steps, windows, facts.row_bytes)}"
         return f"{text} {links}".strip()
 
 
-def _layout(facts: FeatureFacts | None) -> tuple[object, ...] | None:
+def _layout(facts: charts.FeatureFacts | None) -> tuple[object, ...] | None:
     """What numbers of parts are of: the parts and the keys; the policy may change."""
     return None if facts is None else (facts.parts, facts.rows, facts.row_bytes)

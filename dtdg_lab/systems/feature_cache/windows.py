@@ -10,17 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.systems.feature_cache.actions import BIAS, WINDOWS, CacheActions, CacheDecision, OwnerReply
-from dtdg_lab.systems.feature_cache.modes import FeaturePath
-from dtdg_lab.systems.feature_cache.store import (
-    FeatureCache,
-    Fetch,
-    KeySpace,
-    fetch_into,
-    hot_set,
-    hottest_first,
-    key_counts,
-)
+from dtdg_lab.systems.feature_cache import store
+from dtdg_lab.systems.feature_cache.actions import BIAS, WINDOWS, CacheActions, CacheDecision, FeaturePath, OwnerReply
 
 # A window of the cache: its length, and the shares of the other parts.
 
@@ -152,7 +143,7 @@ class BuiltCache:
     """
 
     plan: WindowPlan
-    cache: FeatureCache
+    cache: store.FeatureCache
     copied: int
     fetched: int
     by_owner: NDArray[np.int64]
@@ -170,11 +161,15 @@ class CacheBuilder:
     References: GreenDyGNN section V-A, stage 2.
     """
 
-    def __init__(self, part: int, space: KeySpace, features: int) -> None:
+    def __init__(self, part: int, space: store.KeySpace, features: int) -> None:
         self._part, self._space, self._features = part, space, features
 
     def build(
-        self, plan: WindowPlan, asked: Sequence[NDArray[np.int64]], fetch: Fetch, serving: FeatureCache | None = None
+        self,
+        plan: WindowPlan,
+        asked: Sequence[NDArray[np.int64]],
+        fetch: store.Fetch,
+        serving: store.FeatureCache | None = None,
     ) -> tuple[BuiltCache, list[OwnerReply]]:
         """Build the cache of a window; also returns the replies of the owners.
 
@@ -188,10 +183,10 @@ class CacheBuilder:
             RunFailedError: an owner did not answer, or returned the wrong rows.
         """
         began = time.perf_counter()
-        keys, counts = key_counts(asked, self._space.size)
+        keys, counts = store.key_counts(asked, self._space.size)
         owners = self._space.owners(keys)
         others = owners - (owners > self._part)
-        hot = np.sort(hot_set(hottest_first(counts), others, plan.shares, plan.capacity))
+        hot = np.sort(store.hot_set(store.hottest_first(counts), others, plan.shares, plan.capacity))
         keys, owners = keys[hot], owners[hot]
         if serving is not None and len(serving):
             slots = serving.find(keys)
@@ -199,10 +194,10 @@ class CacheBuilder:
             indices = np.flatnonzero(slots < 0)
         else:
             rows, indices = np.empty((len(keys), self._features), dtype=np.float32), np.arange(len(keys))
-        replies = fetch_into(rows, indices, keys[indices], owners[indices], fetch)
+        replies = store.fetch_into(rows, indices, keys[indices], owners[indices], fetch)
         built = BuiltCache(
             plan=plan,
-            cache=FeatureCache(keys, rows, size=self._space.size),
+            cache=store.FeatureCache(keys, rows, size=self._space.size),
             copied=len(keys) - len(indices),
             fetched=len(indices),
             by_owner=np.bincount(owners, minlength=self._space.parts),
@@ -259,11 +254,11 @@ class Lookahead:
         self,
         first: int,
         asked: Sequence[NDArray[np.int64]],
-        space: KeySpace,
+        space: store.KeySpace,
         *,
         part: int,
         capacity: int,
-        serving: FeatureCache | None,
+        serving: store.FeatureCache | None,
     ) -> None:
         self.first, self.capacity = first, capacity
         self._asked, self._space, self._part, self._serving = tuple(asked), space, part, serving
@@ -293,7 +288,7 @@ class Lookahead:
         if steps not in self._counted:
             self._counted[steps] = self._count(steps)
         of = self._counted[steps]
-        hot = hot_set(of.order, of.owners, shares, self.capacity)
+        hot = store.hot_set(of.order, of.owners, shares, self.capacity)
         owners = of.owners[hot]
         asked = np.bincount(of.owners, weights=of.counts, minlength=others)
         served = np.bincount(owners, weights=of.counts[hot], minlength=others)
@@ -301,10 +296,10 @@ class Lookahead:
         return Outlook(steps, asked / steps, (asked - served) / steps, fetched, len(hot) - int(fetched.sum()))
 
     def _count(self, steps: int) -> _Counted:
-        keys, counts = key_counts(self._asked[:steps], self._space.size)
+        keys, counts = store.key_counts(self._asked[:steps], self._space.size)
         owners = self._space.owners(keys)
         new = np.ones(len(keys), dtype=bool) if self._serving is None else self._serving.find(keys) < 0
-        return _Counted(counts, owners - (owners > self._part), hottest_first(counts), new)
+        return _Counted(counts, owners - (owners > self._part), store.hottest_first(counts), new)
 
 
 # The cache of each step, and the next cache to build. Not thread-safe: the caller holds a lock.
@@ -358,6 +353,7 @@ class WindowSchedule:
 
     Attributes:
         serving: the current cache; None without one.
+        pending: the next window's cache, if it is built.
         order: the request to build; None if there is none, or a builder processes it.
         ends: step at which the next cache should come into use.
 
@@ -367,8 +363,8 @@ class WindowSchedule:
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs, self._plans, self._numbers = epochs, 0, 0
-        self._pending: BuiltCache | None = None
         self.serving: BuiltCache | None = None
+        self.pending: BuiltCache | None = None
         self.order: Order | None = None
         self.ends = 0
 
@@ -381,7 +377,7 @@ class WindowSchedule:
             first: whether a run begins, so that there are no observations to decide by.
         """
         self._plans += 1
-        self._pending = self.order = None
+        self.pending = self.order = None
         if not path.caches:
             self.serving = None
             return
@@ -405,28 +401,23 @@ class WindowSchedule:
             number = self._numbers - 1
             self.order = Order(number, step, True, self._plans, early=True, serving=self.serving.plan.number)
 
-    @property
-    def pending(self) -> BuiltCache | None:
-        """The next window's cache, if it is built."""
-        return self._pending
-
     def offer(self, order: Order, built: BuiltCache) -> None:
         """Add a finished cache; it is dropped if its request is no longer valid. An early one is due at once."""
         if self.current(order):
-            self._pending = built
+            self.pending = built
             if order.early:
                 self.ends = min(self.ends, built.plan.first)
 
     @property
     def ready(self) -> bool:
         """Whether there is a cache, in use or about to be."""
-        return self.serving is not None or self._pending is not None
+        return self.serving is not None or self.pending is not None
 
     def turn(self, step: int, path: FeaturePath) -> Swap | None:
         """Swap caches if one is ready and due at the step that is resolved next."""
-        if self._pending is None or step < self.ends:
+        if self.pending is None or step < self.ends:
             return None
-        built, self._pending = self._pending, None
+        built, self.pending = self.pending, None
         self.serving, due = built, self.ends
         begins = built.plan.first if path.mode == "epoch_hot" else step
         self._ask(max(begins + built.plan.length, step + 1), decided=path.decides)

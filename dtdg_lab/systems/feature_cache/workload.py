@@ -5,6 +5,7 @@ Batches are drawn as a run draws them, a few of each part, and counted; an epoch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.plans import Partition, TargetBatch
 from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, sampling_key, stretches_of
-from dtdg_lab.systems.workload import EpochWork, Facts, Fetching, plain_work, some_parts
+from dtdg_lab.systems.feature_cache.policies.calibration import products
+from dtdg_lab.systems.workload import EpochWork, Facts, Fetching, Row, curve_row, plain_work, some_parts
 
 DRAWN_BATCHES = 4  # of a part and size
 WINDOW_DRAWN = 8  # batches whose rows a cache is counted by, at most
@@ -127,3 +129,32 @@ def _mini(facts: Facts, partition: Partition, batch: TargetBatch) -> _Mini:
 def _alike(facts: Facts) -> bool:
     first = facts.snapshots[0]
     return all(first is other or first.equals(other) for other in facts.snapshots)
+
+
+# Curves of ``lab.estimate.scaling_forecast`` for steps that fetch features, with constants of another cluster.
+
+
+WINDOWS = (1, 16, 64)
+DELAY_S = 0.02  # of the link that is late
+
+
+def fetch_rows(facts: Facts, ranks: Sequence[int], *_: object, **__: object) -> list[Row]:
+    """Seconds of a step that fetches features, by window of the cache: quiet links, and one that is late.
+
+    Args:
+        facts: not used: the constants are those of another cluster.
+        ranks: numbers of ranks, each with a part.
+
+    References: GreenDyGNN section IV-A.
+    """
+    found: list[Row] = []
+    for count in [each for each in ranks if each > 1]:
+        of = products(count)
+        even = np.array(of.asked)
+        late = np.zeros(count - 1)
+        late[0] = DELAY_S
+        for window in WINDOWS:
+            for name, delays in (("quiet links", np.zeros(count - 1)), ("one link late", late)):
+                value = float(of.step_s(float(window), delays, np.inf, even))
+                found.append(curve_row("fetch_s", f"W = {window}, {name}", count, value, "simulated"))
+    return found

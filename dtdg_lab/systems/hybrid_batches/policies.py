@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError, shortened
-from dtdg_lab.rl.dqn import DQN, Agent, Bandit, Choice, Fixed, UniformAgent, checked_action, checked_choices
+from dtdg_lab.rl import DQN, Agent, Bandit, Choice, Fixed, UniformAgent, checked_action, checked_choices
 
 # A model of progress and time as functions of batch size: the size with the most progress per second is chosen.
 

@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.systems.feature_cache.actions import CacheDecision, CacheView
-from dtdg_lab.systems.feature_cache.policies.costs import CacheChoices, CacheCosts, cache_choices, cache_tables
+from dtdg_lab.systems.feature_cache.policies.costs import (
+    CacheChoices,
+    CacheCosts,
+    LinkTrace,
+    cache_choices,
+    cache_tables,
+)
 from dtdg_lab.systems.feature_cache.policies.env import CacheViews
-from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
-from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
+from dtdg_lab.systems.feature_cache.policies.simulator import REFERENCE, CacheEpisode
 
 AT_ONCE = 64  # runs that are planned at once: more need gigabytes
-REFERENCE = (
-    16  # see :mod:`dtdg_lab.systems.feature_cache.policies.simulator`: at its power a change of the allocation is paid
-)
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
@@ -82,7 +84,6 @@ def best_plan(
             and abandoned windows.
 
     Raises:
-        PlanError: there are no episodes, or they differ in size.
         PlanError: there are no episodes, or they are of different sizes.
     """
     sizes = {(episode.steps, episode.trace.parts, episode.epoch_steps) for episode in episodes}
@@ -224,7 +225,6 @@ def cost_of(
         windows: (first step, choice) of each, ascending from step 0.
         of_joules: joules; otherwise seconds.
         change_s: as in the simulator.
-        change_s: as the simulator's.
 
     Raises:
         PlanError: the windows do not begin at step 0, do not ascend, or begin after the end.

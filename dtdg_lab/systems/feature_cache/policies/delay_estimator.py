@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -137,12 +138,12 @@ def change_points(levels: NDArray[np.float64], noise: float) -> tuple[NDArray[np
 
 Vector = NDArray[np.float64]
 WARM_EPOCHS = 2
-RECENT = 30  # fetches of an owner that determine its delay
+RECENT = 30  # GreenDyGNN section V-B: fetches of an owner that determine its delay; one per step in the simulator
 _BASELINE = 15.0  # percentile of the warm-up's fetches
 _LEAST = 4  # minimum number of fetches of a warm-up
 _MOST = 1000  # maximum number of fetches of an owner in a warm-up
 OWNERS_SLACK = 2.0  # an owner whose warm-up took longer than this multiple of the fastest owner's was slow then
-PROBE_SLACK = 3.0  # all owners were slow if even the fastest took longer than this multiple of the probe
+PROBE_SLACK = 3.0  # all owners were slow if even the fastest took longer than this multiple of the clean fetch
 LEAST_S = 1e-6
 
 
@@ -236,12 +237,12 @@ class DelayEstimator:
         late = np.zeros(len(self._recent))
         for owner in np.flatnonzero(self._settled & (np.array([len(of) for of in self._recent]) > 0)):
             recent = self._recent[owner]
-            middle = _median([time - self._per_byte[owner] * size for time, size in recent])
+            middle = median([time - self._per_byte[owner] * size for time, size in recent])
             if len(recent) == RECENT:  # most of them undercut a baseline of a slow network
                 self._clean[owner] = min(self._clean[owner], middle)
-            start_s, per_byte = self._reference(int(owner), _median([size for _, size in recent]))
+            start_s, per_byte = self._reference(int(owner), median([size for _, size in recent]))
             if per_byte != self._per_byte[owner]:
-                middle = _median([time - per_byte * size for time, size in recent])
+                middle = median([time - per_byte * size for time, size in recent])
             late[owner] = middle - start_s - self._noise[owner]
         return np.asarray(np.maximum(late, 0.0) / self._trips)
 
@@ -295,8 +296,3 @@ class DelayEstimator:
         self._noise[owner] = min(middle - low, self._baseline[owner])
         self._per_byte[owner], self._clean[owner], self._settled[owner] = per_byte, low, True
         self._warm[owner] = []
-
-
-def _median(values: list[float]) -> float:
-    ranked, half = sorted(values), len(values) // 2
-    return ranked[half] if len(ranked) % 2 else (ranked[half - 1] + ranked[half]) / 2

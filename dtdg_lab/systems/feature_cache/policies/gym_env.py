@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, SupportsInt
 
@@ -10,16 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError
+from dtdg_lab.systems.feature_cache.policies import simulator
+from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.env import state_bounds
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
-from dtdg_lab.systems.feature_cache.policies.simulator import (
-    REFERENCE,
-    CacheCase,
-    CacheNoise,
-    CacheSimulator,
-    training_cases,
-)
 
 try:
     import gymnasium
@@ -80,29 +74,31 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
     def __init__(
         self,
         costs: Sequence[CacheCosts] | None = None,
-        cases: Sequence[CacheCase] | None = None,
+        cases: Sequence[simulator.CacheCase] | None = None,
         *,
         seed: int = 0,
         epochs: int = 30,
         epoch_steps: int = 25,
         penalty: float = 0.05,
         reward: Literal["ratio", "saved"] = "ratio",
-        noise: CacheNoise | None = None,
+        noise: simulator.CacheNoise | None = None,
     ) -> None:
-        if epochs * epoch_steps <= REFERENCE:
+        if epochs * epoch_steps <= simulator.REFERENCE:
             raise ConfigError(
-                f"{epochs} epochs of {epoch_steps} steps: the first window, of {REFERENCE}, leaves nothing to decide."
+                f"{epochs} epochs of {epoch_steps} steps: the first window, of {simulator.REFERENCE}, leaves nothing "
+                "to decide."
             )
-        known, drawn = tuple(costs or (products(), reddit())), tuple(cases or training_cases())
-
-        settings: dict[str, Any] = {
-            "epochs": epochs,
-            "epoch_steps": epoch_steps,
-            "penalty": penalty,
-            "reward": reward,
-            "noise": noise,
-        }
-        self._made: Callable[..., CacheSimulator] = partial(CacheSimulator, known, drawn, **settings)
+        known, drawn = tuple(costs or (products(), reddit())), tuple(cases or simulator.training_cases())
+        self._made = partial(
+            simulator.CacheSimulator,
+            known,
+            drawn,
+            epochs=epochs,
+            epoch_steps=epoch_steps,
+            penalty=penalty,
+            reward=reward,
+            noise=noise,
+        )
         self._simulator = self._made(seed=seed)
         self._going = False
         low, high = state_bounds(self._simulator.actions)

@@ -14,10 +14,22 @@ from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.network.patterns import BITS
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, CacheTables, cache_choices, cache_tables
-from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, SAME_CHANGE, change_points
+from dtdg_lab.systems.feature_cache.policies.costs import (
+    CacheCosts,
+    CacheTables,
+    LinkTrace,
+    cache_choices,
+    cache_tables,
+)
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import (
+    LOOK_AGAIN,
+    OWNERS_SLACK,
+    PROBE_SLACK,
+    RECENT,
+    SAME_CHANGE,
+    change_points,
+)
 from dtdg_lab.systems.feature_cache.policies.env import CHANGES_WITHIN, CacheObservation, CacheViews, cache_state
-from dtdg_lab.systems.feature_cache.policies.link_trace import LinkTrace
 
 # Congestion for training and comparing cache policies: archetypes, severity, onset and duration.
 
@@ -203,9 +215,6 @@ def _flipping(
 # One simulated run in which all random numbers are drawn in advance, so that it can be repeated.
 
 
-RECENT = 30  # GreenDyGNN section V-B: maximum number of fetches in the median of a delay; one per step is used
-OWNERS_SLACK = 2.0  # an owner whose fetches exceed this multiple of the fastest owner's was slow from the start
-PROBE_SLACK = 3.0  # all were slow from the start if even the fastest exceeds this multiple of a calibrated clean fetch
 BASELINE = 0.15  # section V-B: quantile of the warm-up's fetches that counts as a fetch on clean links
 LEAST_FETCH_S = 1e-4  # minimum fetch time to compare delays with, for costs without one
 MEDIAN = 1.2533  # standard error of a median relative to that of a mean, for normally distributed values
@@ -326,12 +335,7 @@ def draw_episode(
 
 
 def replayed_episode(
-    trace: LinkTrace,
-    costs: CacheCosts,
-    *,
-    epoch_steps: int,
-    seed: int = 0,
-    noise: CacheNoise = NO_NOISE,
+    trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int, seed: int = 0, noise: CacheNoise = NO_NOISE
 ) -> CacheEpisode:
     """An episode under recorded or scheduled links; by default without noise."""
     random = rng.generator(seed, "control/cache_replay")
@@ -574,7 +578,7 @@ class CacheBatch:
 # wasted rebuild is paid (``CacheBatch.owed``).
 
 
-REFERENCE = 16  # the evenly shared window that rewards are relative to (GreenDyGNN Eq. 5)
+REFERENCE = 16  # the evenly shared window that rewards are relative to (Eq. 5), and at whose power a change is paid
 SLOW_BASE = 1.5  # a warm-up whose steps exceed this multiple of calibrated clean ones was congested itself
 Booleans = NDArray[np.bool_]
 States = NDArray[np.float32]

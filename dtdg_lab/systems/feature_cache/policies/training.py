@@ -14,29 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.rl.dqn import DISCOUNT, HIDDEN, Array, DoubleDQN, Transitions
+from dtdg_lab.rl import DISCOUNT, HIDDEN, Array, DoubleDQN, Transitions
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.policies.base import (
-    DOUBLE_DQN,
-    DOUBLE_DQN_PLUS,
-    EpochHot,
-    FixedWindow,
-    RandomWindows,
-    StoredPolicy,
-    ThresholdWindow,
-    save_policy,
-)
+from dtdg_lab.systems.feature_cache.policies import base, env
+from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
-from dtdg_lab.systems.feature_cache.policies.env import (
-    LatenessMemory,
-    ManyPolicy,
-    PlansEnds,
-    Reconsiders,
-    memory_size,
-    state_size,
-)
-from dtdg_lab.systems.feature_cache.policies.shipped_costs import products, reddit
 from dtdg_lab.systems.feature_cache.policies.simulator import (
     ARCHETYPES,
     PAPER_ARCHETYPES,
@@ -109,7 +92,7 @@ class ComparedPolicy:
     over_epoch_hot: float
 
 
-def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | None = None) -> PolicyRuns:
+def run_policy(simulator: CacheSimulator, policy: env.ManyPolicy, *, number: int | None = None) -> PolicyRuns:
     """Run a policy in B episodes to their ends.
 
     Args:
@@ -122,7 +105,7 @@ def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | N
     """
     if simulator.restarts:
         raise ConfigError("a simulator that restarts runs has no end: create it with restart=False.")
-    plans = policy if isinstance(policy, PlansEnds) else None
+    plans = policy if isinstance(policy, env.PlansEnds) else None
     simulator.reset(policy.first, number=number, length=None if plans is None else plans.first_lengths)
     seconds, joules, *_ = simulator.first_window()
     firsts = np.broadcast_to(np.asarray(policy.first), (simulator.episodes,))
@@ -131,7 +114,7 @@ def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | N
         views = simulator.views()
         chosen = policy.decide_all(views)
         lengths = None if plans is None else plans.lengths_all(views)
-        if isinstance(policy, Reconsiders):
+        if isinstance(policy, env.Reconsiders):
             while (found := simulator.look()).any():
                 views, left = simulator.alarm_views()
                 others, which = policy.reconsider_all(views, chosen, left, found)
@@ -144,20 +127,20 @@ def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | N
     return PolicyRuns(policy.name, joules, seconds, tuple(tuple(run) for run in windows))
 
 
-def always_compared(parts: int) -> dict[str, ManyPolicy]:
+def always_compared(parts: int) -> dict[str, env.ManyPolicy]:
     """The baselines by name: random, every fixed window, threshold, and one cache per epoch."""
     actions = CacheActions(parts)
-    fixed: dict[str, ManyPolicy] = {f"fixed-{window}": FixedWindow(actions, window) for window in WINDOWS}
+    fixed: dict[str, env.ManyPolicy] = {f"fixed-{window}": base.FixedWindow(actions, window) for window in WINDOWS}
     return {
-        "random": RandomWindows(actions),
+        "random": base.RandomWindows(actions),
         **fixed,
-        "threshold": ThresholdWindow(actions),
-        "epoch_hot": EpochHot(actions),
+        "threshold": base.ThresholdWindow(actions),
+        "epoch_hot": base.EpochHot(actions),
     }
 
 
 def compare(
-    policies: Mapping[str, ManyPolicy],
+    policies: Mapping[str, env.ManyPolicy],
     costs: Sequence[CacheCosts],
     cases: Sequence[CacheCase] | None = None,
     *,
@@ -218,7 +201,7 @@ def saved_share(rows: Sequence[ComparedPolicy], policy: str, *, than: str = "epo
 
 
 def _compared(
-    policies: Mapping[str, ManyPolicy], costs: CacheCosts, drawn: list[CacheEpisode], cases: Sequence[CacheCase]
+    policies: Mapping[str, env.ManyPolicy], costs: CacheCosts, drawn: list[CacheEpisode], cases: Sequence[CacheCase]
 ) -> list[ComparedPolicy]:
     """All policies on the episodes of one dataset; episodes cycle through the cases."""
     simulator = CacheSimulator(
@@ -283,7 +266,7 @@ class PolicyTraining:
         ConfigError: a count is below 1, or another number is out of range.
 
     References: GreenDyGNN section IV-C2: epsilon over 5,000 episodes, gamma 0.99 (see
-    :mod:`dtdg_lab.rl.dqn` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
+    :mod:`dtdg_lab.rl` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
     given there: ours.
 
     Differs from the paper: 15,000 episodes, after which its policy is reported to be stable, instead of 50,000; and an
@@ -291,7 +274,7 @@ class PolicyTraining:
     with the paper's finite horizon ours always chose W = 128.
     """
 
-    name: str = DOUBLE_DQN
+    name: str = base.DOUBLE_DQN
     seed: int = 0
     episodes: int = 15_000
     double: bool = True
@@ -339,7 +322,7 @@ class PolicyTraining:
 SHIPPED_TRAININGS = (
     PolicyTraining(),
     PolicyTraining(
-        name=DOUBLE_DQN_PLUS,
+        name=base.DOUBLE_DQN_PLUS,
         episodes=5_000,
         explored=1_500,
         decisions=4,
@@ -353,7 +336,7 @@ SHIPPED_TRAININGS = (
 )
 
 
-def shipped_training(name: str = DOUBLE_DQN) -> PolicyTraining:
+def shipped_training(name: str = base.DOUBLE_DQN) -> PolicyTraining:
     """The training of the shipped policy of a name.
 
     ``double_dqn`` is the paper's, whose reward gives a decision for one step the same weight as one for 128.
@@ -382,7 +365,7 @@ def train_policy(
     cases: Sequence[CacheCase] | None = None,
     out: Path | None = None,
     progress: bool = False,
-) -> StoredPolicy:
+) -> base.StoredPolicy:
     """Train a policy for P parts, and write it to a file if one is given.
 
     The digests of the constants are taken before the first episode; on one machine, the same arguments give the same
@@ -417,7 +400,7 @@ def train_policy(
     with _bar(training.episodes, shown=progress) as advance:
         learner = _learned(simulator, training, parts, advance)
     kept = ("name", "seed", "episodes", "double", "hidden", "remembers")
-    policy = StoredPolicy(
+    policy = base.StoredPolicy(
         **{name: getattr(training, name) for name in kept},
         parts=parts,
         constants=frozen,
@@ -425,7 +408,7 @@ def train_policy(
         parameters=learner.online.parameters.astype(np.float32),
     )
     if out is not None:
-        save_policy(out, policy)
+        base.save_policy(out, policy)
     return policy
 
 
@@ -433,8 +416,8 @@ def _learned(
     simulator: CacheSimulator, training: PolicyTraining, parts: int, advance: Callable[[int, float], None]
 ) -> DoubleDQN:
     """A learner trained on all episodes."""
-    memory = LatenessMemory(training.lanes, parts)
-    inputs = state_size(parts) + (memory_size(parts) if training.remembers else 0)
+    memory = env.LatenessMemory(training.lanes, parts)
+    inputs = env.state_size(parts) + (env.memory_size(parts) if training.remembers else 0)
     learner = DoubleDQN(
         inputs, len(CacheActions(parts)), seed=training.seed, double=training.double, hidden=training.hidden
     )

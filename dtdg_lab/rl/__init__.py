@@ -1,1 +1,0 @@
-"""Agents that learn which of a few actions earns most."""

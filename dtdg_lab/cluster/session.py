@@ -17,7 +17,6 @@ from typing import Any
 
 import psutil
 
-from dtdg_lab.cluster.idle_watchdog import start_keeper
 from dtdg_lab.cluster.liveness import host_id, is_dead, read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session_files import (
@@ -27,6 +26,7 @@ from dtdg_lab.cluster.session_files import (
     find_session,
     foreign_session_files,
     new_session_files,
+    start_keeper,
 )
 from dtdg_lab.cluster.worker import RankTask, check_resumable, rehearse, run_rank, warm_up
 from dtdg_lab.core.catalogue import REGISTERED

@@ -12,9 +12,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS, Entry
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, UnsupportedError, shortened
 from dtdg_lab.core.options import OPTIONS, option
-from dtdg_lab.datasets.definitions import PUBLISHED
 from dtdg_lab.datasets.download import fetch, find, given_folder, remember, verified
-from dtdg_lab.datasets.registry import PARSER_VERSION, Published
+from dtdg_lab.datasets.registry import PARSER_VERSION, PUBLISHED, Published
 from dtdg_lab.datasets.sequences import DELETION_VERSION, cached_graph, sequence
 from dtdg_lab.datasets.user_data import STRICT_LABEL, check_one_way
 from dtdg_lab.graphs.build import build_graph

@@ -17,8 +17,7 @@ from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.delta import CSR32, Contents, Payload, decode, encode
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.delta import unpack
-from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
+from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
 from dtdg_lab.kernels.spmm import choose_backend, stacked
 from dtdg_lab.models.base import DynamicModel, GraphView, run_straight

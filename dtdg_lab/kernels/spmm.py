@@ -17,8 +17,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.delta import edge_rows
-from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, stacked_on_device
+from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, edge_rows, stacked_on_device
 
 # Which library multiplies: DGL or torch, and whether DGL can be imported at all.
 

@@ -19,13 +19,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
 from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, measures_for, predicted_bytes
-from dtdg_lab.partition.volume import (
-    AllToAllCost,
-    collectives,
-    pulled_by_groups,
-    redistributed,
-    sent,
-)
+from dtdg_lab.partition.volume import AllToAllCost, collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.tasks.base import PARTS, Task
 
 # What an event says of the blocks of time that a run trains in: who has what when, and the bytes that will move.

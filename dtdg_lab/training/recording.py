@@ -1,4 +1,4 @@
-"""Records of a rank: steps with their phases, events, memory and energy."""
+"""Records of a rank: the clock of its phases, steps, events, memory and energy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import astuple
 from typing import Any
 
 import psutil
+import torch
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.events import CheckpointKept, CheckpointWritten, RanksGathered, SettingsChanged
@@ -20,11 +21,73 @@ from dtdg_lab.energy.monitor import SHARE, EnergyMeter, readers_for
 from dtdg_lab.energy.phases import Interval, PhaseEnergy, Row
 from dtdg_lab.energy.readers import BusySeconds, ChildSeconds, ModelledReader, PowerModel
 from dtdg_lab.energy.total import GPU, PROCESSOR
-from dtdg_lab.engine.strategy import Step, StepResult, Strategy
+from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy
 from dtdg_lab.tasks.base import Scores
 from dtdg_lab.training.checkpoint import Position
 from dtdg_lab.training.interfaces import Recorder
-from dtdg_lab.training.phase_clock import PhaseClock
+
+# Phases of a step as intervals that touch: they sum to the step by construction.
+
+
+class PhaseClock(StepMarks):
+    """Marks where one phase ends and the next begins; on a GPU the device is waited for at each mark.
+
+    Args:
+        device: ``cpu`` or a CUDA device.
+
+    Attributes:
+        intervals: phase, start and end in nanoseconds, since the step began.
+        cpu_s: processor seconds of this process, all threads, by phase.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._cuda = device.startswith("cuda")
+        self._epoch_offset_ns = time.time_ns() - time.perf_counter_ns()
+        self.intervals: list[tuple[str, int, int]] = []
+        self.cpu_s: dict[str, float] = {}
+        self._last_ns = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin a step: forget the last one's intervals."""
+        self.intervals.clear()
+        self.cpu_s.clear()
+        self._last_cpu_s = time.process_time()
+        self._last_ns = self._now_ns()
+
+    def _now_ns(self) -> int:
+        if self._cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter_ns() + self._epoch_offset_ns
+
+    def __call__(self, phase: str) -> None:
+        """The time since the last mark was ``phase``."""
+        now_ns = self._now_ns()
+        self.intervals.append((phase, self._last_ns, now_ns))
+        self._last_ns = now_ns
+        self._count(phase)
+
+    def exchange(self, wait_s: float) -> None:
+        """The time since the last mark was an exchange; its first ``wait_s`` were spent waiting for other ranks."""
+        now_ns = self._now_ns()
+        arrived_ns = min(self._last_ns + round(wait_s * 1e9), now_ns)
+        self.intervals.append(("wait", self._last_ns, arrived_ns))
+        self.intervals.append(("communicate", arrived_ns, now_ns))
+        self._last_ns = now_ns
+        self._count("communicate")  # who waits for others sleeps, or nearly so
+
+    def _count(self, phase: str) -> None:
+        cpu_s = time.process_time()
+        self.cpu_s[phase] = self.cpu_s.get(phase, 0.0) + cpu_s - self._last_cpu_s
+        self._last_cpu_s = cpu_s
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by phase since the start; a phase marked twice is summed."""
+        total: dict[str, float] = {}
+        for phase, start_ns, end_ns in self.intervals:
+            total[phase] = total.get(phase, 0.0) + (end_ns - start_ns) * 1e-9
+        return total
+
 
 # What a rank notes beside its steps: memory and energy once a second, and joules by phase.
 

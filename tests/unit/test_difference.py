@@ -30,10 +30,8 @@ from dtdg_lab.graphs.delta import (
 )
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, keys_of, snapshot_of_keys
-from dtdg_lab.kernels.attention import AttentionOperator
-from dtdg_lab.kernels.delta import unpack, unpack_pairs
-from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
-from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
+from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack, unpack_pairs
+from dtdg_lab.kernels.operators import AttentionOperator, Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import Adjacency, stacked
 
 forms = pytest.mark.parametrize("form", list(FORMATS.values()), ids=list(FORMATS))

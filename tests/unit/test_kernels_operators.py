@@ -13,8 +13,14 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.attention import AttentionOperator, edge_products
-from dtdg_lab.kernels.operators import KINDS, Operators, OperatorSettings, SnapshotSource
+from dtdg_lab.kernels.operators import (
+    KINDS,
+    AttentionOperator,
+    Operators,
+    OperatorSettings,
+    SnapshotSource,
+    edge_products,
+)
 from dtdg_lab.kernels.spmm import Adjacency, stacked, with_self_edges, without_self_edges
 
 NODES = 13
@@ -242,7 +248,7 @@ def test_products_of_both_ends_are_those_of_gathered_rows(monkeypatch: pytest.Mo
     left, right, rows = _random(7, 3), _random(NODES, 3, seed=1), edges.edge_rows().to(edges.indices.dtype)
     wanted = (left[edges.edge_rows()] * right[edges.indices.long()]).sum(1)
     torch.testing.assert_close(edge_products(edges, rows, left, right), wanted)
-    monkeypatch.setattr("dtdg_lab.kernels.attention._EDGES_AT_ONCE", at_once)
+    monkeypatch.setattr("dtdg_lab.kernels.operators._EDGES_AT_ONCE", at_once)
     monkeypatch.setattr(edges, "device", "elsewhere")
     torch.testing.assert_close(edge_products(edges, rows, left, right), wanted)
 

@@ -149,11 +149,9 @@ class Group(Protocol):
 
     def all_reduce(self, flat: Tensor) -> None:
         """Sum over ranks, in place."""
-        ...
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """All ranks' rows in rank order, (sum(counts), F); rank r has ``counts[r]`` rows; no gradient."""
-        ...
 
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
@@ -173,7 +171,6 @@ class Group(Protocol):
         Raises:
             PlanError: counts are inconsistent with the rows or the ranks. Other errors are raised by ``wait()``.
         """
-        ...
 
     def split(self, row_ranks: int) -> tuple[Group, Group]:
         """Two smaller groups of this rank r: its row group and its column (see ``core.plans.SnapshotBlocks``).
@@ -185,7 +182,6 @@ class Group(Protocol):
         Raises:
             PlanError: ``row_ranks`` does not divide the ranks, or this is a subgroup.
         """
-        ...
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
         """Rank 0's array (uint8, int32, int64 or float64, at most six dimensions) on every rank; others give None.
@@ -193,23 +189,18 @@ class Group(Protocol):
         Raises:
             ConfigError: on all ranks, if rank 0 has nothing of an allowed type.
         """
-        ...
 
     def broadcast_text(self, text: str) -> str:
         """Broadcast rank 0's text; the argument of other ranks is ignored."""
-        ...
 
     def barrier(self) -> None:
         """Return when every rank has called it."""
-        ...
 
     def clock_ns(self) -> int:
         """Nanoseconds of a clock shared by all ranks."""
-        ...
 
     def close(self) -> None:
         """Leave the group; a second call does nothing."""
-        ...
 
 
 class SoloGroup:

@@ -35,29 +35,23 @@ class Held(Protocol):
     @property
     def own(self) -> int:
         """n, the nodes that may be targets."""
-        ...
 
     @property
     def weighted(self) -> bool:
         """Whether edges carry weights."""
-        ...
 
     @property
     def constant_features(self) -> tuple[Any, Any] | None:
         """Features that never change, and whose they are."""
-        ...
 
     def prefix(self, t: int, hops: int) -> int:
         """How many nodes are held within some hops."""
-        ...
 
     def vertices(self, t: int) -> NDArray[Any]:
         """Their numbers in the graph."""
-        ...
 
     def joined(self, name: str, snapshots: range) -> tuple[Any, NDArray[np.int64]]:
         """An array of all snapshots, and where each begins; ``take`` is all that is asked of some of them."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

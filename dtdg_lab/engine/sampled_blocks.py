@@ -248,7 +248,6 @@ class NeighbourSampler(Protocol):
 
     def __call__(self, snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int, key: int) -> SampledEdges:
         """At most ``fanout`` of each of k nodes; see :func:`dtdg_lab.engine.minibatches.sampled_edges`."""
-        ...
 
 
 class BatchSampler:

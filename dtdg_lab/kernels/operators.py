@@ -57,23 +57,18 @@ class EdgeSource(Protocol):
     @property
     def first(self) -> int:
         """The column of row 0."""
-        ...
 
     def adjacency(self, direction: str) -> Adjacency:
         """The edges that rows pull along, (n, M); the same object until ``release``."""
-        ...
 
     def row_degrees(self, direction: str) -> Tensor:
         """Weighted degree of each row along a direction, (n,)."""
-        ...
 
     def column_degrees(self, direction: str) -> Tensor:
         """Weighted degree along a direction of each column of ``adjacency("in")``, (M,): convolutions scale by it."""
-        ...
 
     def release(self) -> None:
         """Let go of everything made; what is asked for again is made again."""
-        ...
 
 
 class SnapshotSource:

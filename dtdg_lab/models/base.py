@@ -73,11 +73,9 @@ class GraphView(Protocol):
     @property
     def num_rows(self) -> int:
         """Nodes whose rows the model computes (own rows first)."""
-        ...
 
     def layer(self, number: int) -> GraphView:
         """The space as one layer of a model is to see it: a layout may count, or lay out, layers apart."""
-        ...
 
     async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """One hop of neighbours' rows combined: (n, F) -> (n, F).
@@ -90,7 +88,6 @@ class GraphView(Protocol):
             scores: for ``attention``, (from, to), each (n, heads): node v weighs u, out of its in-neighbours and
                 itself, by the softmax over u of LeakyReLU(from[u] + to[v]), slope 0.2.
         """
-        ...
 
     async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Rows of the k nodes of the snapshot with the largest scores, largest first, and these scores.
@@ -105,7 +102,6 @@ class GraphView(Protocol):
         Returns:
             (min(k, N), F) rows and (min(k, N),) scores; the same for every part of the snapshot.
         """
-        ...
 
 
 class DynamicModel(nn.Module):

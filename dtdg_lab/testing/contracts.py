@@ -304,7 +304,6 @@ class MakeModel(Protocol):
 
     def __call__(self, features: int, hidden: int, layers: int, *, outputs: int = 1, seed: int) -> DynamicModel:
         """A model with F features, H hidden, some layers and some outputs."""
-        ...
 
 
 def example_snapshots(dtype: torch.dtype = torch.float64) -> list[tuple[DenseView, Tensor]]:
@@ -764,7 +763,6 @@ class Scheduler(Protocol):
         self, times_s: NDArray[np.float64], parts: int, /, *, per_rank: int = 2, allreduce_s: float = 0.0
     ) -> Schedule:
         """The plan of an epoch."""
-        ...
 
 
 def example_times_s() -> Iterator[tuple[str, NDArray[np.float64]]]:

@@ -508,15 +508,12 @@ class Blocks(Protocol):
 
     def __len__(self) -> int:
         """nb, the blocks."""
-        ...
 
     def advance(self, number: int, state: State) -> State:
         """The state after a block; without history."""
-        ...
 
     def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
         """A block's share of the loss, None where it takes none, and the state after it, with their history."""
-        ...
 
 
 def add_gradients_checkpointed(blocks: Blocks, begin: State, *, device: str) -> Tensor:

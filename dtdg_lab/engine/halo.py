@@ -20,7 +20,6 @@ from dtdg_lab.engine.graph_view import (
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route, part_edges
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import repeats
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 
 # A rank's own nodes in every snapshot; the rows of neighbours that other ranks own are exchanged.
@@ -61,14 +60,12 @@ class HaloSequence(StoredSequence):
         self._partition, self._exchanger, self._group, self._rank = partition, exchanger, group, group.rank
         self._counts = partition.counts.tolist()
         self._reuse, self._directions, self._awaited = reuse, directions, awaited
-        own = partition.vertices(self._rank)
-        self.own = len(own)
-        self._own_vertices = own
-        self.vertices: Tensor | None = torch.from_numpy(own).to(self.device)
+        self._own_vertices = partition.vertices(self._rank)
+        self.own = len(self._own_vertices)
+        self.vertices: Tensor | None = torch.from_numpy(self._own_vertices).to(self.device)
         everyone = np.argsort(np.argsort(partition.owner, kind="stable"), kind="stable")
         self._place = torch.from_numpy(everyone).to(self.device)  # of each node where ranks' rows follow one another
         self._store = ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
-        self._static: Tensor | None = None
         self._halos: dict[int, int] = {}
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the space is not
 
@@ -124,24 +121,12 @@ class HaloSequence(StoredSequence):
         return SnapshotView(
             operators,
             snapshots,
-            self._features(snapshots),
+            self._features_of(self.graph.features, snapshots, self._own_vertices),
             rows,
             num_nodes=self.graph.num_nodes,
             pulled=self._pulled.setdefault(snapshots, {}),
             may_keep=(lambda size: True) if self._reuse else None,
         )
-
-    def _features(self, snapshots: range) -> Tensor:
-        """Features of the own rows, (S n, F); static ones are moved once."""
-        features = self.graph.features
-        if repeats(features) and len(snapshots) == 1:
-            if self._static is None:
-                self._static = self._moved(features[0][self._own_vertices])
-            return self._static
-        return self._moved(features[snapshots.start : snapshots.stop][:, self._own_vertices]).flatten(0, 1)
-
-    def _moved(self, features: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(features)).to(self.device).to(self.dtype)
 
     def _estimated_bytes(self, snapshots: range) -> int:
         """As of all nodes (``DeviceSequence``), by this rank's share of them, and as much again for the halo."""

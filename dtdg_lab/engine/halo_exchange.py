@@ -18,7 +18,7 @@ from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.graph_view import NeighbourRows, best_filled
 from dtdg_lab.engine.strategy import StepMarks
-from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.kernels.operators import OperatorSettings, checked
 from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.partition.halo import distinct_rows, pulls_of
@@ -280,11 +280,10 @@ class PendingExchange:
 
     def start(self, rows: Tensor, *, back: bool = False) -> None:
         """Let own rows leave, or the gradients of those that came in."""
-        send, receive = self.route.send_counts, self.route.receive_counts
+        send, receive, pass_name = self.route.send_counts, self.route.receive_counts, self.exchanger.forward_pass
         if back:
-            self._started = self.exchanger.start(rows, receive, send, self.layer, "backward")
-        else:
-            self._started = self.exchanger.start(rows, send, receive, self.layer, self.exchanger.forward_pass)
+            send, receive, pass_name = receive, send, "backward"
+        self._started = self.exchanger.start(rows, send, receive, self.layer, pass_name)
 
     def wait(self) -> Arrived:
         """Wait for what was started, and let go of it."""
@@ -601,12 +600,8 @@ def _degrees(snapshot: Snapshot, direction: str) -> tuple[NDArray[np.float64], N
 
 def _joined(pieces: list[tuple[NDArray[np.int64], NDArray[np.int32], Any]], columns: int, degrees: Any) -> PartEdges:
     """Snapshots' rows one below the other."""
-    indptr = np.cumsum(np.concatenate([[0], *(lengths for lengths, _, _ in pieces)]))
+    indptr = give_up(np.cumsum(np.concatenate([[0], *(lengths for lengths, _, _ in pieces)])))
+    indices = give_up(np.concatenate([indices for _, indices, _ in pieces]))
     weights = [part for _, _, part in pieces if part is not None]
-    arrays = indptr, np.concatenate([indices for _, indices, _ in pieces]), *degrees
-    for array in arrays:
-        array.setflags(write=False)
-    joined = np.concatenate(weights) if weights else None
-    if joined is not None:
-        joined.setflags(write=False)
-    return PartEdges(arrays[0], arrays[1], joined, columns, arrays[2], arrays[3])
+    joined = give_up(np.concatenate(weights)) if weights else None
+    return PartEdges(indptr, indices, joined, columns, *give_up(degrees))

@@ -96,7 +96,6 @@ class CachedSequence(StoredSequence):
         ]
         self._store = self._stores[0]  # all nodes held
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
-        self._features_once: Tensor | None = None
 
     def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
         """Consecutive snapshots for one layer, several as one space where the part's nodes stay the same.
@@ -132,11 +131,10 @@ class CachedSequence(StoredSequence):
     def _features(self, snapshots: range) -> Tensor:
         """Features of all nodes held, (M, F), or (S M, F); those that never change are moved once."""
         if not self.part.same_features or len(snapshots) > 1:
-            features = np.concatenate([self.part.features(t) for t in snapshots])
-            return torch.tensor(features, device=self.device).to(self.dtype)
-        if self._features_once is None:
-            self._features_once = torch.tensor(self.part.features(snapshots[0]), device=self.device).to(self.dtype)
-        return self._features_once
+            return self._moved(np.concatenate([self.part.features(t) for t in snapshots]))
+        if self._static is None:
+            self._static = self._moved(self.part.features(snapshots[0]))
+        return self._static
 
     def _estimated_bytes(self, snapshots: range, hops: int) -> int:
         """Features, and one operator with its transpose: an index and a weight for each edge, either way."""

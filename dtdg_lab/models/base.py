@@ -32,6 +32,11 @@ class State:
     layers: tuple[tuple[Tensor, ...], ...]
     per_vertex: bool = True
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Those of all layers, in order."""
+        return [tensor for layer in self.layers for tensor in layer]
+
     def with_layer(self, layer: int, tensors: tuple[Tensor, ...]) -> State:
         """A copy with one layer's tensors replaced."""
         return State((*self.layers[:layer], tensors, *self.layers[layer + 1 :]), self.per_vertex)

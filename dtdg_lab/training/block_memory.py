@@ -111,7 +111,7 @@ def _measured(
     described = gather_texts(group, " ".join(str(peak) for peak in peaks), device=device)
     most = [max(int(text.split()[place]) for text in described) for place in range(len(lengths))]
     state = model.initial_state(len(whole.chunk(0)))
-    state_bytes = sum(tensor.nbytes for layer in state.layers for tensor in layer)
+    state_bytes = sum(tensor.nbytes for tensor in state.tensors)
     slope = (most[-1] - most[0]) / (lengths[-1] - lengths[0]) if len(lengths) > 1 else most[0] / lengths[0]
     fixed = max(0.0, most[0] - slope * lengths[0] - state_bytes)
     return BlockMemory(fixed, slope, state_bytes, len(train))

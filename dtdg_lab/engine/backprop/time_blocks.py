@@ -535,7 +535,7 @@ def add_gradients_checkpointed(blocks: Blocks, begin: State, *, device: str) -> 
     for number in reversed(range(len(blocks))):
         loss, gradients = _back(blocks, number, states.pop(), gradients)
         total += 0 if loss is None else loss
-    _backward(_tensors(begin), gradients)
+    _backward(begin.tensors, gradients)
     return total
 
 
@@ -545,11 +545,11 @@ def _back(
     """One block forward and backward: its loss, and the gradient of the state before it."""
     leaves = State(tuple(tuple(x.requires_grad_() for x in layer) for layer in state.layers), state.per_vertex)
     loss, end = blocks.compute(number, leaves)
-    ends, seeds = _tensors(end), after
+    ends, seeds = end.tensors, after
     if loss is not None:
         ends, seeds = [*ends, loss], [*(seeds or [None] * len(ends)), torch.ones_like(loss)]
     _backward(ends, seeds)
-    return None if loss is None else loss.detach(), [x.grad for x in _tensors(leaves)]
+    return None if loss is None else loss.detach(), [x.grad for x in leaves.tensors]
 
 
 def _backward(ends: list[Tensor], seeds: list[Tensor | None]) -> None:
@@ -557,10 +557,6 @@ def _backward(ends: list[Tensor], seeds: list[Tensor | None]) -> None:
     found = [(end, seed) for end, seed in zip(ends, seeds, strict=False) if seed is not None and end.requires_grad]
     if found:
         torch.autograd.backward([end for end, _ in found], [seed for _, seed in found])
-
-
-def _tensors(state: State) -> list[Tensor]:
-    return [tensor for layer in state.layers for tensor in layer]
 
 
 # Gradient checkpointing by snapshot: states are kept, and snapshots are recomputed in the backward pass.

@@ -194,14 +194,9 @@ class AttentionOperator:
     """
 
     def __init__(self, adjacency: Adjacency, *, first: int = 0) -> None:
-        rows: tuple[Any, ...]
-        if adjacency.on_device:
-            kept = spmm.without_loops(adjacency.indptr, adjacency.indices, first)
-            rows = spmm.with_self(*kept, first)[:2]
-        else:
-            indptr, indices, _ = adjacency.arrays
-            rows = spmm.with_self_edges(*spmm.without_self_edges(indptr, indices, first), first)
-        self.edges = adjacency.like(rows[0], rows[1], None, columns=adjacency.shape[1])
+        kept = spmm.without_loops(adjacency.indptr, adjacency.indices, first)
+        indptr, indices, _ = spmm.with_self(*kept, first)
+        self.edges = adjacency.like(indptr, indices, None, columns=adjacency.shape[1])
         self.rows = self.edges.edge_rows().to(self.edges.indices.dtype)
         self.offsets = self.edges.indptr.long()
         self._order: Tensor | None = None

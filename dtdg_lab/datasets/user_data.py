@@ -18,23 +18,7 @@ from dtdg_lab.core.options import Option, option
 from dtdg_lab.core.rng import generator
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import content
-from dtdg_lab.datasets.formats.text import (
-    OWN_ID,
-    OWN_STAMP,
-    OWN_STAMP_UTC,
-    OWN_TIME,
-    UNREAD,
-    WEIGHT,
-    cells,
-    first_lines,
-    kind_of_time,
-    numbered,
-    plain,
-    read_rows,
-    shown,
-    width,
-    without_line,
-)
+from dtdg_lab.datasets.formats import text as txt
 from dtdg_lab.datasets.generators.base import random_parts
 from dtdg_lab.datasets.sequences import renamed
 from dtdg_lab.datasets.tables import SPLIT_NONE, SPLIT_TRAIN
@@ -509,7 +493,7 @@ def from_csv(
     for key, column in wanted.items():
         check_column(key, column)
     columns = _columns_of_text(path, wanted, sep, header)
-    sources, targets, node_ids = numbered(columns["src"], columns["dst"])
+    sources, targets, node_ids = txt.numbered(columns["src"], columns["dst"])
     for_cutting = {key: cutting.pop(key) for key in _CUTTING if key in cutting}
     edges = cut_own(sources, targets, columns["time"], columns.get("weight"), node_ids=node_ids, **for_cutting)
     source = f"file {path.name} in {path.absolute().parent}"
@@ -531,34 +515,34 @@ def _columns_of_text(path: Path, wanted: Mapping[str, Column], sep: str, header:
     data, where = content(path)
     if data.startswith(_UTF_16):
         raise DataError(f"{where} is text in UTF-16; UTF-8 is needed. Save it again in that encoding.")
-    text = plain(data, where, blanks=sep == " ")
-    width(text, where, sep.encode())
-    for number, line in first_lines(text, 1):
-        names = [cell.strip().decode("utf-8", "replace") for cell in cells(line, sep, quoted=True)]
+    text = txt.plain(data, where, blanks=sep == " ")
+    txt.width(text, where, sep.encode())
+    for number, line in txt.first_lines(text, 1):
+        names = [cell.strip().decode("utf-8", "replace") for cell in txt.cells(line, sep, quoted=True)]
         places = {
             role: _place(role, column, names, header=header, sep=sep, where=f"line {number} of {where}")
             for role, column in wanted.items()
         }
         if header:
-            text = without_line(text, number)
-    rows = first_lines(text, 1)
+            text = txt.without_line(text, number)
+    rows = txt.first_lines(text, 1)
     if not rows:
         raise DataError(f"{where} holds no rows{' under its header' if header else ''}.")
     different_columns(places)
-    first = cells(rows[0][1], sep, quoted=True)
+    first = txt.cells(rows[0][1], sep, quoted=True)
     of_time = first[places["time"]].strip() if places["time"] < len(first) else b""
     kinds = {
-        "src": OWN_ID,
-        "dst": OWN_ID,
-        "time": kind_of_time(of_time, OWN_TIME, OWN_STAMP, OWN_STAMP_UTC),
-        "weight": WEIGHT,
+        "src": txt.OWN_ID,
+        "dst": txt.OWN_ID,
+        "time": txt.kind_of_time(of_time, txt.OWN_TIME, txt.OWN_STAMP, txt.OWN_STAMP_UTC),
+        "weight": txt.WEIGHT,
     }
     roles = {place: role for role, place in places.items()}
     columns = [roles.get(place, f"column {place}") for place in range(len(names))]
     advice = f"Correct the line, or give another sep than {sep!r}"
     advice += "." if header else ", or header=True where the first line has names."
-    return read_rows(
-        text, where, {name: kinds.get(name, UNREAD) for name in columns}, separator=sep, quoted=True, advice=advice
+    return txt.read_rows(
+        text, where, {name: kinds.get(name, txt.UNREAD) for name in columns}, separator=sep, quoted=True, advice=advice
     )
 
 
@@ -566,7 +550,7 @@ def _place(role: str, column: Column, names: list[str], *, header: bool, sep: st
     """The place of a column, from 0, among those of the first line."""
     if isinstance(column, str):
         if not header or names.count(column) != 1:
-            has = f"the columns {shown(', '.join(names), 200)}" if header else "no header (header=False)"
+            has = f"the columns {txt.shown(', '.join(names), 200)}" if header else "no header (header=False)"
             raise DataError(
                 f"{where}: {role}={column!r}, and it has {has}. Give the name of one column, or its number, from 0."
             )
@@ -574,7 +558,7 @@ def _place(role: str, column: Column, names: list[str], *, header: bool, sep: st
     if not 0 <= column < len(names):
         raise DataError(
             f"{where} has {len(names)} columns: {role}={column!r} is none of 0 to {len(names) - 1}. Give another "
-            f"column, or another sep than {sep!r}; the line is {shown(sep.join(names))}."
+            f"column, or another sep than {sep!r}; the line is {txt.shown(sep.join(names))}."
         )
     return int(column)
 

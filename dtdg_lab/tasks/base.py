@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -38,27 +39,20 @@ class Task(Protocol):
     """What is predicted from a model's readout, for T labelled snapshots of N nodes.
 
     A task holds all labels of the graph on every rank, and draws nothing that depends on the number of ranks.
+
+    Attributes:
+        name: ``regression``, ``classification`` or ``link``.
+        outputs: columns that the model's readout must have.
+        per_vertex: whether the loss is a sum over nodes, so that blocks of nodes may be taken apart.
+        columns: K, the length of what :meth:`measure` returns.
+        resampled: columns of what :meth:`resample` returns; 0 where the task has no bootstrap.
     """
 
-    @property
-    def name(self) -> str:
-        """``regression``, ``classification`` or ``link``."""
-
-    @property
-    def outputs(self) -> int:
-        """Columns that the model's readout must have."""
-
-    @property
-    def per_vertex(self) -> bool:
-        """Whether the loss is a sum over nodes, so that blocks of nodes may be taken apart."""
-
-    @property
-    def columns(self) -> int:
-        """K, the length of what :meth:`measure` returns."""
-
-    @property
-    def resampled(self) -> int:
-        """Columns of what :meth:`resample` returns; 0 where the task has no bootstrap."""
+    name: str
+    outputs: int
+    per_vertex: bool
+    columns: int
+    resampled: int = 0
 
     def prepare(self, snapshots: range) -> None:
         """Copy the data for the loss of these snapshots to the device; ``loss`` does so if it has not been done."""
@@ -115,12 +109,13 @@ class Task(Protocol):
         """
 
     def resample(self, z: Tensor, t: int) -> Tensor:
-        """Metrics of one test snapshot on resampled items, (resampled,), float64; only where ``resampled`` is not 0.
+        """Metrics of one test snapshot on resampled items, (resampled,), float64; none where ``resampled`` is 0.
 
         Args:
             z: readout of all N nodes, (N, outputs).
             t: number of the snapshot.
         """
+        return z.new_zeros(0, dtype=torch.float64)
 
 
 def mean_or_none(values: NDArray[np.float64]) -> float | None:

@@ -21,7 +21,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import for_a_hash
 from dtdg_lab.graphs.snapshot import EdgeSet, Ints, Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.tasks.base import Rows, Scores, mean_or_none
+from dtdg_lab.tasks.base import Rows, Scores, Task, mean_or_none
 from dtdg_lab.tasks.metrics import (
     LEAST_POSITIVES,
     RESAMPLES,
@@ -261,7 +261,7 @@ class _Ranking:
         return (self.targets[self.row] != NO_VERTEX).any(dim=1)
 
 
-class LinkPrediction:
+class LinkPrediction(Task):
     """Binary cross-entropy of pairs at t: edges of ``graph.following[t]`` against pairs that it does not hold.
 
     Positives and negatives are those of :func:`link_samples`, drawn from a seed made of

@@ -70,12 +70,7 @@ def load_published(
     def make(folder: Path) -> None:
         edges = sequence(definition, found, options, seed=seed)
         build_graph(
-            edges,
-            name=definition.name,
-            source=source,
-            strict_label=strict_label,
-            into=folder,
-            **_for_building(options),
+            edges, name=definition.name, source=source, strict_label=strict_label, into=folder, **_for_building(options)
         )
 
     graph = cached_graph(_key(definition.name, data, options, strict_label), make, source=source)
@@ -152,12 +147,7 @@ class DatasetInfo:
 
 
 def load_dataset(
-    name: str,
-    *,
-    root: str | Path | None = None,
-    seed: int = 0,
-    strict_label: bool = False,
-    **options: Any,
+    name: str, *, root: str | Path | None = None, seed: int = 0, strict_label: bool = False, **options: Any
 ) -> DynamicGraph:
     """A data set as a dynamic graph: found or downloaded, checked, cut, and memory-mapped from the cache.
 

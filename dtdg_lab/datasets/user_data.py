@@ -24,14 +24,7 @@ from dtdg_lab.datasets.sequences import renamed
 from dtdg_lab.datasets.tables import SPLIT_NONE, SPLIT_TRAIN
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.edge_list import (
-    as_array,
-    as_vector,
-    floats_of_objects,
-    read_ids,
-    read_times,
-    wrong_type,
-)
+from dtdg_lab.graphs.edge_list import as_array, as_vector, floats_of_objects, read_ids, read_times, wrong_type
 from dtdg_lab.graphs.intervals import IntervalEdges, cut_edges
 from dtdg_lab.graphs.snapshot import give_up, stored_once
 
@@ -867,7 +860,8 @@ def _column(values: Any, name: str, where: str) -> NDArray[Any]:
     Raises:
         DataError: a value is missing; its row is named.
     """
-    values, missing = _and_missing(values)
+    values = values.to_pandas() if hasattr(values, "to_pandas") else values  # of Arrow and of polars
+    missing = np.asarray(values.isna())
     if missing.any():
         raise DataError(
             f"row {int(missing.argmax())} of {where} (from 0) has no {name!r}. Drop such rows, or fill them."
@@ -880,14 +874,3 @@ def _column(values: Any, name: str, where: str) -> NDArray[Any]:
         if (np.abs(wide) < 2**53).all() and (wide == np.floor(wide)).all():
             return wide.astype(np.int64)  # whole numbers that gaps elsewhere in the table had made into floats
     return array
-
-
-def _and_missing(values: Any) -> tuple[Any, NDArray[np.bool_]]:
-    """A column, and which of its rows have no value: null, None, NaN, NaT."""
-    if hasattr(values, "isna"):  # of pandas
-        return values, np.asarray(values.isna())
-    if hasattr(values, "combine_chunks"):  # of Arrow, where repeated values may be kept once, the null among them
-        if hasattr(values.type, "index_type"):
-            values = values.cast(values.type.value_type)
-        return values, values.is_null(nan_is_null=True).to_numpy()
-    return values, np.asarray(values.is_null())  # of polars

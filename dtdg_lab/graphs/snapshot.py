@@ -420,6 +420,14 @@ def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return keys[_firsts(keys)]
 
 
+def places_of(keys: NDArray[np.int64], asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where each key asked for stands or would stand among rising ``keys``, and whether it stands there."""
+    place = np.searchsorted(keys, asked)
+    known = place < len(keys)
+    known[known] = keys[place[known]] == asked[known]
+    return place, known
+
+
 def _firsts(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which keys are the first of equal ones; ``keys`` never fall."""
     firsts = np.ones(len(keys), dtype=bool)

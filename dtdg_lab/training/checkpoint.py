@@ -280,13 +280,11 @@ class CheckpointManager:
             built: what trains.
             epoch: that the writing belongs to.
         """
-        carried = built.strategy.carried_state()
-        if self._group.rank != 0:
-            return
-        started_ns = time.time_ns()
-        written = self._take(carried)
-        self._last_good.write(written)
-        self._step_recorder.checkpoint(written.position, epoch, started_ns)
+        carried, started_ns = built.strategy.carried_state(), time.time_ns()
+        if self._group.rank == 0:
+            written = self._take(carried)
+            self._last_good.write(written)
+            self._step_recorder.checkpoint(written.position, epoch, started_ns)
 
     def kept(self, name: str, built: RunComponents, epoch: int) -> None:
         """Write what is now to a file of its own beside the last checkpoint; collective as :meth:`forced` is.
@@ -300,13 +298,11 @@ class CheckpointManager:
             RunStoreError: it cannot be written; the run ends as by one that :meth:`forced` cannot write.
             NotFiniteError: a parameter is not finite.
         """
-        carried = built.strategy.carried_state()
-        if self._group.rank != 0:
-            return
-        started_ns = time.time_ns()
-        written = self._take(carried)
-        written.save(self._path.with_name(f"{name}.pt"))
-        self._step_recorder.kept(name, written.position, epoch, started_ns)
+        carried, started_ns = built.strategy.carried_state(), time.time_ns()
+        if self._group.rank == 0:
+            written = self._take(carried)
+            written.save(self._path.with_name(f"{name}.pt"))
+            self._step_recorder.kept(name, written.position, epoch, started_ns)
 
     def after_step(self, built: RunComponents, loss: float, every_s: float, epoch: int) -> None:
         """Write where it is due, the run has gone well since, and nothing is carried.

@@ -17,6 +17,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.graphs.statistics import runs_of
 from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
 from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, measures_for, predicted_bytes
 from dtdg_lab.partition.volume import AllToAllCost, collectives, pulled_by_groups, redistributed, sent
@@ -255,15 +256,10 @@ def split_event(graph: DynamicGraph, split: Split) -> dict[str, Any]:
 
     A part without snapshots is left out.
     """
-    empty = np.asarray(graph.num_edges) == 0
-    return {
-        part: {"first": where.start, "last": where.stop - 1, "without_edges": _runs(empty, where)}
-        for part in PARTS
-        if (where := getattr(split, part))
-    }
-
-
-def _runs(empty: np.ndarray, where: range) -> list[list[int]]:
-    inside = np.concatenate([[False], empty[where.start : where.stop], [False]])
-    starts, stops = (np.flatnonzero(inside[1:] & ~inside[:-1]), np.flatnonzero(inside[:-1] & ~inside[1:]))
-    return [[where.start + int(start), where.start + int(stop) - 1] for start, stop in zip(starts, stops, strict=True)]
+    empty, described = np.asarray(graph.num_edges) == 0, {}
+    for part in PARTS:
+        if where := getattr(split, part):
+            runs = [where[run.start : run.stop] for run in runs_of(empty[where.start : where.stop])]
+            without = [[run[0], run[-1]] for run in runs]
+            described[part] = {"first": where[0], "last": where[-1], "without_edges": without}
+    return described

@@ -358,8 +358,8 @@ class StepRecorder:
 
     def gathered(self, at: Position, started_ns: int, moved: Moved) -> None:
         """All ranks have come together: how long this one waited, and what was moved meanwhile."""
-        duration_s = (time.time_ns() - started_ns) * 1e-9
-        self.own_event(at, RanksGathered.kind, RanksGathered(duration_s, *moved).write())
+        gathered = RanksGathered((time.time_ns() - started_ns) * 1e-9, *moved)
+        self.own_event(at, gathered.kind, gathered.write())
 
     def between(self, step: int, epoch: int, phase: str, started_ns: int) -> int:
         """Something done between steps, that is over now; returns when that is."""
@@ -398,16 +398,16 @@ class StepRecorder:
 
     def live_settings(self, at: Position, changed: SettingsChanged, step: int) -> None:
         """Changes that rule from ``step`` on; every rank writes them, so that agreement can be seen."""
-        self._recorder.row("events", (step, at.epoch, time.time_ns(), changed.kind, changed.write()))
+        self.own_event(at, changed.kind, changed.write(), step)
 
     def event(self, at: Position, kind: str, data: dict[str, Any], step: int | None = None) -> None:
         """What happened, on rank 0."""
         if self._rank == 0:
-            self._recorder.row("events", (at.step if step is None else step, at.epoch, time.time_ns(), kind, data))
+            self.own_event(at, kind, data, step)
 
-    def own_event(self, at: Position, kind: str, data: dict[str, Any]) -> None:
+    def own_event(self, at: Position, kind: str, data: dict[str, Any], step: int | None = None) -> None:
         """What happened on this rank."""
-        self._recorder.row("events", (at.step, at.epoch, time.time_ns(), kind, data))
+        self._recorder.row("events", (at.step if step is None else step, at.epoch, time.time_ns(), kind, data))
 
     def decision(self, at: Position, row: tuple[Any, ...]) -> None:
         """What was decided, on rank 0."""

@@ -12,18 +12,11 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotGroups
+from dtdg_lab.engine import strategy
 from dtdg_lab.engine.backprop.evolving_weights import add_gradients_evolved
 from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
 from dtdg_lab.engine.graph_view import SnapshotSequence
-from dtdg_lab.engine.strategy import (
-    Gradients,
-    Learned,
-    SequenceSegment,
-    Step,
-    StepMarks,
-    StepResult,
-    in_order,
-)
+from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, Step, StepMarks, StepResult
 from dtdg_lab.models.base import DynamicModel, State, run_straight
 from dtdg_lab.tasks.base import Task
 
@@ -152,8 +145,8 @@ def add_gradients_pipelined(runs: Sequence[SequenceSegment]) -> Tensor:
     def backward(loss: Tensor) -> Gradients:
         return learned.gradients([loss], [None], [])[0]
 
-    losses = in_order(forward, runs, device=device)
-    for gradients in in_order(backward, losses, device=device):
+    losses = strategy.in_order(forward, runs, device=device)
+    for gradients in strategy.in_order(backward, losses, device=device):
         learned.add(gradients)
     return torch.stack([loss.detach() for loss in losses]).sum()
 

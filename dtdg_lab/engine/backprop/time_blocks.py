@@ -10,22 +10,13 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.engine import strategy
 from dtdg_lab.engine.graph_view import DeviceSequence, RedistributionWidth, SnapshotView, seam_widths
-from dtdg_lab.engine.strategy import (
-    AllToAllPhase,
-    BlockRows,
-    Gradients,
-    Learned,
-    SequenceSegment,
-    StepMarks,
-    TimeBlock,
-    Timeline,
-    in_order,
-)
+from dtdg_lab.engine.strategy import BlockRows, Gradients, Learned, SequenceSegment, StepMarks, TimeBlock, Timeline
 from dtdg_lab.models.base import State, run_straight
 
 if TYPE_CHECKING:
-    from dtdg_lab.engine.halo import HaloSequence
+    from dtdg_lab.engine.halo_exchange import HaloSequence
 
 T = TypeVar("T")
 
@@ -122,7 +113,7 @@ class Layer:
                 self._mixed[place] = mixed
             return mixed.detach(), None
 
-        return self._block.seam.to_vertices(mix, AllToAllPhase(number, False, self._width))[0]
+        return self._block.seam.to_vertices(mix, strategy.AllToAllPhase(number, False, self._width))[0]
 
     def hidden(self) -> list[Tensor]:
         """The layer's output for each own stack, (S' m, H), without history; the end of the crossing is known then."""
@@ -134,7 +125,7 @@ class Layer:
             self._write(end, after.layers[self._number] if end else (), rows)
             return h, None
 
-        phase = AllToAllPhase(self._number, False, self._run.model.hidden)
+        phase = strategy.AllToAllPhase(self._number, False, self._run.model.hidden)
         found, _ = self._block.seam.to_snapshots(through, self._pieces(), phase, like=self._parts[0], height=self._rows)
         self._crossing.end = end
         return found
@@ -148,7 +139,7 @@ class Layer:
             _, after = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
             self._write(end, after.layers[self._number], rows)
 
-        in_order(through, self._pieces(), device=self._device, alone=self.alone)
+        strategy.in_order(through, self._pieces(), device=self._device, alone=self.alone)
         self._crossing.end = end
 
     def losses(self) -> Tensor:
@@ -180,17 +171,15 @@ class Layer:
             h, _ = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
             return run.model.readout(h), None
 
-        like = self._parts[0]
-        found, _ = seam.to_snapshots(
-            read, self._pieces(), AllToAllPhase(self._number, False, run.model.outputs), like=like, height=self._rows
-        )
+        phase = strategy.AllToAllPhase(self._number, False, run.model.outputs)
+        found, _ = seam.to_snapshots(read, self._pieces(), phase, like=self._parts[0], height=self._rows)
         z = [rows.requires_grad_() for rows in found]
         loss, dz = self._joint(z)
 
         def of_readout(place: int) -> tuple[Tensor, None]:
             return dz[place], None
 
-        parts, _ = seam.to_vertices(of_readout, AllToAllPhase(self._number, True, run.model.outputs))
+        parts, _ = seam.to_vertices(of_readout, strategy.AllToAllPhase(self._number, True, run.model.outputs))
 
         def work(rows: slice) -> tuple[Tensor | None, Gradients]:
             piece = self._started(rows)
@@ -241,9 +230,9 @@ class Layer:
         if self._number == 0:
             places, alone = range(len(self._spaces)), self.alone or self._run.sequence.collective
             parts: list[Tensor] = []
-            found = [rest for _, rest in in_order(work, places, device=self._device, alone=alone)]
+            found = [rest for _, rest in strategy.in_order(work, places, device=self._device, alone=alone)]
         else:
-            phase = AllToAllPhase(self._number, True, self._run.model.width(self._number))
+            phase = strategy.AllToAllPhase(self._number, True, self._run.model.width(self._number))
             parts, found = self._block.seam.to_vertices(work, phase)
         for gradients in found:
             self._learned.add(gradients)
@@ -281,7 +270,7 @@ class Layer:
         if crossing.carries:
             crossing.before = tuple(torch.zeros_like(x) for x in crossing.begin.layers[self._number])
         if not self._learns:
-            return [rest for _, rest in in_order(work, self._pieces(), device=self._device, alone=self.alone)]
+            return [rest for _, rest in strategy.in_order(work, self._pieces(), device=self._device, alone=self.alone)]
 
         def of_rows(rows: slice) -> tuple[Tensor, T]:
             gradient, rest = work(rows)
@@ -289,7 +278,7 @@ class Layer:
             return gradient, rest
 
         height = self._spaces[0].num_rows // len(self._spaces[0].snapshots) if self._spaces else self._rows
-        phase = AllToAllPhase(self._number, True, self._width)
+        phase = strategy.AllToAllPhase(self._number, True, self._width)
         self._gradients, found = self._block.seam.to_snapshots(
             of_rows, self._pieces(), phase, like=self._parts[0], height=height
         )

@@ -14,18 +14,9 @@ Kind = Literal["edges", "steps", "static"]
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 PARSER_VERSION = 1  # raised when a parser gives another table than before for the same file
 _MODULES = {  # format -> module of its parser, parse_<format>
-    "snap_text": "snap",
-    "snap_csv": "snap",
-    "reddit_hyperlinks": "snap",
-    "konect": "snap",
-    "network_repository": "snap",
-    "planetoid": "static",
-    "ogb": "static",
-    "nodes_edges": "static",
-    "jodie": "temporal",
-    "elliptic": "temporal",
-    "amlsim": "temporal",
-    "pygt_json": "temporal",
+    **dict.fromkeys(("snap_text", "snap_csv", "reddit_hyperlinks", "konect", "network_repository"), "snap"),
+    **dict.fromkeys(("planetoid", "ogb", "nodes_edges"), "static"),
+    **dict.fromkeys(("jodie", "elliptic", "amlsim", "pygt_json"), "temporal"),
 }
 
 

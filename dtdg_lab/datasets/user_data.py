@@ -26,7 +26,7 @@ from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_list import as_array, as_vector, floats_of_objects, read_ids, read_times, wrong_type
 from dtdg_lab.graphs.intervals import IntervalEdges, cut_edges
-from dtdg_lab.graphs.snapshot import give_up, stored_once
+from dtdg_lab.graphs.snapshot import give_up
 
 # Arguments of the functions that load graphs, where they are no options of a run; and what is wrong with them.
 
@@ -39,19 +39,7 @@ STRICT_LABEL = Option(
     meaning="Count only edges of the newest base interval in the label.",
 )
 _NAME = Option(name="name", owner="datasets", kind=str, default="mine", meaning="What runs and reports call the graph.")
-_LENGTH = {
-    "W": 604_800e9,
-    "D": 86_400e9,
-    "h": 3600e9,
-    "m": 60e9,
-    "s": 1e9,
-    "ms": 1e6,
-    "us": 1e3,
-    "ns": 1.0,
-    "ps": 1e-3,
-    "fs": 1e-6,
-    "as": 1e-9,
-}  # of numpy's units, in nanoseconds
+_NO_LENGTH = ("Y", "M", "generic")  # of numpy's units
 
 
 def check_one_way(cut: int, interval: float) -> None:
@@ -76,9 +64,10 @@ def nanoseconds(length: timedelta | np.timedelta64) -> float:
     if isinstance(length, timedelta):
         return length / timedelta(microseconds=1) * 1000
     unit, step = np.datetime_data(length.dtype)
-    if unit not in _LENGTH or np.isnat(length):
+    if unit in _NO_LENGTH or np.isnat(length):
         raise DataError(f"interval={length!r} has no fixed length; give one in days, hours or shorter units.")
-    return int(length.astype(np.int64)) * step * _LENGTH[unit]
+    one = np.array(1, f"timedelta64[{unit}]")
+    return int(length.astype(np.int64)) * step * float(one / np.timedelta64(1, "ns"))
 
 
 def known_only(
@@ -714,18 +703,15 @@ def from_static(
     edges = cut_own(np.tile(sources, _BUILT), np.tile(targets, _BUILT), times, repeated, interval=1.0)
     once = built(edges, features, labels, name=name, source=f"given in memory ({len(sources):,} rows, without times)")
     first = once.snapshots[0]
-    return DynamicGraph(
-        name=once.name,
+    return replace(
+        once,
         snapshots=(first,) * snapshots,
-        features=stored_once(once.features) if once.static_features else once.features[0],
+        features=once.features[0],
         targets=np.tile(once.targets[0], (snapshots, 1)),
         persistence=np.tile(once.persistence[0], (snapshots, 1)),
-        source=once.source,
-        edge_life=1,
-        node_ids=once.node_ids,
         following=(first,) * snapshots,
         classes=None if once.classes is None else once.classes[0],
-        vertex_split=once.vertex_split,
+        counts=None,
     )
 
 

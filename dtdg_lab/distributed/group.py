@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,8 +63,7 @@ def broadcast_array(
         return mine
     data = torch.from_numpy(mine.reshape(-1)).to(device)
     dist.broadcast(data, source, group=process_group)
-    received: NDArray[Any] = data.cpu().numpy().reshape(shape)
-    return received
+    return np.asarray(data.cpu().numpy().reshape(shape))
 
 
 def checked(array: NDArray[Any] | None) -> NDArray[Any]:
@@ -409,8 +409,7 @@ def hash_of_host() -> int:
     from hashlib import sha256
 
     try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            name = file.read()
+        name = Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:
         name = socket.gethostname()
     return int.from_bytes(sha256(name.encode()).digest()[:4], "little")

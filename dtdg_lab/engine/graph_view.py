@@ -549,7 +549,8 @@ class DeviceSequence(StoredSequence):
             self._brought.update(zip(snapshots, self.feed.bring(snapshots), strict=True))
 
     def _make(self, snapshots: range) -> SnapshotView:
-        one = self._one(snapshots)
+        held: Any = self.graph.snapshots if self.feed is None else self._brought
+        one = stacked([held[t] for t in snapshots])
         rows = self.rows if len(snapshots) == 1 else range(one.num_nodes)
         features = self._features_of(self.graph.features, snapshots)
         return SnapshotView(
@@ -562,11 +563,6 @@ class DeviceSequence(StoredSequence):
             pulled=self._pulled.setdefault(snapshots, {}),
             may_keep=self._store.take_pull,
         )
-
-    def _one(self, snapshots: range) -> Snapshot | DeviceSnapshot:
-        """Some snapshots stacked as one, from the transferred copies or the graph itself."""
-        held: Any = self.graph.snapshots if self.feed is None else self._brought
-        return stacked([held[t] for t in snapshots])
 
     def _estimated_bytes(self, snapshots: range) -> int:
         """Features, and one operator with its transpose: an index and a weight for each edge, either way."""

@@ -465,16 +465,8 @@ class LocalSource:
             UnsupportedError: there is no such direction.
         """
         if direction not in self._made:
-            edges, settings = self._of(direction), self._settings
-            self._made[direction] = Adjacency(
-                edges.indptr,
-                edges.indices,
-                edges.weights,
-                columns=edges.columns,
-                backend=settings.backend,
-                dtype=settings.dtype,
-                device=settings.device,
-            )
+            of, make = self._of(direction), self._settings.adjacency
+            self._made[direction] = make(of.indptr, of.indices, of.weights, columns=of.columns)
         return self._made[direction]
 
     def row_degrees(self, direction: str) -> Tensor:
@@ -695,11 +687,9 @@ class HaloSequence(StoredSequence):
             self._halos[snapshots.start] = sum(plan.rows for _, plan in found.values())
 
         def edges_of(direction: str) -> PartEdges:  # what operators have taken need not be held here as well
-            return (
-                edges.pop(direction)
-                if direction in edges
-                else part_edges(some, self._partition, self._rank, direction)[0]
-            )
+            if direction in edges:
+                return edges.pop(direction)
+            return part_edges(some, self._partition, self._rank, direction)[0]
 
         assert self.vertices is not None
         rows = HaloRows(

@@ -359,8 +359,7 @@ class EdgeSet:
         if not len(self):
             return np.zeros(asked.shape, dtype=bool)
         place = np.minimum(np.searchsorted(self.numbers, asked), len(self) - 1)
-        found: NDArray[np.bool_] = self.numbers[place] == asked
-        return found
+        return np.asarray(self.numbers[place] == asked)
 
     def nth_absent(self, order: Ints) -> Ints:
         """Numbers of pairs that are no edges, given by their place among all such pairs, 0 .. absent - 1; any shape.

@@ -39,6 +39,10 @@ class OperatorSettings:
     norm: str = "in"
     self_loops: bool = True
 
+    def adjacency(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
+        """A matrix for such products; arguments as for :class:`dtdg_lab.kernels.spmm.Adjacency`."""
+        return Adjacency(indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape)
+
 
 # Where operators get their edges from: some rows of a snapshot, the columns they pull from, and degrees of both.
 
@@ -128,15 +132,8 @@ class SnapshotSource:
     def _all(self, direction: str) -> Adjacency:
         checked(direction)
         if self._whole is None:
-            of, settings = self._snapshot, self._settings
-            self._whole = Adjacency(
-                of.indptr,
-                of.indices,
-                of.weights,
-                backend=settings.backend,
-                dtype=settings.dtype,
-                device=settings.device,
-            )
+            of = self._snapshot
+            self._whole = self._settings.adjacency(of.indptr, of.indices, of.weights)
         return self._whole if direction == "in" else self._whole.transposed_adjacency()
 
 

@@ -41,7 +41,7 @@ class VertexLSTM(nn.Module):
 
 
 class VertexLSTMModel(DynamicModel):
-    """A model of which every node has such an LSTM in each layer."""
+    """A model in whose layers every node has such an LSTM."""
 
     memory = "per_vertex"
 

@@ -139,17 +139,7 @@ def build(
         undone.pop_all()
     begin_training(graph)
     return RunComponents(
-        config,
-        splits,
-        task,
-        model,
-        optimizer,
-        gradients,
-        strategy,
-        *evaluators,
-        sequence,
-        partition,
-        network,
+        config, splits, task, model, optimizer, gradients, strategy, *evaluators, sequence, partition, network
     )
 
 

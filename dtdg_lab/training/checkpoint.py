@@ -220,7 +220,8 @@ class LastGood:
             The checkpoint that was written, if one was.
         """
         written, self._waiting = self._waiting, None
-        if written is not None and self._is_usual(loss):
+        is_usual = self._losses < USUAL_AFTER or loss <= UNUSUAL * self._usual
+        if written is not None and is_usual:
             self.write(written)
         else:
             written = None
@@ -228,9 +229,6 @@ class LastGood:
         if time.monotonic() - self._written_s >= every_s:
             self._waiting = copy.deepcopy(take())
         return written
-
-    def _is_usual(self, loss: float) -> bool:
-        return self._losses < USUAL_AFTER or loss <= UNUSUAL * self._usual
 
     def _note(self, loss: float) -> None:
         self._losses += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from typing import Any
 
 import psutil
@@ -13,7 +13,7 @@ import torch
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.events import CheckpointKept, CheckpointWritten, RanksGathered, SettingsChanged
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.records import PHASES, TABLES
 from dtdg_lab.core.units import peak_rss_bytes
 from dtdg_lab.distributed.group import hash_of_host
 from dtdg_lab.distributed.model_averaging import Round
@@ -128,10 +128,7 @@ class ResourceMonitor:
             local_rank=rank,
             local_ranks=size,
             device_index=int(index) if index else None,
-            idle_w=self._power.idle_w,
-            max_w=self._power.max_w,
-            gpu_idle_w=self._power.gpu_idle_w,
-            gpu_max_w=self._power.gpu_max_w,
+            **asdict(self._power),
             gpu_busy=busy,
             shares=True,
             processor=processor,
@@ -210,30 +207,15 @@ class ResourceMonitor:
         rss_bytes = self._process.memory_info().rss
         self._recorder.row("memory", (self._step, now_ns, rss_bytes, max(peak_rss_bytes(), rss_bytes), None))
         cpu_s = time.process_time()
-        for reading in self._meter.sample():
-            if reading.reader.endswith(SHARE):
+        spent_s, passed_s = cpu_s - self._last_cpu_s, (now_ns - self._last_ns) * 1e-9
+        for of in self._meter.sample():
+            if of.reader.endswith(SHARE):
                 continue  # the node's row has these joules
-            self._recorder.row(
-                "energy",
-                (
-                    now_ns,
-                    reading.interval_s,
-                    reading.joules,
-                    reading.watts,
-                    cpu_s - self._last_cpu_s,
-                    reading.reader,
-                    reading.source,
-                    reading.scope,
-                    reading.device,
-                    self._node,
-                ),
-            )
+            known = (of.interval_s, of.joules, of.watts, spent_s, of.reader, of.source, of.scope, of.device)
+            self._recorder.row("energy", (now_ns, *known, self._node))
         for device in self._unread:
-            passed_s = (now_ns - self._last_ns) * 1e-9
-            self._recorder.row(
-                "energy",
-                (now_ns, passed_s, None, None, cpu_s - self._last_cpu_s, None, None, "rank", device, self._node),
-            )
+            unknown = (passed_s, None, None, spent_s, None, None, "rank", device)
+            self._recorder.row("energy", (now_ns, *unknown, self._node))
         self._last_cpu_s, self._last_ns = cpu_s, now_ns
         for name in self._meter.lost.keys() - self._told_lost:
             self._told_lost.add(name)
@@ -268,7 +250,7 @@ EXPOSED_S = TABLES["windows"].index("exposed_s") - 2
 
 
 class StepRecorder:
-    """Writes a rank's records.
+    """Writes a rank's records. The fields of rounds and of scores are the columns of their tables.
 
     Args:
         recorder: takes rows.
@@ -327,13 +309,7 @@ class StepRecorder:
                 loss,
                 computed.groups,
                 computed.vertex_snapshots,
-                spent["batch"],
-                spent["transfer"],
-                spent["compute"],
-                spent["wait"],
-                spent["communicate"],
-                spent["update"],
-                spent["control"],
+                *(spent[phase] for phase in PHASES),
                 cpu_s,
                 *moved,
                 energy_j,
@@ -354,7 +330,7 @@ class StepRecorder:
     def rounds(self, at: Position, rounds: list[Round]) -> None:
         """Rounds of averaging that were applied."""
         for of in rounds:
-            self._recorder.row("rounds", (at.step, at.epoch, *astuple(of)))  # its fields are the table's columns
+            self._recorder.row("rounds", (at.step, at.epoch, *astuple(of)))
 
     def gathered(self, at: Position, started_ns: int, moved: Moved) -> None:
         """All ranks have come together: how long this one waited, and what was moved meanwhile."""
@@ -381,20 +357,7 @@ class StepRecorder:
     def evaluations(self, at: Position, results: list[Scores]) -> None:
         """Scores of parts of the sequence, on rank 0."""
         for of in results if self._rank == 0 else ():
-            self._recorder.row(
-                "evaluations",
-                (
-                    at.step,
-                    at.epoch,
-                    time.time_ns(),
-                    of.split,
-                    of.loss,
-                    of.persistence_loss,
-                    of.mean_loss,
-                    of.snapshots,
-                    of.metrics,
-                ),
-            )
+            self._recorder.row("evaluations", (at.step, at.epoch, time.time_ns(), *astuple(of)))
 
     def live_settings(self, at: Position, changed: SettingsChanged, step: int) -> None:
         """Changes that rule from ``step`` on; every rank writes them, so that agreement can be seen."""

@@ -291,7 +291,8 @@ def parse_planetoid(data: Mapping[str, bytes], where: str) -> StaticTable:
 
     Source: Yang, Cohen, Salakhutdinov 2016 (ICML); the order of the test rows as in the authors' code.
     """
-    read = {name: _pickled(data, name, where) for name in ("x", "y", "tx", "ty", "allx", "ally", "graph")}
+    names = ("x", "y", "tx", "ty", "allx", "ally", "graph")
+    read = {name: read_pickle(part(data, f"*.{name}", where), f"{where} ({name})") for name in names}
     test = _test_index(data, where)
     if not isinstance(read["graph"], dict):
         raise DataError(f"{where}: the graph is a {type(read['graph']).__name__}; a dict of lists is needed.")
@@ -321,15 +322,10 @@ def parse_planetoid(data: Mapping[str, bytes], where: str) -> StaticTable:
     )
 
 
-def _pickled(data: Mapping[str, bytes], name: str, where: str) -> Any:
-    return read_pickle(part(data, f"*.{name}", where), f"{where} ({name})")
-
-
 def _test_index(data: Mapping[str, bytes], where: str) -> NDArray[np.int64]:
     called = f"{where} (test.index)"
     text = txt.plain(part(data, "*.test.index", where), called, blanks=True)
-    found: NDArray[np.int64] = txt.read_rows(text, called, {"paper": txt.ID})["paper"]
-    return found
+    return np.asarray(txt.read_rows(text, called, {"paper": txt.ID})["paper"])
 
 
 def _links(graph: dict[Any, Any], held: bytes, where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -71,13 +71,8 @@ class Growing(Generated):
             growth_curve=growth_curve,
             noise=self.noise,
         )
-        return IntervalStream(
-            num_intervals=snapshots,
-            num_nodes=nodes,
-            weighted=False,
-            rows=int(counts.sum()),
-            make=partial(_snapshots, seed, "growing/edges", weights, counts, 1 - churn),
-        )
+        make, rows = partial(_snapshots, seed, "growing/edges", weights, counts, 1 - churn), int(counts.sum())
+        return IntervalStream(num_intervals=snapshots, num_nodes=nodes, weighted=False, rows=rows, make=make)
 
 
 def _snapshots(
@@ -129,13 +124,9 @@ class PowerLaw(Generated):
         base.check_room(nodes, edges)
         weights = base.popularity(seed, "powerlaw/popularity", nodes, zipf=zipf, shift=self.shift)
         base.check_popularity(weights, edges, zipf=zipf)
-        return IntervalStream(
-            num_intervals=snapshots,
-            num_nodes=nodes,
-            weighted=False,
-            rows=edges * snapshots,
-            make=partial(_snapshots, seed, "powerlaw/edges", weights, np.full(snapshots, edges), 1 - churn),
-        )
+        counts = np.full(snapshots, edges)
+        make, rows = partial(_snapshots, seed, "powerlaw/edges", weights, counts, 1 - churn), edges * snapshots
+        return IntervalStream(num_intervals=snapshots, num_nodes=nodes, weighted=False, rows=rows, make=make)
 
 
 POWERLAW = PowerLaw(name="powerlaw")
@@ -176,13 +167,8 @@ class Uniform(Generated):
         """
         edges = self.density * nodes if edges is None else edges
         base.check_room(nodes, edges)
-        return IntervalStream(
-            num_intervals=snapshots,
-            num_nodes=nodes,
-            weighted=False,
-            rows=edges * snapshots,
-            make=partial(_snapshots_uniform, seed, nodes, edges, snapshots),
-        )
+        make, rows = partial(_snapshots_uniform, seed, nodes, edges, snapshots), edges * snapshots
+        return IntervalStream(num_intervals=snapshots, num_nodes=nodes, weighted=False, rows=rows, make=make)
 
 
 def _snapshots_uniform(seed: int, nodes: int, edges: int, snapshots: int) -> Iterator[Snapshot]:

@@ -17,7 +17,7 @@ from dtdg_lab.engine.backprop.evolving_weights import add_gradients_evolved
 from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
 from dtdg_lab.engine.graph_view import SnapshotSequence
 from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, Step, StepMarks, StepResult
-from dtdg_lab.models.base import DynamicModel, State, run_straight
+from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Task
 
 # How long each snapshot group took, as the rows of table ``groups``.
@@ -114,12 +114,8 @@ def _rest(run: SequenceSegment, first: Tensor | None, state: State) -> Tensor:
 
 def _snapshot(run: SequenceSegment, t: int, state: State) -> tuple[Tensor | None, State]:
     """The snapshot's share of the loss, where there is one, and the state after it."""
-    space = run.sequence.view(t)
-    h, state = run_straight(run.model.snapshot(space, space.inputs, state))
-    if t not in run.at:
-        return None, state
-    z = run.model.readout(h[: run.own]).unsqueeze(0)
-    return run.loss(z, range(t, t + 1), slice(0, run.own)), state
+    h, state = run.snapshot(t, state)
+    return run.loss_of(t, h), state
 
 
 # Two snapshot groups of a rank side by side: both are forward before either is backward, so both are in memory.

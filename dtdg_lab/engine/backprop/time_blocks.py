@@ -581,20 +581,15 @@ class _Snapshots:
     def advance(self, number: int, state: State) -> State:
         self._turn(number, "forward")
         for t in self._blocks[number]:
-            state = self._snapshot(t, state)[1]
+            state = self._run.snapshot(t, state)[1]
         return state
 
     def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
         self._turn(number, "forward" if number == len(self) - 1 else "rerun")
-        run, losses = self._run, []
-        own = slice(0, run.own)
+        losses = []
         for t in self._blocks[number]:
-            h, state = self._snapshot(t, state)
-            if t in run.at:
-                losses.append(run.loss(run.model.readout(h[own]).unsqueeze(0), range(t, t + 1), own))
+            h, state = self._run.snapshot(t, state)
+            loss = self._run.loss_of(t, h)
+            losses += [] if loss is None else [loss]
         self._turn(number, "backward")
         return torch.stack(losses).sum() if losses else None, state
-
-    def _snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
-        space = self._run.sequence.view(t)
-        return run_straight(self._run.model.snapshot(space, space.inputs, state))

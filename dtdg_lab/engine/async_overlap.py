@@ -129,9 +129,9 @@ def early_ready(tasks: Sequence[TaskTimes], *, one_link: bool = False) -> tuple[
 
     The times are played through. Of the tasks that are ready and have pulls left, the one that was ready first runs;
     ties go to the shorter next exchange. Where none is, a task that only computes runs, which hides the exchanges in
-    flight; where nothing is ready, the rank waits for what arrives next. Equal tasks go
-    by number. The same times give the same order on every rank, whatever really takes how long: an order can be slow,
-    and cannot lock, since each rank starts the same exchanges one after another.
+    flight; where nothing is ready, the rank waits for what arrives next. Equal tasks go by number. The same times give
+    the same order on every rank, whatever really takes how long: an order can be slow, and cannot lock, since each rank
+    starts the same exchanges one after another.
 
     Args:
         tasks: seconds of each, as predicted.

@@ -289,8 +289,8 @@ def stack_ranges(snapshots: range, *, rows: int, features: int, device: str) -> 
 class ViewStore:
     """Spaces by their snapshots.
 
-    They are kept while they fit; later ones are rebuilt at every request. For a pass over the sequence
-    again and again this beats dropping the oldest.
+    They are kept while they fit; later ones are rebuilt at every request. For a pass over the sequence again and again
+    this beats dropping the oldest.
 
     Args:
         make: makes the space of some snapshots.

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from dtdg_lab.core.errors import DataError, UnsupportedError
+from dtdg_lab.core.records import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.core.rng import generator
-from dtdg_lab.core.support import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import for_a_hash
 from dtdg_lab.graphs.snapshot import EdgeSet, Ints, Snapshot
@@ -277,7 +277,7 @@ class LinkPrediction(Task):
     are. Of the test split each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of
     every snapshot (:mod:`dtdg_lab.tasks.metrics`), under ``<name>_low`` and ``<name>_high``; none of fewer than ten
     positives. ``pairs`` are all that were scored, ``ranked`` the positives that MRR is of; see
-    :mod:`dtdg_lab.core.support`. Persistence is :class:`EdgeBank`: the edges that the label before counted are those of
+    :mod:`dtdg_lab.core.records`. Persistence is :class:`EdgeBank`: the edges that the label before counted are those of
     today.
 
     Args:

@@ -98,6 +98,11 @@ def format_report(findings: list[Finding]) -> str:
     return "\n".join(lines)
 
 
+def _found(name: str, there: object, value: str, remedy: str) -> Finding:
+    """A capability that is available or not; the remedy is for where it is not."""
+    return Finding(name, "yes", value) if there else Finding(name, "no", value, remedy)
+
+
 def _python() -> Finding:
     value = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     if sys.version_info >= (3, 12):
@@ -108,12 +113,9 @@ def _python() -> Finding:
 
 
 def _versions() -> list[Finding]:
-    findings = []
-    for name in _PACKAGES:
-        version = _version(name)
-        remedy = "" if version else f"install it with {_INSTALL}"
-        findings.append(Finding(f"package {name}", "yes" if version else "no", version or "not installed", remedy))
-    return findings
+    versions = {name: _version(name) for name in _PACKAGES}
+    remedy = f"install it with {_INSTALL}"
+    return [_found(f"package {name}", at, at or "not installed", remedy) for name, at in versions.items()]
 
 
 def _version(distribution: str) -> str | None:
@@ -143,9 +145,9 @@ def _gpu_names() -> list[str] | str:
 
 
 def _gpus(gpus: list[str] | str) -> Finding:
-    if isinstance(gpus, list) and gpus:
-        return Finding("gpus", "yes", f"{len(gpus)}: {', '.join(gpus)}")
-    return Finding("gpus", "no", "none; ranks compute on the CPU", "optional: a machine with an NVIDIA GPU and driver")
+    there = isinstance(gpus, list) and gpus
+    value = f"{len(gpus)}: {', '.join(gpus)}" if there else "none; ranks compute on the CPU"
+    return _found("gpus", there, value, "optional: a machine with an NVIDIA GPU and driver")
 
 
 def _nvml(gpus: list[str] | str) -> Finding:
@@ -191,8 +193,8 @@ def _torch(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
     remedy = "the GPUs are unused: install a CUDA build of torch that the driver supports" if unused else ""
     findings = [Finding("torch", "partly" if unused else "yes", f"{seen['version']} ({build}): {devices}", remedy)]
     for name, meaning in (("gloo", "ranks on CPU"), ("nccl", "ranks on GPU")):
-        remedy = "" if seen[name] else f"only needed for {meaning}; install a torch build that has it"
-        findings.append(Finding(name, "yes" if seen[name] else "no", f"process groups of {meaning}", remedy))
+        remedy = f"only needed for {meaning}; install a torch build that has it"
+        findings.append(_found(name, seen[name], f"process groups of {meaning}", remedy))
     return findings
 
 
@@ -200,27 +202,23 @@ def _dgl(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
     pymetis = _version("pymetis")
     if isinstance(seen, str):
         lost = "optional: without it the lab uses torch kernels. On Python 3.11, " + _INSTALL
-        metis_remedy = "" if pymetis else "`pip install pymetis`, or Python 3.11 with dgl"
-        metis = Finding("metis", "yes" if pymetis else "no", f"pymetis {pymetis}" if pymetis else "none", metis_remedy)
+        remedy = "`pip install pymetis`, or Python 3.11 with dgl"
+        metis = _found("metis", pymetis, f"pymetis {pymetis}" if pymetis else "none", remedy)
         return [Finding("dgl", "no", seen, lost), metis]
     without_cuda = isinstance(gpus, list) and bool(gpus) and not seen["cuda"]
     remedy = "PyPI's build lacks GPU kernels; on GPUs torch kernels are used" if without_cuda else ""
     devices = "cpu, cuda" if seen["cuda"] else "cpu"
     return [
         Finding("dgl", "partly" if without_cuda else "yes", f"{seen['version']}: {devices}", remedy),
-        Finding(
-            "metis", "yes" if seen["metis"] else "no", "inside dgl", "" if seen["metis"] else "pip install pymetis"
-        ),
+        _found("metis", seen["metis"], "inside dgl", "pip install pymetis"),
     ]
 
 
 def _solver() -> Finding:
     version = _version("ortools")
-    if version:
-        return Finding("solver", "yes", f"OR-Tools CP-SAT {version}")
-    return Finding(
-        "solver", "no", "no OR-Tools", "`pip install -c constraints.txt ortools`, for schedules by integer programming"
-    )
+    value = f"OR-Tools CP-SAT {version}" if version else "no OR-Tools"
+    remedy = "`pip install -c constraints.txt ortools`, for schedules by integer programming"
+    return _found("solver", version, value, remedy)
 
 
 def _rapl(root: Path | str) -> Finding:
@@ -285,8 +283,5 @@ def _browser() -> Finding:
 
 
 def _data() -> list[Finding]:
-    findings = []
-    for info in list_datasets():
-        remedy = "" if info.on_this_machine else "downloaded on first use, or set DTDG_LAB_DATA to its folder"
-        findings.append(Finding(f"data {info.name}", "yes" if info.on_this_machine else "no", info.where, remedy))
-    return findings
+    remedy = "downloaded on first use, or set DTDG_LAB_DATA to its folder"
+    return [_found(f"data {info.name}", info.on_this_machine, info.where, remedy) for info in list_datasets()]

@@ -158,8 +158,7 @@ class Run(RunHandle):
 
         A refusal is dropped once a later change has been applied.
         """
-        reason: str = self._file_status["reason"]
-        return reason or " ".join(self._refused)
+        return str(self._file_status["reason"]) or " ".join(self._refused)
 
     @property
     def failed_rank(self) -> int | None:
@@ -170,8 +169,7 @@ class Run(RunHandle):
     @property
     def attempt(self) -> int:
         """Number of attempts so far."""
-        attempt: int = self._file_status["attempt"]
-        return attempt
+        return int(self._file_status["attempt"])
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -17,17 +17,10 @@ from typing import Any
 
 import psutil
 
-from dtdg_lab.cluster.idle_watchdog import start_keeper
+from dtdg_lab.cluster import session_files
 from dtdg_lab.cluster.liveness import host_id, is_dead, read_notes
 from dtdg_lab.cluster.run import Run
-from dtdg_lab.cluster.session_files import (
-    SessionFiles,
-    all_sessions,
-    end_processes,
-    find_session,
-    foreign_session_files,
-    new_session_files,
-)
+from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.cluster.worker import RankTask, check_resumable, rehearse, run_rank, warm_up
 from dtdg_lab.core.catalogue import REGISTERED
 from dtdg_lab.core.config import RunConfig
@@ -265,12 +258,12 @@ class Session:
         if wanted < 1:
             raise ClusterError(f"ranks={ranks}: a session needs at least one engine.")
         undo_left_over(state_root() / NETEM)  # left by a run that was killed
-        found = find_session(name, wanted) if name else None
-        files = found or new_session_files(name, wanted, Path(runs_dir).resolve(), idle_s)
+        found = session_files.find_session(name, wanted) if name else None
+        files = found or session_files.new_session_files(name, wanted, Path(runs_dir).resolve(), idle_s)
         self._setup(files)
         try:
             if found is None:
-                start_keeper(files)
+                session_files.start_keeper(files)
                 self._engines = Engines.start(files, timeout_s=timeout_s)
             else:
                 self._engines = Engines.connect(files, timeout_s=timeout_s)
@@ -278,7 +271,7 @@ class Session:
         except BaseException:
             self._stop_heartbeat.set()
             if found is None:
-                end_processes(files)
+                session_files.end_processes(files)
                 files.remove()
             raise
 
@@ -299,12 +292,12 @@ class Session:
             ClusterError: nothing is found, or there is no answer.
         """
         session = cls.__new__(cls)
-        living = [files for files in all_sessions() if not files.owned or files.processes()]
+        living = [files for files in session_files.all_sessions() if not files.owned or files.processes()]
         ours = {key: files for files in living for key in (files.id, files.name) if key}
         if which is None and not ours:
             raise ClusterError("no session of the lab is running here. Start one: Session(ranks=2).")
         known = min(living, key=SessionFiles.idle_for_s) if which is None else ours.get(str(which))
-        files = known or foreign_session_files(str(which), Path(runs_dir).resolve())
+        files = known or session_files.foreign_session_files(str(which), Path(runs_dir).resolve())
         session._setup(files)
         try:
             session._engines = Engines.connect(files, timeout_s=timeout_s)
@@ -590,7 +583,7 @@ class Session:
                 run.abandon(f"the session was closed and the run did not stop: {error}")
         self.detach()
         if self._files.owned:
-            end_processes(self._files)
+            session_files.end_processes(self._files)
         self._files.remove()
 
     def __enter__(self) -> Session:

@@ -140,7 +140,7 @@ DECLARED: dict[str, dict[str, Any]] = {
     **{name: _read(_CORE.parent / "systems" / name / "family.toml") for name in FAMILIES},
 }
 _PUBLISHED = {
-    name: {"target": f"dtdg_lab.datasets.definitions:{name.upper().replace('-', '_')}", **about}
+    name: {"target": f"dtdg_lab.datasets.registry:{name.upper().replace('-', '_')}", **about}
     for name, about in _read(_CORE / "datasets.toml").items()
 }
 DECLARED[""]["entries"]["datasets"] = _PUBLISHED | DECLARED[""]["entries"]["datasets"]

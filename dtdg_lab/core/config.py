@@ -15,21 +15,6 @@ from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS, default, option
 
 SCHEMA = 1
-_FIELDS = (
-    "system",
-    "dataset",
-    "model",
-    "ranks",
-    "epochs",
-    "seed",
-    "parts",
-    "hidden",
-    "layers",
-    "learning_rate",
-    "protocol",
-    "device",
-    "threads",
-)
 _NAMES = ("system", "dataset", "model", "protocol")
 
 
@@ -159,6 +144,9 @@ class RunConfig(BaseModel):
     def short_hash(self) -> str:
         """Eight hexadecimal digits that name these settings."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:8]
+
+
+_FIELDS = tuple(name for name in RunConfig.model_fields if name != "options")
 
 
 def _validated(data: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ a *part* is a share of the work in a plan; a *rank* is a process, which executes
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +31,7 @@ class SnapshotGroups:
             given = np.asarray(getattr(self, name))
             if not np.issubdtype(given.dtype, np.integer):
                 raise PlanError(f"{name} of the groups must be whole numbers, not {given.dtype}.")
-            own = given.astype(np.int64)  # a copy, so that the caller's array stays writable
-            own.setflags(write=False)
-            object.__setattr__(self, name, own)
+            object.__setattr__(self, name, _own(given))
         if self.start.shape != self.stop.shape or self.start.ndim != 1 or not len(self.start):
             raise PlanError(
                 f"groups need two equal, non-empty vectors, not shapes {self.start.shape}, {self.stop.shape}."
@@ -192,9 +191,15 @@ def _vertex_numbers(name: str, given: NDArray[np.int32]) -> NDArray[np.int32]:
         raise PlanError(
             f"{name} must be a non-empty vector of whole numbers, not {numbers.dtype} of shape {numbers.shape}."
         )
-    own = numbers.astype(np.int32)
+    own = _own(numbers, np.int32)
     if (own != numbers).any():
         raise PlanError(f"{name} holds numbers up to {numbers.max()}; whole numbers below 2^31 are allowed.")
+    return own
+
+
+def _own(given: NDArray[Any], dtype: type[np.integer] = np.int64) -> NDArray[Any]:
+    """A read-only copy, so that the caller's array stays writable."""
+    own = given.astype(dtype)
     own.setflags(write=False)
     return own
 
@@ -224,9 +229,7 @@ class HaloPlan:
 
     def __post_init__(self) -> None:
         for name in ("send", "send_counts", "receive_counts"):
-            own = np.asarray(getattr(self, name)).astype(np.int64)
-            own.setflags(write=False)
-            object.__setattr__(self, name, own)
+            object.__setattr__(self, name, _own(np.asarray(getattr(self, name))))
         if self.send_counts.shape != self.receive_counts.shape or self.send_counts.sum() != len(self.send):
             raise PlanError(
                 f"a halo plan of {len(self.send)} rows to send has counts that sum to {self.send_counts.sum()}, for "
@@ -389,9 +392,7 @@ class TargetBatch:
             )
         if given[0] < 0 or (np.diff(given) < 1).any():
             raise PlanError(f"targets begin {given[:8].tolist()}, but must be strictly ascending from 0 or more.")
-        own = given.astype(np.int64)  # a copy, so that the caller's array stays writable
-        own.setflags(write=False)
-        object.__setattr__(self, "targets", own)
+        object.__setattr__(self, "targets", _own(given))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TargetBatch):

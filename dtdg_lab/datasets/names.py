@@ -12,9 +12,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS, Entry
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, UnsupportedError, shortened
 from dtdg_lab.core.options import OPTIONS, option
-from dtdg_lab.datasets.definitions import PUBLISHED
 from dtdg_lab.datasets.download import fetch, find, given_folder, remember, verified
-from dtdg_lab.datasets.registry import PARSER_VERSION, Published
+from dtdg_lab.datasets.registry import PARSER_VERSION, PUBLISHED, Published
 from dtdg_lab.datasets.sequences import DELETION_VERSION, cached_graph, sequence
 from dtdg_lab.datasets.user_data import STRICT_LABEL, check_one_way
 from dtdg_lab.graphs.build import build_graph
@@ -71,12 +70,7 @@ def load_published(
     def make(folder: Path) -> None:
         edges = sequence(definition, found, options, seed=seed)
         build_graph(
-            edges,
-            name=definition.name,
-            source=source,
-            strict_label=strict_label,
-            into=folder,
-            **_for_building(options),
+            edges, name=definition.name, source=source, strict_label=strict_label, into=folder, **_for_building(options)
         )
 
     graph = cached_graph(_key(definition.name, data, options, strict_label), make, source=source)
@@ -153,12 +147,7 @@ class DatasetInfo:
 
 
 def load_dataset(
-    name: str,
-    *,
-    root: str | Path | None = None,
-    seed: int = 0,
-    strict_label: bool = False,
-    **options: Any,
+    name: str, *, root: str | Path | None = None, seed: int = 0, strict_label: bool = False, **options: Any
 ) -> DynamicGraph:
     """A data set as a dynamic graph: found or downloaded, checked, cut, and memory-mapped from the cache.
 

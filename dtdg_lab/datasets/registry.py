@@ -1,10 +1,12 @@
-"""What is known about a published data set: its files, their hashes, and how it is usually cut."""
+"""What is known about published data sets: their files, the hashes of these, and how they are usually cut."""
 
 from __future__ import annotations
 
 import importlib
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -12,18 +14,9 @@ Kind = Literal["edges", "steps", "static"]
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 PARSER_VERSION = 1  # raised when a parser gives another table than before for the same file
 _MODULES = {  # format -> module of its parser, parse_<format>
-    "snap_text": "snap",
-    "snap_csv": "snap",
-    "reddit_hyperlinks": "snap",
-    "konect": "snap",
-    "network_repository": "snap",
-    "planetoid": "static",
-    "ogb": "static",
-    "nodes_edges": "static",
-    "jodie": "temporal",
-    "elliptic": "temporal",
-    "amlsim": "temporal",
-    "pygt_json": "temporal",
+    **dict.fromkeys(("snap_text", "snap_csv", "reddit_hyperlinks", "konect", "network_repository"), "snap"),
+    **dict.fromkeys(("planetoid", "ogb", "nodes_edges"), "static"),
+    **dict.fromkeys(("jodie", "elliptic", "amlsim", "pygt_json"), "temporal"),
 }
 
 
@@ -124,3 +117,35 @@ class Published:
     def address(self) -> str:
         """The first download address; empty if it must be downloaded manually."""
         return next((form.files[0].urls[0] for form in self.forms if form.downloadable), "")
+
+
+# The published data sets of ``definitions.toml``, by name and as the constants that the catalogue names.
+
+
+def _file(*, urls: tuple[str, ...] = (), archived: str = "", **known: Any) -> PublishedFile:
+    """A file, with the Wayback Machine's copy of its first address, byte for byte, as the last address."""
+    copies = (f"https://web.archive.org/web/{archived}id_/{urls[0]}",) if archived else ()
+    return PublishedFile(urls=(*urls, *copies), also=tuple(known.pop("also", ())), **known)
+
+
+PUBLISHED = {
+    name: Published(
+        name=name,
+        forms=tuple(Form(files=tuple(_file(**file) for file in form.pop("files")), **form) for form in forms),
+        **known,
+    )
+    for name, known in tomllib.loads(Path(__file__).with_name("definitions.toml").read_text(encoding="utf-8")).items()
+    for forms in [known.pop("forms")]
+}
+
+
+def __getattr__(constant: str) -> Published:
+    """``CORA_T`` for ``cora-t``.
+
+    Raises:
+        AttributeError: there is no such data set.
+    """
+    try:
+        return PUBLISHED[constant.lower().replace("_", "-")]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {constant!r}") from None

@@ -55,17 +55,13 @@ def cached_graph(parameters: Mapping[str, Any], make: Callable[[Path], object], 
 # A static graph made dynamic: every snapshot holds a random part of the edges, and its size follows a growth curve.
 #
 # Source: DyGNeX section 5.1 ("randomly deleting some of the edges from the static graph", after Fu et al. 2023, BLAD)
-# and
-# appendix E; Cora-T and Pubmed-T of DynaHB (table 1) are made so, with 50 snapshots.
+# and appendix E; Cora-T and Pubmed-T of DynaHB (table 1) are made so, with 50 snapshots.
 #
 # Ours, where the papers say nothing: the parts are nested, so an edge that is there once stays; the two directions of
-# an
-# undirected edge come together; nodes, their features, classes and split never change; the last snapshot holds all
-# edges. Differs from DyGNeX: its curve is that of Stackoverflow, which it does not print, and nodes are not
-# deleted
+# an undirected edge come together; nodes, their features, classes and split never change; the last snapshot holds all
+# edges. Differs from DyGNeX: its curve is that of Stackoverflow, which it does not print, and nodes are not deleted
 # (of its three graphs it does that to two); one without an edge so far is simply alone. Differs from DynaHB: Cora-T
-# has
-# 0.05 million nodes there, Cora 2,708, and Pubmed-T 0.39 million for 19,717: twenty times as many, unexplained.
+# has 0.05 million nodes there, Cora 2,708, and Pubmed-T 0.39 million for 19,717: twenty times as many, unexplained.
 
 
 DELETION_VERSION = 1  # raise it when the same table and settings give other snapshots

@@ -18,38 +18,15 @@ from dtdg_lab.core.options import Option, option
 from dtdg_lab.core.rng import generator
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import content
-from dtdg_lab.datasets.formats.text import (
-    OWN_ID,
-    OWN_STAMP,
-    OWN_STAMP_UTC,
-    OWN_TIME,
-    UNREAD,
-    WEIGHT,
-    cells,
-    first_lines,
-    kind_of_time,
-    numbered,
-    plain,
-    read_rows,
-    shown,
-    width,
-    without_line,
-)
+from dtdg_lab.datasets.formats import text as txt
 from dtdg_lab.datasets.generators.base import random_parts
 from dtdg_lab.datasets.sequences import renamed
 from dtdg_lab.datasets.tables import SPLIT_NONE, SPLIT_TRAIN
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.edge_list import (
-    as_array,
-    as_vector,
-    floats_of_objects,
-    read_ids,
-    read_times,
-    wrong_type,
-)
+from dtdg_lab.graphs.edge_list import as_array, as_vector, floats_of_objects, read_ids, read_times, wrong_type
 from dtdg_lab.graphs.intervals import IntervalEdges, cut_edges
-from dtdg_lab.graphs.snapshot import give_up, stored_once
+from dtdg_lab.graphs.snapshot import give_up
 
 # Arguments of the functions that load graphs, where they are no options of a run; and what is wrong with them.
 
@@ -62,19 +39,7 @@ STRICT_LABEL = Option(
     meaning="Count only edges of the newest base interval in the label.",
 )
 _NAME = Option(name="name", owner="datasets", kind=str, default="mine", meaning="What runs and reports call the graph.")
-_LENGTH = {
-    "W": 604_800e9,
-    "D": 86_400e9,
-    "h": 3600e9,
-    "m": 60e9,
-    "s": 1e9,
-    "ms": 1e6,
-    "us": 1e3,
-    "ns": 1.0,
-    "ps": 1e-3,
-    "fs": 1e-6,
-    "as": 1e-9,
-}  # of numpy's units, in nanoseconds
+_NO_LENGTH = ("Y", "M", "generic")  # of numpy's units
 
 
 def check_one_way(cut: int, interval: float) -> None:
@@ -99,9 +64,10 @@ def nanoseconds(length: timedelta | np.timedelta64) -> float:
     if isinstance(length, timedelta):
         return length / timedelta(microseconds=1) * 1000
     unit, step = np.datetime_data(length.dtype)
-    if unit not in _LENGTH or np.isnat(length):
+    if unit in _NO_LENGTH or np.isnat(length):
         raise DataError(f"interval={length!r} has no fixed length; give one in days, hours or shorter units.")
-    return int(length.astype(np.int64)) * step * _LENGTH[unit]
+    one = np.array(1, f"timedelta64[{unit}]")
+    return int(length.astype(np.int64)) * step * float(one / np.timedelta64(1, "ns"))
 
 
 def known_only(
@@ -509,7 +475,7 @@ def from_csv(
     for key, column in wanted.items():
         check_column(key, column)
     columns = _columns_of_text(path, wanted, sep, header)
-    sources, targets, node_ids = numbered(columns["src"], columns["dst"])
+    sources, targets, node_ids = txt.numbered(columns["src"], columns["dst"])
     for_cutting = {key: cutting.pop(key) for key in _CUTTING if key in cutting}
     edges = cut_own(sources, targets, columns["time"], columns.get("weight"), node_ids=node_ids, **for_cutting)
     source = f"file {path.name} in {path.absolute().parent}"
@@ -531,34 +497,34 @@ def _columns_of_text(path: Path, wanted: Mapping[str, Column], sep: str, header:
     data, where = content(path)
     if data.startswith(_UTF_16):
         raise DataError(f"{where} is text in UTF-16; UTF-8 is needed. Save it again in that encoding.")
-    text = plain(data, where, blanks=sep == " ")
-    width(text, where, sep.encode())
-    for number, line in first_lines(text, 1):
-        names = [cell.strip().decode("utf-8", "replace") for cell in cells(line, sep, quoted=True)]
+    text = txt.plain(data, where, blanks=sep == " ")
+    txt.width(text, where, sep.encode())
+    for number, line in txt.first_lines(text, 1):
+        names = [cell.strip().decode("utf-8", "replace") for cell in txt.cells(line, sep, quoted=True)]
         places = {
             role: _place(role, column, names, header=header, sep=sep, where=f"line {number} of {where}")
             for role, column in wanted.items()
         }
         if header:
-            text = without_line(text, number)
-    rows = first_lines(text, 1)
+            text = txt.without_line(text, number)
+    rows = txt.first_lines(text, 1)
     if not rows:
         raise DataError(f"{where} holds no rows{' under its header' if header else ''}.")
     different_columns(places)
-    first = cells(rows[0][1], sep, quoted=True)
+    first = txt.cells(rows[0][1], sep, quoted=True)
     of_time = first[places["time"]].strip() if places["time"] < len(first) else b""
     kinds = {
-        "src": OWN_ID,
-        "dst": OWN_ID,
-        "time": kind_of_time(of_time, OWN_TIME, OWN_STAMP, OWN_STAMP_UTC),
-        "weight": WEIGHT,
+        "src": txt.OWN_ID,
+        "dst": txt.OWN_ID,
+        "time": txt.kind_of_time(of_time, txt.OWN_TIME, txt.OWN_STAMP, txt.OWN_STAMP_UTC),
+        "weight": txt.WEIGHT,
     }
     roles = {place: role for role, place in places.items()}
     columns = [roles.get(place, f"column {place}") for place in range(len(names))]
     advice = f"Correct the line, or give another sep than {sep!r}"
     advice += "." if header else ", or header=True where the first line has names."
-    return read_rows(
-        text, where, {name: kinds.get(name, UNREAD) for name in columns}, separator=sep, quoted=True, advice=advice
+    return txt.read_rows(
+        text, where, {name: kinds.get(name, txt.UNREAD) for name in columns}, separator=sep, quoted=True, advice=advice
     )
 
 
@@ -566,7 +532,7 @@ def _place(role: str, column: Column, names: list[str], *, header: bool, sep: st
     """The place of a column, from 0, among those of the first line."""
     if isinstance(column, str):
         if not header or names.count(column) != 1:
-            has = f"the columns {shown(', '.join(names), 200)}" if header else "no header (header=False)"
+            has = f"the columns {txt.shown(', '.join(names), 200)}" if header else "no header (header=False)"
             raise DataError(
                 f"{where}: {role}={column!r}, and it has {has}. Give the name of one column, or its number, from 0."
             )
@@ -574,7 +540,7 @@ def _place(role: str, column: Column, names: list[str], *, header: bool, sep: st
     if not 0 <= column < len(names):
         raise DataError(
             f"{where} has {len(names)} columns: {role}={column!r} is none of 0 to {len(names) - 1}. Give another "
-            f"column, or another sep than {sep!r}; the line is {shown(sep.join(names))}."
+            f"column, or another sep than {sep!r}; the line is {txt.shown(sep.join(names))}."
         )
     return int(column)
 
@@ -737,18 +703,15 @@ def from_static(
     edges = cut_own(np.tile(sources, _BUILT), np.tile(targets, _BUILT), times, repeated, interval=1.0)
     once = built(edges, features, labels, name=name, source=f"given in memory ({len(sources):,} rows, without times)")
     first = once.snapshots[0]
-    return DynamicGraph(
-        name=once.name,
+    return replace(
+        once,
         snapshots=(first,) * snapshots,
-        features=stored_once(once.features) if once.static_features else once.features[0],
+        features=once.features[0],
         targets=np.tile(once.targets[0], (snapshots, 1)),
         persistence=np.tile(once.persistence[0], (snapshots, 1)),
-        source=once.source,
-        edge_life=1,
-        node_ids=once.node_ids,
         following=(first,) * snapshots,
         classes=None if once.classes is None else once.classes[0],
-        vertex_split=once.vertex_split,
+        counts=None,
     )
 
 
@@ -883,7 +846,8 @@ def _column(values: Any, name: str, where: str) -> NDArray[Any]:
     Raises:
         DataError: a value is missing; its row is named.
     """
-    values, missing = _and_missing(values)
+    values = values.to_pandas() if hasattr(values, "to_pandas") else values  # of Arrow and of polars
+    missing = np.asarray(values.isna())
     if missing.any():
         raise DataError(
             f"row {int(missing.argmax())} of {where} (from 0) has no {name!r}. Drop such rows, or fill them."
@@ -896,14 +860,3 @@ def _column(values: Any, name: str, where: str) -> NDArray[Any]:
         if (np.abs(wide) < 2**53).all() and (wide == np.floor(wide)).all():
             return wide.astype(np.int64)  # whole numbers that gaps elsewhere in the table had made into floats
     return array
-
-
-def _and_missing(values: Any) -> tuple[Any, NDArray[np.bool_]]:
-    """A column, and which of its rows have no value: null, None, NaN, NaT."""
-    if hasattr(values, "isna"):  # of pandas
-        return values, np.asarray(values.isna())
-    if hasattr(values, "combine_chunks"):  # of Arrow, where repeated values may be kept once, the null among them
-        if hasattr(values.type, "index_type"):
-            values = values.cast(values.type.value_type)
-        return values, values.is_null(nan_is_null=True).to_numpy()
-    return values, np.asarray(values.is_null())  # of polars

@@ -33,7 +33,6 @@ class Completion(Protocol):
         Raises:
             RuntimeError: the network failed.
         """
-        ...
 
 
 def watch(work: dist.Work, started_s: float, device: torch.device) -> Completion:
@@ -118,7 +117,6 @@ class PendingRows(Protocol):
         Raises:
             RunFailedError: a rank is in another exchange, or sent another number of rows than expected.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,8 +63,7 @@ def broadcast_array(
         return mine
     data = torch.from_numpy(mine.reshape(-1)).to(device)
     dist.broadcast(data, source, group=process_group)
-    received: NDArray[Any] = data.cpu().numpy().reshape(shape)
-    return received
+    return np.asarray(data.cpu().numpy().reshape(shape))
 
 
 def checked(array: NDArray[Any] | None) -> NDArray[Any]:
@@ -149,11 +149,9 @@ class Group(Protocol):
 
     def all_reduce(self, flat: Tensor) -> None:
         """Sum over ranks, in place."""
-        ...
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """All ranks' rows in rank order, (sum(counts), F); rank r has ``counts[r]`` rows; no gradient."""
-        ...
 
     def start_exchange(
         self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
@@ -173,7 +171,6 @@ class Group(Protocol):
         Raises:
             PlanError: counts are inconsistent with the rows or the ranks. Other errors are raised by ``wait()``.
         """
-        ...
 
     def split(self, row_ranks: int) -> tuple[Group, Group]:
         """Two smaller groups of this rank r: its row group and its column (see ``core.plans.SnapshotBlocks``).
@@ -185,7 +182,6 @@ class Group(Protocol):
         Raises:
             PlanError: ``row_ranks`` does not divide the ranks, or this is a subgroup.
         """
-        ...
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
         """Rank 0's array (uint8, int32, int64 or float64, at most six dimensions) on every rank; others give None.
@@ -193,23 +189,18 @@ class Group(Protocol):
         Raises:
             ConfigError: on all ranks, if rank 0 has nothing of an allowed type.
         """
-        ...
 
     def broadcast_text(self, text: str) -> str:
         """Broadcast rank 0's text; the argument of other ranks is ignored."""
-        ...
 
     def barrier(self) -> None:
         """Return when every rank has called it."""
-        ...
 
     def clock_ns(self) -> int:
         """Nanoseconds of a clock shared by all ranks."""
-        ...
 
     def close(self) -> None:
         """Leave the group; a second call does nothing."""
-        ...
 
 
 class SoloGroup:
@@ -418,8 +409,7 @@ def hash_of_host() -> int:
     from hashlib import sha256
 
     try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            name = file.read()
+        name = Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:
         name = socket.gethostname()
     return int.from_bytes(sha256(name.encode()).digest()[:4], "little")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -11,14 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.delta import CSR32, Contents, Payload, decode, encode
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.delta import unpack
-from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
+from dtdg_lab.graphs.snapshot import Snapshot, give_up, repeats
+from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
 from dtdg_lab.kernels.spmm import choose_backend, stacked
 from dtdg_lab.models.base import DynamicModel, GraphView, run_straight
@@ -134,16 +135,8 @@ class SnapshotView:
         neighbours = self._neighbours.layer(number)
         if neighbours is self._neighbours:
             return self
-        seen = SnapshotView(
-            self._operators,
-            self.snapshots,
-            self.inputs,
-            neighbours,
-            num_nodes=self._num_nodes,
-            all_inputs=self._all_inputs,
-            pulled=self._pulled,
-            may_keep=self._may_keep,
-        )
+        seen = copy.copy(self)
+        seen._neighbours, seen._is_busy = neighbours, False
         seen._base = self  # so that a store that does not keep spaces finds it as long as it is in use
         return seen
 
@@ -296,8 +289,8 @@ def stack_ranges(snapshots: range, *, rows: int, features: int, device: str) -> 
 class ViewStore:
     """Spaces by their snapshots.
 
-    They are kept while they fit; later ones are rebuilt at every request. For a pass over the sequence
-    again and again this beats dropping the oldest.
+    They are kept while they fit; later ones are rebuilt at every request. For a pass over the sequence again and again
+    this beats dropping the oldest.
 
     Args:
         make: makes the space of some snapshots.
@@ -392,12 +385,8 @@ class SnapshotFeed:
             payload = self._encoded(snapshots)  # this is the copy
         else:
             kept = self._kept(snapshots)
-            values = None if kept.values is None else kept.values.copy()
-            numbers = kept.numbers.copy()
-            for array in (numbers, values):
-                if array is not None:
-                    array.setflags(write=False)
-            payload = Payload(kept.contents, numbers, values)
+            values = None if kept.values is None else give_up(kept.values.copy())
+            payload = Payload(kept.contents, give_up(kept.numbers.copy()), values)
         self._count(payload.contents, payload.nbytes)
         return decode(payload)
 
@@ -455,9 +444,10 @@ PULLS_BYTES, SPACES_BYTES = 1 << 30, 4 << 30
 
 
 class StoredSequence(SnapshotSequence):
-    """Snapshots whose spaces are kept in a store."""
+    """Snapshots of a graph, or of what a part holds of it, whose spaces are kept in a store."""
 
     _store: ViewStore
+    _static: Tensor | None = None
 
     def view(self, t: int) -> SnapshotView:
         """Snapshot t for all layers of the model."""
@@ -466,6 +456,17 @@ class StoredSequence(SnapshotSequence):
     def stack(self, snapshots: range) -> SnapshotView:
         """Some consecutive snapshots as one space."""
         return self._store.get(snapshots)
+
+    def _features_of(self, features: NDArray[np.float32], snapshots: range, rows: Any = slice(None)) -> Tensor:
+        """Features over time, (T, N, F), of some nodes in some snapshots, (S n, F); static ones are moved once."""
+        if repeats(features) and len(snapshots) == 1:
+            if self._static is None:
+                self._static = self._moved(features[0][rows])
+            return self._static
+        return self._moved(features[snapshots.start : snapshots.stop][:, rows]).flatten(0, 1)
+
+    def _moved(self, features: NDArray[np.float32]) -> Tensor:
+        return torch.tensor(np.asarray(features), device=self.device).to(self.dtype)
 
 
 class DeviceSequence(StoredSequence):
@@ -510,7 +511,6 @@ class DeviceSequence(StoredSequence):
         self._neighbours = NeighbourRows() if gather is None else Gathered(gather)
         self._store = ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=pulls_bytes)
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
-        self._static: Tensor | None = None
         self.feed = feed
         self._brought: dict[int, Snapshot | DeviceSnapshot] = {}
 
@@ -549,9 +549,10 @@ class DeviceSequence(StoredSequence):
             self._brought.update(zip(snapshots, self.feed.bring(snapshots), strict=True))
 
     def _make(self, snapshots: range) -> SnapshotView:
-        one = self._one(snapshots)
+        held: Any = self.graph.snapshots if self.feed is None else self._brought
+        one = stacked([held[t] for t in snapshots])
         rows = self.rows if len(snapshots) == 1 else range(one.num_nodes)
-        features = self._features(snapshots)
+        features = self._features_of(self.graph.features, snapshots)
         return SnapshotView(
             Operators(SnapshotSource(one, rows, self.settings), self.settings),
             snapshots,
@@ -562,22 +563,6 @@ class DeviceSequence(StoredSequence):
             pulled=self._pulled.setdefault(snapshots, {}),
             may_keep=self._store.take_pull,
         )
-
-    def _one(self, snapshots: range) -> Snapshot | DeviceSnapshot:
-        """Some snapshots stacked as one, from the transferred copies or the graph itself."""
-        if self.feed is None:
-            return stacked([self.graph.snapshots[t] for t in snapshots])
-        return stacked([self._brought[t] for t in snapshots])
-
-    def _features(self, snapshots: range) -> Tensor:
-        """Features of all nodes, (N, F), or (S N, F); static ones are moved once."""
-        features = self.graph.features
-        if features.strides[0] == 0 and len(snapshots) == 1:
-            if self._static is None:
-                self._static = torch.tensor(np.asarray(features[0]), device=self.device).to(self.dtype)
-            return self._static
-        part = np.asarray(features[snapshots.start : snapshots.stop])
-        return torch.tensor(part, device=self.device).to(self.dtype).flatten(0, 1)
 
     def _estimated_bytes(self, snapshots: range) -> int:
         """Features, and one operator with its transpose: an index and a weight for each edge, either way."""

@@ -1,4 +1,4 @@
-"""Exchange of halo rows between partitions, and its record of bytes and times."""
+"""Halo exchange between node partitions (ADGNN-T): the rows of each layer, and their record of bytes and times."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import HaloPlan, Partition
 from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.graph_view import NeighbourRows, best_filled
-from dtdg_lab.engine.strategy import StepMarks
-from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.operators import OperatorSettings, checked
+from dtdg_lab.engine import graph_view
+from dtdg_lab.engine.graph_view import DeviceSequence, NeighbourRows, SnapshotView, StoredSequence
+from dtdg_lab.engine.strategy import BuildContext, StepMarks
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot, give_up
+from dtdg_lab.kernels.operators import Operators, OperatorSettings, checked, keep_freed_memory
 from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.partition.halo import distinct_rows, pulls_of
 
@@ -280,11 +283,10 @@ class PendingExchange:
 
     def start(self, rows: Tensor, *, back: bool = False) -> None:
         """Let own rows leave, or the gradients of those that came in."""
-        send, receive = self.route.send_counts, self.route.receive_counts
+        send, receive, pass_name = self.route.send_counts, self.route.receive_counts, self.exchanger.forward_pass
         if back:
-            self._started = self.exchanger.start(rows, receive, send, self.layer, "backward")
-        else:
-            self._started = self.exchanger.start(rows, send, receive, self.layer, self.exchanger.forward_pass)
+            send, receive, pass_name = receive, send, "backward"
+        self._started = self.exchanger.start(rows, send, receive, self.layer, pass_name)
 
     def wait(self) -> Arrived:
         """Wait for what was started, and let go of it."""
@@ -368,7 +370,7 @@ class HaloRows(NeighbourRows):
         numbers = self._vertices.new_full((k, 1), torch.iinfo(self._vertices.dtype).max)
         numbers[: len(best), 0] = self._vertices[best]
         each = [k] * self._group.size
-        joined = self._exchanger.gather(best_filled(x, scores, k), each)
+        joined = self._exchanger.gather(graph_view.best_filled(x, scores, k), each)
         order = torch.argsort(self._group.gather_rows(numbers, each)[:, 0], stable=True)
         joined = joined.index_select(0, order)
         return joined[:, :-1], joined[:, -1]
@@ -463,16 +465,8 @@ class LocalSource:
             UnsupportedError: there is no such direction.
         """
         if direction not in self._made:
-            edges, settings = self._of(direction), self._settings
-            self._made[direction] = Adjacency(
-                edges.indptr,
-                edges.indices,
-                edges.weights,
-                columns=edges.columns,
-                backend=settings.backend,
-                dtype=settings.dtype,
-                device=settings.device,
-            )
+            of, make = self._of(direction), self._settings.adjacency
+            self._made[direction] = make(of.indptr, of.indices, of.weights, columns=of.columns)
         return self._made[direction]
 
     def row_degrees(self, direction: str) -> Tensor:
@@ -601,12 +595,137 @@ def _degrees(snapshot: Snapshot, direction: str) -> tuple[NDArray[np.float64], N
 
 def _joined(pieces: list[tuple[NDArray[np.int64], NDArray[np.int32], Any]], columns: int, degrees: Any) -> PartEdges:
     """Snapshots' rows one below the other."""
-    indptr = np.cumsum(np.concatenate([[0], *(lengths for lengths, _, _ in pieces)]))
+    indptr = give_up(np.cumsum(np.concatenate([[0], *(lengths for lengths, _, _ in pieces)])))
+    indices = give_up(np.concatenate([indices for _, indices, _ in pieces]))
     weights = [part for _, _, part in pieces if part is not None]
-    arrays = indptr, np.concatenate([indices for _, indices, _ in pieces]), *degrees
-    for array in arrays:
-        array.setflags(write=False)
-    joined = np.concatenate(weights) if weights else None
-    if joined is not None:
-        joined.setflags(write=False)
-    return PartEdges(arrays[0], arrays[1], joined, columns, arrays[2], arrays[3])
+    joined = give_up(np.concatenate(weights)) if weights else None
+    return PartEdges(indptr, indices, joined, columns, *give_up(degrees))
+
+
+# A rank's own nodes in every snapshot; the rows of neighbours that other ranks own are exchanged.
+
+
+class HaloSequence(StoredSequence):
+    """Snapshots as spaces of the nodes of one rank (see :class:`StoredSequence`); collective.
+
+    Args:
+        graph: T labelled snapshots of N nodes.
+        partition: of the nodes into as many parts as there are ranks.
+        exchanger: exchanges rows between the ranks.
+        group: the ranks.
+        settings: how operators are made.
+        directions: along which edges the model pulls; exchanges are computed for these.
+        reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
+        awaited: whether aggregations suspend while rows are in flight; the caller then drives the model.
+        spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
+    """
+
+    collective = True
+
+    def __init__(
+        self,
+        graph: DynamicGraph,
+        partition: Partition,
+        exchanger: Exchanger,
+        group: Group,
+        settings: OperatorSettings,
+        *,
+        directions: tuple[str, ...] = ("in",),
+        reuse: bool = False,
+        awaited: bool = False,
+        spaces_bytes: int = graph_view.SPACES_BYTES,
+    ) -> None:
+        keep_freed_memory()
+        self.graph, self.device, self.dtype, self.settings = graph, settings.device, settings.dtype, settings
+        self._partition, self._exchanger, self._group, self._rank = partition, exchanger, group, group.rank
+        self._counts = partition.counts.tolist()
+        self._reuse, self._directions, self._awaited = reuse, directions, awaited
+        self._own_vertices = partition.vertices(self._rank)
+        self.own = len(self._own_vertices)
+        self.vertices: Tensor | None = torch.from_numpy(self._own_vertices).to(self.device)
+        everyone = np.argsort(np.argsort(partition.owner, kind="stable"), kind="stable")
+        self._place = torch.from_numpy(everyone).to(self.device)  # of each node where ranks' rows follow one another
+        self._store = graph_view.ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
+        self._halos: dict[int, int] = {}
+        self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the space is not
+
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
+        """Consecutive snapshots for one layer; as many are stacked as the largest rank can, so that all stack alike."""
+        rows, features = max(self._counts), self.graph.num_features
+        ranges = graph_view.stack_ranges(snapshots, rows=rows, features=features, device=self.device)
+        return [self._store.get(some).layer(layer) for some in ranges]
+
+    def halo_rows(self, t: int) -> int:
+        """Halo rows received for a snapshot, over all edge directions of the model."""
+        if t not in self._halos:
+            self.view(t)
+        return self._halos[t]
+
+    def any_rank(self, flag: bool) -> bool:
+        """Whether the flag is set on any rank."""
+        found = torch.tensor([float(flag)], device=self.device)
+        self._group.all_reduce(found)
+        return bool(found.item() > 0)
+
+    def join(self, z: Tensor) -> Tensor:
+        """All nodes' rows in order: (S, n, F) -> (S, N, F), differentiable."""
+        stacked, _, width = z.shape
+        rows = self._exchanger.gather(z.transpose(0, 1).flatten(1), self._counts)
+        return rows.index_select(0, self._place).unflatten(1, (stacked, width)).transpose(0, 1)
+
+    def has_turn(self, t: int) -> bool:
+        """Snapshots are assigned to ranks in turn."""
+        return t % self._group.size == self._rank
+
+    def _make(self, snapshots: range) -> SnapshotView:
+        some = [self.graph.snapshots[t] for t in snapshots]
+
+        found = {direction: part_edges(some, self._partition, self._rank, direction) for direction in self._directions}
+        routes = {direction: Route.of(plan, self.device) for direction, (_, plan) in found.items()}
+        edges = {direction: of_part for direction, (of_part, _) in found.items()}
+        if len(snapshots) == 1:
+            self._halos[snapshots.start] = sum(plan.rows for _, plan in found.values())
+
+        def edges_of(direction: str) -> PartEdges:  # what operators have taken need not be held here as well
+            if direction in edges:
+                return edges.pop(direction)
+            return part_edges(some, self._partition, self._rank, direction)[0]
+
+        assert self.vertices is not None
+        rows = HaloRows(
+            self._exchanger, self._group, lambda direction: routes[direction], self.vertices, awaited=self._awaited
+        )
+        operators = Operators(LocalSource(edges_of, self.settings), self.settings)
+        return SnapshotView(
+            operators,
+            snapshots,
+            self._features_of(self.graph.features, snapshots, self._own_vertices),
+            rows,
+            num_nodes=self.graph.num_nodes,
+            pulled=self._pulled.setdefault(snapshots, {}),
+            may_keep=(lambda size: True) if self._reuse else None,
+        )
+
+    def _estimated_bytes(self, snapshots: range) -> int:
+        """As of all nodes (``DeviceSequence``), by this rank's share of them, and as much again for the halo."""
+        graph, width = self.graph, torch.finfo(self.dtype).bits // 8
+        edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) // self._partition.parts
+        rows = len(snapshots) * max(self._counts)  # alike on all ranks, which must keep the same spaces
+        return 2 * ((edges + rows) * 2 * (4 + width) + rows * graph.num_features * width)
+
+
+def own_nodes(of: BuildContext, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
+    """Snapshots of this rank's nodes; those of all nodes where it is the only rank and exchanges nothing."""
+    assert of.partition is not None
+    if of.group.size == 1:
+        return of.sequence
+    return HaloSequence(
+        of.sequence.graph,
+        of.partition.on_ranks(of.group.size),
+        exchanger,
+        of.group,
+        of.sequence.settings,
+        directions=directions(of.config.model),
+        reuse=of.config["halo_reuse"],
+        awaited=awaited,
+    )

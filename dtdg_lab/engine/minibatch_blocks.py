@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import DataError, PlanError
 from dtdg_lab.core.message_passing import directions, hops, pulls
 from dtdg_lab.core.plans import TargetBatch
-from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart, Reach
+from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart
+
+if TYPE_CHECKING:
+    from dtdg_lab.engine.sampled_blocks import WholeGraph
+
+Held: TypeAlias = "CachedPart | WholeGraph"  # what blocks are built from
 
 # How the blocks of a batch grow: from its targets hop by hop, in all of its snapshots at once.
 
@@ -23,41 +28,6 @@ from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart, Reach
 _SCRATCH = 1 << 22  # nodes of snapshots looked at together: few enough to be cheap to touch anywhere
 
 Whole = NDArray[np.int64]
-
-
-class Held(Protocol):
-    """What blocks are built from, such as :class:`dtdg_lab.engine.replicated_part.CachedPart`, whose words hold
-    here.
-    """
-
-    reach: Reach
-
-    @property
-    def own(self) -> int:
-        """n, the nodes that may be targets."""
-        ...
-
-    @property
-    def weighted(self) -> bool:
-        """Whether edges carry weights."""
-        ...
-
-    @property
-    def constant_features(self) -> tuple[Any, Any] | None:
-        """Features that never change, and whose they are."""
-        ...
-
-    def prefix(self, t: int, hops: int) -> int:
-        """How many nodes are held within some hops."""
-        ...
-
-    def vertices(self, t: int) -> NDArray[Any]:
-        """Their numbers in the graph."""
-        ...
-
-    def joined(self, name: str, snapshots: range) -> tuple[Any, NDArray[np.int64]]:
-        """An array of all snapshots, and where each begins; ``take`` is all that is asked of some of them."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

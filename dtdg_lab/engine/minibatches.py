@@ -70,15 +70,21 @@ def sampled_edges(snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int,
     indptr = np.concatenate([[0], np.cumsum(drawn)])
     taken = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], drawn)
     many = np.flatnonzero(found > fanout)
-    weights = snapshot.weights
     if len(many):
         chosen = _chosen(vertices[many], found[many], fanout, key)
         taken[indptr[many] + np.arange(fanout)[:, np.newaxis]] = start[many] + chosen
-    weights = None if weights is None else weights[taken]
-    if len(many):
-        grown = np.repeat(found / np.maximum(drawn, 1), drawn)
-        weights = (grown if weights is None else weights * grown).astype(np.float32)
-    return SampledEdges(indptr, snapshot.indices[taken], weights)
+    weights = None if snapshot.weights is None else snapshot.weights[taken]
+    return SampledEdges(indptr, snapshot.indices[taken], scaled_weights(weights, found, drawn))
+
+
+def scaled_weights(
+    own: NDArray[np.float32] | None, found: NDArray[np.integer], drawn: NDArray[np.integer]
+) -> NDArray[np.float32] | None:
+    """Weights of drawn edges, (E,): an edge's own, times the neighbours found over those drawn of each node."""
+    if (found <= drawn).all():
+        return own
+    grown = np.repeat(found / np.maximum(drawn, 1), drawn)
+    return (grown if own is None else own * grown).astype(np.float32)
 
 
 def _chosen(rows: NDArray[np.int64], found: NDArray[np.int64], fanout: int, key: int) -> NDArray[np.int64]:

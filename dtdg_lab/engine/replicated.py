@@ -11,15 +11,8 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.engine.graph_view import (
-    PULLS_BYTES,
-    SPACES_BYTES,
-    NeighbourRows,
-    SnapshotView,
-    StoredSequence,
-    ViewStore,
-    stack_ranges,
-)
+from dtdg_lab.engine import graph_view
+from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotView, StoredSequence, ViewStore
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.replicated_part import CachedPart, cache_size, cached_part, reach_of
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -72,8 +65,8 @@ class CachedSequence(StoredSequence):
         layer_hops: int,
         settings: OperatorSettings,
         *,
-        pulls_bytes: int = PULLS_BYTES,
-        spaces_bytes: int = SPACES_BYTES,
+        pulls_bytes: int = graph_view.PULLS_BYTES,
+        spaces_bytes: int = graph_view.SPACES_BYTES,
     ) -> None:
         if layer_hops < 1 or part.reach.hops % layer_hops:
             raise PlanError(
@@ -96,7 +89,6 @@ class CachedSequence(StoredSequence):
         ]
         self._store = self._stores[0]  # all nodes held
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
-        self._features_once: Tensor | None = None
 
     def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
         """Consecutive snapshots for one layer, several as one space where the part's nodes stay the same.
@@ -109,7 +101,7 @@ class CachedSequence(StoredSequence):
         ranges = [range(t, t + 1) for t in snapshots]
         if self.part.reach.static and ranges:
             rows = self.part.prefix(snapshots[0], self.part.reach.hops)
-            ranges = stack_ranges(snapshots, rows=rows, features=self.part.num_features, device=self.device)
+            ranges = graph_view.stack_ranges(snapshots, rows=rows, features=self.part.num_features, device=self.device)
         return [self._stores[layer].get(some) for some in ranges]
 
     def _make(self, snapshots: range, hops: int) -> SnapshotView:
@@ -132,11 +124,10 @@ class CachedSequence(StoredSequence):
     def _features(self, snapshots: range) -> Tensor:
         """Features of all nodes held, (M, F), or (S M, F); those that never change are moved once."""
         if not self.part.same_features or len(snapshots) > 1:
-            features = np.concatenate([self.part.features(t) for t in snapshots])
-            return torch.tensor(features, device=self.device).to(self.dtype)
-        if self._features_once is None:
-            self._features_once = torch.tensor(self.part.features(snapshots[0]), device=self.device).to(self.dtype)
-        return self._features_once
+            return self._moved(np.concatenate([self.part.features(t) for t in snapshots]))
+        if self._static is None:
+            self._static = self._moved(self.part.features(snapshots[0]))
+        return self._static
 
     def _estimated_bytes(self, snapshots: range, hops: int) -> int:
         """Features, and one operator with its transpose: an index and a weight for each edge, either way."""
@@ -216,6 +207,6 @@ def cached_sequences(
     cache_size(graph, partition, reach).refuse_above(cache_gib, graph.num_nodes * len(train))
     chosen = tuple(parts)
     share = max(1, len(chosen))
-    room = {"pulls_bytes": PULLS_BYTES // share, "spaces_bytes": SPACES_BYTES // share}
+    room = {"pulls_bytes": graph_view.PULLS_BYTES // share, "spaces_bytes": graph_view.SPACES_BYTES // share}
     held = [cached_part(graph, partition.vertices(part), reach) for part in chosen]
     return [CachedSequence(part, model.hops_per_layer, settings, **room) for part in held]

@@ -191,8 +191,7 @@ class CachedPart:
     def vertices(self, t: int) -> NDArray[np.int32]:
         """The numbers in the graph of the M nodes held in snapshot t, (M,)."""
         place = 0 if self.reach.static else self._place(t)
-        held: NDArray[np.int32] = self._arrays["vertices"][self._at[place] : self._at[place + 1]]
-        return held
+        return np.asarray(self._arrays["vertices"][self._at[place] : self._at[place + 1]])
 
     def edges(self, t: int, direction: str) -> LocalEdges:
         """The rows of edges held of snapshot t: those of all but the farthest nodes, or of all where truncated.
@@ -221,8 +220,7 @@ class CachedPart:
     def degrees(self, t: int, direction: str) -> NDArray[Any]:
         """Sums of the weights of each node's edges in the whole snapshot, or their number without weights, (M,)."""
         place = self._place(t)
-        held: NDArray[Any] = self._arrays[f"degrees_{direction}"][self._degrees_at[place] : self._degrees_at[place + 1]]
-        return held
+        return np.asarray(self._arrays[f"degrees_{direction}"][self._degrees_at[place] : self._degrees_at[place + 1]])
 
     def features(self, t: int) -> NDArray[np.float32]:
         """Features of the nodes held in snapshot t, (M, F)."""

@@ -8,16 +8,17 @@ from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.rng import key
 from dtdg_lab.engine.minibatch_blocks import BlockShape, GatheredTargets, TargetBlocks, TargetGrowth, target_blocks
-from dtdg_lab.engine.minibatches import SampledEdges, SeedBatches, sampled_edges, sampling_key
+from dtdg_lab.engine.minibatches import SampledEdges, SeedBatches, sampled_edges, sampling_key, scaled_weights
 from dtdg_lab.engine.replicated_part import LocalEdges, Reach
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.neighbor_sampling import DglNeighbours
+from dtdg_lab.kernels.spmm import import_dgl
 
 # DGL's neighbour sampler in place of ours.
 
@@ -25,28 +26,36 @@ from dtdg_lab.kernels.neighbor_sampling import DglNeighbours
 class DglSampler:
     """Draws as :func:`dtdg_lab.engine.minibatches.sampled_edges` does, weights included, by DGL's kernel.
 
-    What it draws does not repeat, since DGL's generators are its threads'; layers of two hops see neighbours drawn
-    twice, and batch generators refuse models with such layers.
+    What it draws does not repeat: DGL seeds the threads of its pool, not the one that calls. Layers of two hops see
+    neighbours drawn twice, and batch generators refuse models with such layers.
 
     Raises:
         NotAvailableError: DGL cannot be imported; on the first use.
+
+    References: Wang et al. 2019 (DGL), ``dgl.sampling.sample_neighbors``.
     """
 
     def __init__(self) -> None:
-        self._graphs: dict[int, tuple[Snapshot, DglNeighbours]] = {}
+        self._graphs: dict[int, tuple[Snapshot, Any]] = {}
 
     def __call__(self, snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int, key: int) -> SampledEdges:
         """At most ``fanout`` in-neighbours of each of k different nodes; the key is not used."""
+        dgl = import_dgl()
         if id(snapshot) not in self._graphs:  # the snapshot is kept with it, so that its id stays its own
-            self._graphs[id(snapshot)] = snapshot, DglNeighbours(snapshot.indptr, snapshot.indices)
-        counts, places = self._graphs[id(snapshot)][1].draw(rows, fanout)
-        indptr = np.concatenate([[0], np.cumsum(counts)])
+            indices, edge_ids = torch.tensor(snapshot.indices, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+            edges = ("csc", (torch.tensor(snapshot.indptr), indices, edge_ids))
+            self._graphs[id(snapshot)] = snapshot, dgl.graph(edges, num_nodes=snapshot.num_nodes)
+        graph = self._graphs[id(snapshot)][1]
+        drawn = dgl.sampling.sample_neighbors(graph, torch.tensor(rows, dtype=torch.int64), fanout)
+        row_of = np.empty(snapshot.num_nodes, np.int64)
+        row_of[rows] = np.arange(len(rows))
+        of, places = row_of[drawn.edges()[1].numpy()], drawn.edata[dgl.EID].numpy()
+        places = places[np.lexsort((places, of))]
+        counts = np.bincount(of, minlength=len(rows))
         weights = None if snapshot.weights is None else snapshot.weights[places]
         found = snapshot.indptr[rows.astype(np.int64) + 1] - snapshot.indptr[rows]
-        if (found > counts).any():
-            grown = np.repeat(found / np.maximum(counts, 1), counts)
-            weights = (grown if weights is None else weights * grown).astype(np.float32)
-        return SampledEdges(indptr, snapshot.indices[places], weights)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        return SampledEdges(indptr, snapshot.indices[places], scaled_weights(weights, found, counts))
 
 
 # A whole graph as blocks are built from it, with a few neighbours drawn of each node, and keys for features.
@@ -165,7 +174,7 @@ class SampledGrowth(TargetGrowth):
         self, part: WholeGraph, snapshots: range, targets: NDArray[np.integer], *, shared: bool, draw: Draw
     ) -> None:
         super().__init__(part, snapshots, targets, shared=shared)
-        self._draw, self._has_weights = draw, part.weighted
+        self._draw = draw
 
     def gather(self, direction: str, layer: int) -> GatheredTargets:
         """The edges that were drawn for the rows grown so far, along ``in``, the only way there is.
@@ -180,16 +189,20 @@ class SampledGrowth(TargetGrowth):
             self._draw(t, self.entries.place[end - count : end], layer)
             for t, end, count in zip(self._snapshots, ends, self.entries.counts, strict=True)
         ]
-        weights = None
-        if any(of.weights is not None for of in drawn):
-            each = (np.ones(len(of.indices), np.float32) if of.weights is None else of.weights for of in drawn)
-            weights = np.concatenate([*each])
         return GatheredTargets(
             np.concatenate([np.diff(of.indptr) for of in drawn]),
             np.concatenate([of.indices for of in drawn]),
             np.array([len(of.indices) for of in drawn]),
-            weights,
+            _joined_weights(drawn),
         )
+
+
+def _joined_weights(drawn: list[SampledEdges]) -> NDArray[np.float32] | None:
+    """Weights of all edges, 1 where those of a draw have none; None where no draw has any."""
+    if all(of.weights is None for of in drawn):
+        return None
+    each = (np.ones(len(of.indices), np.float32) if of.weights is None else of.weights for of in drawn)
+    return np.concatenate([*each])
 
 
 # A mini-batch with sampled neighbours, before it has features: which rows it needs, and what they are for.
@@ -235,7 +248,6 @@ class NeighbourSampler(Protocol):
 
     def __call__(self, snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int, key: int) -> SampledEdges:
         """At most ``fanout`` of each of k nodes; see :func:`dtdg_lab.engine.minibatches.sampled_edges`."""
-        ...
 
 
 class BatchSampler:
@@ -270,16 +282,12 @@ class BatchSampler:
     def sample(self, number: int) -> SampledBatch:
         """The mini-batch of a step, counted through all epochs."""
         batch = self.batches.batch(number)
-        growth = SampledGrowth(
-            self._whole, batch.snapshots, batch.targets, shared=self.shape.shared, draw=self._draw(number)
-        )
+        draw = partial(self._drawn, number)
+        growth = SampledGrowth(self._whole, batch.snapshots, batch.targets, shared=self.shape.shared, draw=draw)
         blocks = target_blocks(self._whole, batch, self.shape, growth)
         keys, row_of = _distinct_keys(blocks)
         held = {name: array for name, array in blocks.arrays.items() if name not in ("features", "feature_of")}
         return SampledBatch(number, keys, replace(blocks, arrays=held), row_of)
-
-    def _draw(self, number: int) -> Callable[[int, NDArray[np.int64], int], SampledEdges]:
-        return partial(self._drawn, number)
 
     def _drawn(self, number: int, t: int, vertices: NDArray[np.int64], layer: int) -> SampledEdges:
         drawn_by = key(self.batches.seed, "mini-batch/neighbours", self.batches.part, number, t, layer)
@@ -440,9 +448,4 @@ def _joined(drawn: list[SampledEdges], place: NDArray[np.int32]) -> LocalEdges:
     """Rows one below the other, with the places of the nodes they pull from."""
     lengths = np.concatenate([np.diff(edges.indptr) for edges in drawn])
     indices = place[np.concatenate([edges.indices for edges in drawn])]
-    weights = None
-    if any(edges.weights is not None for edges in drawn):
-        weights = np.concatenate(
-            [np.ones(len(edges.indices), np.float32) if edges.weights is None else edges.weights for edges in drawn]
-        )
-    return LocalEdges(np.concatenate([[0], np.cumsum(lengths)]), indices, weights)
+    return LocalEdges(np.concatenate([[0], np.cumsum(lengths)]), indices, _joined_weights(drawn))

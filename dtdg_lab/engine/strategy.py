@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from dtdg_lab.models.base import DynamicModel, State
+from dtdg_lab.models.base import DynamicModel, State, run_straight
 from dtdg_lab.tasks.base import Rows, Task
 
 if TYPE_CHECKING:
@@ -425,6 +425,17 @@ class SequenceSegment:
             shares = [self.kept.get(t, 1.0) or 1.0 for t in snapshots]  # where nothing is held, the loss is 0
             losses = losses / losses.new_tensor(shares)
         return losses.sum() / max(self.num_labelled, 1)
+
+    def snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
+        """A snapshot through all layers: hidden rows of the nodes that its space holds, and the state after it."""
+        space = self.sequence.view(t)
+        return run_straight(self.model.snapshot(space, space.inputs, state))
+
+    def loss_of(self, t: int, h: Tensor) -> Tensor | None:
+        """A snapshot's share of the loss, from its hidden rows; None where no loss is taken."""
+        if t not in self.at:
+            return None
+        return self.loss(self.model.readout(h[: self.own]).unsqueeze(0), range(t, t + 1), slice(0, self.own))
 
     def _joint_losses(self, z: Tensor, snapshots: range) -> Tensor:
         joined = self.sequence.join(z)

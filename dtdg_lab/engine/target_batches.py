@@ -161,9 +161,8 @@ class TargetRun(SequenceSegment):
     def __post_init__(self) -> None:
         if not self.task.per_vertex:
             raise UnsupportedError(
-                f"task={self.task.name!r} on batches of target nodes: its loss needs all nodes at once, "
-                "and a batch has some "
-                "of them. Choose system='adgnn-t' (halo_vertex), or another task."
+                f"task={self.task.name!r} on batches of target nodes: its loss needs all nodes at once, and a batch "
+                "has some of them. Choose system='adgnn-t' (halo_vertex), or another task."
             )
 
     @cached_property

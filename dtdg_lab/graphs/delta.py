@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError, PlanError
 from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, sources, targets
+from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, places_of, sources, targets
 
 # The two forms in which a snapshot's edges travel: ours, and the pairs of the ESDG paper.
 
@@ -244,9 +244,7 @@ def changed(before: Keys, after: Keys) -> tuple[NDArray[np.int64], NDArray[np.in
     alone = np.ones(len(merged) + 1, dtype=bool)
     alone[1:-1] = merged[1:] != merged[:-1]
     once = merged.compress(alone[:-1] & alone[1:])
-    place = np.searchsorted(before, once)
-    here = place < len(before)
-    here[here] = before[place[here]] == once[here]
+    place, here = places_of(before, once)
     return place[here], np.searchsorted(after, once[~here])
 
 

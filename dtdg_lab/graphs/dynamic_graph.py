@@ -19,11 +19,13 @@ from dtdg_lab.core.units import as_path
 from dtdg_lab.graphs.intervals import IntervalStream
 from dtdg_lab.graphs.snapshot import (
     Snapshot,
+    check_arrays,
     check_finite,
     check_ids,
     check_range,
     frozen,
     give_up,
+    node_arrays,
     over_time,
     repeats,
     stored_once,
@@ -385,9 +387,7 @@ def check_graph(graph: DynamicGraph) -> None:
         check_range("classes", stored_once(classes), -1, np.iinfo(np.int16).max)
         _set(graph, "classes", classes)
     if graph.vertex_split is not None:
-        parts = frozen(graph.vertex_split, name="vertex_split", dtype=np.int8, shape=(nodes,))
-        check_range("vertex_split", parts, -1, 2)
-        _set(graph, "vertex_split", parts)
+        check_arrays(graph, {"vertex_split": node_arrays(nodes)["vertex_split"]})
     if graph.following is not None:
         _set(graph, "following", _following(graph, _listed("following", graph.following)))
 

@@ -359,8 +359,7 @@ class EdgeSet:
         if not len(self):
             return np.zeros(asked.shape, dtype=bool)
         place = np.minimum(np.searchsorted(self.numbers, asked), len(self) - 1)
-        found: NDArray[np.bool_] = self.numbers[place] == asked
-        return found
+        return np.asarray(self.numbers[place] == asked)
 
     def nth_absent(self, order: Ints) -> Ints:
         """Numbers of pairs that are no edges, given by their place among all such pairs, 0 .. absent - 1; any shape.
@@ -418,6 +417,14 @@ def sums_of_equal(keys: NDArray[np.int64], values: NDArray[np.float64]) -> NDArr
 def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each key once; ``keys`` never fall."""
     return keys[_firsts(keys)]
+
+
+def places_of(keys: NDArray[np.int64], asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where each key asked for stands or would stand among rising ``keys``, and whether it stands there."""
+    place = np.searchsorted(keys, asked)
+    known = place < len(keys)
+    known[known] = keys[place[known]] == asked[known]
+    return place, known
 
 
 def _firsts(keys: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -202,7 +202,7 @@ def describe(graph: DynamicGraph) -> GraphStatistics:
         active=give_up(np.array([active for active, _ in series], dtype=np.int64)),
         jaccard=give_up(overlap[:, 0].copy()),
         kept=give_up(overlap[:, 1].copy()),
-        empty=_runs(graph.num_edges == 0),
+        empty=runs_of(graph.num_edges == 0),
         in_degrees=_quantiles(histogram),
         tail=fit_tail(histogram),
         degrees=give_up(degrees),
@@ -276,7 +276,7 @@ def _baselines(graph: DynamicGraph) -> NDArray[np.float64]:
     return errors
 
 
-def _runs(flags: NDArray[np.bool_]) -> tuple[range, ...]:
+def runs_of(flags: NDArray[np.bool_]) -> tuple[range, ...]:
     """The ranges of consecutive true flags."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     return tuple(range(start, stop) for start, stop in edges.reshape(-1, 2).tolist())

@@ -361,14 +361,13 @@ def load(folder: Path, *, mmap: bool, source: str | None) -> DynamicGraph:
     """Read a graph from ``folder``; see :meth:`DynamicGraph.load`."""
     arrays, meta = read(folder, mmap=mmap)
     try:
-        graph = _graph(arrays, meta, meta["source"] if source is None else source)
+        return _graph(arrays, meta, meta["source"] if source is None else source)
     except KeyError as error:
         raise DataError(f"the graph in {folder} lacks {error}. Delete the folder and make the graph again.") from error
     except DataError as error:
         raise DataError(
             f"the graph in {folder} is damaged: {error} Delete the folder and make the graph again."
         ) from error
-    return graph
 
 
 def _graph(arrays: dict[str, NDArray[Any]], meta: dict[str, Any], source: str) -> DynamicGraph:
@@ -381,8 +380,8 @@ def _graph(arrays: dict[str, NDArray[Any]], meta: dict[str, Any], source: str) -
         following = extra if len(extra) == steps else (*snapshots[1:], extra[-1])
     if classes is not None:
         classes = over_time(classes, name="classes", dtype=np.int16, steps=steps, shape=(nodes,))
-    for name, dtype in (("targets", np.float32), ("persistence", np.float32)):
-        if arrays[name].shape != (steps, nodes) or arrays[name].dtype != dtype:
+    for name in ("targets", "persistence"):
+        if arrays[name].shape != (steps, nodes) or arrays[name].dtype != np.float32:
             raise DataError(f"{name} has shape {arrays[name].shape}; {(steps, nodes)} is needed.")
     return DynamicGraph.trusted(
         name=meta["name"],

@@ -20,6 +20,7 @@ from dtdg_lab.graphs.snapshot import (
     distinct,
     edge_keys,
     finite_weights,
+    places_of,
     snapshot_of_rows,
     sums_of_equal,
     targets,
@@ -70,7 +71,7 @@ class SlidingEdges:
         self._alive.append(keys)
         if not len(keys) and not len(leaving):
             return False
-        place, known = self._find(keys)
+        place, known = places_of(self._keys, keys)
         out = np.searchsorted(self._keys, leaving)  # with weights, the first of equal keys is the one that leaves
         if weights is None:
             self._values[place[known]] += 1
@@ -80,7 +81,7 @@ class SlidingEdges:
             went = leaving[gone]
         else:
             self._replace(out, np.searchsorted(self._keys, keys, side="right"), keys, weights)
-            went = leaving[~self._find(leaving)[1]]
+            went = leaving[~places_of(self._keys, leaving)[1]]
         for changed, change in ((keys[~known], 1), (went, -1)):
             self.in_degree += change * np.bincount(targets(changed), minlength=len(self.in_degree))
         return True
@@ -94,13 +95,9 @@ class SlidingEdges:
         """The sum of the weights of every distinct edge, or the number of intervals that hold it, in float64."""
         return sums_of_equal(self._keys, self._values) if self._weighted else self._values.astype(np.float64)
 
-    def _find(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Where each key stands or would stand, and whether it stands there."""
-        place = np.searchsorted(self._keys, keys)
-        known = np.zeros(len(keys), dtype=bool)
-        inside = place < len(self._keys)
-        known[inside] = self._keys[place[inside]] == keys[inside]
-        return place, known
+    def snapshot(self) -> Snapshot:
+        """The window's edges, with the sums of their weights where they carry any."""
+        return snapshot_of_rows(self.in_degree, self.keys, finite_weights(self.sums()) if self._weighted else None)
 
     def _replace(
         self, gone: NDArray[np.int64], place: NDArray[np.int64], keys: NDArray[np.int64], values: ArrayLike
@@ -279,8 +276,7 @@ class Windows:
                 graph = None  # the one before is no longer the window's
             if number >= self.edge_life - 1:
                 if graph is None:
-                    weights = finite_weights(alive.sums()) if stream.weighted else None
-                    graph = snapshot_of_rows(alive.in_degree, alive.keys, weights)
+                    graph = alive.snapshot()
                 yield Window(number, graph, base)
 
     def _base(self) -> Iterator[Snapshot]:
@@ -362,12 +358,10 @@ def lived(snapshots: Sequence[Snapshot], edge_life: int) -> Iterator[Snapshot]:
 
     References: ESDG section 5.4 (EvolveGCN).
     """
-    weighted = snapshots[0].weights is not None
-    alive = SlidingEdges(snapshots[0].num_nodes, edge_life, weighted=weighted)
+    alive = SlidingEdges(snapshots[0].num_nodes, edge_life, weighted=snapshots[0].weights is not None)
     for snapshot in snapshots:
         alive.push(edge_keys(snapshot), snapshot.weights)
-        weights = finite_weights(alive.sums()) if weighted else None
-        yield snapshot_of_rows(alive.in_degree, alive.keys, weights)
+        yield alive.snapshot()
 
 
 def averaged(snapshots: Sequence[Snapshot], window: int) -> Iterator[Snapshot]:

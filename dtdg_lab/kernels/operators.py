@@ -5,15 +5,16 @@ from __future__ import annotations
 import ctypes
 import functools
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.message_passing import DIRECTIONS
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.attention import AttentionOperator
+from dtdg_lab.kernels import spmm
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot
 from dtdg_lab.kernels.spmm import Adjacency, ScaledOperator
 
@@ -38,6 +39,10 @@ class OperatorSettings:
     norm: str = "in"
     self_loops: bool = True
 
+    def adjacency(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
+        """A matrix for such products; arguments as for :class:`dtdg_lab.kernels.spmm.Adjacency`."""
+        return Adjacency(indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape)
+
 
 # Where operators get their edges from: some rows of a snapshot, the columns they pull from, and degrees of both.
 
@@ -56,23 +61,18 @@ class EdgeSource(Protocol):
     @property
     def first(self) -> int:
         """The column of row 0."""
-        ...
 
     def adjacency(self, direction: str) -> Adjacency:
         """The edges that rows pull along, (n, M); the same object until ``release``."""
-        ...
 
     def row_degrees(self, direction: str) -> Tensor:
         """Weighted degree of each row along a direction, (n,)."""
-        ...
 
     def column_degrees(self, direction: str) -> Tensor:
         """Weighted degree along a direction of each column of ``adjacency("in")``, (M,): convolutions scale by it."""
-        ...
 
     def release(self) -> None:
         """Let go of everything made; what is asked for again is made again."""
-        ...
 
 
 class SnapshotSource:
@@ -132,15 +132,8 @@ class SnapshotSource:
     def _all(self, direction: str) -> Adjacency:
         checked(direction)
         if self._whole is None:
-            of, settings = self._snapshot, self._settings
-            self._whole = Adjacency(
-                of.indptr,
-                of.indices,
-                of.weights,
-                backend=settings.backend,
-                dtype=settings.dtype,
-                device=settings.device,
-            )
+            of = self._snapshot
+            self._whole = self._settings.adjacency(of.indptr, of.indices, of.weights)
         return self._whole if direction == "in" else self._whole.transposed_adjacency()
 
 
@@ -180,6 +173,122 @@ def keep_freed_memory() -> bool:
     return all([library.mallopt(name, value) == 1 for name, value in settings])
 
 
+# Graph attention: sums over in-neighbours and the node itself, weighted by a softmax of scores.
+
+
+SLOPE = 0.2
+_EDGES_AT_ONCE = 2**18  # of the gathered rows of edge_products
+
+
+class AttentionOperator:
+    """y_v = sum over u in N(v) and v itself of alpha_vu x_u; alpha = softmax over u of LeakyReLU(from_u + to_v).
+
+    Args:
+        adjacency: (n, M); edge weights play no part, and a self loop that is there counts once, as v itself.
+        first: the node of row 0.
+
+    References: Velickovic et al. 2018, "Graph attention networks", equations 1 to 4, slope 0.2.
+    """
+
+    def __init__(self, adjacency: Adjacency, *, first: int = 0) -> None:
+        kept = spmm.without_loops(adjacency.indptr, adjacency.indices, first)
+        indptr, indices, _ = spmm.with_self(*kept, first)
+        self.edges = adjacency.like(indptr, indices, None, columns=adjacency.shape[1])
+        self.rows = self.edges.edge_rows().to(self.edges.indices.dtype)
+        self.offsets = self.edges.indptr.long()
+        self._order: Tensor | None = None
+
+    def apply(self, x: Tensor, scores_from: Tensor, scores_to: Tensor) -> Tensor:
+        """Attention of all heads, differentiable in all three: (n, heads d).
+
+        Args:
+            x: (M, heads d), the heads side by side.
+            scores_from: (M, heads).
+            scores_to: (n, heads).
+        """
+        if self.edges.backend == "dgl":
+            return self._dgl_attention(x, scores_from, scores_to)
+        y: Tensor = _Attention.apply(x, scores_from, scores_to, self)
+        return y
+
+    def _dgl_attention(self, x: Tensor, scores_from: Tensor, scores_to: Tensor) -> Tensor:
+        ops, block = spmm.import_dgl().ops, self.edges.block()
+        scores = ops.u_add_v(block, scores_from.unsqueeze(-1), scores_to.unsqueeze(-1))
+        share = ops.edge_softmax(block, torch.nn.functional.leaky_relu(scores, SLOPE))
+        return ops.u_mul_e_sum(block, x.view(len(x), scores_from.shape[1], -1), share).flatten(1)
+
+    def row_sums(self, values: Tensor) -> Tensor:
+        """Sums of edge values by row: (E, heads) -> (n, heads)."""
+        return torch.segment_reduce(values, "sum", offsets=self.offsets, axis=0)
+
+    @property
+    def transposed_order(self) -> Tensor:
+        """Which edge each edge of the transpose is, (E,). Made once."""
+        if self._order is None:
+            self._order = self.edges.transposed_order().to(self.rows.dtype)
+        return self._order
+
+
+class _Attention(torch.autograd.Function):
+    """Forward keeps one share per edge and head; backward needs no (E, F) array on the CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scores_from: Tensor, scores_to: Tensor, operator: AttentionOperator) -> Tensor:
+        edges, rows = operator.edges, operator.rows
+        scores = scores_from.index_select(0, edges.indices) + scores_to.index_select(0, rows)
+        positive = scores > 0
+        scores = torch.nn.functional.leaky_relu(scores, SLOPE)
+        top = torch.segment_reduce(
+            scores, "max", offsets=operator.offsets, axis=0
+        )  # no row is empty: v itself is there
+        share = torch.exp_(scores.sub_(top.index_select(0, rows)))
+        share /= operator.row_sums(share).index_select(0, rows)
+        shares = share.t().contiguous()  # (heads, E)
+        parts = x.chunk(len(shares), dim=1)
+        y = torch.cat([edges.product(part, one) for part, one in zip(parts, shares, strict=True)], dim=1)
+        ctx.operator = operator
+        ctx.save_for_backward(x, shares, positive, y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        x, shares, positive, y = ctx.saved_tensors
+        operator: AttentionOperator = ctx.operator
+        heads, order = len(shares), operator.transposed_order
+        transposed = operator.edges.transposed_adjacency()
+        dy = grads[0].contiguous()
+        dx, dscores = [], []
+        for x_h, y_h, dy_h, share in zip(x.chunk(heads, 1), y.chunk(heads, 1), dy.chunk(heads, 1), shares, strict=True):
+            dshare = edge_products(operator.edges, operator.rows, dy_h.contiguous(), x_h.contiguous())
+            inner = (dy_h * y_h).sum(dim=1)  # = sum over u of alpha_vu dalpha_vu
+            dscores.append(share * (dshare - inner.index_select(0, operator.rows)))
+            dx.append(transposed.product(dy_h, share.index_select(0, order)))
+        draw = torch.stack(dscores, dim=1)
+        draw = torch.where(positive, draw, SLOPE * draw)
+        dfrom = torch.segment_reduce(draw.index_select(0, order), "sum", offsets=transposed.indptr.long(), axis=0)
+        return torch.cat(dx, dim=1), dfrom, operator.row_sums(draw), None
+
+
+def edge_products(edges: Adjacency, rows: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """left[v] . right[u] of every edge u -> v: (n, F) and (M, F) -> (E,).
+
+    Args:
+        edges: the E edges, (n, M).
+        rows: (E,) the row of each.
+        left: (n, F).
+        right: (M, F).
+    """
+    if edges.device == "cpu":  # the gradient of embedding_bag by its weights is this product, without gathering rows
+        backward = torch.ops.aten._embedding_bag_per_sample_weights_backward
+        return backward(left, right, edges.indices, edges.indptr, rows, 0)
+    products = [
+        (left.index_select(0, v) * right.index_select(0, u)).sum(dim=1)
+        for v, u in zip(rows.split(_EDGES_AT_ONCE), edges.indices.split(_EDGES_AT_ONCE), strict=True)
+    ]
+    return torch.cat(products)
+
+
 KINDS = ("gcn", "mean", "diffusion-in", "diffusion-out", "attention")
 
 
@@ -191,7 +300,7 @@ class Operators:
       without edges then gets 0.
     - ``mean``, ``diffusion-in``: D_in^-1 A, the weighted mean over in-neighbours; 0 where there are none.
     - ``diffusion-out``: D_out^-1 A^T, the weighted mean over out-neighbours; 0 where there are none.
-    - ``attention``: see :class:`dtdg_lab.kernels.attention.AttentionOperator`.
+    - ``attention``: see :class:`dtdg_lab.kernels.operators.AttentionOperator`.
 
     Args:
         source: the edges of the n rows and the degrees of the M columns; row v of A lists the edges into v.

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.delta import edge_rows
-from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, stacked_on_device
+from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, edge_rows, stacked_on_device
 
 # Which library multiplies: DGL or torch, and whether DGL can be imported at all.
 
@@ -91,22 +90,14 @@ def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int, dtyp
     return "dgl"
 
 
-# What matrices need of their rows when these are tensors: transposes, and an edge from every node to itself.
-#
-# The same as the numpy functions that matrices of the host use, without leaving the device.
-
-
-def transposed_order(indptr: Tensor, indices: Tensor) -> Tensor:
-    """Which edge each edge of the transpose is, (E,) int64; ``indptr`` is (n + 1,), ``indices`` (E,)."""
-    height = max(len(indptr) - 1, 1)
-    return torch.argsort(indices.long() * height + edge_rows(indptr, len(indices)), stable=True)
+# What matrices need of their rows: transposes, and an edge from every node to itself. Nothing leaves the device.
 
 
 def transposed(
     indptr: Tensor, indices: Tensor, weights: Tensor | None, columns: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Offsets (M + 1,), rows (E,) and weights of the transpose of n rows and M columns; types as given."""
-    order = transposed_order(indptr, indices)
+    order = torch.argsort(indices, stable=True)  # of one column, edges stay in the order of rows
     counts = torch.zeros(columns + 1, dtype=indptr.dtype, device=indptr.device)
     counts.index_add_(0, indices.long() + 1, torch.ones_like(indices, dtype=indptr.dtype))
     rows = edge_rows(indptr, len(indices))[order].to(indices.dtype)
@@ -155,7 +146,6 @@ def with_self(
 
 
 _INT32_EDGES = 2**31 - 1
-Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 
 
 class _Product(torch.autograd.Function):
@@ -175,7 +165,7 @@ class Adjacency:
     """Rows ``lo .. hi`` of one snapshot's adjacency, shape (n, M), with n = hi - lo.
 
     On the CPU the index arrays given are used in place, not copied. Tensors that are on the device already are used
-    there, and so is what is made of them: nothing goes by the host.
+    there. What is made of them is made on the device: nothing goes by the host.
 
     Args:
         indptr: (N + 1,) offsets of each node's in-neighbours: an array, or an int32 tensor on the device.
@@ -212,13 +202,11 @@ class Adjacency:
         if isinstance(offsets, Tensor):
             self.indptr, self.indices = offsets, cast(Tensor, indices)
             self.weights = None if weights is None else cast(Tensor, weights).to(dtype)
-            self._host: Arrays | None = None
         else:
             kind = np.int32 if self.num_edges <= _INT32_EDGES else np.int64  # torch wants one type for both
-            held = None if weights is None else np.asarray(weights)
-            self._host = (offsets.astype(kind), np.asarray(indices).astype(kind, copy=False), held)
-            self.indptr, self.indices = _on(self._host[0], device), _on(self._host[1], device)
-            self.weights = None if held is None else _on(held, device).to(dtype)
+            self.indptr = _on(offsets.astype(kind), device)
+            self.indices = _on(np.asarray(indices).astype(kind, copy=False), device)
+            self.weights = None if weights is None else _on(np.asarray(weights), device).to(dtype)
         self._block: Any = None
         self._matrix: Tensor | None = None
         self._transposed: Adjacency | None = None
@@ -281,66 +269,24 @@ class Adjacency:
         ones = torch.ones(1, dtype=self.dtype, device=self.device).expand(self.num_edges)
         return sums.index_add_(0, self.indices, ones if self.weights is None else self.weights)
 
-    @property
-    def on_device(self) -> bool:
-        """Whether it was given tensors: what is made of it is then made of them, on the device."""
-        return self._host is None
-
-    @property
-    def arrays(self) -> Arrays:
-        """Offsets (n + 1,), in-neighbours (E,) and weights (E,) or None, as numpy arrays that are only read."""
-        if self._host is None:
-            weights = None if self.weights is None else self.weights.cpu().numpy()
-            return self.indptr.cpu().numpy(), self.indices.cpu().numpy(), weights
-        return self._host
-
     def part(self, rows: range) -> Adjacency:
         """Some of the rows, (len(rows), M)."""
-        held = (self.indptr, self.indices, self.weights) if self._host is None else self._host
-        return self.like(*held, rows=rows, columns=self.shape[1])
+        return self.like(self.indptr, self.indices, self.weights, rows=rows, columns=self.shape[1])
 
     def transposed_adjacency(self) -> Adjacency:
         """The transpose, (M, n): row u lists the nodes that have u as in-neighbour. Made once."""
         if self._transposed is None:
-            if self._host is None:
-                turned: tuple[Any, ...] = transposed(self.indptr, self.indices, self.weights, self.shape[1])
-            else:
-                turned = _transposed(*self._host, self.shape[1])
+            turned = transposed(self.indptr, self.indices, self.weights, self.shape[1])
             self._transposed = self.like(*turned, columns=self.shape[0])
         return self._transposed
 
     def transposed_order(self) -> Tensor:
         """Which edge of this matrix each edge of the transpose is, (E,) int64."""
-        if self._host is None:
-            return transposed_order(self.indptr, self.indices)
-        return _on(np.argsort(_transposed_keys(*self._host[:2])), self.device)
+        return torch.argsort(self.indices, stable=True)
 
     def like(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
         """Another matrix with the same backend, type and device; ``rows`` and ``columns`` as in the constructor."""
         return Adjacency(indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape)
-
-
-def _transposed(
-    indptr: NDArray[Any], indices: NDArray[Any], weights: NDArray[Any] | None, columns: int
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """Offsets (M + 1,), rows (E,) and weights of the transpose of n rows and M columns."""
-    keys = _transposed_keys(indptr, indices)
-    if weights is None:
-        keys.sort()  # numpy sorts keys several times faster than it orders them
-    else:
-        order = np.argsort(keys)
-        weights, keys = weights[order], keys[order]
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=columns))])
-    return offsets, (keys % max(len(indptr) - 1, 1)).astype(indices.dtype), weights
-
-
-def _transposed_keys(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[np.int64]:
-    """For each edge its column, then its row, as one number."""
-    rows = len(indptr) - 1
-    keys = indices.astype(np.int64)
-    keys *= max(rows, 1)
-    keys += np.repeat(np.arange(rows), np.diff(indptr))
-    return keys
 
 
 def _on(array: NDArray[Any], device: str) -> Tensor:
@@ -348,46 +294,6 @@ def _on(array: NDArray[Any], device: str) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array).to(device)
-
-
-# An edge from every node to itself, put into a matrix whose rows are some of the nodes.
-
-
-Rows = tuple[NDArray[Any], NDArray[Any]]
-
-
-def without_self_edges(indptr: NDArray[Any], indices: NDArray[Any], first: int) -> Rows:
-    """The edges that are not self loops, where row i is node ``first + i``: offsets (n + 1,) and in-neighbours."""
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    kept = indices != rows + first
-    if kept.all():
-        return indptr, indices
-    dropped = np.concatenate([[0], np.cumsum(~kept)])[indptr]
-    return indptr - dropped.astype(indptr.dtype), indices[kept]
-
-
-def with_self_edges(indptr: NDArray[Any], indices: NDArray[Any], first: int) -> Rows:
-    """Every row's own node before its in-neighbours; a self loop that is there stays beside it."""
-    rows = len(indptr) - 1
-    own = np.arange(first, first + rows, dtype=indices.dtype)
-    offsets = indptr + np.arange(rows + 1, dtype=indptr.dtype)
-    return offsets, put_first(offsets, indices, own)
-
-
-def put_first(offsets: NDArray[Any], values: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
-    """Values of edges with one more in front of every row's.
-
-    Args:
-        offsets: (n + 1,) where rows begin with the additional value.
-        values: (E,) in the order of rows.
-        own: (n,) the additional ones.
-    """
-    found = np.empty(len(values) + len(own), dtype=values.dtype)
-    others = np.ones(len(found), dtype=bool)
-    others[offsets[:-1]] = False
-    found[offsets[:-1]] = own
-    found[others] = values
-    return found
 
 
 # Row scalings around a neighbour sum: diag(left) (A + I) diag(right), which graph convolutions and means are.
@@ -432,24 +338,6 @@ class ScaledOperator:
         return y if self._left is None else y * self._left.unsqueeze(1)
 
     def _bake(self) -> Adjacency:
-        adjacency = self._adjacency
-        if adjacency.on_device:
-            return self._bake_on_device()
-        indptr, indices, weights = adjacency.arrays
-        height, width = adjacency.shape
-        kind = str(adjacency.dtype).removeprefix("torch.")
-        left = np.ones(height, kind) if self._left is None else self._left.cpu().numpy()
-        right = np.ones(width, kind) if self._right is None else self._right.cpu().numpy()
-        scaled = np.repeat(left, np.diff(indptr)) * right[indices]
-        if weights is not None:
-            scaled *= weights
-        if self._add_self:
-            own = left * right[self._first : self._first + height]
-            indptr, indices = with_self_edges(indptr, indices, self._first)
-            scaled = put_first(indptr, scaled, own)
-        return adjacency.like(indptr, indices, scaled, columns=width)
-
-    def _bake_on_device(self) -> Adjacency:
         adjacency, first = self._adjacency, self._first
         height, width = adjacency.shape
         left = adjacency.indptr.new_ones(height, dtype=adjacency.dtype) if self._left is None else self._left

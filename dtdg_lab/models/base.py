@@ -32,6 +32,11 @@ class State:
     layers: tuple[tuple[Tensor, ...], ...]
     per_vertex: bool = True
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Those of all layers, in order."""
+        return [tensor for layer in self.layers for tensor in layer]
+
     def with_layer(self, layer: int, tensors: tuple[Tensor, ...]) -> State:
         """A copy with one layer's tensors replaced."""
         return State((*self.layers[:layer], tensors, *self.layers[layer + 1 :]), self.per_vertex)
@@ -73,11 +78,9 @@ class GraphView(Protocol):
     @property
     def num_rows(self) -> int:
         """Nodes whose rows the model computes (own rows first)."""
-        ...
 
     def layer(self, number: int) -> GraphView:
         """The space as one layer of a model is to see it: a layout may count, or lay out, layers apart."""
-        ...
 
     async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """One hop of neighbours' rows combined: (n, F) -> (n, F).
@@ -90,7 +93,6 @@ class GraphView(Protocol):
             scores: for ``attention``, (from, to), each (n, heads): node v weighs u, out of its in-neighbours and
                 itself, by the softmax over u of LeakyReLU(from[u] + to[v]), slope 0.2.
         """
-        ...
 
     async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Rows of the k nodes of the snapshot with the largest scores, largest first, and these scores.
@@ -105,7 +107,6 @@ class GraphView(Protocol):
         Returns:
             (min(k, N), F) rows and (min(k, N),) scores; the same for every part of the snapshot.
         """
-        ...
 
 
 class DynamicModel(nn.Module):

@@ -40,10 +40,20 @@ class VertexLSTM(nn.Module):
         return hs, (hs[-1], cell)
 
 
+class VertexLSTMModel(DynamicModel):
+    """A model in whose layers every node has such an LSTM."""
+
+    memory = "per_vertex"
+
+    def initial_state(self, rows: int) -> State:
+        """Zero hidden state and cell, each (rows, H) a layer."""
+        return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
+
+
 # CD-GCN: a graph convolution beside what it was fed, then an LSTM that every node runs through time.
 
 
-class CDGCN(DynamicModel):
+class CDGCN(VertexLSTMModel):
     """Concatenated dynamic GCN, (n, F) -> (n, H) a snapshot.
 
     With Y0 = Ã x: Y = ReLU([Y0 ; Y0 W]), of width F + H; h = LSTM(Y), node by node.
@@ -55,18 +65,12 @@ class CDGCN(DynamicModel):
     redistributes Y; here what lies between the spatial and the temporal part is Y0, which is narrower.
     """
 
-    memory = "per_vertex"
-
     def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
         super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
         widths = [self.width(layer) for layer in range(layers)]
         self.convolve = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
         self.lstm = nn.ModuleList(VertexLSTM(width + hidden, hidden) for width in widths)
         self.reset_parameters()
-
-    def initial_state(self, rows: int) -> State:
-        """Zero hidden state and cell, each (rows, H) a layer."""
-        return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
 
     async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """Y0 = Ã x: (n, width) -> (n, width)."""
@@ -83,7 +87,7 @@ class CDGCN(DynamicModel):
 # GAT-LSTM: graph attention, then an LSTM that every node runs through time.
 
 
-class GATLSTM(DynamicModel):
+class GATLSTM(VertexLSTMModel):
     """Graph attention followed by an LSTM, (n, F) -> (n, H) a snapshot.
 
     With z = x W, ``heads`` slices of it of width H / heads, and for each head e[v, u] = LeakyReLU(a . [z_v ; z_u]):
@@ -95,8 +99,6 @@ class GATLSTM(DynamicModel):
 
     Differs from the paper: no dropout. Edge weights have no part in attention.
     """
-
-    memory = "per_vertex"
 
     def __init__(
         self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, heads: int = 2, seed: int = 0
@@ -111,10 +113,6 @@ class GATLSTM(DynamicModel):
         self.to_score = nn.ParameterList(nn.Parameter(torch.empty(heads, hidden // heads)) for _ in widths)
         self.lstm = nn.ModuleList(VertexLSTM(hidden, hidden) for _ in widths)
         self.reset_parameters()
-
-    def initial_state(self, rows: int) -> State:
-        """Zero hidden state and cell, each (rows, H) a layer."""
-        return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
 
     async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """Attention over in-neighbours: (n, width) -> (n, H)."""
@@ -132,7 +130,7 @@ class GATLSTM(DynamicModel):
 # MPNN-LSTM: two graph convolutions, both kept, then two stacked LSTMs that every node runs through time.
 
 
-class MPNNLSTM(DynamicModel):
+class MPNNLSTM(VertexLSTMModel):
     """Message passing and LSTM, (n, F) -> (n, H) a snapshot; one layer is the whole of the paper's network.
 
     H1 = ReLU(Ã x W_1), H2 = ReLU(Ã H1 W_2), y = [H1 ; H2] of width 2H; a first LSTM runs over y, a second one over the
@@ -146,7 +144,6 @@ class MPNNLSTM(DynamicModel):
     over both LSTMs' states and the inputs. PyG-Temporal's has the norm, the dropout and a bias in each convolution.
     """
 
-    memory = "per_vertex"
     hops_per_layer = 2
 
     def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
@@ -181,7 +178,7 @@ class MPNNLSTM(DynamicModel):
 # WD-GCN: a graph convolution, then an LSTM that every node runs through time.
 
 
-class WDGCN(DynamicModel):
+class WDGCN(VertexLSTMModel):
     """Waterfall dynamic GCN, (n, F) -> (n, H) a snapshot: h = LSTM(ReLU(Ã x W)), node by node.
 
     References: Manessi, Rozza, Manzo 2020, "Dynamic graph convolutional networks" (Waterfall Dynamic-GCN);
@@ -190,18 +187,12 @@ class WDGCN(DynamicModel):
     Differs from the paper: the readout is one linear map of h at each snapshot, and layers may be stacked.
     """
 
-    memory = "per_vertex"
-
     def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
         super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
         widths = [self.width(layer) for layer in range(layers)]
         self.convolve = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
         self.lstm = nn.ModuleList(VertexLSTM(hidden, hidden) for _ in widths)
         self.reset_parameters()
-
-    def initial_state(self, rows: int) -> State:
-        """Zero hidden state and cell, each (rows, H) a layer."""
-        return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
 
     async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
         """Ã x: (n, width) -> (n, width)."""

@@ -17,8 +17,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.events import EpochEnded, RanksGathered, SettingsChanged
-from dtdg_lab.core.records import PHASES
-from dtdg_lab.core.support import PAIRS, RANKED, few_pairs, interval_of, is_score
+from dtdg_lab.core.records import PAIRS, PHASES, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, write_json

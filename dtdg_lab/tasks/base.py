@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -38,40 +39,26 @@ class Task(Protocol):
     """What is predicted from a model's readout, for T labelled snapshots of N nodes.
 
     A task holds all labels of the graph on every rank, and draws nothing that depends on the number of ranks.
+
+    Attributes:
+        name: ``regression``, ``classification`` or ``link``.
+        outputs: columns that the model's readout must have.
+        per_vertex: whether the loss is a sum over nodes, so that blocks of nodes may be taken apart.
+        columns: K, the length of what :meth:`measure` returns.
+        resampled: columns of what :meth:`resample` returns; 0 where the task has no bootstrap.
     """
 
-    @property
-    def name(self) -> str:
-        """``regression``, ``classification`` or ``link``."""
-        ...
-
-    @property
-    def outputs(self) -> int:
-        """Columns that the model's readout must have."""
-        ...
-
-    @property
-    def per_vertex(self) -> bool:
-        """Whether the loss is a sum over nodes, so that blocks of nodes may be taken apart."""
-        ...
-
-    @property
-    def columns(self) -> int:
-        """K, the length of what :meth:`measure` returns."""
-        ...
-
-    @property
-    def resampled(self) -> int:
-        """Columns of what :meth:`resample` returns; 0 where the task has no bootstrap."""
-        ...
+    name: str
+    outputs: int
+    per_vertex: bool
+    columns: int
+    resampled: int = 0
 
     def prepare(self, snapshots: range) -> None:
         """Copy the data for the loss of these snapshots to the device; ``loss`` does so if it has not been done."""
-        ...
 
     def labelled(self, t: int) -> bool:
         """Whether the training loss of this snapshot has labelled items, so that it counts in a mean of losses."""
-        ...
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """What some nodes add to the training loss of some snapshots; it carries the history of ``z``.
@@ -85,7 +72,6 @@ class Task(Protocol):
             (S,): for each snapshot, the share of these nodes in the mean loss over the snapshot's labelled items;
             the shares of blocks of nodes add up to that mean. 0 where the snapshot has no labelled item.
         """
-        ...
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
         """How much of the training loss some nodes are: (S,), the share of each snapshot's labelled items they hold.
@@ -96,11 +82,9 @@ class Task(Protocol):
             snapshots: S consecutive ones.
             rows: some nodes; all N where the task is not ``per_vertex``.
         """
-        ...
 
     def trains(self) -> NDArray[np.bool_]:
         """Which nodes have a label that the training loss counts, in some snapshot of the training split: (N,)."""
-        ...
 
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
         """What some nodes add to the numbers that the scores of a part are made of, without history.
@@ -114,7 +98,6 @@ class Task(Protocol):
         Returns:
             (K,), float64; blocks of nodes add up.
         """
-        ...
 
     def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
         """The scores of a part from what :meth:`measure` gave for its snapshots, summed over nodes: (S, K).
@@ -124,16 +107,15 @@ class Task(Protocol):
             sums: what was measured.
             again: (S, resampled), what :meth:`resample` gave for the same snapshots; None where it was not asked.
         """
-        ...
 
     def resample(self, z: Tensor, t: int) -> Tensor:
-        """Metrics of one test snapshot on resampled items, (resampled,), float64; only where ``resampled`` is not 0.
+        """Metrics of one test snapshot on resampled items, (resampled,), float64; none where ``resampled`` is 0.
 
         Args:
             z: readout of all N nodes, (N, outputs).
             t: number of the snapshot.
         """
-        ...
+        return z.new_zeros(0, dtype=torch.float64)
 
 
 def mean_or_none(values: NDArray[np.float64]) -> float | None:

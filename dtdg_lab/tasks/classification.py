@@ -14,7 +14,7 @@ from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import repeats
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.tasks.base import PARTS, Rows, Scores, mean_or_none
+from dtdg_lab.tasks.base import PARTS, Rows, Scores, Task, mean_or_none
 from dtdg_lab.tasks.metrics import accuracy, confusion, f1_of, macro_f1
 
 # Persistence for classes: a node is what it was when last seen, as surely as that held in the training split.
@@ -69,7 +69,7 @@ class LastClass:
 UNLABELLED = -1
 
 
-class Classification:
+class Classification(Task):
     """Cross-entropy of C classes over the labelled nodes of a snapshot: those with ``graph.classes[t, v] >= 0``.
 
     Where the data set divides its nodes (``graph.vertex_split``) a part's loss and metrics are over the nodes of
@@ -94,7 +94,6 @@ class Classification:
 
     name = "classification"
     per_vertex = True
-    resampled = 0
 
     def __init__(
         self, graph: DynamicGraph, split: Split, *, device: str = "cpu", dtype: torch.dtype = torch.float32
@@ -184,10 +183,6 @@ class Classification:
         loss = functional.cross_entropy(z, label, reduction="sum")
         table = torch.bincount(label * self.outputs + z.argmax(dim=1), minlength=self.outputs**2).double()
         return torch.cat([torch.stack([loss, known.sum().double()]), table])
-
-    def resample(self, z: Tensor, t: int) -> Tensor:
-        """Nothing: its scores have no bootstrap."""
-        return z.new_zeros(0, dtype=torch.float64)
 
     def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
         """Losses as means over the snapshots with labels; metrics over all labelled items of the part."""

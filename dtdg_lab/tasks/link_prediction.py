@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from dtdg_lab.core.errors import DataError, UnsupportedError
+from dtdg_lab.core.records import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.core.rng import generator
-from dtdg_lab.core.support import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import for_a_hash
 from dtdg_lab.graphs.snapshot import EdgeSet, Ints, Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.tasks.base import Rows, Scores, mean_or_none
+from dtdg_lab.tasks.base import Rows, Scores, Task, mean_or_none
 from dtdg_lab.tasks.metrics import (
     LEAST_POSITIVES,
     RESAMPLES,
@@ -261,7 +261,7 @@ class _Ranking:
         return (self.targets[self.row] != NO_VERTEX).any(dim=1)
 
 
-class LinkPrediction:
+class LinkPrediction(Task):
     """Binary cross-entropy of pairs at t: edges of ``graph.following[t]`` against pairs that it does not hold.
 
     Positives and negatives are those of :func:`link_samples`, drawn from a seed made of
@@ -277,7 +277,7 @@ class LinkPrediction:
     are. Of the test split each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of
     every snapshot (:mod:`dtdg_lab.tasks.metrics`), under ``<name>_low`` and ``<name>_high``; none of fewer than ten
     positives. ``pairs`` are all that were scored, ``ranked`` the positives that MRR is of; see
-    :mod:`dtdg_lab.core.support`. Persistence is :class:`EdgeBank`: the edges that the label before counted are those of
+    :mod:`dtdg_lab.core.records`. Persistence is :class:`EdgeBank`: the edges that the label before counted are those of
     today.
 
     Args:

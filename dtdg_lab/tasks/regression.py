@@ -11,10 +11,10 @@ from torch import Tensor
 
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.tasks.base import Rows, Scores, mean_or_none
+from dtdg_lab.tasks.base import Rows, Scores, Task, mean_or_none
 
 
-class Regression:
+class Regression(Task):
     """Squared error against ``graph.targets``, one number a node and snapshot; mean absolute error beside it.
 
     Persistence predicts ``graph.persistence``; the mean predictor the mean target of the training split.
@@ -31,7 +31,6 @@ class Regression:
     name = "regression"
     outputs = 1
     per_vertex = True
-    resampled = 0
     columns = 2
 
     def __init__(
@@ -74,10 +73,6 @@ class Regression:
         """(n, 1) -> (2,): sums of squared and of absolute errors."""
         errors = (z.squeeze(-1) - self._target(t)[rows]).double()
         return torch.stack([errors.square().sum(), errors.abs().sum()])
-
-    def resample(self, z: Tensor, t: int) -> Tensor:
-        """Nothing: its scores have no bootstrap."""
-        return z.new_zeros(0, dtype=torch.float64)
 
     def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
         """Mean squared error and ``mae`` over all nodes and the part's snapshots."""

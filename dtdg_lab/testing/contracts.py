@@ -304,7 +304,6 @@ class MakeModel(Protocol):
 
     def __call__(self, features: int, hidden: int, layers: int, *, outputs: int = 1, seed: int) -> DynamicModel:
         """A model with F features, H hidden, some layers and some outputs."""
-        ...
 
 
 def example_snapshots(dtype: torch.dtype = torch.float64) -> list[tuple[DenseView, Tensor]]:
@@ -381,18 +380,18 @@ def check_state(make: MakeModel) -> None:
     state = model.initial_state(_VERTICES)
     require(len(state.layers) == model.layers, f"the state has {len(state.layers)} layers, the model {model.layers}")
     require(
-        state.per_vertex == (model.memory not in OF_WEIGHTS) and bool(_tensors(state)) == (model.memory != "none"),
+        state.per_vertex == (model.memory not in OF_WEIGHTS) and bool(state.tensors) == (model.memory != "none"),
         f"the state contradicts the declared memory {model.memory!r}",
     )
-    for tensor in _tensors(state):
+    for tensor in state.tensors:
         require(tensor.dtype == torch.float64, "the state does not have the parameters' type")
         if state.per_vertex:
             require(len(tensor) == _VERTICES, f"a per-vertex state has {len(tensor)} rows for {_VERTICES} nodes")
             require(not tensor.any(), "the state of a node before the first snapshot is not zero")
     _, after = run_model(model, example_snapshots())
-    for tensor, kept in zip(_tensors(after), _tensors(after.detach()), strict=True):
+    for tensor, kept in zip(after.tensors, after.detach().tensors, strict=True):
         require(torch.equal(tensor, kept) and not kept.requires_grad, "detach changes values or keeps history")
-    for tensor, share in zip(_tensors(after), _tensors(after.slice(slice(2, 5))), strict=True):
+    for tensor, share in zip(after.tensors, after.slice(slice(2, 5)).tensors, strict=True):
         wanted = tensor[2:5] if after.per_vertex else tensor
         require(torch.equal(wanted, share), "slice gives other rows than asked for")
 
@@ -406,10 +405,10 @@ def check_forward(make: MakeModel, layers: int) -> None:
     model, snapshots = make(_FEATURES, _HIDDEN, layers, seed=3).double(), example_snapshots()
     space, x = snapshots[0]
     state = model.initial_state(_VERTICES)
-    before = [x.clone(), *(tensor.clone() for tensor in _tensors(state))]
+    before = [x.clone(), *(tensor.clone() for tensor in state.tensors)]
     h, after = run_straight(model.snapshot(space, x, state))
     require(h.shape == (_VERTICES, _HIDDEN), f"a snapshot gives {tuple(h.shape)}, not (n, H)")
-    left = [x, *_tensors(state)]
+    left = [x, *state.tensors]
     require(all(torch.equal(*pair) for pair in zip(before, left, strict=True)), "snapshot changes its input in place")
     by_hand, hand_state = x, state
     for layer in range(layers):
@@ -419,7 +418,7 @@ def check_forward(make: MakeModel, layers: int) -> None:
     require(
         torch.equal(h, by_hand), "snapshot() is not evolve, spatial, temporal of each layer, or keeps state elsewhere"
     )
-    require(all(map(torch.equal, _tensors(after), _tensors(hand_state))), "the parts leave another state than snapshot")
+    require(all(map(torch.equal, after.tensors, hand_state.tensors)), "the parts leave another state than snapshot")
     first, second = (run_straight(model.snapshot(*snapshots[1], begin))[0] for begin in (state, after))
     alike, forgets = torch.allclose(first, second), model.memory == "none"
     require(not alike or forgets, "a snapshot gives the same after another as by itself: no memory is used")
@@ -491,7 +490,7 @@ def check_sequence(make: MakeModel, layers: int) -> None:
         h, by_step = model.temporal(0, now, by_step)
         parts.append(h)
     _require_same(torch.stack(parts), whole, "temporal_sequence is not temporal, snapshot after snapshot")
-    for one, other in zip(_tensors(by_step), _tensors(after), strict=True):
+    for one, other in zip(by_step.tensors, after.tensors, strict=True):
         _require_same(one, other, "temporal_sequence leaves another state than temporal, snapshot after snapshot")
     if model.memory != "neighbourhood":  # its spatial part needs the state that the snapshot before left
         _check_stacked(model, snapshots)
@@ -503,7 +502,7 @@ def _check_stacked(model: DynamicModel, snapshots: list[tuple[DenseView, Tensor]
         model.zero_grad()
         predictions, state = run(model, snapshots)
         (predictions - 1.0).square().mean().backward()
-        found.append((predictions, *_tensors(state), *(parameter.grad for parameter in model.parameters())))
+        found.append((predictions, *state.tensors, *(parameter.grad for parameter in model.parameters())))
     for one, other in zip(*found, strict=True):
         if one is not None and other is not None:
             _require_same(one, other, "snapshots stacked in one space give something else than one by one")
@@ -550,10 +549,6 @@ def check_model(make: MakeModel) -> None:
         check_forward(make, layers)
         check_sequence(make, layers)
         check_gradients(make, layers)
-
-
-def _tensors(state: State) -> list[Tensor]:
-    return [tensor for layer in state.layers for tensor in layer]
 
 
 def _require_same(one: Tensor, other: Tensor, rule: str) -> None:
@@ -764,7 +759,6 @@ class Scheduler(Protocol):
         self, times_s: NDArray[np.float64], parts: int, /, *, per_rank: int = 2, allreduce_s: float = 0.0
     ) -> Schedule:
         """The plan of an epoch."""
-        ...
 
 
 def example_times_s() -> Iterator[tuple[str, NDArray[np.float64]]]:

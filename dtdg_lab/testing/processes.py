@@ -9,10 +9,11 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from dtdg_lab.core.errors import LabError
 
@@ -58,7 +59,7 @@ class _Rank:
     result: Any = None
     error: BaseException | None = None
     failure: str = ""
-    reported: bool = field(default=False)
+    reported: bool = False
 
 
 def run_ranks(
@@ -146,13 +147,8 @@ def _context() -> Any:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
-    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
-    os.environ.update(_ENVIRONMENT)  # before the server imports torch
-    try:
+    with mock.patch.dict(os.environ, _ENVIRONMENT):  # before the server imports torch
         forkserver.ensure_running()
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
     return context
 
 

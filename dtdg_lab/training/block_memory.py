@@ -1,19 +1,27 @@
-"""The blocks of time of a run: as many as the config asks for, or the fewest that fit its memory."""
+"""The blocks of time of a run: as many as the config asks for, or the fewest that fit its memory; and their cost."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
+from torch import Tensor
 
+from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, StepFailedError
 from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.distributed.group import Group, gather_texts
+from dtdg_lab.distributed.group import Group, SoloGroup, gather_texts, share_cores
 from dtdg_lab.engine.strategy import BuildContext, StepMarks, Strategy
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.training.memory import trace_memory
+from dtdg_lab.training.build import RunComponents, build
+from dtdg_lab.training.memory import MemoryTrace, trace_memory
 
 GIB = 1 << 30
 LENGTHS = (4, 8)  # snapshots of a group of ranks in the blocks that memory is measured of
@@ -103,7 +111,7 @@ def _measured(
     described = gather_texts(group, " ".join(str(peak) for peak in peaks), device=device)
     most = [max(int(text.split()[place]) for text in described) for place in range(len(lengths))]
     state = model.initial_state(len(whole.chunk(0)))
-    state_bytes = sum(tensor.nbytes for layer in state.layers for tensor in layer)
+    state_bytes = sum(tensor.nbytes for tensor in state.tensors)
     slope = (most[-1] - most[0]) / (lengths[-1] - lengths[0]) if len(lengths) > 1 else most[0] / lengths[0]
     fixed = max(0.0, most[0] - slope * lengths[0] - state_bytes)
     return BlockMemory(fixed, slope, state_bytes, len(train))
@@ -114,10 +122,7 @@ def _peak(layout: Strategy, device: str) -> int:
     (work,) = layout.epoch(0)
     gc.collect()  # layouts measured before hold their graphs in circles
     there = torch.cuda.memory_allocated(device) if device.startswith("cuda") else 0
-
-    def step(marks: StepMarks) -> None:
-        layout.compute(work, marks)
-
+    step = partial(layout.compute, work)
     try:
         trace_memory(step, device=device)
         return trace_memory(step, device=device).peak_bytes - there
@@ -126,3 +131,82 @@ def _peak(layout: Strategy, device: str) -> int:
             f"a step of few snapshots, in which blocks=0 measures memory, failed: {type(error).__name__}: {error}. "
             "Set blocks to a number, or take more ranks or a smaller hidden."
         ) from error
+
+
+# What blocks of time cost and save on one process: peak memory and seconds of a step, with equal gradients.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockCost:
+    """A step with one number of blocks.
+
+    Attributes:
+        blocks: nb.
+        peak_bytes: of tensors made in the step.
+        step_s: forward, reruns and backward; the median of several.
+        loss: of the step.
+        gradient: of all parameters, flat.
+        trace: memory over the step.
+    """
+
+    blocks: int
+    peak_bytes: int
+    step_s: float
+    loss: float
+    gradient: Tensor
+    trace: MemoryTrace
+
+
+def block_cost(config: RunConfig, graph: DynamicGraph, *, steps: int = 3) -> BlockCost:
+    """Measure the first step of a run on one process; nothing is updated.
+
+    Args:
+        config: of one rank, with the option ``blocks``.
+        graph: its data.
+        steps: timed, after one that is not.
+
+    Raises:
+        LabError: the config cannot be built on this graph, as where it has more blocks than snapshots.
+    """
+    with threads_of(config):
+        return _cost(config, graph, steps)
+
+
+@contextmanager
+def threads_of(config: RunConfig) -> Iterator[None]:
+    """As many threads of torch as the config gives a rank, for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(share_cores(config.threads, 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _cost(config: RunConfig, graph: DynamicGraph, steps: int) -> BlockCost:
+    on_gpu = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    device = "cuda:0" if on_gpu else "cpu"
+    built = build(config, graph, SoloGroup(), device=device)
+    loss = _step(built, StepMarks())
+    seconds = []
+    for _ in range(steps):
+        began_s = _now_s(device)
+        _step(built, StepMarks())
+        seconds.append(_now_s(device) - began_s)
+    gradient = torch.cat([each.grad.flatten() for each in built.model.parameters() if each.grad is not None]).clone()
+
+    trace = trace_memory(partial(_step, built), device=device)
+    built.strategy.rows()  # drop the rows of the probing steps: they are not recorded
+    return BlockCost(config["blocks"], trace.peak_bytes, statistics.median(seconds), loss, gradient, trace)
+
+
+def _step(built: RunComponents, marks: StepMarks) -> float:
+    built.gradients.zero()
+    computed = built.strategy.compute(built.strategy.epoch(0)[0], marks)
+    return computed.loss_sum / max(computed.groups, 1)
+
+
+def _now_s(device: str) -> float:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

@@ -121,17 +121,7 @@ def build(
     exchanged = "congestion" in system.parts and "features" not in system.parts  # what is slow are the ranks' exchanges
     linked = LinkedGroup(group) if exchanged else None
     context = BuildContext(
-        config,
-        whole,
-        model,
-        sequence,
-        task,
-        splits.train,
-        splits.validation,
-        linked or group,
-        device,
-        partition,
-        plan,
+        config, whole, model, sequence, task, splits.train, splits.validation, linked or group, device, partition, plan
     )
     strategy = _strategy(context, group)
     with ExitStack() as undone:  # ends what runs already where the rest fails
@@ -148,18 +138,7 @@ def build(
         undone.pop_all()
     begin_training(graph)
     return RunComponents(
-        config,
-        splits,
-        task,
-        model,
-        optimizer,
-        gradients,
-        strategy,
-        evaluators[0],
-        evaluators[1],
-        sequence,
-        partition,
-        network,
+        config, splits, task, model, optimizer, gradients, strategy, *evaluators, sequence, partition, network
     )
 
 

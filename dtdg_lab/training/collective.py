@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -81,12 +80,6 @@ def any_rank(flag: bool, group: Group, *, device: str) -> bool:
     return bool(word.item())
 
 
-def _positions(position: Position, group: Group, *, device: str) -> list[Position]:
-    """Of every rank."""
-    own = torch.tensor([[position.epoch, position.iteration, position.step]], dtype=torch.int64, device=device)
-    return [Position(*row) for row in group.gather_rows(own, [1] * group.size).tolist()]
-
-
 def joined(start: Position, position: Position, group: Group, *, steps: int, device: str) -> Position:
     """Where ranks are together that share the steps of an epoch; collective.
 
@@ -108,8 +101,10 @@ def joined(start: Position, position: Position, group: Group, *, steps: int, dev
 
 def as_rank_0(position: Position, group: Group, *, device: str) -> Position:
     """Epoch and iteration of rank 0, and a step after all that any rank has made; collective."""
-    positions = _positions(position, group, device=device)
-    return replace(positions[0], step=max(at.step for at in positions))
+    own = torch.tensor([[position.epoch, position.iteration, position.step]], dtype=torch.int64, device=device)
+    every = group.gather_rows(own, [1] * group.size).tolist()
+    epoch, iteration, _ = every[0]
+    return Position(epoch, iteration, max(step for *_, step in every))
 
 
 def share_moments(optimizer: torch.optim.Optimizer, group: Group) -> None:

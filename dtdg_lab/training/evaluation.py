@@ -60,9 +60,8 @@ class Evaluator:
         """
         if "test" in splits and not final:
             raise TestPartError(
-                "the test split is evaluated once, when the run is over (final=True): read the validation split "
-                "to steer "
-                "or to tune."
+                "the test split is evaluated once, when the run is over (final=True): read the validation split to "
+                "steer or to tune."
             )
         self._check_over(model)
         if not final:
@@ -77,9 +76,8 @@ class Evaluator:
         if self._tested is not None and self._tested != _versions(model):
             raise TestPartError(
                 "the test split was evaluated (final=True) and the model trained on after it: what is evaluated now "
-                "may "
-                "have been chosen by the test split. Evaluate the validation split meanwhile, and the test split once, "
-                "after the last step."
+                "may have been chosen by the test split. Evaluate the validation split meanwhile, and the test split "
+                "once, after the last step."
             )
 
     def _scored(self, model: DynamicModel, splits: tuple[str, ...]) -> list[Scores]:

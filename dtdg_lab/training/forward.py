@@ -53,7 +53,7 @@ def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> For
     model = built.model
     Checkpoint.load(checkpoint).restore(model)
     state = model.initial_state(graph.num_nodes)
-    remembered = sum(tensor.numel() for layer in state.layers for tensor in layer)
+    remembered = sum(tensor.numel() for tensor in state.tensors)
     hidden, outputs = [], []
     with seal_of(built.sequence.graph).opened():  # nothing is trained any more
         for t in range(graph.num_snapshots):

@@ -13,11 +13,9 @@ class Recorder(Protocol):
 
     def row(self, table: str, values: tuple[Any, ...]) -> None:
         """Keep one row; costs about a microsecond."""
-        ...
 
     def check(self) -> None:
         """Raise what went wrong while writing earlier rows, if anything did."""
-        ...
 
 
 class ControlSource(Protocol):
@@ -25,19 +23,15 @@ class ControlSource(Protocol):
 
     def latest(self) -> int:
         """The newest version asked for; only rank 0's answer counts."""
-        ...
 
     def payload(self, version: int) -> dict[str, Any]:
         """The request of a version that the ranks have agreed on."""
-        ...
 
     def refuse(self, reason: str) -> None:
         """Refuse requests from now on: the run is ending and would not carry them out."""
-        ...
 
     def wait(self, seen: int, timeout_s: float) -> None:
         """On rank 0, return when a version above ``seen`` exists or after the time-out; elsewhere at once."""
-        ...
 
 
 class LocalControl:

@@ -166,12 +166,6 @@ class _Probe(StepMarks):
         self.samples = _Samples(limit)
         self.blocks: list[tuple[float, int, str]] = []
 
-    def __call__(self, phase: str) -> None:
-        """Nothing."""
-
-    def exchange(self, wait_s: float) -> None:
-        """Nothing."""
-
     def block(self, number: int, pass_name: str) -> None:
         """Note when."""
         self.blocks.append((self._now_s(), number, pass_name))

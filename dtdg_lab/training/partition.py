@@ -10,22 +10,17 @@ import numpy as np
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError, error_text
-from dtdg_lab.core.message_passing import hops, pulls
+from dtdg_lab.core.message_passing import Pull, hops, pulls
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.graphs.statistics import runs_of
 from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
 from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, measures_for, predicted_bytes
-from dtdg_lab.partition.volume import (
-    AllToAllCost,
-    collectives,
-    pulled_by_groups,
-    redistributed,
-    sent,
-)
+from dtdg_lab.partition.volume import AllToAllCost, collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.tasks.base import PARTS, Task
 
 # What an event says of the blocks of time that a run trains in: who has what when, and the bytes that will move.
@@ -102,23 +97,27 @@ def predicted_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlo
 
     Where ``halo_reuse`` is on, what is kept is sent once more: in the probe of memory, which no record tells of.
     """
-    settings, reuse = config.options.get("models", {}), config["halo_reuse"]
     moved = redistributed(blocks, collectives_of(config, graph, blocks, task), config.layers)
-    pulled = pulls(config.model, graph.num_features, config.hidden, config.layers, **settings)
-    return moved + pulled_by_groups(graph.snapshots, blocks, pulled, rerun=_reruns(config), reuse=reuse)
+    rerun, reuse = _reruns(config), config["halo_reuse"]
+    return moved + pulled_by_groups(graph.snapshots, blocks, _pulls(config, graph), rerun=rerun, reuse=reuse)
 
 
 def halo_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, partition: Partition) -> Volume:
     """What a step of a run sends whose ranks own nodes in all snapshots: rows of remote neighbours."""
     train, last = blocks.snapshots, blocks.block(blocks.blocks - 1)
-    settings = config.options.get("models", {})
     return between_parts(
         graph.snapshots[train.start : train.stop],
         partition.on_ranks(blocks.ranks),
-        pulls(config.model, graph.num_features, config.hidden, config.layers, **settings),
+        _pulls(config, graph),
         rerun_before=len(train) - len(last) if _reruns(config) else 0,
         reuse=config["halo_reuse"],
     )
+
+
+def _pulls(config: RunConfig, graph: DynamicGraph) -> tuple[Pull, ...]:
+    """What the run's model pulls in a snapshot."""
+    settings = config.options.get("models", {})
+    return pulls(config.model, graph.num_features, config.hidden, config.layers, **settings)
 
 
 def _reruns(config: RunConfig) -> bool:
@@ -221,9 +220,8 @@ def partition_event(
     between = measures
     if partition.parts != ranks:
         between = measures_for(graph, partition.on_ranks(ranks), *model, snapshots=train, **settings)
-    asked = pulls(config.model, graph.num_features, config.hidden, config.layers, **settings)
     itemsize = np.dtype(config["dtype"]).itemsize
-    predicted = predicted_bytes(between, asked, itemsize=itemsize, reuse=config["halo_reuse"])
+    predicted = predicted_bytes(between, _pulls(config, graph), itemsize=itemsize, reuse=config["halo_reuse"])
     if full_share is not None:  # the mean step
         predicted = {
             pass_name: np.rint(moved * full_share).astype(moved.dtype) for pass_name, moved in predicted.items()
@@ -261,15 +259,10 @@ def split_event(graph: DynamicGraph, split: Split) -> dict[str, Any]:
 
     A part without snapshots is left out.
     """
-    empty = np.asarray(graph.num_edges) == 0
-    return {
-        part: {"first": where.start, "last": where.stop - 1, "without_edges": _runs(empty, where)}
-        for part in PARTS
-        if (where := getattr(split, part))
-    }
-
-
-def _runs(empty: np.ndarray, where: range) -> list[list[int]]:
-    inside = np.concatenate([[False], empty[where.start : where.stop], [False]])
-    starts, stops = (np.flatnonzero(inside[1:] & ~inside[:-1]), np.flatnonzero(inside[:-1] & ~inside[1:]))
-    return [[where.start + int(start), where.start + int(stop) - 1] for start, stop in zip(starts, stops, strict=True)]
+    empty, described = np.asarray(graph.num_edges) == 0, {}
+    for part in PARTS:
+        if where := getattr(split, part):
+            runs = [where[run.start : run.stop] for run in runs_of(empty[where.start : where.stop])]
+            without = [[run[0], run[-1]] for run in runs]
+            described[part] = {"first": where[0], "last": where[-1], "without_edges": without}
+    return described

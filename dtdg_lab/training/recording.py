@@ -1,18 +1,19 @@
-"""Records of a rank: steps with their phases, events, memory and energy."""
+"""Records of a rank: the clock of its phases, steps, events, memory and energy."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from typing import Any
 
 import psutil
+import torch
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.events import CheckpointKept, CheckpointWritten, RanksGathered, SettingsChanged
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.records import PHASES, TABLES
 from dtdg_lab.core.units import peak_rss_bytes
 from dtdg_lab.distributed.group import hash_of_host
 from dtdg_lab.distributed.model_averaging import Round
@@ -20,11 +21,73 @@ from dtdg_lab.energy.monitor import SHARE, EnergyMeter, readers_for
 from dtdg_lab.energy.phases import Interval, PhaseEnergy, Row
 from dtdg_lab.energy.readers import BusySeconds, ChildSeconds, ModelledReader, PowerModel
 from dtdg_lab.energy.total import GPU, PROCESSOR
-from dtdg_lab.engine.strategy import Step, StepResult, Strategy
+from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy
 from dtdg_lab.tasks.base import Scores
 from dtdg_lab.training.checkpoint import Position
 from dtdg_lab.training.interfaces import Recorder
-from dtdg_lab.training.phase_clock import PhaseClock
+
+# Phases of a step as intervals that touch: they sum to the step by construction.
+
+
+class PhaseClock(StepMarks):
+    """Marks where one phase ends and the next begins; on a GPU the device is waited for at each mark.
+
+    Args:
+        device: ``cpu`` or a CUDA device.
+
+    Attributes:
+        intervals: phase, start and end in nanoseconds, since the step began.
+        cpu_s: processor seconds of this process, all threads, by phase.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._cuda = device.startswith("cuda")
+        self._epoch_offset_ns = time.time_ns() - time.perf_counter_ns()
+        self.intervals: list[tuple[str, int, int]] = []
+        self.cpu_s: dict[str, float] = {}
+        self._last_ns = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin a step: forget the last one's intervals."""
+        self.intervals.clear()
+        self.cpu_s.clear()
+        self._last_cpu_s = time.process_time()
+        self._last_ns = self._now_ns()
+
+    def _now_ns(self) -> int:
+        if self._cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter_ns() + self._epoch_offset_ns
+
+    def __call__(self, phase: str) -> None:
+        """The time since the last mark was ``phase``."""
+        now_ns = self._now_ns()
+        self.intervals.append((phase, self._last_ns, now_ns))
+        self._last_ns = now_ns
+        self._count(phase)
+
+    def exchange(self, wait_s: float) -> None:
+        """The time since the last mark was an exchange; its first ``wait_s`` were spent waiting for other ranks."""
+        now_ns = self._now_ns()
+        arrived_ns = min(self._last_ns + round(wait_s * 1e9), now_ns)
+        self.intervals.append(("wait", self._last_ns, arrived_ns))
+        self.intervals.append(("communicate", arrived_ns, now_ns))
+        self._last_ns = now_ns
+        self._count("communicate")  # who waits for others sleeps, or nearly so
+
+    def _count(self, phase: str) -> None:
+        cpu_s = time.process_time()
+        self.cpu_s[phase] = self.cpu_s.get(phase, 0.0) + cpu_s - self._last_cpu_s
+        self._last_cpu_s = cpu_s
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by phase since the start; a phase marked twice is summed."""
+        total: dict[str, float] = {}
+        for phase, start_ns, end_ns in self.intervals:
+            total[phase] = total.get(phase, 0.0) + (end_ns - start_ns) * 1e-9
+        return total
+
 
 # What a rank notes beside its steps: memory and energy once a second, and joules by phase.
 
@@ -65,10 +128,7 @@ class ResourceMonitor:
             local_rank=rank,
             local_ranks=size,
             device_index=int(index) if index else None,
-            idle_w=self._power.idle_w,
-            max_w=self._power.max_w,
-            gpu_idle_w=self._power.gpu_idle_w,
-            gpu_max_w=self._power.gpu_max_w,
+            **asdict(self._power),
             gpu_busy=busy,
             shares=True,
             processor=processor,
@@ -147,30 +207,15 @@ class ResourceMonitor:
         rss_bytes = self._process.memory_info().rss
         self._recorder.row("memory", (self._step, now_ns, rss_bytes, max(peak_rss_bytes(), rss_bytes), None))
         cpu_s = time.process_time()
-        for reading in self._meter.sample():
-            if reading.reader.endswith(SHARE):
+        spent_s, passed_s = cpu_s - self._last_cpu_s, (now_ns - self._last_ns) * 1e-9
+        for of in self._meter.sample():
+            if of.reader.endswith(SHARE):
                 continue  # the node's row has these joules
-            self._recorder.row(
-                "energy",
-                (
-                    now_ns,
-                    reading.interval_s,
-                    reading.joules,
-                    reading.watts,
-                    cpu_s - self._last_cpu_s,
-                    reading.reader,
-                    reading.source,
-                    reading.scope,
-                    reading.device,
-                    self._node,
-                ),
-            )
+            known = (of.interval_s, of.joules, of.watts, spent_s, of.reader, of.source, of.scope, of.device)
+            self._recorder.row("energy", (now_ns, *known, self._node))
         for device in self._unread:
-            passed_s = (now_ns - self._last_ns) * 1e-9
-            self._recorder.row(
-                "energy",
-                (now_ns, passed_s, None, None, cpu_s - self._last_cpu_s, None, None, "rank", device, self._node),
-            )
+            unknown = (passed_s, None, None, spent_s, None, None, "rank", device)
+            self._recorder.row("energy", (now_ns, *unknown, self._node))
         self._last_cpu_s, self._last_ns = cpu_s, now_ns
         for name in self._meter.lost.keys() - self._told_lost:
             self._told_lost.add(name)
@@ -205,7 +250,7 @@ EXPOSED_S = TABLES["windows"].index("exposed_s") - 2
 
 
 class StepRecorder:
-    """Writes a rank's records.
+    """Writes a rank's records. The fields of rounds and of scores are the columns of their tables.
 
     Args:
         recorder: takes rows.
@@ -264,13 +309,7 @@ class StepRecorder:
                 loss,
                 computed.groups,
                 computed.vertex_snapshots,
-                spent["batch"],
-                spent["transfer"],
-                spent["compute"],
-                spent["wait"],
-                spent["communicate"],
-                spent["update"],
-                spent["control"],
+                *(spent[phase] for phase in PHASES),
                 cpu_s,
                 *moved,
                 energy_j,
@@ -291,12 +330,12 @@ class StepRecorder:
     def rounds(self, at: Position, rounds: list[Round]) -> None:
         """Rounds of averaging that were applied."""
         for of in rounds:
-            self._recorder.row("rounds", (at.step, at.epoch, *astuple(of)))  # its fields are the table's columns
+            self._recorder.row("rounds", (at.step, at.epoch, *astuple(of)))
 
     def gathered(self, at: Position, started_ns: int, moved: Moved) -> None:
         """All ranks have come together: how long this one waited, and what was moved meanwhile."""
-        duration_s = (time.time_ns() - started_ns) * 1e-9
-        self.own_event(at, RanksGathered.kind, RanksGathered(duration_s, *moved).write())
+        gathered = RanksGathered((time.time_ns() - started_ns) * 1e-9, *moved)
+        self.own_event(at, gathered.kind, gathered.write())
 
     def between(self, step: int, epoch: int, phase: str, started_ns: int) -> int:
         """Something done between steps, that is over now; returns when that is."""
@@ -318,33 +357,20 @@ class StepRecorder:
     def evaluations(self, at: Position, results: list[Scores]) -> None:
         """Scores of parts of the sequence, on rank 0."""
         for of in results if self._rank == 0 else ():
-            self._recorder.row(
-                "evaluations",
-                (
-                    at.step,
-                    at.epoch,
-                    time.time_ns(),
-                    of.split,
-                    of.loss,
-                    of.persistence_loss,
-                    of.mean_loss,
-                    of.snapshots,
-                    of.metrics,
-                ),
-            )
+            self._recorder.row("evaluations", (at.step, at.epoch, time.time_ns(), *astuple(of)))
 
     def live_settings(self, at: Position, changed: SettingsChanged, step: int) -> None:
         """Changes that rule from ``step`` on; every rank writes them, so that agreement can be seen."""
-        self._recorder.row("events", (step, at.epoch, time.time_ns(), changed.kind, changed.write()))
+        self.own_event(at, changed.kind, changed.write(), step)
 
     def event(self, at: Position, kind: str, data: dict[str, Any], step: int | None = None) -> None:
         """What happened, on rank 0."""
         if self._rank == 0:
-            self._recorder.row("events", (at.step if step is None else step, at.epoch, time.time_ns(), kind, data))
+            self.own_event(at, kind, data, step)
 
-    def own_event(self, at: Position, kind: str, data: dict[str, Any]) -> None:
+    def own_event(self, at: Position, kind: str, data: dict[str, Any], step: int | None = None) -> None:
         """What happened on this rank."""
-        self._recorder.row("events", (at.step, at.epoch, time.time_ns(), kind, data))
+        self._recorder.row("events", (at.step if step is None else step, at.epoch, time.time_ns(), kind, data))
 
     def decision(self, at: Position, row: tuple[Any, ...]) -> None:
         """What was decided, on rank 0."""

@@ -70,16 +70,9 @@ class RunReplay:
 
         Records of older versions do not say which rounds came while a rank waited: it had weight 0 then.
         """
+        names = ("number", "joined_step", "applied_step", "weight", "version", "choice")
         made = tuple(
-            Round(
-                row["number"],
-                row["joined_step"],
-                row["applied_step"],
-                row["weight"],
-                row["version"],
-                row["choice"],
-                bool(row.get("gathered", row["weight"] == 0)),
-            )
+            Round(**{name: row[name] for name in names}, gathered=bool(row.get("gathered", row["weight"] == 0)))
             for row in rounds
         )
         more["places"] = {row["step"]: (row["epoch"], row["iteration"]) for row in steps}

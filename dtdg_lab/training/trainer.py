@@ -35,8 +35,7 @@ from dtdg_lab.distributed.model_averaging import ControlState
 from dtdg_lab.engine.strategy import RECORDED_PLAN, Step, StepOutcome
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.build import RunComponents, build, own_defaults
-from dtdg_lab.training.checkpoint import Checkpoint, Position
-from dtdg_lab.training.checkpoint_manager import CheckpointManager, not_finite
+from dtdg_lab.training.checkpoint import Checkpoint, CheckpointManager, Position, not_finite
 from dtdg_lab.training.collective import any_rank, as_rank_0, joined, share_moments, shared_reason
 from dtdg_lab.training.interfaces import ControlSource, Recorder
 from dtdg_lab.training.live_settings import (
@@ -54,8 +53,7 @@ from dtdg_lab.training.live_settings import (
 )
 from dtdg_lab.training.memory import probe_memory
 from dtdg_lab.training.partition import split_event
-from dtdg_lab.training.phase_clock import PhaseClock
-from dtdg_lab.training.recording import ResourceMonitor, StepRecorder
+from dtdg_lab.training.recording import PhaseClock, ResourceMonitor, StepRecorder
 from dtdg_lab.training.replay import END, GATHER, PAUSE, STEP, RunReplay
 from dtdg_lab.training.updates import AveragedUpdates, Updates, updates_for
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.support import PAIRS, few_pairs, interval_of
+from dtdg_lab.core.records import PAIRS, few_pairs, interval_of
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.visualization.charts import FROM_ZERO, line, right_axis
 from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.support import is_score
+from dtdg_lab.core.records import is_score
 from dtdg_lab.visualization.charts import flag, rule
 from dtdg_lab.visualization.palette import DARK_COLOURS, MARK_COLOUR, PAGE_COLOURS, WARNING_COLOUR
 from dtdg_lab.visualization.series import XAxis

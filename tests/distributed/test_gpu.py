@@ -14,7 +14,7 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.training.build import build
 from dtdg_lab.training.memory import peak_bytes
-from dtdg_lab.training.phase_clock import PhaseClock
+from dtdg_lab.training.recording import PhaseClock
 
 pytestmark = [
     pytest.mark.gpu,

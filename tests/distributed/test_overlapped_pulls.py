@@ -18,7 +18,7 @@ from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.engine.overlap_schedule import TaskTimePredictor
+from dtdg_lab.engine.async_overlap import TaskTimePredictor
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy

@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as arrays
 
 from dtdg_lab.graphs.delta import COO64, CSR32, FORMATS, changed, decode, encode, replaced
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.delta import replaced as replaced_tensors
-from dtdg_lab.kernels.delta import unpack, unpack_pairs
+from dtdg_lab.kernels.device_snapshot import replaced as replaced_tensors
+from dtdg_lab.kernels.device_snapshot import unpack, unpack_pairs
 
 KEYS = st.lists(st.integers(0, 2**62), unique=True, max_size=25).map(lambda keys: np.array(sorted(keys), np.int64))
 FEW = st.lists(st.integers(0, 12), unique=True, max_size=12).map(lambda keys: np.array(sorted(keys), np.int64))

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.datasets.generators.base import growth_line, known, merged, some
+from dtdg_lab.datasets.generators.base import growth_line, merged, some
 from dtdg_lab.datasets.generators.communities import COMMUNITIES
 from dtdg_lab.datasets.generators.synthetic import GROWING, POWERLAW, UNIFORM
 from dtdg_lab.datasets.generators.transactions import TRANSACTIONS
 from dtdg_lab.datasets.sequences import grow
 from dtdg_lab.datasets.tables import StaticTable
-from dtdg_lab.graphs.snapshot import Snapshot, edge_keys
+from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, places_of
 
 CURVES = ("linear", "exponential", "logistic")
 SEEDS = st.integers(0, 2**53 - 1)
@@ -166,8 +166,8 @@ def test_deleted_edges_come_back_for_good_along_the_curve(edges, seed, snapshots
 @given(st.sets(st.integers(0, 400)), st.sets(st.integers(0, 400)), SEEDS)
 def test_sets_of_keys(one, two, seed):
     first, second = (np.array(sorted(keys), dtype=np.int64) for keys in (one, two))
-    assert known(first, second).tolist() == [key in two for key in sorted(one)]
-    assert merged(first, second[~known(second, first)]).tolist() == sorted(one | two)
+    assert places_of(second, first)[1].tolist() == [key in two for key in sorted(one)]
+    assert merged(first, second[~places_of(first, second)[1]]).tolist() == sorted(one | two)
     part = some(np.random.default_rng(seed), first, len(one) // 2)
     assert len(part) == len(one) // 2
     assert set(part.tolist()) <= one

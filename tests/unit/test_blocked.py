@@ -13,8 +13,7 @@ from dtdg_lab.core.errors import DataError, PlanError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.training.block_cost import block_cost
-from dtdg_lab.training.block_memory import BlockMemory
+from dtdg_lab.training.block_memory import BlockMemory, block_cost
 from dtdg_lab.training.build import build
 
 GIB = 1 << 30

@@ -25,10 +25,9 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ChecksumError, ConfigError, DataError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import option
 from dtdg_lab.datasets import download
-from dtdg_lab.datasets.definitions import BITCOIN_OTC, COLLEGEMSG, CORA_T, EMAIL_EU
 from dtdg_lab.datasets.download import FoundForm, find
 from dtdg_lab.datasets.names import default_dataset, list_datasets, load_dataset, load_for, load_published
-from dtdg_lab.datasets.registry import Form, Published, PublishedFile
+from dtdg_lab.datasets.registry import BITCOIN_OTC, COLLEGEMSG, CORA_T, EMAIL_EU, Form, Published, PublishedFile
 from dtdg_lab.datasets.sequences import read, renamed, sequence
 from dtdg_lab.datasets.user_data import from_edges
 from dtdg_lab.graphs.build import build_graph

@@ -8,7 +8,7 @@ from task_orders import best_order, bound_s, play
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine.overlap_schedule import TaskClock, TaskTimes, early_ready, in_turn
+from dtdg_lab.engine.async_overlap import TaskClock, TaskTimes, early_ready, in_turn
 
 
 def drawn(count: int, pulls: int, decayed: int, seed: int) -> list[TaskTimes]:

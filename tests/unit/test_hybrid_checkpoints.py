@@ -28,7 +28,7 @@ from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.hybrid_batches.part_batches import Drawn, PartBatches
 from dtdg_lab.systems.hybrid_batches.workers import BatchMaker
-from dtdg_lab.training.phase_clock import PhaseClock
+from dtdg_lab.training.recording import PhaseClock
 
 
 @pytest.fixture

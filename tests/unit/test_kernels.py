@@ -19,12 +19,9 @@ from dtdg_lab.kernels.spmm import (
     choose_backend,
     has_bag_kernel,
     import_dgl,
-    put_first,
     transposed,
     with_self,
-    with_self_edges,
     without_loops,
-    without_self_edges,
 )
 
 NODES = 13
@@ -249,18 +246,21 @@ print(int(set_here), by_default, faults())
 
 @pytest.mark.parametrize("first", [0, 4])
 @pytest.mark.parametrize("kind", ["random", "empty", "loops", "full"])
-def test_a_device_changes_self_loops_and_transposes_as_the_processor_does(kind: str, first: int) -> None:
-    """What a GPU computes by torch, computed by torch here, and by numpy."""
+def test_self_loops_and_transposes_are_those_of_lists(kind: str, first: int) -> None:
     rows = _dense(kind, True)[first:]
     targets, sources = np.nonzero(rows)
     indptr, weights = np.searchsorted(targets, np.arange(len(rows) + 1)), rows[targets, sources]
     given = [torch.from_numpy(array) for array in (indptr, sources)]
-    for on_device, here in ((without_loops, without_self_edges), (with_self, with_self_edges)):
-        for found, wanted in zip(on_device(*given, first), here(indptr, sources, first), strict=False):
-            assert found.numpy().tolist() == wanted.tolist(), on_device
+    of_rows = [[u for u in np.flatnonzero(row).tolist() if u != first + i] for i, row in enumerate(rows)]
+    offsets, found = without_loops(*given, first)
+    assert found.tolist() == [u for row in of_rows for u in row]
+    assert offsets.diff().tolist() == [len(row) for row in of_rows]
     own = np.arange(len(rows)) + 10.0
-    offsets, _, both = with_self(*given, first, torch.from_numpy(weights), torch.from_numpy(own))
-    assert both is not None and both.tolist() == put_first(offsets.numpy(), weights, own).tolist()
+    offsets, found, both = with_self(*given, first, torch.from_numpy(weights), torch.from_numpy(own))
+    pairs = [[(first + i, own[i]), *((u, row[u]) for u in np.flatnonzero(row))] for i, row in enumerate(rows)]
+    assert offsets.diff().tolist() == [len(row) for row in pairs]
+    assert both is not None
+    assert list(zip(found.tolist(), both.tolist(), strict=True)) == [pair for row in pairs for pair in row]
     offsets, found, values = transposed(*given, torch.from_numpy(weights), NODES)
     wanted_targets, wanted_sources = np.nonzero(rows.T)
     assert offsets.tolist() == np.searchsorted(wanted_targets, np.arange(NODES + 1)).tolist()

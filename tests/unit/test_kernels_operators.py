@@ -13,9 +13,15 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.attention import AttentionOperator, edge_products
-from dtdg_lab.kernels.operators import KINDS, Operators, OperatorSettings, SnapshotSource
-from dtdg_lab.kernels.spmm import Adjacency, stacked, with_self_edges, without_self_edges
+from dtdg_lab.kernels.operators import (
+    KINDS,
+    AttentionOperator,
+    Operators,
+    OperatorSettings,
+    SnapshotSource,
+    edge_products,
+)
+from dtdg_lab.kernels.spmm import Adjacency, stacked, with_self, without_loops
 
 NODES = 13
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -154,19 +160,18 @@ def test_stacked_snapshots_are_each_by_itself(weighted: bool, kind: str) -> None
 @pytest.mark.parametrize("first", [0, 3])
 def test_loops_are_taken_out_and_vertices_put_in(first: int) -> None:
     a = (_weights(False) != 0)[first:]
-    indptr = np.concatenate([[0], np.cumsum(a.sum(1).numpy())])
-    indices = a.nonzero()[:, 1].numpy()
+    indptr = torch.cat([torch.zeros(1, dtype=torch.long), a.sum(1).cumsum(0)])
+    indices = a.nonzero()[:, 1]
 
-    def matrix(indptr: np.ndarray, indices: np.ndarray) -> Tensor:
-        found = torch.zeros(len(indptr) - 1, NODES)
-        return found.index_put_((torch.from_numpy(np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))),
-                                 torch.from_numpy(indices)), torch.ones(()), accumulate=True)  # fmt: skip
+    def matrix(indptr: Tensor, indices: Tensor) -> Tensor:
+        rows = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
+        return torch.zeros(len(indptr) - 1, NODES).index_put_((rows, indices), torch.ones(()), accumulate=True)
 
     own = torch.eye(NODES)[first:]
-    cut = without_self_edges(indptr, indices, first)
+    cut = without_loops(indptr, indices, first)
     assert torch.equal(matrix(*cut), a.float() * (1 - own))
-    assert torch.equal(matrix(*with_self_edges(*cut, first)), a.float() * (1 - own) + own)
-    assert torch.equal(matrix(*with_self_edges(indptr, indices, first)), a.float() + own)
+    assert torch.equal(matrix(*with_self(*cut, first)[:2]), a.float() * (1 - own) + own)
+    assert torch.equal(matrix(*with_self(indptr, indices, first)[:2]), a.float() + own)
 
 
 # attention
@@ -242,7 +247,7 @@ def test_products_of_both_ends_are_those_of_gathered_rows(monkeypatch: pytest.Mo
     left, right, rows = _random(7, 3), _random(NODES, 3, seed=1), edges.edge_rows().to(edges.indices.dtype)
     wanted = (left[edges.edge_rows()] * right[edges.indices.long()]).sum(1)
     torch.testing.assert_close(edge_products(edges, rows, left, right), wanted)
-    monkeypatch.setattr("dtdg_lab.kernels.attention._EDGES_AT_ONCE", at_once)
+    monkeypatch.setattr("dtdg_lab.kernels.operators._EDGES_AT_ONCE", at_once)
     monkeypatch.setattr(edges, "device", "elsewhere")
     torch.testing.assert_close(edge_products(edges, rows, left, right), wanted)
 

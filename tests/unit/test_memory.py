@@ -7,7 +7,7 @@ import torch
 
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.training.memory import peak_bytes, trace_memory
-from dtdg_lab.training.phase_clock import PhaseClock
+from dtdg_lab.training.recording import PhaseClock
 
 FLOAT = 4  # bytes
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import DataError, UnsupportedError
-from dtdg_lab.core.support import is_score
+from dtdg_lab.core.records import is_score
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.intervals import cut_edges

@@ -12,29 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.datasets import tables
 from dtdg_lab.datasets.archives import ArchiveMembers, find_part, part, read_npz, read_pickle, unpacked
 from dtdg_lab.datasets.formats import text as txt
-from dtdg_lab.datasets.tables import (
-    MAX_ID,
-    MAX_NODES,
-    SPLIT_NONE,
-    SPLIT_TEST,
-    SPLIT_TRAIN,
-    SPLIT_VALIDATION,
-    StaticTable,
-)
+from dtdg_lab.datasets.tables import MAX_ID, MAX_NODES, StaticTable
 from dtdg_lab.graphs.snapshot import give_up
 
 # A static graph as two csv files: ``nodes.csv`` (node,label,split,feature_indices) and ``edges.csv`` (src,dst).
 
 
 _SPLITS = {
-    "train": SPLIT_TRAIN,
-    "val": SPLIT_VALIDATION,
-    "validation": SPLIT_VALIDATION,
-    "test": SPLIT_TEST,
-    "none": SPLIT_NONE,
-    "": SPLIT_NONE,
+    "train": tables.SPLIT_TRAIN,
+    "val": tables.SPLIT_VALIDATION,
+    "validation": tables.SPLIT_VALIDATION,
+    "test": tables.SPLIT_TEST,
+    "none": tables.SPLIT_NONE,
+    "": tables.SPLIT_NONE,
 }
 _NODES: dict[str, txt.ColumnKind] = {"node": txt.ID, "label": txt.LABEL, "split": txt.TEXT, "feature_indices": txt.TEXT}
 
@@ -121,7 +114,7 @@ def _features(words: Any, node: NDArray[np.int64], where: str) -> NDArray[np.flo
 # Node classification graphs of the Open Graph Benchmark in their raw form: csv.gz, or npz for papers100M.
 
 
-_OGB_SPLITS = {"train": SPLIT_TRAIN, "valid": SPLIT_VALIDATION, "test": SPLIT_TEST}
+_OGB_SPLITS = {"train": tables.SPLIT_TRAIN, "valid": tables.SPLIT_VALIDATION, "test": tables.SPLIT_TEST}
 _MOST_CLASSES = np.iinfo(np.int16).max
 
 
@@ -236,7 +229,7 @@ def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.
     held = [name for name in _OGB_SPLITS if find_part(data, where, f"{name}.csv", f"{name}.csv.gz", needed=False)]
     if not held:
         return None
-    split = np.full(nodes, SPLIT_NONE, dtype=np.int8)
+    split = np.full(nodes, tables.SPLIT_NONE, dtype=np.int8)
     for name, code in _OGB_SPLITS.items():
         rows, text = _csv(data, name, where, {"vertex": txt.ID})
         vertices = rows["vertex"]
@@ -246,7 +239,7 @@ def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.
                 f"line {txt.line_of_row(text, int(wrong[0]))} of {where} ({name}.csv) is node {vertices[wrong[0]]}; 0 "
                 f"to {nodes - 1} are there. Fetch the file again."
             )
-        if (split[vertices] != SPLIT_NONE).any():
+        if (split[vertices] != tables.SPLIT_NONE).any():
             raise DataError(f"{where} ({name}.csv) has nodes of another split too; each may be in one. Fetch it again.")
         split[vertices] = code
     return give_up(split)
@@ -298,7 +291,8 @@ def parse_planetoid(data: Mapping[str, bytes], where: str) -> StaticTable:
 
     Source: Yang, Cohen, Salakhutdinov 2016 (ICML); the order of the test rows as in the authors' code.
     """
-    read = {name: _pickled(data, name, where) for name in ("x", "y", "tx", "ty", "allx", "ally", "graph")}
+    names = ("x", "y", "tx", "ty", "allx", "ally", "graph")
+    read = {name: read_pickle(part(data, f"*.{name}", where), f"{where} ({name})") for name in names}
     test = _test_index(data, where)
     if not isinstance(read["graph"], dict):
         raise DataError(f"{where}: the graph is a {type(read['graph']).__name__}; a dict of lists is needed.")
@@ -328,15 +322,10 @@ def parse_planetoid(data: Mapping[str, bytes], where: str) -> StaticTable:
     )
 
 
-def _pickled(data: Mapping[str, bytes], name: str, where: str) -> Any:
-    return read_pickle(part(data, f"*.{name}", where), f"{where} ({name})")
-
-
 def _test_index(data: Mapping[str, bytes], where: str) -> NDArray[np.int64]:
     called = f"{where} (test.index)"
     text = txt.plain(part(data, "*.test.index", where), called, blanks=True)
-    found: NDArray[np.int64] = txt.read_rows(text, called, {"paper": txt.ID})["paper"]
-    return found
+    return np.asarray(txt.read_rows(text, called, {"paper": txt.ID})["paper"])
 
 
 def _links(graph: dict[Any, Any], held: bytes, where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -403,8 +392,8 @@ def _placed(
 
 
 def _split_planetoid(trained: int, known: int, test: NDArray[np.int64], nodes: int) -> NDArray[np.int8]:
-    split = np.full(nodes, SPLIT_NONE, dtype=np.int8)
-    split[trained : min(trained + _VALIDATION, known)] = SPLIT_VALIDATION
-    split[:trained] = SPLIT_TRAIN
-    split[test] = SPLIT_TEST
+    split = np.full(nodes, tables.SPLIT_NONE, dtype=np.int8)
+    split[trained : min(trained + _VALIDATION, known)] = tables.SPLIT_VALIDATION
+    split[:trained] = tables.SPLIT_TRAIN
+    split[test] = tables.SPLIT_TEST
     return split

@@ -148,8 +148,7 @@ def _placed(
     txt.refuse_rows(
         ids[place] != given, body, where, lambda row: f"names transaction {given[row]}, {unknown}", header=1
     )
-    placed: NDArray[np.int64] = order[place]
-    return placed
+    return np.asarray(order[place])
 
 
 def _flows(

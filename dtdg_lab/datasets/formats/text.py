@@ -351,10 +351,7 @@ def _read_as(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> tuple[
         read_options=arrow_csv.ReadOptions(column_names=list(columns), block_size=_BLOCK_BYTES),
         parse_options=parse,
         convert_options=arrow_csv.ConvertOptions(
-            column_types=wanted,
-            include_columns=list(wanted),
-            null_values=[],
-            strings_can_be_null=False,
+            column_types=wanted, include_columns=list(wanted), null_values=[], strings_can_be_null=False
         ),
     )
     return {name: _checked(table[name], columns[name]) for name in wanted}, table.num_rows

@@ -14,7 +14,7 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.tables import SPLIT_TEST, SPLIT_TRAIN, SPLIT_VALIDATION
-from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of, snapshot_of_rows, targets
+from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of, places_of, snapshot_of_rows, targets
 
 # How many edges each base interval of a generated graph has: growth curves with noise, and what fits.
 #
@@ -99,15 +99,6 @@ def merged(first: Keys, second: Keys) -> Keys:
     return np.sort(np.concatenate([first, second]), kind="stable")  # finds the two runs and merges them
 
 
-def known(keys: Keys, taken: Keys) -> NDArray[np.bool_]:
-    """Which of the rising ``keys`` are in the rising ``taken``."""
-    place = np.searchsorted(taken, keys)
-    found = np.zeros(len(keys), dtype=bool)
-    inside = place < len(taken)
-    found[inside] = taken[place[inside]] == keys[inside]
-    return found
-
-
 # Edges towards popular nodes. Every interval keeps a share of them and renews the rest.
 
 
@@ -169,7 +160,7 @@ def new_keys(draws: np.random.Generator, propose: Propose, taken: Keys, count: i
     while len(found) < count:
         tries = 16 + (count - len(found)) * 5 // 4
         fresh = distinct(np.sort(np.concatenate([found, propose(draws, tries)])))
-        found = fresh[~known(fresh, taken)]
+        found = fresh[~places_of(taken, fresh)[1]]
     return some(draws, found, count)
 
 

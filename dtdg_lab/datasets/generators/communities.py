@@ -21,16 +21,8 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.datasets.generators.base import (
-    Generated,
-    Keys,
-    Propose,
-    checked_settings,
-    merged,
-    new_keys,
-    random_parts,
-    snapshot_of_rising,
-)
+from dtdg_lab.datasets.generators import base
+from dtdg_lab.datasets.generators.base import Generated, Keys, Propose, checked_settings
 from dtdg_lab.graphs.intervals import IntervalStream
 from dtdg_lab.graphs.snapshot import Snapshot, give_up, keys_of, sources, targets
 
@@ -90,7 +82,7 @@ class Communities(Generated):
             rows=edges * snapshots,
             make=partial(_snapshots, seed, cells, classes, edges),
             classes=classes if drift else classes[0],
-            vertex_split=None if drift else give_up(random_parts(generator(seed, "communities/parts"), nodes)),
+            vertex_split=None if drift else give_up(base.random_parts(generator(seed, "communities/parts"), nodes)),
         )
 
     def _check_room(self, nodes: int, edges: int, communities: int, largest: float) -> None:
@@ -155,10 +147,10 @@ def _snapshots(seed: int, cells: NDArray[np.float64], classes: Classes, edges: i
         draws = generator(seed, "communities/edges", interval)
         if not interval:
             members = _by_community(np.arange(nodes), now)
-            current = new_keys(draws, _pairs(cells, members, members), current, edges)
+            current = base.new_keys(draws, _pairs(cells, members, members), current, edges)
         else:
             current = _drawn_again(draws, cells, current, now != classes[interval - 1], now)
-        yield snapshot_of_rising(current, nodes)
+        yield base.snapshot_of_rising(current, nodes)
 
 
 def _drawn_again(
@@ -171,7 +163,7 @@ def _drawn_again(
     members = _by_community(np.arange(len(moved)), classes)
     movers = _by_community(np.flatnonzero(moved), classes)
     for count, to, by in ((into.sum(), movers, members), (out.sum(), members, movers)):
-        keys = merged(keys, new_keys(draws, _pairs(cells, to, by), keys, int(count)))
+        keys = base.merged(keys, base.new_keys(draws, _pairs(cells, to, by), keys, int(count)))
     return keys
 
 

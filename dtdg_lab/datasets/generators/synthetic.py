@@ -11,19 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.rng import generator
-from dtdg_lab.datasets.generators.base import (
-    Generated,
-    Keys,
-    check_popularity,
-    check_room,
-    checked_settings,
-    growing_counts,
-    popular_targets,
-    popularity,
-    renewed,
-    snapshot_of_rising,
-    some,
-)
+from dtdg_lab.datasets.generators import base
+from dtdg_lab.datasets.generators.base import Generated, Keys, checked_settings
 from dtdg_lab.graphs.intervals import IntervalStream
 from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of
 
@@ -71,10 +60,10 @@ class Growing(Generated):
         Raises:
             ConfigError: a setting is out of its bounds, or more edges than fit.
         """
-        check_room(nodes, edges)
-        weights = popularity(seed, "growing/popularity", nodes, zipf=zipf, shift=1.0)
-        check_popularity(weights, edges, zipf=zipf)
-        counts = growing_counts(
+        base.check_room(nodes, edges)
+        weights = base.popularity(seed, "growing/popularity", nodes, zipf=zipf, shift=1.0)
+        base.check_popularity(weights, edges, zipf=zipf)
+        counts = base.growing_counts(
             (seed, "growing/counts"),
             edges,
             snapshots=snapshots,
@@ -82,20 +71,15 @@ class Growing(Generated):
             growth_curve=growth_curve,
             noise=self.noise,
         )
-        return IntervalStream(
-            num_intervals=snapshots,
-            num_nodes=nodes,
-            weighted=False,
-            rows=int(counts.sum()),
-            make=partial(_snapshots, seed, "growing/edges", weights, counts, 1 - churn),
-        )
+        make, rows = partial(_snapshots, seed, "growing/edges", weights, counts, 1 - churn), int(counts.sum())
+        return IntervalStream(num_intervals=snapshots, num_nodes=nodes, weighted=False, rows=rows, make=make)
 
 
 def _snapshots(
     seed: int, name: str, weights: NDArray[np.float64], counts: NDArray[np.int64], kept: float
 ) -> Iterator[Snapshot]:
-    for keys in renewed(seed, name, counts, kept=kept, propose=popular_targets(weights)):
-        yield snapshot_of_rising(keys, len(weights))
+    for keys in base.renewed(seed, name, counts, kept=kept, propose=base.popular_targets(weights)):
+        yield base.snapshot_of_rising(keys, len(weights))
 
 
 GROWING = Growing(name="growing")
@@ -137,16 +121,12 @@ class PowerLaw(Generated):
         Raises:
             ConfigError: a setting is out of its bounds, or more edges than fit.
         """
-        check_room(nodes, edges)
-        weights = popularity(seed, "powerlaw/popularity", nodes, zipf=zipf, shift=self.shift)
-        check_popularity(weights, edges, zipf=zipf)
-        return IntervalStream(
-            num_intervals=snapshots,
-            num_nodes=nodes,
-            weighted=False,
-            rows=edges * snapshots,
-            make=partial(_snapshots, seed, "powerlaw/edges", weights, np.full(snapshots, edges), 1 - churn),
-        )
+        base.check_room(nodes, edges)
+        weights = base.popularity(seed, "powerlaw/popularity", nodes, zipf=zipf, shift=self.shift)
+        base.check_popularity(weights, edges, zipf=zipf)
+        counts = np.full(snapshots, edges)
+        make, rows = partial(_snapshots, seed, "powerlaw/edges", weights, counts, 1 - churn), edges * snapshots
+        return IntervalStream(num_intervals=snapshots, num_nodes=nodes, weighted=False, rows=rows, make=make)
 
 
 POWERLAW = PowerLaw(name="powerlaw")
@@ -186,19 +166,14 @@ class Uniform(Generated):
             ConfigError: a setting is out of its bounds, or more edges than fit.
         """
         edges = self.density * nodes if edges is None else edges
-        check_room(nodes, edges)
-        return IntervalStream(
-            num_intervals=snapshots,
-            num_nodes=nodes,
-            weighted=False,
-            rows=edges * snapshots,
-            make=partial(_snapshots_uniform, seed, nodes, edges, snapshots),
-        )
+        base.check_room(nodes, edges)
+        make, rows = partial(_snapshots_uniform, seed, nodes, edges, snapshots), edges * snapshots
+        return IntervalStream(num_intervals=snapshots, num_nodes=nodes, weighted=False, rows=rows, make=make)
 
 
 def _snapshots_uniform(seed: int, nodes: int, edges: int, snapshots: int) -> Iterator[Snapshot]:
     for interval in range(snapshots):
-        yield snapshot_of_rising(uniform_keys(generator(seed, "uniform/edges", interval), nodes, edges), nodes)
+        yield base.snapshot_of_rising(uniform_keys(generator(seed, "uniform/edges", interval), nodes, edges), nodes)
 
 
 def uniform_keys(draws: np.random.Generator, nodes: int, edges: int) -> Keys:
@@ -211,7 +186,7 @@ def uniform_keys(draws: np.random.Generator, nodes: int, edges: int) -> Keys:
         # sums of exponential steps over their total are sorted uniform numbers: nothing has to be sorted
         steps = np.cumsum(draws.standard_exponential(tries + 1))
         found = distinct((steps[:-1] * (pairs / steps[-1])).astype(np.int64).clip(max=pairs - 1))
-    dst, src = np.divmod(some(draws, found, edges), nodes - 1)
+    dst, src = np.divmod(base.some(draws, found, edges), nodes - 1)
     src += src >= dst  # a node has N - 1 possible sources: all but itself
     return keys_of(src, dst)
 

@@ -19,17 +19,8 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.datasets.generators.base import (
-    Generated,
-    Keys,
-    checked_settings,
-    new_keys,
-    popular_targets,
-    popularity,
-    random_parts,
-    snapshot_of_rising,
-    some,
-)
+from dtdg_lab.datasets.generators import base
+from dtdg_lab.datasets.generators.base import Generated, Keys, checked_settings
 from dtdg_lab.graphs.intervals import IntervalStream
 from dtdg_lab.graphs.snapshot import Snapshot, give_up, keys_of
 
@@ -184,7 +175,7 @@ class Transactions(Generated):
             raise ConfigError(
                 f"generated_nodes={nodes}: at least {LEAST_ACCOUNTS} accounts are needed to hide the schemes among."
             )
-        weights = popularity(seed, "transactions/popularity", nodes, zipf=self.zipf, shift=10.0)
+        weights = base.popularity(seed, "transactions/popularity", nodes, zipf=self.zipf, shift=10.0)
         schemes = plant(generator(seed, "transactions/schemes"), nodes, share=self.suspicious, snapshots=snapshots)
         least, most = 2 * len(schemes.keys), nodes * (nodes - 1) // (4 * self.partners)
         if not least <= edges <= most:
@@ -193,12 +184,12 @@ class Transactions(Generated):
                 f"schemes, to {most}, for which there are {self.partners} pairs of partners each. Change either."
             )
         draws = generator(seed, "transactions/partners")
-        pairs = new_keys(draws, popular_targets(weights), schemes.keys, edges * self.partners)
+        pairs = base.new_keys(draws, base.popular_targets(weights), schemes.keys, edges * self.partners)
         classes = np.zeros(nodes, dtype=np.int16)
         classes[schemes.accounts] = 1
         draws = generator(seed, "transactions/parts")
-        parts = random_parts(draws, nodes)
-        parts[schemes.accounts] = random_parts(draws, int(schemes.scheme[-1]) + 1)[schemes.scheme]
+        parts = base.random_parts(draws, nodes)
+        parts[schemes.accounts] = base.random_parts(draws, int(schemes.scheme[-1]) + 1)[schemes.scheme]
         return IntervalStream(
             num_intervals=snapshots,
             num_nodes=nodes,
@@ -214,11 +205,11 @@ def _snapshots(seed: int, pairs: Keys, schemes: Schemes, nodes: int, counts: lis
     for interval, count in enumerate(counts):
         draws = generator(seed, "transactions/payments", interval)
         active = schemes.at(interval)
-        normal = some(draws, pairs, count - int(active.sum()))
+        normal = base.some(draws, pairs, count - int(active.sum()))
         amount = draws.uniform(TRANSACTIONS_LEAST_AMOUNT, TRANSACTIONS_MOST_AMOUNT, len(normal)).astype(np.float32)
         keys = np.concatenate([normal, schemes.keys[active]])
         order = np.argsort(keys, kind="stable")  # two rising runs without common keys
-        yield snapshot_of_rising(keys[order], nodes, np.concatenate([amount, schemes.amount[active]])[order])
+        yield base.snapshot_of_rising(keys[order], nodes, np.concatenate([amount, schemes.amount[active]])[order])
 
 
 TRANSACTIONS = Transactions(name="transactions")

@@ -62,7 +62,7 @@ class _Pieces:
             space = seen[0]
             given = _leaves([states[t] for t in space.snapshots])
             loss = run.loss(_readout(run, seen, given), space.snapshots, slice(0, run.own))
-            return loss.detach(), *learned.gradients([loss], [None], _tensors(given))
+            return loss.detach(), *learned.gradients([loss], [None], given.tensors)
 
         total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
         spaces = list(zip(*block.stacks, strict=True))
@@ -70,16 +70,12 @@ class _Pieces:
         for seen, (loss, gradients, of_state) in zip(spaces, found, strict=True):
             total += loss
             learned.add(gradients)
-            of = [_tensors(states[t]) for t in seen[0].snapshots]
+            of = [states[t].tensors for t in seen[0].snapshots]
             for place, gradient in enumerate(of_state):
                 if gradient is not None:
                     self.ends += [tensors[place] for tensors in of]
                     self.seeds += gradient.unbind() if len(of) > 1 else [gradient]
         return total
-
-
-def _tensors(state: State) -> list[Tensor]:
-    return [tensor for layer in state.layers for tensor in layer]
 
 
 def _evolved(run: SequenceSegment) -> dict[int, State]:

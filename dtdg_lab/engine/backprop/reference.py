@@ -12,19 +12,12 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotGroups
+from dtdg_lab.engine import strategy
 from dtdg_lab.engine.backprop.evolving_weights import add_gradients_evolved
 from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
 from dtdg_lab.engine.graph_view import SnapshotSequence
-from dtdg_lab.engine.strategy import (
-    Gradients,
-    Learned,
-    SequenceSegment,
-    Step,
-    StepMarks,
-    StepResult,
-    in_order,
-)
-from dtdg_lab.models.base import DynamicModel, State, run_straight
+from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, Step, StepMarks, StepResult
+from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Task
 
 # How long each snapshot group took, as the rows of table ``groups``.
@@ -121,12 +114,8 @@ def _rest(run: SequenceSegment, first: Tensor | None, state: State) -> Tensor:
 
 def _snapshot(run: SequenceSegment, t: int, state: State) -> tuple[Tensor | None, State]:
     """The snapshot's share of the loss, where there is one, and the state after it."""
-    space = run.sequence.view(t)
-    h, state = run_straight(run.model.snapshot(space, space.inputs, state))
-    if t not in run.at:
-        return None, state
-    z = run.model.readout(h[: run.own]).unsqueeze(0)
-    return run.loss(z, range(t, t + 1), slice(0, run.own)), state
+    h, state = run.snapshot(t, state)
+    return run.loss_of(t, h), state
 
 
 # Two snapshot groups of a rank side by side: both are forward before either is backward, so both are in memory.
@@ -152,8 +141,8 @@ def add_gradients_pipelined(runs: Sequence[SequenceSegment]) -> Tensor:
     def backward(loss: Tensor) -> Gradients:
         return learned.gradients([loss], [None], [])[0]
 
-    losses = in_order(forward, runs, device=device)
-    for gradients in in_order(backward, losses, device=device):
+    losses = strategy.in_order(forward, runs, device=device)
+    for gradients in strategy.in_order(backward, losses, device=device):
         learned.add(gradients)
     return torch.stack([loss.detach() for loss in losses]).sum()
 

@@ -10,22 +10,13 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.engine import strategy
 from dtdg_lab.engine.graph_view import DeviceSequence, RedistributionWidth, SnapshotView, seam_widths
-from dtdg_lab.engine.strategy import (
-    AllToAllPhase,
-    BlockRows,
-    Gradients,
-    Learned,
-    SequenceSegment,
-    StepMarks,
-    TimeBlock,
-    Timeline,
-    in_order,
-)
+from dtdg_lab.engine.strategy import BlockRows, Gradients, Learned, SequenceSegment, StepMarks, TimeBlock, Timeline
 from dtdg_lab.models.base import State, run_straight
 
 if TYPE_CHECKING:
-    from dtdg_lab.engine.halo import HaloSequence
+    from dtdg_lab.engine.halo_exchange import HaloSequence
 
 T = TypeVar("T")
 
@@ -122,7 +113,7 @@ class Layer:
                 self._mixed[place] = mixed
             return mixed.detach(), None
 
-        return self._block.seam.to_vertices(mix, AllToAllPhase(number, False, self._width))[0]
+        return self._block.seam.to_vertices(mix, strategy.AllToAllPhase(number, False, self._width))[0]
 
     def hidden(self) -> list[Tensor]:
         """The layer's output for each own stack, (S' m, H), without history; the end of the crossing is known then."""
@@ -134,7 +125,7 @@ class Layer:
             self._write(end, after.layers[self._number] if end else (), rows)
             return h, None
 
-        phase = AllToAllPhase(self._number, False, self._run.model.hidden)
+        phase = strategy.AllToAllPhase(self._number, False, self._run.model.hidden)
         found, _ = self._block.seam.to_snapshots(through, self._pieces(), phase, like=self._parts[0], height=self._rows)
         self._crossing.end = end
         return found
@@ -148,7 +139,7 @@ class Layer:
             _, after = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
             self._write(end, after.layers[self._number], rows)
 
-        in_order(through, self._pieces(), device=self._device, alone=self.alone)
+        strategy.in_order(through, self._pieces(), device=self._device, alone=self.alone)
         self._crossing.end = end
 
     def losses(self) -> Tensor:
@@ -180,17 +171,15 @@ class Layer:
             h, _ = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
             return run.model.readout(h), None
 
-        like = self._parts[0]
-        found, _ = seam.to_snapshots(
-            read, self._pieces(), AllToAllPhase(self._number, False, run.model.outputs), like=like, height=self._rows
-        )
+        phase = strategy.AllToAllPhase(self._number, False, run.model.outputs)
+        found, _ = seam.to_snapshots(read, self._pieces(), phase, like=self._parts[0], height=self._rows)
         z = [rows.requires_grad_() for rows in found]
         loss, dz = self._joint(z)
 
         def of_readout(place: int) -> tuple[Tensor, None]:
             return dz[place], None
 
-        parts, _ = seam.to_vertices(of_readout, AllToAllPhase(self._number, True, run.model.outputs))
+        parts, _ = seam.to_vertices(of_readout, strategy.AllToAllPhase(self._number, True, run.model.outputs))
 
         def work(rows: slice) -> tuple[Tensor | None, Gradients]:
             piece = self._started(rows)
@@ -241,9 +230,9 @@ class Layer:
         if self._number == 0:
             places, alone = range(len(self._spaces)), self.alone or self._run.sequence.collective
             parts: list[Tensor] = []
-            found = [rest for _, rest in in_order(work, places, device=self._device, alone=alone)]
+            found = [rest for _, rest in strategy.in_order(work, places, device=self._device, alone=alone)]
         else:
-            phase = AllToAllPhase(self._number, True, self._run.model.width(self._number))
+            phase = strategy.AllToAllPhase(self._number, True, self._run.model.width(self._number))
             parts, found = self._block.seam.to_vertices(work, phase)
         for gradients in found:
             self._learned.add(gradients)
@@ -281,7 +270,7 @@ class Layer:
         if crossing.carries:
             crossing.before = tuple(torch.zeros_like(x) for x in crossing.begin.layers[self._number])
         if not self._learns:
-            return [rest for _, rest in in_order(work, self._pieces(), device=self._device, alone=self.alone)]
+            return [rest for _, rest in strategy.in_order(work, self._pieces(), device=self._device, alone=self.alone)]
 
         def of_rows(rows: slice) -> tuple[Tensor, T]:
             gradient, rest = work(rows)
@@ -289,7 +278,7 @@ class Layer:
             return gradient, rest
 
         height = self._spaces[0].num_rows // len(self._spaces[0].snapshots) if self._spaces else self._rows
-        phase = AllToAllPhase(self._number, True, self._width)
+        phase = strategy.AllToAllPhase(self._number, True, self._width)
         self._gradients, found = self._block.seam.to_snapshots(
             of_rows, self._pieces(), phase, like=self._parts[0], height=height
         )
@@ -508,15 +497,12 @@ class Blocks(Protocol):
 
     def __len__(self) -> int:
         """nb, the blocks."""
-        ...
 
     def advance(self, number: int, state: State) -> State:
         """The state after a block; without history."""
-        ...
 
     def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
         """A block's share of the loss, None where it takes none, and the state after it, with their history."""
-        ...
 
 
 def add_gradients_checkpointed(blocks: Blocks, begin: State, *, device: str) -> Tensor:
@@ -538,7 +524,7 @@ def add_gradients_checkpointed(blocks: Blocks, begin: State, *, device: str) -> 
     for number in reversed(range(len(blocks))):
         loss, gradients = _back(blocks, number, states.pop(), gradients)
         total += 0 if loss is None else loss
-    _backward(_tensors(begin), gradients)
+    _backward(begin.tensors, gradients)
     return total
 
 
@@ -548,11 +534,11 @@ def _back(
     """One block forward and backward: its loss, and the gradient of the state before it."""
     leaves = State(tuple(tuple(x.requires_grad_() for x in layer) for layer in state.layers), state.per_vertex)
     loss, end = blocks.compute(number, leaves)
-    ends, seeds = _tensors(end), after
+    ends, seeds = end.tensors, after
     if loss is not None:
         ends, seeds = [*ends, loss], [*(seeds or [None] * len(ends)), torch.ones_like(loss)]
     _backward(ends, seeds)
-    return None if loss is None else loss.detach(), [x.grad for x in _tensors(leaves)]
+    return None if loss is None else loss.detach(), [x.grad for x in leaves.tensors]
 
 
 def _backward(ends: list[Tensor], seeds: list[Tensor | None]) -> None:
@@ -560,10 +546,6 @@ def _backward(ends: list[Tensor], seeds: list[Tensor | None]) -> None:
     found = [(end, seed) for end, seed in zip(ends, seeds, strict=False) if seed is not None and end.requires_grad]
     if found:
         torch.autograd.backward([end for end, _ in found], [seed for _, seed in found])
-
-
-def _tensors(state: State) -> list[Tensor]:
-    return [tensor for layer in state.layers for tensor in layer]
 
 
 # Gradient checkpointing by snapshot: states are kept, and snapshots are recomputed in the backward pass.
@@ -599,20 +581,15 @@ class _Snapshots:
     def advance(self, number: int, state: State) -> State:
         self._turn(number, "forward")
         for t in self._blocks[number]:
-            state = self._snapshot(t, state)[1]
+            state = self._run.snapshot(t, state)[1]
         return state
 
     def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
         self._turn(number, "forward" if number == len(self) - 1 else "rerun")
-        run, losses = self._run, []
-        own = slice(0, run.own)
+        losses = []
         for t in self._blocks[number]:
-            h, state = self._snapshot(t, state)
-            if t in run.at:
-                losses.append(run.loss(run.model.readout(h[own]).unsqueeze(0), range(t, t + 1), own))
+            h, state = self._run.snapshot(t, state)
+            loss = self._run.loss_of(t, h)
+            losses += [] if loss is None else [loss]
         self._turn(number, "backward")
         return torch.stack(losses).sum() if losses else None, state
-
-    def _snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
-        space = self._run.sequence.view(t)
-        return run_straight(self._run.model.snapshot(space, space.inputs, state))

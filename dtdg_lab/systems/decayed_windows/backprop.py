@@ -17,7 +17,7 @@ from torch import Tensor
 from dtdg_lab.engine.async_overlap import Pace, Spatial, SpatialTask, SpatialTasks, run_awaiting
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
 from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, RedistributionWidth, SnapshotSequence, SnapshotView
-from dtdg_lab.engine.halo import HaloSequence
+from dtdg_lab.engine.halo_exchange import HaloSequence
 from dtdg_lab.engine.strategy import AllToAllPhase, BlockRows, SequenceSegment, Step, TimeBlock, in_order
 from dtdg_lab.kernels.recurrence import at_rest
 from dtdg_lab.models.base import DynamicModel, State

@@ -21,8 +21,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
 from dtdg_lab.engine.graph_view import DeviceSequence, NeighbourRows, SnapshotView, seam_widths
-from dtdg_lab.engine.halo import HaloSequence, own_nodes
-from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route
+from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, HaloSequence, LocalSource, PartEdges, Route, own_nodes
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings

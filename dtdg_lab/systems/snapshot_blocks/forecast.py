@@ -55,7 +55,7 @@ from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.run import StoredRun
-    from dtdg_lab.training.block_cost import BlockCost
+    from dtdg_lab.training.block_memory import BlockCost
 
 
 # ``lab.estimate.transfers``: cost of transferring graphs, in full and as deltas, by model and format.
@@ -281,7 +281,7 @@ def estimate_block_memory(
     """
     alone = _on_one_rank(config, blocks, steps)
     graph = load_for(config) if graph is None else graph
-    from dtdg_lab.training.block_cost import block_cost
+    from dtdg_lab.training.block_memory import block_cost
 
     costs = [block_cost(alone.replace(blocks=count), graph, steps=steps) for count in blocks]
     traces = {cost.blocks: memory_facts(cost.trace.to_dict()) for cost in costs}

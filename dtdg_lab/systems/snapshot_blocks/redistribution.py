@@ -21,7 +21,7 @@ from dtdg_lab.engine.halo_exchange import Exchanger, Started
 from dtdg_lab.engine.strategy import AllToAllPhase, BlockRows, in_turn
 from dtdg_lab.graphs.delta import Payload, TransferFormat, decode, decode_pairs, encode
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.delta import unpack, unpack_pairs
+from dtdg_lab.kernels.device_snapshot import unpack, unpack_pairs
 
 # Rows of whole snapshots become rows of some nodes in all snapshots by an all-to-all, and return by another.
 #

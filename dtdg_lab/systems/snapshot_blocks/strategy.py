@@ -17,8 +17,7 @@ from dtdg_lab.engine.backprop import evolving_weights as summarised
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
 from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
-from dtdg_lab.engine.halo import HaloSequence
-from dtdg_lab.engine.halo_exchange import Exchanger
+from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.snapshot_blocks.redistribution import ColumnSequence, Redistribution

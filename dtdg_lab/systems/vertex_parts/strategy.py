@@ -13,8 +13,7 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.reference import HOW, bring
 from dtdg_lab.engine.backprop.time_blocks import BlockTimeline, add_gradients_blocks, add_gradients_stepwise
 from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.halo import HaloSequence, own_nodes
-from dtdg_lab.engine.halo_exchange import Exchanger
+from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence, own_nodes
 from dtdg_lab.engine.replicated import CachedSequence, cached_sequences
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.models.base import DynamicModel

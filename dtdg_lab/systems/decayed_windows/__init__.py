@@ -61,10 +61,10 @@ class DecayedWindowsFamily(SystemFamily):
         def windows(data: dict[str, Any]) -> str:
             if plan_ended(data):
                 return "no windows from here on"
-            return charts.trapezoid_words(charts.trapezoid_facts(data))
+            return charts.trapezoid_words(charts.TrapezoidFacts.read(data))
 
         def chunks(data: dict[str, Any]) -> str:
-            return "no chunks from here on" if plan_ended(data) else charts.chunks_words(data)
+            return "no chunks from here on" if plan_ended(data) else charts.ChunkFacts.read(data).words
 
         return {"trapezoid": windows, "chunks": chunks}
 

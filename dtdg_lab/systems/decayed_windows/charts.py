@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
@@ -74,7 +75,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TrapezoidFacts:
+class TrapezoidFacts(Event):
     """W snapshots in a window: the newest are full, and older ones keep ever fewer of C chunks a part.
 
     Attributes:
@@ -83,7 +84,7 @@ class TrapezoidFacts:
         chunks: C, of every part.
         nodes: N.
         row_counts: (C + 1,) nodes in the first c chunks of all parts, about.
-        rank_row_counts: (R, C + 1) the same of each recorded rank; R is 1 where only the largest was recorded.
+        rank_row_counts: (C + 1,) the same of the largest rank, or (R, C + 1) of each.
         base_bytes: of a step's peak, what does not grow with its rows; None where it is not known.
         row_bytes: what each row of the largest rank's batch adds to the peak; None where it is not known.
         piece_bytes: what each row and snapshot of its largest piece adds
@@ -91,6 +92,7 @@ class TrapezoidFacts:
         piece_rows: most nodes of a piece.
     """
 
+    kind: ClassVar[str] = "trapezoid"
     window: int
     shape: Shape
     chunks: int
@@ -126,10 +128,11 @@ class TrapezoidFacts:
         """What a step is predicted to need at its peak on the largest rank; None where it is not known."""
         if self.base_bytes is None or self.row_bytes is None:
             return None
-        rank_rows = self.rank_row_counts[:, [*self.counts(shape)]].sum(axis=1)
+        by_rank = np.atleast_2d(self.rank_row_counts)
+        rank_rows = by_rank[:, [*self.counts(shape)]].sum(axis=1)
         shape = shape or self.shape
         full = min(shape.full_snapshots, self.window)
-        nodes = round(float(self.rank_row_counts[:, -1].max()))
+        nodes = round(float(by_rank[:, -1].max()))
         sizes: Drawn = {"nodes": nodes, "chunks": self.chunks, "piece_rows": self.piece_rows}
         memory = RowMemory(self.base_bytes, 0.0, self.piece_bytes, **sizes)
         of_piece = memory.peak_bytes(Trapezoid(self.window, full, self.chunks, shape.alpha, shape.decay))
@@ -140,43 +143,50 @@ class TrapezoidFacts:
         known = {name: changes[name] for name in ("full_snapshots", "alpha", "decay") if name in changes}
         return replace(self, shape=replace(self.shape, **known)) if known else self
 
+    def write(self) -> dict[str, Any]:
+        """The data as recorded, with ``counts``: chunks of the decayed snapshots of a whole window, newest first."""
+        data = Event.write(self)
+        del data["shape"]
+        decayed = self.window - min(self.shape.full_snapshots, self.window)
+        counts = [*reversed(self.counts()[:decayed])]
+        return {"window": data.pop("window"), **asdict(self.shape), "counts": counts, **data}
 
-def trapezoid_facts(data: Mapping[str, Any]) -> TrapezoidFacts:
-    """The facts in the data of an event ``trapezoid``.
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> TrapezoidFacts:
+        """The facts in the data of an event.
 
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-    with reading_event("a trapezoid of snapshots"):
-        alpha, decay = float(data.get("alpha") or 1.0), str(data.get("decay") or RULES[0])
-        nodes = int(data["nodes"])
-        row_counts = np.asarray(data.get("row_counts") or [0, nodes], np.float64)
-        facts = read_fields(
-            TrapezoidFacts,
-            data,
-            shape=Shape(int(data["full_snapshots"]), alpha, decay),
-            chunks=int(data.get("chunks") or 1),
-            row_counts=row_counts,
-            rank_row_counts=np.atleast_2d(np.asarray(data.get("rank_row_counts") or row_counts, np.float64)),
-        )
-    _check(facts)
-    return facts
+        Raises:
+            DataError: something is missing or does not fit.
+        """
+        with reading_event("a trapezoid of snapshots"):
+            alpha, decay = float(data.get("alpha") or 1.0), str(data.get("decay") or RULES[0])
+            nodes = int(data["nodes"])
+            row_counts = np.asarray(data.get("row_counts") or [0, nodes], np.float64)
+            facts = read_fields(
+                cls,
+                data,
+                shape=Shape(int(data["full_snapshots"]), alpha, decay),
+                chunks=int(data.get("chunks") or 1),
+                row_counts=row_counts,
+                rank_row_counts=np.asarray(data.get("rank_row_counts") or row_counts, np.float64),
+            )
+        facts._check()
+        return facts
 
-
-def _check(facts: TrapezoidFacts) -> None:
-    shape, counts = facts.shape, (facts.row_counts, *facts.rank_row_counts)
-    fit = all(len(each) == facts.chunks + 1 and (np.diff(each) >= 0).all() for each in counts)
-    if not (
-        fit
-        and round(facts.row_counts[-1]) == facts.nodes > 0
-        and facts.window >= 1
-        and shape.full_snapshots >= 1
-        and shape.decay in RULES
-    ):
-        raise DataError(
-            f"an event has a window of {facts.window} snapshots, {shape.words}, and rows of {len(facts.row_counts)} "
-            f"prefixes of {facts.chunks} chunks, which do not fit each other: was it recorded by another version?"
-        )
+    def _check(self) -> None:
+        shape, counts = self.shape, (self.row_counts, *np.atleast_2d(self.rank_row_counts))
+        fit = all(len(each) == self.chunks + 1 and (np.diff(each) >= 0).all() for each in counts)
+        if not (
+            fit
+            and round(self.row_counts[-1]) == self.nodes > 0
+            and self.window >= 1
+            and shape.full_snapshots >= 1
+            and shape.decay in RULES
+        ):
+            raise DataError(
+                f"an event has a window of {self.window} snapshots, {shape.words}, and rows of {len(self.row_counts)} "
+                f"prefixes of {self.chunks} chunks, which do not fit each other: was it recorded by another version?"
+            )
 
 
 def trapezoid_words(facts: TrapezoidFacts) -> str:
@@ -599,22 +609,58 @@ def _over(steps: Sequence[BatchStep]) -> str:
 # The chunks of a run's parts in words: by whom, how large, what they cut, how long it took, what went otherwise.
 
 
-def chunks_words(data: Mapping[str, Any]) -> str:
-    """The data of an event ``chunks`` in a sentence or two.
+@dataclass(frozen=True, slots=True)
+class ChunkFacts(Event):
+    """Chunks of a run's parts.
 
-    Raises:
-        DataError: something is missing.
+    Attributes:
+        chunker: the requested chunker.
+        made_by: what made them, where it is another one.
+        chunks: C, of every part.
+        parts: P.
+        nodes: N.
+        sizes: nodes of the smallest chunk, of the mean one, of the largest.
+        cut_edges: edges within parts, over all snapshots, without self-loops, that join two chunks.
+        cut_share: of ``edges``; 0 if there are none.
+        edges: all edges within parts.
+        seconds: making them took.
+        note: what went otherwise than requested.
     """
-    with reading_event("the chunks"):
-        chunks, parts, sizes = int(data["chunks"]), int(data["parts"]), list(data["sizes"])
+
+    kind: ClassVar[str] = "chunks"
+    chunker: str
+    made_by: str
+    chunks: int
+    parts: int
+    nodes: int
+    sizes: tuple[float, ...]
+    cut_edges: int
+    cut_share: float
+    edges: int
+    seconds: float
+    note: str = ""
+
+    @property
+    def words(self) -> str:
+        """In a sentence or two."""
+        least, _, most = self.sizes
         text = (
-            f"{chunks:,} chunk{'s' * (chunks > 1)} in {'each of ' if parts > 1 else ''}{parts} "
-            f"part{'s' * (parts > 1)} by {data['made_by'] or data['chunker']}, {sizes[0]:,} to {sizes[2]:,} nodes "
-            f"each, made in {format_seconds(float(data['seconds']))}; {share(float(data['cut_share']))} of the edges "
-            "within parts join two chunks."
+            f"{self.chunks:,} chunk{'s' * (self.chunks > 1)} in {'each of ' if self.parts > 1 else ''}{self.parts} "
+            f"part{'s' * (self.parts > 1)} by {self.made_by or self.chunker}, {least:,} to {most:,} nodes each, made "
+            f"in {format_seconds(self.seconds)}; {share(self.cut_share)} of the edges within parts join two chunks."
         )
-    note = str(data.get("note") or "").rstrip(".")
-    return f"{text} NOTE: {note}." if note else text
+        note = self.note.rstrip(".")
+        return f"{text} NOTE: {note}." if note else text
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> ChunkFacts:
+        """The facts in the data of an event.
+
+        Raises:
+            DataError: something is missing.
+        """
+        with reading_event("the chunks"):
+            return read_fields(cls, data, sizes=tuple(data["sizes"]))
 
 
 # Heat maps over full snapshots and alpha: loss, memory and time, filled in cell by cell, with a tuner's path on them.

@@ -80,4 +80,4 @@ def sampled_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
 
 def _facts(graph: DynamicGraph, window: int, shape: Shape) -> TrapezoidFacts:
     counts = np.linspace(0, graph.num_nodes, CHUNKS + 1)
-    return TrapezoidFacts(window, shape, CHUNKS, graph.num_nodes, counts, counts[None], None, None)
+    return TrapezoidFacts(window, shape, CHUNKS, graph.num_nodes, counts, counts, None, None)

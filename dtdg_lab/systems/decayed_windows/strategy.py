@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
@@ -51,7 +52,7 @@ from dtdg_lab.systems.decayed_windows.window import (
     survival_order,
 )
 from dtdg_lab.tasks.base import Task
-from dtdg_lab.training.partition import plain_partition_event
+from dtdg_lab.training.partition import partition_event
 
 if TYPE_CHECKING:
     from dtdg_lab.distributed.gradients import FlatGradients
@@ -546,15 +547,15 @@ class DecayedWindowStrategy(Strategy):
         """Always: the event of the windows says what a step takes."""
         return True
 
-    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+    def plan_events(self) -> list[Event]:
         """The partition, its chunks, and the shape of the windows."""
         of = self.context
         assert of.partition is not None
         share = self.shape.full / max(len(of.train), 1)  # a snapshot is full in K of an epoch's steps
         return [
-            ("partition", plain_partition_event(of, full_share=share)),
-            ("chunks", chunking_event(of.config["chunker"], of.graph, of.partition, self.chunking)),
-            ("trapezoid", window_event(self.shape, of.partition, self.chunking, self.row_memory, of.group.size)),
+            partition_event(of, full_share=share),
+            chunking_event(of.config["chunker"], of.graph, of.partition, self.chunking),
+            window_event(self.shape, of.partition, self.chunking, self.row_memory, of.group.size),
         ]
 
     def apply_settings(self, config: RunConfig) -> None:

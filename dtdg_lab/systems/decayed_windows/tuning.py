@@ -14,6 +14,7 @@ import torch
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.strategy import StepMarks
@@ -39,8 +40,8 @@ GIB = 1 << 30
 # What events say of the windows that a run trains on: their shape, and how rows and memory follow from it.
 
 
-def window_event(shape: Trapezoid, partition: Partition, chunking: Chunking, memory: RowMemory, ranks: int) -> Any:
-    """The event ``trapezoid``.
+def window_event(shape: Trapezoid, partition: Partition, chunking: Chunking, memory: RowMemory, ranks: int) -> Event:
+    """The event ``trapezoid``; chunks are taken as alike.
 
     Args:
         shape: of the windows.
@@ -48,30 +49,23 @@ def window_event(shape: Trapezoid, partition: Partition, chunking: Chunking, mem
         chunking: of the parts.
         memory: of a step, as measured.
         ranks: R.
-
-    Returns:
-        ``window`` W, ``full_snapshots`` K, ``alpha``, ``decay``, ``counts`` (m chunks, newest first), ``chunks`` C,
-        ``nodes`` N, ``row_counts`` (C + 1: rows of the first c chunks of all parts, chunks taken as alike),
-        ``rank_row_counts`` (C + 1: of the rank that has most), and ``base_bytes``, ``row_bytes``, ``piece_bytes``,
-        ``piece_rows`` of :class:`dtdg_lab.systems.decayed_windows.window.RowMemory`.
     """
+    from dtdg_lab.systems.decayed_windows.charts import Shape, TrapezoidFacts
+
     chunks = np.arange(chunking.chunks + 1) / chunking.chunks
     nodes, most = len(partition.owner), int(partition.on_ranks(ranks).counts.max())
-    return {
-        "window": shape.window,
-        "full_snapshots": shape.full,
-        "alpha": shape.alpha,
-        "decay": shape.decay,
-        "counts": list(shape.counts),
-        "chunks": chunking.chunks,
-        "nodes": nodes,
-        "row_counts": (chunks * nodes).tolist(),
-        "rank_row_counts": (chunks * most).tolist(),
-        "base_bytes": memory.base_bytes,
-        "row_bytes": memory.row_bytes,
-        "piece_bytes": memory.piece_bytes,
-        "piece_rows": memory.piece_rows,
-    }
+    return TrapezoidFacts(
+        window=shape.window,
+        shape=Shape(shape.full, shape.alpha, shape.decay),
+        chunks=chunking.chunks,
+        nodes=nodes,
+        row_counts=chunks * nodes,
+        rank_row_counts=chunks * most,
+        base_bytes=memory.base_bytes,
+        row_bytes=memory.row_bytes,
+        piece_bytes=memory.piece_bytes,
+        piece_rows=memory.piece_rows,
+    )
 
 
 # Auto-tuning of K and alpha at epoch boundaries: validation losses of trial epochs in, a change of settings out.

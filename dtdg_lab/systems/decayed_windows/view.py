@@ -12,16 +12,15 @@ from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
     BatchLog,
     BatchStep,
+    ChunkFacts,
     DecisionLog,
     TrapezoidFacts,
     batch_panels,
-    chunks_words,
     decision_panels,
     decision_words,
     shape_figure,
     shape_words,
     shrinking_words,
-    trapezoid_facts,
     trapezoid_words,
 )
 from dtdg_lab.visualization.charts import (
@@ -405,11 +404,11 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``trapezoid``."""
         if self._is_new(row, attempt):
-            self._take_plan(None if plan_ended(row["data"]) else trapezoid_facts(row["data"]), row, attempt)
+            self._take_plan(None if plan_ended(row["data"]) else TrapezoidFacts.read(row["data"]), row, attempt)
 
     def chunks(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``chunks``."""
-        words = "" if plan_ended(row["data"]) else chunks_words(row["data"])
+        words = "" if plan_ended(row["data"]) else ChunkFacts.read(row["data"]).words
         self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-self.plans_kept :]
 
     def setting_changed(self, row: Mapping[str, Any], attempt: int) -> None:

@@ -11,7 +11,6 @@ from dtdg_lab.systems.feature_cache.charts import (
     congestion_panel,
     contents_panel,
     estimates_panel,
-    feature_facts,
     feature_words,
     features_left,
     hits_panel,
@@ -53,7 +52,7 @@ class FeaturesView(PlanView[FeatureFacts]):
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``features``; a resumed attempt or a new policy logs it again."""
-        facts = None if features_left(row["data"]) else feature_facts(row["data"])
+        facts = None if features_left(row["data"]) else FeatureFacts.read(row["data"])
         if self._known and _layout(facts) == _layout(self.facts):
             self._known[-1] = self._known[-1]._replace(facts=facts)
         else:

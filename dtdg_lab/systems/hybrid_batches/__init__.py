@@ -39,11 +39,11 @@ class HybridBatchesFamily(SystemFamily):
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Captions of its events."""
-        from dtdg_lab.systems.hybrid_batches.charts import hybrid_facts, hybrid_words
+        from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, hybrid_words
         from dtdg_lab.visualization.run_view import plan_ended
 
         def batches(data: dict[str, Any]) -> str:
-            return "no hybrid batches from here on" if plan_ended(data) else hybrid_words(hybrid_facts(data))
+            return "no hybrid batches from here on" if plan_ended(data) else hybrid_words(HybridFacts.read(data))
 
         return {"hybrid": batches, "empty reservoir": lambda data: str(data.get("reason"))}
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import StepMarks
@@ -238,35 +240,36 @@ class BatchController:
 
     # events
 
-    def to_dict(self) -> dict[str, Any]:
-        """The event ``hybrid``: sizes and how batches come about."""
+    def event(self) -> Event:
+        """Sizes, and how batches come about."""
+        from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, SizeFacts
+
         strategy, config, sizing = self._strategy, self._config, self._strategy.sizing
-        capacities = [
-            [
+        capacities = tuple(
+            tuple(
                 capacity(sizes[choice], snapshots=len(self._snapshots), vertices=number, actions=len(sizing))
                 for sizes, number in zip(sizing.sizes, self._candidates, strict=True)
-            ]
+            )
             for choice in range(len(sizing))
-        ]
-        return {
-            "sizes": sizing.to_dict(),
-            "shares": [list(share) for share in sizing.shares],
-            "snapshots": len(self._snapshots),
-            "first": self._snapshots.start,
-            "nodes": self._nodes,
-            "candidates": list(self._candidates),
-            "choice": strategy.choice,
-            "batch_policy": config["batch_policy"],
-            "reservoir": config["reservoir"],
-            "stands_in": strategy.stands_in,
-            "generators": config["generators"],
-            "exchange": config["exchange"],
-            "average_every_s": config["average_every_s"],
-            "capacities": capacities,
-            "load_groups": config["load_groups"],
-            "deviation": self._deviation(),
-            "cache_bytes": sum(part.sequence.part.nbytes for part in strategy.parts),
-        }
+        )
+        return HybridFacts(
+            sizes=tuple(starmap(SizeFacts, sizing.of_choices())),
+            snapshots=len(self._snapshots),
+            first=self._snapshots.start,
+            nodes=self._nodes,
+            candidates=tuple(self._candidates),
+            choice=strategy.choice,
+            batch_policy=config["batch_policy"],
+            reservoir=config["reservoir"],
+            stands_in=strategy.stands_in,
+            generators=config["generators"],
+            exchange=config["exchange"],
+            average_every_s=config["average_every_s"],
+            capacities=capacities,
+            load_groups=config["load_groups"],
+            deviation=self._deviation(),
+            cache_bytes=sum(part.sequence.part.nbytes for part in strategy.parts),
+        )
 
 
 def candidates(partition: Partition, task: Task) -> list[int]:

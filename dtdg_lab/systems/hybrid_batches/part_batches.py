@@ -300,13 +300,12 @@ class Sizing:
     def __len__(self) -> int:
         return len(self.shares)
 
-    def to_dict(self) -> list[list[int]]:
-        """Of each choice, N_S, and N_V of the part that has fewest and of the one that has most."""
+    def of_choices(self) -> list[tuple[int, int, int, tuple[float, float]]]:
+        """Of each choice, N_S, N_V of the part that has fewest and of the one that has most, and its shares."""
         found = []
-        for choice in range(len(self)):
-            of_parts = [sizes[choice] for sizes in self.sizes]
-            vertices = [size.vertices for size in of_parts]
-            found.append([of_parts[0].snapshots, min(vertices), max(vertices)])
+        for given, *of_choice in zip(self.shares, *self.sizes, strict=True):
+            vertices = [size.vertices for size in of_choice]
+            found.append((of_choice[0].snapshots, min(vertices), max(vertices), given))
         return found
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.engine.backprop.reference import bring
@@ -23,7 +25,6 @@ from dtdg_lab.engine.strategy import (
     StepMarks,
     StepResult,
     Strategy,
-    StrategyEvent,
 )
 from dtdg_lab.engine.target_batches import TargetRun, add_gradients
 from dtdg_lab.models.base import DynamicModel
@@ -44,13 +45,22 @@ from dtdg_lab.systems.hybrid_batches.part_batches import (
 )
 from dtdg_lab.systems.hybrid_batches.workers import Generators
 from dtdg_lab.tasks.base import Task
-from dtdg_lab.training.partition import plain_partition_event
+from dtdg_lab.training.partition import partition_event
 
 # Hybrid batches on node parts that hold copies of what their layers reach: nothing but models travels.
 
 
 BATCH_SETTINGS = {"batch_snapshots", "batch_nodes", "batch_policy", "reservoir"}
 MAP_EVERY_S, LEVELS_EVERY_S = 0.2, 0.5  # between rows that are only looked at
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyReservoir(Event):
+    """The reservoirs of a rank hold nothing of some size, and why."""
+
+    kind: ClassVar[str] = "empty reservoir"
+    every_rank: ClassVar[bool] = True
+    reason: str
 
 
 class HybridBatchStrategy(Strategy):
@@ -326,22 +336,22 @@ class HybridBatchStrategy(Strategy):
         """Use the sizes and the reservoir of a config."""
         self.controller.apply_settings(config)
 
-    def settings_events(self, changes: Collection[str]) -> list[StrategyEvent]:
+    def settings_events(self, changes: Collection[str]) -> list[Event]:
         """New sizes, and whether the reservoirs of this rank hold nothing of some size."""
         if not BATCH_SETTINGS & set(changes):
             return []
-        events = []
+        events: list[Event] = []
         try:
             self.check_fits()
         except ConfigError as error:
-            events.append(StrategyEvent("empty reservoir", {"reason": str(error)}, every_rank=True))
+            events.append(EmptyReservoir(str(error)))
         if self.context.group.rank == 0:
-            events.append(StrategyEvent("hybrid", self.controller.to_dict()))
+            events.append(self.controller.event())
         return events
 
-    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+    def plan_events(self) -> list[Event]:
         """The partition, and the sizes of batches."""
-        return [("partition", plain_partition_event(self.context)), ("hybrid", self.controller.to_dict())]
+        return [partition_event(self.context), self.controller.event()]
 
     def state_dict(self) -> dict[str, Any]:
         """The size in use, and the state of what chooses it."""

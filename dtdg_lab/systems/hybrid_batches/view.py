@@ -12,7 +12,6 @@ from dtdg_lab.systems.hybrid_batches.charts import (
     RoundLog,
     TargetLog,
     few_words,
-    hybrid_facts,
     hybrid_words,
     reservoir_panels,
     staleness_panel,
@@ -59,7 +58,7 @@ class HybridView(PlanView[HybridFacts]):
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``hybrid``; a resumed attempt and every choice of a size log it again."""
-        facts = None if plan_ended(row["data"]) else hybrid_facts(row["data"])
+        facts = None if plan_ended(row["data"]) else HybridFacts.read(row["data"])
         if self._known and _plan(facts) == _plan(self.facts):
             self._known[-1] = self._known[-1]._replace(facts=facts)
         else:

@@ -31,7 +31,7 @@ class SnapshotBlocksFamily(SystemFamily):
         def blocks(data: dict[str, Any]) -> str:
             if plan_ended(data):
                 return "no blocks of time from here on"
-            return charts.blocks_words(charts.block_facts(data))
+            return charts.blocks_words(charts.BlockFacts.read(data))
 
         def memory(data: dict[str, Any]) -> str:
             facts = charts.memory_facts(data)

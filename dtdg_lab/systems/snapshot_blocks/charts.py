@@ -39,123 +39,12 @@ from dtdg_lab.visualization.charts import (
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.partition import SNAPSHOT, LinkLog, Sent, link_panels, sent_words
+from dtdg_lab.visualization.partition import SNAPSHOT, BlockFacts, LinkLog, Sent, link_panels, sent_words
 from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
 from dtdg_lab.visualization.series import StepSums, Sums, read_fields
-from dtdg_lab.visualization.style import ALWAYS, PASS_COLOURS, Marks, Matrix
+from dtdg_lab.visualization.style import PASS_COLOURS, Marks
 
-# What the pictures of blocks of time are made of: the facts of an event ``blocks``.
-
-
-Span = tuple[int, int]  # first, and one past the last
-AllToAllPhase = tuple[int, str, str, int]  # layer, pass, collective, numbers a row
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BlockFacts:
-    """T snapshots in nb blocks of time on R ranks; groups of G ranks split each snapshot by rows.
-
-    Attributes:
-        layout: ``snapshot``, or ``halo_vertex``, whose ranks have all snapshots of their own nodes.
-        ranks: R.
-        row_ranks: G.
-        nodes: N.
-        blocks: nb.
-        requested: blocks that were set; 0 took the fewest that fit the memory.
-        bounds: (nb + 1,) block b has snapshots bounds[b] to bounds[b + 1] - 1.
-        own: [block][rank] snapshots whose spatial part the rank computes; of the layout ``snapshot`` alone.
-        rows: [rank] nodes whose rows of these snapshots it computes; of that layout alone.
-        chunks: [rank] nodes that it runs through all snapshots of a block; of that layout alone.
-        predicted: pass -> (L, R, R) bytes from one rank to another in a step; without ``rerun`` where there is none.
-        collectives: what is sent in a step.
-        note: why there are so many blocks.
-    """
-
-    layout: str
-    ranks: int
-    row_ranks: int
-    nodes: int
-    blocks: int
-    requested: int
-    bounds: NDArray[np.int64]
-    own: tuple[tuple[Span, ...], ...]
-    rows: tuple[Span, ...]
-    chunks: tuple[Span, ...]
-    predicted: Mapping[str, Matrix]
-    collectives: tuple[AllToAllPhase, ...]
-    note: str
-
-    @property
-    def snapshots(self) -> int:
-        """T."""
-        return int(self.bounds[-1] - self.bounds[0])
-
-    @property
-    def label(self) -> str:
-        """Its name in titles, such as ``4 blocks of 12 to 13 snapshots on 2 ranks``."""
-        sizes = np.diff(self.bounds)
-        low, high = int(sizes.min()), int(sizes.max())
-        size = f"{low}" if low == high else f"{low} to {high}"
-        text = (
-            f"{self.blocks:,} block{_s(self.blocks)} of {size} snapshot{_s(high)} on {self.ranks} rank{_s(self.ranks)}"
-        )
-        return text if self.row_ranks == 1 else f"{text}, {self.row_ranks} to a snapshot"
-
-    @property
-    def redistributes(self) -> bool:
-        """Whether ranks compute whole snapshots first and then nodes through time."""
-        return self.layout == "snapshot"
-
-    @property
-    def sends(self) -> bool:
-        """Whether ranks send each other rows, or anything else but gradients of the model."""
-        return any(each.any() for each in self.predicted.values())
-
-
-def block_facts(data: Mapping[str, Any]) -> BlockFacts:
-    """The facts in the data of an event ``blocks``.
-
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-
-    def spans(pairs: Sequence[Sequence[Any]] | None) -> tuple[Span, ...]:
-        return tuple((int(start), int(stop)) for start, stop in pairs or ())
-
-    with reading_event("time blocks"):
-        predicted = {
-            pass_name: np.asarray((data.get("predicted") or {}).get(pass_name, ()), np.float64) for pass_name in PASSES
-        }
-        collectives = data.get("collectives") or ()
-        facts = read_fields(
-            BlockFacts,
-            data,
-            row_ranks=int(data.get("row_ranks") or 1),
-            own=tuple(spans(block) for block in data.get("own") or ()),
-            rows=spans(data.get("rows")),
-            chunks=spans(data.get("chunks")),
-            predicted={
-                pass_name: each
-                for pass_name, each in predicted.items()
-                if each.size and (pass_name in ALWAYS or each.any())
-            },
-            collectives=tuple((int(layer), str(of), str(name), int(width)) for layer, of, name, width in collectives),
-            note=str(data.get("note") or ""),
-        )
-    _check(facts)
-    return facts
-
-
-def _check(facts: BlockFacts) -> None:
-    counts = {"own": len(facts.own) if facts.redistributes else facts.blocks, "bounds": len(facts.bounds) - 1}
-    fit = set(counts.values()) == {facts.blocks} and (np.diff(facts.bounds) > 0).all() and facts.blocks > 0
-    by_rank = [facts.rows, facts.chunks, *facts.own] if facts.redistributes else []
-    shapes = [each.shape[1:] == (facts.ranks, facts.ranks) for each in facts.predicted.values()]
-    if not (fit and all(len(each) == facts.ranks for each in by_rank) and all(shapes)):
-        raise DataError(
-            f"an event has {facts.blocks} blocks on {facts.ranks} ranks with bounds {facts.bounds.tolist()[:8]}, "
-            f"which do not fit each other: was it recorded by another version?"
-        )
+# The blocks of time in words: the events ``blocks``.
 
 
 def blocks_words(facts: BlockFacts) -> str:
@@ -167,10 +56,6 @@ def blocks_words(facts: BlockFacts) -> str:
     counts = {pass_name: sum(sent[1] == pass_name for sent in facts.collectives) for pass_name in PASSES}
     described = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
     return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
 
 
 # Memory in use over one step, with the boundaries of its blocks of time.
@@ -729,7 +614,7 @@ class BlocksView(PlanView[BlockFacts]):
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``blocks``."""
         if self._is_new(row, attempt):
-            self._take_plan(None if plan_ended(row["data"]) else block_facts(row["data"]), row, attempt)
+            self._take_plan(None if plan_ended(row["data"]) else BlockFacts.read(row["data"]), row, attempt)
 
     def memory(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``memory_trace``."""

@@ -22,14 +22,14 @@ class SnapshotGroupsFamily(SystemFamily):
 
     def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Facts of the run's last schedule."""
-        from dtdg_lab.systems.snapshot_groups.charts import schedule_facts
+        from dtdg_lab.systems.snapshot_groups.charts import ScheduleFacts
         from dtdg_lab.visualization.run_view import plan_ended
 
         events = tables["events"]
         described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
         if not described or plan_ended(described[-1]):
             return dict.fromkeys(self.summary_meanings)
-        facts = schedule_facts(described[-1])
+        facts = ScheduleFacts.read(described[-1])
         return {
             "scheduler": facts.scheduler,
             "groups": facts.groups,
@@ -47,11 +47,11 @@ class SnapshotGroupsFamily(SystemFamily):
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Captions of its events."""
-        from dtdg_lab.systems.snapshot_groups.charts import schedule_facts, schedule_words
+        from dtdg_lab.systems.snapshot_groups.charts import ScheduleFacts, schedule_words
         from dtdg_lab.visualization.run_view import plan_ended
 
         def schedule(data: dict[str, Any]) -> str:
-            return "no schedule from here on" if plan_ended(data) else schedule_words(schedule_facts(data))
+            return "no schedule from here on" if plan_ended(data) else schedule_words(ScheduleFacts.read(data))
 
         return {"schedule": schedule}
 

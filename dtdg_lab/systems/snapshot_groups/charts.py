@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, floor, log10
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
@@ -59,8 +60,8 @@ SOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ScheduleFacts:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScheduleFacts(Event):
     """A schedule of K snapshot groups on P parts, executed by R ranks.
 
     Attributes:
@@ -68,35 +69,42 @@ class ScheduleFacts:
         ranks: R.
         parts: P; each rank executes P / R of them.
         per_rank: groups a part may compute in an iteration.
+        iterations: updates of the model in an epoch.
         source: where ``times_s`` are from: ``size`` (then in no unit), ``profile`` or ``linear``.
         times_s: (K,) seconds of each group as the scheduler knew them.
         assignment: [iteration][part] -> groups.
         makespan_s: of an epoch, predicted from ``times_s``, with the exchange of each iteration.
         bound_s: no schedule of these times and exchanges is shorter.
         gap: makespan over a bound, less 1; None where unknown.
-        notes: what must be known of how it was made.
         targets: most targets that DyGNeX-G tried in an iteration; None where Algorithm 2 was not asked.
+        notes: what must be known of how it was made.
         solve_s: making it took.
+        psg_makespan_s: of PSG's round robin for the same times, with its own exchanges; None where unknown.
+        timed_by: clock of ``times_s``: ``processor`` or ``wall``.
+        allreduce_s: an exchange of each iteration, which makespans, bound and gap hold.
         fit: ``a1``, ``a2``, ``a3``, ``mean_error`` and ``max_error`` of the linear model; None where none was fitted.
-        round_robin_s: makespan of PSG's round robin for the same times, with its own exchanges; None where
-            unknown.
     """
+
+    kind: ClassVar[str] = "schedule"
 
     scheduler: str
     ranks: int
     parts: int
     per_rank: int
+    iterations: int
     source: str
     times_s: NDArray[np.float64]
     assignment: Assignment
     makespan_s: float
     bound_s: float
     gap: float | None
+    targets: int | None
     notes: str
     solve_s: float
+    psg_makespan_s: float | None
+    timed_by: str = "wall"
+    allreduce_s: float = 0.0
     fit: Mapping[str, float] | None
-    round_robin_s: float | None
-    targets: int | None = None
 
     @property
     def in_seconds(self) -> bool:
@@ -107,11 +115,6 @@ class ScheduleFacts:
     def groups(self) -> int:
         """K."""
         return len(self.times_s)
-
-    @property
-    def iterations(self) -> int:
-        """Updates of the model in an epoch."""
-        return len(self.assignment)
 
     @property
     def excess(self) -> float | None:
@@ -136,23 +139,22 @@ class ScheduleFacts:
         described = float(self.times_s[known].sum())
         return float(measured_s[known].sum()) / described if described > 0 else None
 
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> ScheduleFacts:
+        """The facts in the data of an event.
 
-def schedule_facts(data: Mapping[str, Any]) -> ScheduleFacts:
-    """The facts in the data of an event ``schedule``.
-
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-    with reading_event("a schedule"):
-        fit, round_robin = data.get("fit"), data.get("psg_makespan_s")
-        return read_fields(
-            ScheduleFacts,
-            data,
-            assignment=tuple(tuple(tuple(map(int, part)) for part in row) for row in data["assignment"]),
-            notes=str(data.get("notes") or ""),
-            fit=None if fit is None else {name: float(value) for name, value in fit.items() if value is not None},
-            round_robin_s=None if round_robin is None else float(round_robin),
-        )
+        Raises:
+            DataError: something is missing or does not fit.
+        """
+        with reading_event("a schedule"):
+            fit = data.get("fit")
+            return read_fields(
+                cls,
+                data,
+                assignment=tuple(tuple(tuple(map(int, part)) for part in row) for row in data["assignment"]),
+                notes=str(data.get("notes") or ""),
+                fit=None if fit is None else {name: float(value) for name, value in fit.items() if value is not None},
+            )
 
 
 def schedule_words(facts: ScheduleFacts) -> str:
@@ -165,8 +167,8 @@ def schedule_words(facts: ScheduleFacts) -> str:
         text += f"{format_seconds(facts.makespan_s)} an epoch, "
     excess = facts.excess
     text += "no bound known" if excess is None else f"{share(max(0.0, excess))} above what no schedule beats"
-    if facts.round_robin_s and (facts.scheduler, facts.per_rank) != ("round_robin", 1):
-        saved = 1 - facts.makespan_s / facts.round_robin_s
+    if facts.psg_makespan_s and (facts.scheduler, facts.per_rank) != ("round_robin", 1):
+        saved = 1 - facts.makespan_s / facts.psg_makespan_s
         less = f"{share(abs(saved))} {'less' if saved > 0 else 'more'} than" if abs(saved) >= _EQUAL else "as long as"
         text += f", {less} round robin"
     if facts.targets is not None:
@@ -907,8 +909,8 @@ def rows_told(facts: ScheduleFacts) -> list[dict[str, Any]]:
     """What is known without solving anything: the schedule in use, and round robin's makespan (PSG)."""
     used = {"makespan_s": facts.makespan_s, "solve_s": facts.solve_s, "targets": facts.targets}
     rows = [{"scheduler": name_of(facts), **used}]
-    if facts.round_robin_s is not None and name_of(facts) != PSG:
-        rows.insert(0, {"scheduler": PSG, "makespan_s": facts.round_robin_s})
+    if facts.psg_makespan_s is not None and name_of(facts) != PSG:
+        rows.insert(0, {"scheduler": PSG, "makespan_s": facts.psg_makespan_s})
     return rows
 
 
@@ -1020,7 +1022,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         """Add one event ``schedule``."""
         if not self._is_new(row, attempt):
             return
-        before, facts = self.facts, None if plan_ended(row["data"]) else schedule_facts(row["data"])
+        before, facts = self.facts, None if plan_ended(row["data"]) else ScheduleFacts.read(row["data"])
         if before is not None and (facts is None or before.groups != facts.groups):
             self.times.clear()
         self._add_plan(facts, row, attempt)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dtdg_lab.visualization.layout import Figure
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.run_window import RunWindow
+    from dtdg_lab.visualization.scaling import Efficiency
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 GRADIENTS = "gradients, every system"  # a curve of ``lab.estimate.scaling_forecast``
@@ -115,6 +116,33 @@ def _declared(name: str, about: Mapping[str, Any]) -> StudyPreset:
     return StudyPreset(
         **catalogue.frozen({**about, **functions}) | {"name": name, "quick": QUICK_DATA | about["quick"]}
     )
+
+
+# The shared study of scaling: parallel efficiency of systems over numbers of ranks.
+
+
+def refine_scaling(config: RunConfig, over: dict[str, Any], quick: bool) -> tuple[dict[str, Any], str]:
+    """Up to the ranks of a config, without what a system refuses."""
+    return over if quick else {**over, "ranks": tuple(sorted({1, 2, config.ranks}))}, "refused"
+
+
+def efficiencies(study: Study) -> list[Efficiency]:
+    """For each system, epoch seconds by ranks; medians over seeds."""
+    from dtdg_lab.visualization.scaling import Efficiency
+
+    found: dict[str, dict[int, float]] = {}
+    for each in study.combinations:
+        if each.middle is not None:
+            found.setdefault(str(each.settings["system"]), {})[int(each.settings["ranks"])] = each.middle
+    return [Efficiency(system, seconds) for system, seconds in found.items()]
+
+
+def efficiency_panel(study: Study) -> dict[str, tuple[Figure, str]]:
+    """Parallel efficiency over ranks, by system."""
+    from dtdg_lab.visualization.scaling import efficiency_figure, efficiency_words
+
+    known = efficiencies(study)
+    return {"scaling": (efficiency_figure(known), efficiency_words(known))}
 
 
 class SystemFamily:

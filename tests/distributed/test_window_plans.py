@@ -26,9 +26,8 @@ from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import State, run_straight
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
-from dtdg_lab.systems.decayed_windows.plans import HybridBatch
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
-from dtdg_lab.systems.decayed_windows.window import Trapezoid, hybrid_batch, survival_order
+from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, hybrid_batch, survival_order
 from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build

@@ -9,9 +9,11 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.systems.decayed_windows.plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.systems.decayed_windows.window import (
+    Chunking,
+    HybridBatch,
     Shrinker,
+    SurvivalOrder,
     decayed_counts,
     epoch_batches,
     hybrid_batch,

@@ -26,7 +26,7 @@ from dtdg_lab.systems.decayed_windows.chunks import (
     make_chunks,
     save_chunks,
 )
-from dtdg_lab.systems.decayed_windows.plans import Chunking
+from dtdg_lab.systems.decayed_windows.window import Chunking
 from dtdg_lab.testing.contracts import graph_of, power_law
 
 

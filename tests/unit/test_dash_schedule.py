@@ -21,7 +21,7 @@ from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.systems.snapshot_groups import page as schedule_asker
 from dtdg_lab.systems.snapshot_groups.page import ASK, TOO_EARLY, calibrate
-from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
+from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
 from dtdg_lab.widgets.live import ChartFeed
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from synthetic_lines import START_NS, line, step_row
 
-from dtdg_lab.systems.decayed_windows.plans import HybridBatch
-from dtdg_lab.systems.decayed_windows.window import decayed_counts, epoch_batches
+from dtdg_lab.systems.decayed_windows.window import HybridBatch, decayed_counts, epoch_batches
 
 NODES, CHUNKS, RANKS = 640, 128, 2
 TRAIN = range(20)

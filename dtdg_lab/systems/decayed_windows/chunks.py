@@ -36,8 +36,7 @@ from dtdg_lab.partition.base import DAMAGE, without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
 from dtdg_lab.partition.metis import UnionGraph, cut_union, restricted, union_graph, vertex_weights
 from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
-from dtdg_lab.systems.decayed_windows.plans import Chunking
-from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS
+from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Chunking
 
 # Chunk statistics: sizes, and the edges that they cut.
 

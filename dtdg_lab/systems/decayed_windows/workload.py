@@ -10,8 +10,7 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.partition.halo import pulled_rows
-from dtdg_lab.systems.decayed_windows.plans import HybridBatch
-from dtdg_lab.systems.decayed_windows.window import Trapezoid, epoch_batches
+from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, epoch_batches
 from dtdg_lab.systems.workload import EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
 
 EPOCHS = 4  # whose random cuts are averaged

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
-from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, replay
 from dtdg_lab.visualization.charts import (
     NAMES,
     SYMBOLS,
@@ -1150,7 +1149,7 @@ def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None 
         paper: ranks -> throughput of DyGNeX-G, drawn beside; what the paper says (section 5.4) when not given.
         title: of the whole.
     """
-    from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT
+    from dtdg_lab.systems.snapshot_groups.schedulers.base import PAPER_THROUGHPUT
 
     reached = PAPER_THROUGHPUT if paper is None else paper
     curves = list(dict.fromkeys(str(row.get("curve") or "") for row in rows))

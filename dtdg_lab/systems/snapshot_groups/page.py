@@ -22,7 +22,7 @@ from dtdg_lab.systems.snapshot_groups.charts import (
     epoch_times_figure,
     name_of,
 )
-from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
+from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
 from dtdg_lab.visualization.layout import share
 from dtdg_lab.widgets.run_page import PROBLEM, STRETCH, TEXT, PageContext, Panel, RunPage, text_line

@@ -18,6 +18,7 @@ from dtdg_lab.core.events import Event
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
+from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import (
     STEPS,
     Drawn,
@@ -35,17 +36,6 @@ from dtdg_lab.visualization.charts import (
 )
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, join_words, percent, share
-from dtdg_lab.visualization.palette import (
-    BASELINE_COLOUR,
-    EDGE_COLOUR,
-    GRID_COLOUR,
-    HEAT_SCALES,
-    MARK_COLOUR,
-    PHASE_COLOURS,
-    TEXT_COLOUR,
-    VERTEX_COLOUR,
-    series_colour,
-)
 from dtdg_lab.visualization.partition import SNAPSHOT
 from dtdg_lab.visualization.run_view import reading_event
 from dtdg_lab.visualization.series import STEP_SUMS_KEPT, PartLog, StepSums, read_fields
@@ -206,7 +196,7 @@ def trapezoid_words(facts: TrapezoidFacts) -> str:
 # The trapezoid itself: snapshots across, chunks up, what is in the batch now, and the shape that is proposed.
 
 
-FULL, DECAYED, DROPPED = EDGE_COLOUR, VERTEX_COLOUR, GRID_COLOUR
+FULL, DECAYED, DROPPED = palette.EDGE_COLOUR, palette.VERTEX_COLOUR, palette.GRID_COLOUR
 ALPHA, K = "alpha", "full_snapshots"  # the handles
 _WRITTEN = 24  # snapshots up to which each has its number of chunks written
 _ASIDE = 0.3  # of a bar: how far from its number a point to be dragged is
@@ -265,13 +255,13 @@ def shape_figure(
         notes = [label(f"{count:,}", snapshot, count, yanchor="bottom") for snapshot, count in numbers]
     if len(snapshots) < facts.window:
         middle = (oldest + snapshots[0] - 1) / 2
-        notes.append(label("before the segment", middle, facts.chunks / 2, BASELINE_COLOUR, textangle=-90))
+        notes.append(label("before the segment", middle, facts.chunks / 2, palette.BASELINE_COLOUR, textangle=-90))
     if proposed is not None:
         data.append(_outline(facts, proposed, oldest))
         # beside the outline's lower, older end, where there is room
         said = f"<b>proposed</b><br>{_needs(facts, proposed).replace(', ', '<br>')}"
         corner: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "top", "align": "left", "borderpad": 3}
-        notes.append(label(said, oldest - 0.45, 1, MARK_COLOUR, bgcolor="rgba(255,255,255,0.85)", **corner))
+        notes.append(label(said, oldest - 0.45, 1, palette.MARK_COLOUR, bgcolor="rgba(255,255,255,0.85)", **corner))
     ticks: Drawn = {"tickvals": snapshots[:: max(1, facts.window // 16)], "tickformat": "d", "showgrid": False}
     few: Drawn = {"dtick": 1} if facts.chunks <= _FEW else {}
     figure = chart(
@@ -351,7 +341,7 @@ def _bars(facts: TrapezoidFacts, snapshots: Sequence[int], chunks: Sequence[int]
 def _outline(facts: TrapezoidFacts, proposed: Shape, oldest: int) -> Drawn:
     counts = np.repeat(facts.counts(proposed), 2).tolist()
     edges = np.repeat(np.arange(facts.window + 1) + oldest - 0.5, 2).tolist()
-    return line(f"proposed: {proposed.words}", edges, [0, *counts, 0], MARK_COLOUR, width=2.5, dash="dash")
+    return line(f"proposed: {proposed.words}", edges, [0, *counts, 0], palette.MARK_COLOUR, width=2.5, dash="dash")
 
 
 def _needs(facts: TrapezoidFacts, shape: Shape) -> str:
@@ -492,12 +482,12 @@ def batch_panels(
         line("the same snapshots, all full", x, full, hover="step %{x}: %{y:,}", dash="dot"),
     ]
     phases = [
-        bars(phase, x[-_BARS:], milliseconds, PHASE_COLOURS[phase], "step %{x}: %{y:.3~g} ms")
+        bars(phase, x[-_BARS:], milliseconds, palette.PHASE_COLOURS[phase], "step %{x}: %{y:.3~g} ms")
         for phase in PHASES
         if whole and sum(each.phase_s[phase] for each in drawn) >= _NAMED * whole
         for milliseconds in [[round(1e3 * each.phase_s[phase], 4) for each in drawn]]
     ]
-    cut = [line("share of the step", x, shares, series_colour(0), "step %{x}: %{y:.2~f} %", width=1.5)]
+    cut = [line("share of the step", x, shares, palette.series_colour(0), "step %{x}: %{y:.2~f} %", width=1.5)]
     stacked: Drawn = {"barmode": "stack", "bargap": 0}
 
     def over_steps(title: str, y_title: str, data: list[Drawn], of: list[int], **looks: Any) -> Figure:
@@ -508,10 +498,7 @@ def batch_panels(
     return {
         "windows": (_windows_figure(steps[-_ROWS:], facts), _windows_words(steps[-_ROWS:])),
         "rows": (over_steps("Rows of a batch", "nodes x snapshots, all ranks", rows, x), _rows_words(now, facts)),
-        "phases": (
-            over_steps(of_phases, "mean of the ranks (ms)", phases, x[-_BARS:], **stacked),
-            _phases_words(now),
-        ),
+        "phases": (over_steps(of_phases, "mean of the ranks (ms)", phases, x[-_BARS:], **stacked), _phases_words(now)),
         "shrinking": (
             over_steps("Cutting out decayed snapshots", "share of the step (%)", cut, x),
             shrinking_words(now),
@@ -726,11 +713,7 @@ class DecayMap:
 
     def axes(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """What is across and up: what was asked for, measured, or gone through (K only)."""
-        across = {
-            *self.full_snapshots,
-            *(int(row["full_snapshots"]) for row in self.rows),
-            *(k for k, _ in self.path),
-        }
+        across = {*self.full_snapshots, *(int(row["full_snapshots"]) for row in self.rows), *(k for k, _ in self.path)}
         up = {*self.alphas, *(float(row["alpha"]) for row in self.rows)}
         return tuple(sorted(across)), tuple(sorted(up))
 
@@ -770,18 +753,26 @@ def _cells_figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
     trace = _cells(shown, measure, values, written)
     dark = trace["zmin"] + _DARK * (trace["zmax"] - trace["zmin"])
     notes = [
-        label(_cell_text(shown, measure, values[cell]), x, y, "white" if trace["z"][y][x] > dark else TEXT_COLOUR)
+        label(
+            _cell_text(shown, measure, values[cell]), x, y, "white" if trace["z"][y][x] > dark else palette.TEXT_COLOUR
+        )
         for cell, (x, y) in cells.items()
         if written and cell in values  # as notes: a path runs behind them
     ]
     shapes = []
     if measure.column == "mse" and values:
         x, y = cells[_best(values)]
-        outline: Drawn = {"line": {"color": TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
+        outline: Drawn = {"line": {"color": palette.TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
         shapes = [box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **outline)]
     names = {"xaxis": across, "yaxis": [f"{alpha:g}" for alpha in up]}
     axes = {axis: {**named_axis(each), "ticks": ""} for axis, each in names.items()}
-    looks: Drawn = {"margin": margin, "plot_bgcolor": GRID_COLOUR, "annotations": notes, "shapes": shapes, **axes}
+    looks: Drawn = {
+        "margin": margin,
+        "plot_bgcolor": palette.GRID_COLOUR,
+        "annotations": notes,
+        "shapes": shapes,
+        **axes,
+    }
     return chart(*titles, [trace, *(_path(shown.path, across, up) if shown.path else ())], **looks)
 
 
@@ -797,7 +788,7 @@ def _cells(shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[fl
     legend = {} if written else {"colorbar": colour_bar(unit, tickformat=".3~g")}
     looks: Drawn = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False, "customdata": said, **legend}
     ends, places = (low - _PALE * span, low + span), (list(range(len(across))), list(range(len(up))))
-    return heat(measure.title, z, *places, HEAT_SCALES[measure.scale], span=ends, **looks)
+    return heat(measure.title, z, *places, palette.HEAT_SCALES[measure.scale], span=ends, **looks)
 
 
 def _cell_text(shown: DecayMap, measure: DecayMeasure, found: list[float]) -> str:
@@ -822,15 +813,15 @@ def _path(path: Sequence[Setting], across: Sequence[int], up: Sequence[float]) -
     y = [place(alpha, up) - _UNDER for _, alpha in path]
     said = [f"K = {k}, alpha {alpha:g}" for k, alpha in path]
     ends = [0, -1] if len(path) > 1 else [-1]
-    arrow = {"symbol": "arrow", "angleref": "previous", "size": 10, "color": MARK_COLOUR}
+    arrow = {"symbol": "arrow", "angleref": "previous", "size": 10, "color": palette.MARK_COLOUR}
     symbols, sizes = ["circle", "star"][-len(ends) :], [9, 14][-len(ends) :]
-    marks = {"symbol": symbols, "size": sizes, "color": "white", "line": {"color": MARK_COLOUR, "width": 2}}
+    marks = {"symbol": symbols, "size": sizes, "color": "white", "line": {"color": palette.MARK_COLOUR, "width": 2}}
     drawn = []
     for mode, marker, at in (("lines+markers", arrow, range(len(path))), ("markers", marks, ends)):
         looks: Drawn = {"mode": mode, "marker": marker, "customdata": [said[i] for i in at], "opacity": 0.75}
         places = ([x[i] for i in at], [y[i] for i in at])
         hover = "%{customdata}<extra>tuner</extra>"
-        drawn.append(line("path of the tuner", *places, MARK_COLOUR, hover, showlegend=False, **looks))
+        drawn.append(line("path of the tuner", *places, palette.MARK_COLOUR, hover, showlegend=False, **looks))
     return drawn
 
 
@@ -961,10 +952,7 @@ def path(looks: Sequence[Look]) -> list[Setting]:
 
 def decision_panels(looks: Sequence[Look]) -> dict[str, Panel]:
     """``tuner-losses``: losses of each look; ``tuner-path``: the newest loss of every setting, and the path."""
-    return {
-        "tuner-losses": (_losses_figure(looks), decision_words(looks)),
-        "tuner-path": _path_panel(looks),
-    }
+    return {"tuner-losses": (_losses_figure(looks), decision_words(looks)), "tuner-path": _path_panel(looks)}
 
 
 def decision_words(looks: Sequence[Look]) -> str:
@@ -994,11 +982,11 @@ def decision_words(looks: Sequence[Look]) -> str:
 def _losses_figure(looks: Sequence[Look]) -> Figure:
     """Neighbours as points, the chosen ones joined by a line."""
     kinds = {
-        "stay": (BASELINE_COLOUR, "circle"),
-        "K + 1": (series_colour(0), "triangle-right"),
-        "K - 1": (series_colour(5), "triangle-left"),
-        "alpha up": (series_colour(1), "triangle-up"),
-        "alpha down": (series_colour(4), "triangle-down"),
+        "stay": (palette.BASELINE_COLOUR, "circle"),
+        "K + 1": (palette.series_colour(0), "triangle-right"),
+        "K - 1": (palette.series_colour(5), "triangle-left"),
+        "alpha up": (palette.series_colour(1), "triangle-up"),
+        "alpha down": (palette.series_colour(4), "triangle-down"),
     }
     seen: dict[str, list[tuple[int, float, str]]] = {name: [] for name in kinds}
     for look in looks:
@@ -1013,7 +1001,7 @@ def _losses_figure(looks: Sequence[Look]) -> Figure:
     chosen = [(look.epoch + 1, look.losses[look.action]) for look in looks if look.action in look.losses]
     if looks:
         epochs, losses = ([each[place] for each in chosen] for place in (0, 1))
-        data.append(line("chosen", epochs, losses, MARK_COLOUR, mode="lines", hoverinfo="skip"))
+        data.append(line("chosen", epochs, losses, palette.MARK_COLOUR, mode="lines", hoverinfo="skip"))
     titles = ("What the tuner saw", "epoch after which it looked", "validation loss")
     return chart(*titles, data, empty=NO_LOOK, xaxis={"tickformat": "d"})
 

@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import (
-    DataError,
-    NotAvailableError,
-    PartitionError,
-    PlanError,
-    UnknownNameError,
-    error_text,
-)
+from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, PlanError, UnknownNameError, error_text
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key

@@ -22,10 +22,7 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     window = int(system.defaults.get("window", OPTIONS["window"].default))
     decays = system.parts["batching"] == "trapezoid"
     full = int(OPTIONS["full_snapshots"].default) if decays else window
-    shapes = {
-        "ladder": Shape(2, 0.1, "ladder"),
-        "text": Shape(2, 0.1, "text"),
-    }
+    shapes = {"ladder": Shape(2, 0.1, "ladder"), "text": Shape(2, 0.1, "text")}
     whole = _facts(graph, PAPER_WINDOW, shapes["ladder"])
     rows = {f"flaredtdg, {rule}": float(whole.rows(shapes[rule])) for rule in RULES if rule in shapes}
     rows |= {"full-history": float(whole.whole_rows), "recent-only": 2.0 * graph.num_nodes}

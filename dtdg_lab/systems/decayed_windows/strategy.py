@@ -32,18 +32,7 @@ from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMa
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
 from dtdg_lab.models.base import DynamicModel, State
-from dtdg_lab.systems.decayed_windows.backprop import (
-    WIDER,
-    MakeLayer,
-    OverlappedLayer,
-    SurvivalRows,
-    WindowLayer,
-    WindowRedistribution,
-    WindowVertices,
-    WindowWork,
-    add_gradients_window,
-    add_gradients_window_blocks,
-)
+from dtdg_lab.systems.decayed_windows import backprop
 from dtdg_lab.systems.decayed_windows.chunks import chunking_event, shared_chunks
 from dtdg_lab.systems.decayed_windows.window import (
     WHOLE_CHUNKS,
@@ -153,7 +142,7 @@ class Carried:
         """Carry nothing: a segment ends, or another run begins."""
         self.keep((), None)
 
-    def taken_out(self, rows: SurvivalRows) -> tuple[Tensor, Tensor, State] | None:
+    def taken_out(self, rows: backprop.SurvivalRows) -> tuple[Tensor, Tensor, State] | None:
         """Numbers of the nodes that have state, (n',), after which snapshot, and their state."""
         if self._state is None or self.after is None:
             return None
@@ -164,7 +153,7 @@ class Carried:
         """State of a run that is resumed; its rows are put in order once the epoch's order is known."""
         self.after, self._waiting = after, (vertices, after, state)
 
-    def take(self, rows: SurvivalRows) -> None:
+    def take(self, rows: backprop.SurvivalRows) -> None:
         """A new epoch begins, or one is resumed."""
         if self._waiting is None:
             self.drop()
@@ -180,7 +169,7 @@ def _by_row(entering: Entering) -> Tensor:
     return torch.repeat_interleave(torch.tensor([snapshot for _, snapshot in entering]), counts)
 
 
-def _ordered(state: State, after: Tensor, vertices: Tensor, rows: SurvivalRows) -> tuple[State, Tensor]:
+def _ordered(state: State, after: Tensor, vertices: Tensor, rows: backprop.SurvivalRows) -> tuple[State, Tensor]:
     """The rows of own nodes among some, in the order of survival; -1 for those that are not among them."""
     place = rows.vertices.new_full((int(max(vertices.max(), rows.vertices.max())) + 1,), -1)
     place[vertices] = torch.arange(len(vertices), device=vertices.device)
@@ -242,7 +231,7 @@ class ShrunkenViews:
         self._shrinker, self._directions = Shrinker(graph.snapshots), directions
         self.edges = 0  # of the spaces made since this was set to 0
 
-    def renumber(self, rows: SurvivalRows) -> None:
+    def renumber(self, rows: backprop.SurvivalRows) -> None:
         """Take the order of an epoch."""
         self._rows = rows
         self._shrinker.renumber(rows.order)
@@ -348,7 +337,7 @@ class DecayedWindowStrategy(Strategy):
         self._shrunken = ShrunkenViews(sequence.graph, sequence.settings, exchanger, group, cuts.directions)
         self._widths = seam_widths(model) if model.memory == "per_vertex" else ()
         self._epoch = -1
-        self._rows: SurvivalRows
+        self._rows: backprop.SurvivalRows
         self._everyone: SurvivalOrder | None = None
         self._shares: dict[tuple[int, int], float] = {}
         self._batches: list[BatchRow] = []
@@ -356,33 +345,33 @@ class DecayedWindowStrategy(Strategy):
         for t in train:  # operators and the indices of exchanges are part of what making the layout costs
             sequence.view(t)
 
-    def epoch(self, epoch: int) -> Sequence[WindowWork]:
+    def epoch(self, epoch: int) -> Sequence[backprop.WindowWork]:
         """The steps of an epoch, the later segment's first; the same on every rank."""
-        works: list[WindowWork] = []
+        works: list[backprop.WindowWork] = []
         for segment in segments(self._train, seed=self._cuts.seed, epoch=epoch):
             targets = [t for t in segment if self._task.labelled(t)]
             for target, after in zip(targets, [segment.start - 1, *targets], strict=False):
                 number, groups = len(works), (len(works),) if self._group.rank == 0 else ()
                 length, ends = min(target - segment.start + 1, self.shape.window), target == targets[-1]
-                works.append(WindowWork(number, groups, 1, length, epoch, segment, target, after, ends))
+                works.append(backprop.WindowWork(number, groups, 1, length, epoch, segment, target, after, ends))
         return works
 
     @property
     def piece_rows(self) -> int:
         """Most nodes that run through time at once."""
-        return WIDER * STEP_NUMBERS[self._sequence.device.partition(":")[0]] // self._model.hidden
+        return backprop.WIDER * STEP_NUMBERS[self._sequence.device.partition(":")[0]] // self._model.hidden
 
-    def by_length(self) -> list[WindowWork]:
+    def by_length(self) -> list[backprop.WindowWork]:
         """The first step of each length of a window, from one snapshot to all, of an epoch that is not cut."""
         groups = (0,) if self._group.rank == 0 else ()
         return [
-            WindowWork(0, groups, 1, place + 1, 0, self._train, target, target - 1)
+            backprop.WindowWork(0, groups, 1, place + 1, 0, self._train, target, target - 1)
             for place, target in enumerate(self._train[: self.shape.window])
         ]
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """This rank's share of the loss of a window, and of its gradients."""
-        assert isinstance(work, WindowWork)
+        assert isinstance(work, backprop.WindowWork)
         self._exchanger.marks = marks
         self._take_epoch(work.epoch)
         batch = self._batch(work)
@@ -396,7 +385,7 @@ class DecayedWindowStrategy(Strategy):
         self.carried.keep(entering, None if work.ends_segment else left)
         return StepResult(float(loss), len(work.groups), sum(space.num_rows for space in spaces))
 
-    def tried(self, work: WindowWork, marks: StepMarks) -> StepResult:
+    def tried(self, work: backprop.WindowWork, marks: StepMarks) -> StepResult:
         """A step that does not count, to see what it takes: as if a step before had left states for every node."""
         self._take_epoch(work.epoch)
         batch = self._batch(work)
@@ -436,7 +425,7 @@ class DecayedWindowStrategy(Strategy):
         if epoch == self._epoch:
             return
         order = self._survival(self._cuts.parts, epoch)
-        self._rows, self._epoch = SurvivalRows.of(order, self._sequence.device), epoch
+        self._rows, self._epoch = backprop.SurvivalRows.of(order, self._sequence.device), epoch
         self._everyone, self._shares = None, {}
         self._shrunken.renumber(self._rows)
         self.carried.take(self._rows)
@@ -445,7 +434,7 @@ class DecayedWindowStrategy(Strategy):
         of = self._cuts
         return survival_order(of.owner, of.chunking, parts, seed=of.seed, epoch=epoch)
 
-    def _batch(self, work: WindowWork) -> HybridBatch:
+    def _batch(self, work: backprop.WindowWork) -> HybridBatch:
         shape = self.shape
         return hybrid_batch(
             work.segment,
@@ -505,24 +494,24 @@ class DecayedWindowStrategy(Strategy):
         kept = {}
         if self._loss_at == "all":
             kept = {t: self._kept(t, count) for t, count in zip(batch.decayed, batch.counts, strict=True)}
-        sequence = WindowVertices(self._sequence, vertices)
+        sequence = backprop.WindowVertices(self._sequence, vertices)
         return SequenceSegment(self._model, sequence, self._task, batch.snapshots, self._loss_at, kept)
 
     def _add_gradients(
         self, run: SequenceSegment, batch: HybridBatch, spaces: list[SnapshotView], begin: State
     ) -> tuple[Tensor, State | None]:
         if self._model.memory != "per_vertex":
-            return add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
+            return backprop.add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
         device, ranks = self._sequence.device, self._group.size
         heights, whole = [space.num_rows for space in spaces], self.shape
         of_whole = [*map(self._rows.kept, reversed(whole.counts)), *[heights[-1]] * whole.full]
-        seam = WindowRedistribution(heights, batch.full, self._rows, device=device, whole=of_whole)
-        make: MakeLayer = WindowLayer
+        seam = backprop.WindowRedistribution(heights, batch.full, self._rows, device=device, whole=of_whole)
+        make: backprop.MakeLayer = backprop.WindowLayer
         if ranks > 1:
             self.pace.begin(self._sizes(batch, spaces))
-            make = partial(OverlappedLayer, pace=self.pace)
+            make = partial(backprop.OverlappedLayer, pace=self.pace)
         leaves = self._inherits or len(spaces) == self.shape.window
-        return add_gradients_window_blocks(
+        return backprop.add_gradients_window_blocks(
             run, spaces, seam, begin, widths=self._widths, make=make, leaves=leaves, late=self._inherits
         )
 
@@ -833,7 +822,7 @@ def _measured(shape: Trapezoid, *, decays: bool) -> list[Trapezoid]:
     ]
 
 
-def _peak(strategy: DecayedWindowStrategy, work: WindowWork, device: str) -> int:
+def _peak(strategy: DecayedWindowStrategy, work: backprop.WindowWork, device: str) -> int:
     """The peak bytes of a step on this rank."""
 
     def step() -> None:

@@ -22,21 +22,11 @@ from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.minibatch_blocks import block_shape
 from dtdg_lab.engine.replicated import cached_sequences
 from dtdg_lab.engine.replicated_part import part_folder
-from dtdg_lab.engine.strategy import (
-    BuildContext,
-    Step,
-    StepMarks,
-    StepResult,
-    Strategy,
-)
+from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.engine.target_batches import TargetRun, add_gradients
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.partition.simple import vertex_loads
-from dtdg_lab.systems.hybrid_batches.batches import (
-    TargetSampler,
-    capacity,
-    load_groups,
-)
+from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, capacity, load_groups
 from dtdg_lab.systems.hybrid_batches.part_batches import (
     MOST_CHOICES,
     NEW,

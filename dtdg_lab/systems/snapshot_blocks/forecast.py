@@ -44,17 +44,7 @@ from dtdg_lab.partition.volume import (
     redistributed,
     sent,
 )
-from dtdg_lab.systems.snapshot_blocks.charts import (
-    MemoryFacts,
-    block_peaks_figure,
-    block_peaks_words,
-    crossing,
-    difference_figure,
-    memory_facts,
-    memory_figure,
-    memory_words,
-    volume_figure,
-)
+from dtdg_lab.systems.snapshot_blocks import charts
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
 from dtdg_lab.visualization.grid import grid
@@ -102,11 +92,7 @@ def snapshot_work(facts: Facts) -> EpochWork:
     moved = step.sent
     if split > 1:
         volume = redistributed(counted, settings.sent(), config.layers) + pulled_by_groups(
-            facts.graph.snapshots,
-            plan,
-            facts.pulled,
-            rerun=facts.memory in RERUN_MEMORIES,
-            reuse=config["halo_reuse"],
+            facts.graph.snapshots, plan, facts.pulled, rerun=facts.memory in RERUN_MEMORIES, reuse=config["halo_reuse"]
         )
         moved = sum((each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), np.zeros((ranks, ranks)))
     by_rank = _split_rows(step.passes, counted, facts) if split > 1 else step.passes
@@ -315,7 +301,7 @@ class TransferStudy(StudyResult):
     @property
     def figure(self) -> Figure:
         """Bytes and times, the bound given by the overlap, and the ratio left on ranks, as a plotly figure dict."""
-        return difference_figure(self.rows, self.shares, title=self.described)
+        return charts.difference_figure(self.rows, self.shares, title=self.described)
 
 
 def estimate_transfers(
@@ -458,18 +444,18 @@ class BlockStudy(StudyResult):
     """
 
     rows: tuple[dict[str, Any], ...]
-    traces: Mapping[int, MemoryFacts]
+    traces: Mapping[int, charts.MemoryFacts]
     described: str
     meanings = MEMORY_MEANINGS
 
     @property
     def figure(self) -> Figure:
         """Peaks against blocks, and memory over the step with the fewest and the most blocks."""
-        panels = [(block_peaks_figure(self.rows), block_peaks_words(self.rows))]
+        panels = [(charts.block_peaks_figure(self.rows), charts.block_peaks_words(self.rows))]
         for blocks in dict.fromkeys((min(self.traces), max(self.traces))):
             facts = self.traces[blocks]
             note = f"{blocks} block{'' if blocks == 1 else 's'}"
-            panels.append((memory_figure(facts, note=note), memory_words(facts, blocks=facts.count)))
+            panels.append((charts.memory_figure(facts, note=note), charts.memory_words(facts, blocks=facts.count)))
         return grid(panels, title=self.described, wide={0})
 
 
@@ -502,7 +488,7 @@ def estimate_block_memory(
     from dtdg_lab.training.block_cost import block_cost
 
     costs = [block_cost(alone.replace(blocks=count), graph, steps=steps) for count in blocks]
-    traces = {cost.blocks: memory_facts(cost.trace.to_dict()) for cost in costs}
+    traces = {cost.blocks: charts.memory_facts(cost.trace.to_dict()) for cost in costs}
     described = f"{config.model} on {graph.name}, {config.system} on one rank: steps by number of time blocks"
     return BlockStudy(tuple(_row_memory_study(cost, costs[0], predicted) for cost in costs), traces, described)
 
@@ -594,7 +580,7 @@ class VolumeStudy(StudyResult):
     @property
     def figure(self) -> Figure:
         """Values sent over ranks, by both methods, with a panel for each model, as a plotly figure dict."""
-        return volume_figure(self.rows)
+        return charts.volume_figure(self.rows)
 
     def collective_rows(self) -> list[dict[str, Any]]:
         """Plain values, a row per model and collective of a step, with the reason of each difference."""
@@ -608,7 +594,7 @@ class VolumeStudy(StudyResult):
     def conclusion(self) -> str:
         """Where one kind of partition sends less than the other, by model."""
         models = dict.fromkeys(row.model for row in self.outcomes)
-        return "\n".join(crossing([row for row in self.rows if row["model"] == name]) for name in models)
+        return "\n".join(charts.crossing([row for row in self.rows if row["model"] == name]) for name in models)
 
 
 def estimate_volumes(

@@ -17,6 +17,7 @@ from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, replay
+from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import (
     NAMES,
     SYMBOLS,
@@ -34,14 +35,6 @@ from dtdg_lab.visualization.charts import (
 )
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, share
-from dtdg_lab.visualization.palette import (
-    BASELINE_COLOUR,
-    PHASE_COLOURS,
-    PURGE_COLOUR,
-    TEXT_COLOUR,
-    WARNING_COLOUR,
-    series_colour,
-)
 from dtdg_lab.visualization.phases import BALANCED, OWN
 from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
 from dtdg_lab.visualization.series import Series, read_fields
@@ -307,8 +300,8 @@ def gantt_figure(
     whole = first is None and not epoch.cut
     origin_ns = epoch.start_ns if whole else min(b.start_ns for blocks in shown.values() for b in blocks)
     ends = [block.end_ns for blocks in shown.values() for block in blocks]
-    bounds = [("no schedule of these groups ends before", bound_s, WARNING_COLOUR, "dash")]
-    bounds = [*bounds, ("predicted end", predicted_s, BASELINE_COLOUR, "dot")] if whole else []
+    bounds = [("no schedule of these groups ends before", bound_s, palette.WARNING_COLOUR, "dash")]
+    bounds = [*bounds, ("predicted end", predicted_s, palette.BASELINE_COLOUR, "dot")] if whole else []
     end_s = max([(max(ends) - origin_ns) / 1e9, *(value for _, value, *_ in bounds if value is not None)])
     unit, factor = time_unit(end_s)
     if not whole:
@@ -375,7 +368,8 @@ class _Drawing:
             paced = tones is _PACE
             found = [block for block in blocks if (several and paces[block.step] == block.rank) == paced]
             colours = [tones[(b.step - self.first_step) % 2] for b in found]
-            writing = ["white" if colour == _TONES[1] else TEXT_COLOUR for colour in colours]  # on the dark blue
+            # white on the dark blue
+            writing = ["white" if colour == _TONES[1] else palette.TEXT_COLOUR for colour in colours]
             if found:
                 yield self._rows(
                     name,
@@ -391,10 +385,10 @@ class _Drawing:
 
     def pauses(self, shown: Mapping[str, list[Block]]) -> Iterable[Drawn]:
         """Waiting, hatched, and the exchange of gradients."""
-        hatched = {"shape": "/", "fgcolor": PURGE_COLOUR, "size": 5, "solidity": 0.25}
+        hatched = {"shape": "/", "fgcolor": palette.PURGE_COLOUR, "size": 5, "solidity": 0.25}
         looks: Drawn = {
             "wait": {"color": "#FFFFFF", "pattern": hatched},
-            "communicate": {"color": PHASE_COLOURS["communicate"]},
+            "communicate": {"color": palette.PHASE_COLOURS["communicate"]},
         }
         for kind, name in EXCHANGES.items():
             found = [block for block in shown[kind] if block.long_ns > _NOTHING * self.span_ns]
@@ -502,7 +496,7 @@ def times_figure(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: N
     for rank in there if len(there) <= _COLOURED else [-1]:
         mine = (ranks[known] == rank) if rank >= 0 else np.ones(len(known), bool)
         x, y = (np.round(each[mine] * factor, 5).tolist() for each in (predicted, measured))
-        name, colour = f"rank {rank}" if rank >= 0 else "group", series_colour(max(rank, 0))
+        name, colour = f"rank {rank}" if rank >= 0 else "group", palette.series_colour(max(rank, 0))
         looks: Drawn = {"size": 6, "marker": {"opacity": 0.75}, "customdata": known[mine].tolist(), "showlegend": True}
         data.append(points(name, x, y, colour, hover, **looks))
     kind = {"type": "log"} if high > _LOG * low else {"rangemode": "tozero"}
@@ -565,10 +559,7 @@ def _by_rank(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: NDArr
 
 _OPEN = 2  # epochs whose iterations are kept, so that late ranks and resumed steps find theirs
 _POINTS = 400
-_RATIOS = {
-    "most over least loaded rank": "most_over_least",
-    "slowest over mean of an iteration": "max_over_mean",
-}
+_RATIOS = {"most over least loaded rank": "most_over_least", "slowest over mean of an iteration": "max_over_mean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -745,8 +736,8 @@ def shares_figure(log: BalanceLog, marks: Mapping[int, str] | None = None) -> Fi
     _, waste = log.to_dict("waste")
     rest = [1 - (a or 0) - (b or 0) for a, b in zip(own, waste, strict=True)]
     kinds: tuple[tuple[str, Sequence[float | None], str], ...] = (
-        ("own work", own, PHASE_COLOURS["compute"]),
-        ("waste: idle behind the slowest", waste, PURGE_COLOUR),
+        ("own work", own, palette.PHASE_COLOURS["compute"]),
+        ("waste: idle behind the slowest", waste, palette.PURGE_COLOUR),
         ("exchange and rest", rest, "#E9D5E1"),
     )
     mode = "lines" if len(epochs) > 1 else "lines+markers"
@@ -779,7 +770,7 @@ def _over_epochs(
         x_axis = {"dtick": max(1, -(-span // 10)), "range": [epochs[0] - room, epochs[-1] + room]}
     marked = {
         "shapes": [*lines, *(rule(x=epoch) for epoch in marks or {})],
-        "annotations": [flag(name, epoch, BASELINE_COLOUR) for epoch, name in (marks or {}).items()],
+        "annotations": [flag(name, epoch, palette.BASELINE_COLOUR) for epoch, name in (marks or {}).items()],
     }
     axes: Drawn = {"xaxis": x_axis, "yaxis": y_axis}
     return chart(title, "epoch", y_title, data, empty="no whole iteration yet", showlegend=True, **axes, **marked)
@@ -933,7 +924,9 @@ def what_if_figure(rows: Sequence[Row], *, bound_s: float, used: str = "", scale
         unit, factor = time_unit(scale * max((row["makespan_s"] for row in rows), default=1.0))
         factor *= scale
     names, at = [_name(row, used) for row in rows], bound_s * factor
-    bound = line("no schedule is shorter", [at] * 2, names[:1] * 2, WARNING_COLOUR, dash="dash", showlegend=True)
+    bound = line(
+        "no schedule is shorter", [at] * 2, names[:1] * 2, palette.WARNING_COLOUR, dash="dash", showlegend=True
+    )
     bars = level_bars(
         "predicted epoch",
         names,
@@ -954,7 +947,7 @@ def what_if_figure(rows: Sequence[Row], *, bound_s: float, used: str = "", scale
         xaxis={"rangemode": "tozero"},
         yaxis=NAMES,
         bargap=0.3,
-        shapes=[rule(x=at, colour=WARNING_COLOUR, width=2, dash="dash")] if bound_s > 0 and rows else [],
+        shapes=[rule(x=at, colour=palette.WARNING_COLOUR, width=2, dash="dash")] if bound_s > 0 and rows else [],
     )
 
 
@@ -1180,9 +1173,9 @@ def epoch_times_figure(rows: Sequence[Row], *, title: str = "Epoch time on other
         said = ["" if each is None else format_seconds(each) for each in seconds]
         data.append(bars(name, ranks, y, colour, f"%{{x}} ranks: %{{y:.4g}} {unit}", text=said, **above))
     least = [round(row["bound_s"] * factor, 5) for row in rows]
-    dashes = {"symbol": "line-ew", "line": {"color": WARNING_COLOUR, "width": 2.5}}
+    dashes = {"symbol": "line-ew", "line": {"color": palette.WARNING_COLOUR, "width": 2.5}}
     looks: Drawn = {"size": 26, "marker": dashes, "hoverinfo": "skip"}
-    data.append(points("no schedule is shorter", ranks, least, WARNING_COLOUR, **looks))
+    data.append(points("no schedule is shorter", ranks, least, palette.WARNING_COLOUR, **looks))
     axes: Drawn = {"xaxis": {"type": "category", "showgrid": False}, "yaxis": {"rangemode": "tozero"}}
     grouped: Drawn = {"barmode": "group", "bargap": 0.35, "empty": "nothing predicted", **axes}
     errors = {row["ranks"]: row["error"] for row in rows if row.get("error") is not None}
@@ -1265,7 +1258,7 @@ def _lines(rows: list[Row], names: list[str], key: str, factor: float = 1.0) -> 
     for index, name in enumerate(names):
         mine = sorted((row for row in rows if row["scheduler"] == name), key=lambda row: int(row["ranks"]))
         y = [None if row.get(key) is None else round(row[key] * factor, 6) for row in mine]
-        colour = series_colour(index)
+        colour = palette.series_colour(index)
         marker = {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": colour}
         looks: Drawn = {"hover": "%{x} ranks: %{y:.4g}", "mode": "lines+markers", "marker": marker}
         if mine:

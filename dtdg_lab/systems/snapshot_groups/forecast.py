@@ -12,16 +12,7 @@ from numpy.typing import ArrayLike
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.systems.snapshot_groups.charts import simulation_figure
-from dtdg_lab.systems.snapshot_groups.schedulers.base import (
-    MEANINGS,
-    PAPER_THROUGHPUT,
-    RANKS,
-    SCHEDULERS,
-    ScheduleOutcome,
-    named,
-    simulate,
-    solve,
-)
+from dtdg_lab.systems.snapshot_groups.schedulers import base
 from dtdg_lab.systems.snapshot_groups.time_model import CURVES, group_times, growth, snapshot_times
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, GroupWork, Numbers, Row, curve_row, plain_work
 from dtdg_lab.visualization.layout import Figure
@@ -55,7 +46,7 @@ class ScheduledGroups(GroupWork):
         """Seconds of the schedule, their bound, and imbalance."""
         if self.parts != ranks:  # several parts a rank, one after another
             return float(times_s.sum()) / ranks, None, 1.0
-        (found,) = simulate(
+        (found,) = base.simulate(
             times_s,
             ranks=(ranks,),
             schedulers=(self.scheduler,),
@@ -86,8 +77,8 @@ def group_work(facts: Facts) -> EpochWork:
     at_once = per_rank if config["pipelined"] else 1
     weighed = facts.passes(edges, rows, float(window), 1.0)
     sizes = weighed @ np.array(ASSUMED_COMPUTE)
-    most = named(config["scheduler"], per_rank)[1]
-    steps = len(solve(config["scheduler"], sizes, config.parts, per_rank=most, time_limit_s=1.0).assignment)
+    most = base.named(config["scheduler"], per_rank)[1]
+    steps = len(base.solve(config["scheduler"], sizes, config.parts, per_rank=most, time_limit_s=1.0).assignment)
     fixed = steps == -(-len(starts) // (config.parts * most)) and config["scheduler"] in FULL_ITERATIONS
     alive = np.tile([rows[0] * at_once, float(edges.max()) * at_once], (ranks, 1))
     share = np.full(ranks, 1 / ranks)
@@ -129,9 +120,9 @@ class ScheduleStudy(StudyResult):
         described: what was simulated, in words.
     """
 
-    outcomes: Mapping[str, tuple[ScheduleOutcome, ...]]
+    outcomes: Mapping[str, tuple[base.ScheduleOutcome, ...]]
     described: str
-    meanings = MEANINGS
+    meanings = base.MEANINGS
     html_columns = SHOWN
     missing = "infinite"
 
@@ -144,7 +135,7 @@ class ScheduleStudy(StudyResult):
     def figure(self) -> Figure:
         """Throughput and imbalance over the number of ranks, as in Figure 5, as a plotly figure dict."""
         simulated = {each.ranks for outcomes in self.outcomes.values() for each in outcomes}
-        paper = {} if MEASURED in self.outcomes else PAPER_THROUGHPUT
+        paper = {} if MEASURED in self.outcomes else base.PAPER_THROUGHPUT
         return simulation_figure(self.rows, paper={count: paper[count] for count in paper if count in simulated})
 
     def summary(self) -> str:
@@ -165,8 +156,8 @@ def simulate_schedules(
     stride: int = 1,
     noise: float = 0.05,
     foresight: bool = True,
-    ranks: Sequence[int] = RANKS,
-    schedulers: Sequence[str] = SCHEDULERS,
+    ranks: Sequence[int] = base.RANKS,
+    schedulers: Sequence[str] = base.SCHEDULERS,
     per_rank: int = 2,
     allreduce_s: float = 0.0,
     time_limit_s: float = 10.0,
@@ -207,7 +198,7 @@ def simulate_schedules(
     References: DyGNeX section 5.4, Figure 5; it does not give its growth curve, so two of ours stand in.
     """
     run = partial(
-        simulate,
+        base.simulate,
         ranks=ranks,
         schedulers=schedulers,
         per_rank=per_rank,
@@ -288,7 +279,7 @@ def schedule_rows(
     bound = "bound_s" if quantity == "epoch_s" else "bound_throughput"
     found: list[Row] = []
     for count in ranks:
-        described = simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
+        described = base.simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
         found += [
             curve_row(quantity, each.scheduler, count, float(getattr(each, name)), "simulated") for each in described
         ]

@@ -344,12 +344,7 @@ def from_rows(rows: list[list[tuple[int, ...]]], problem: Problem) -> Slots:
 
 
 def finished(
-    slots: Slots,
-    problem: Problem,
-    *,
-    notes: str = "",
-    bound_s: float | None = None,
-    targets: int | None = None,
+    slots: Slots, problem: Problem, *, notes: str = "", bound_s: float | None = None, targets: int | None = None
 ) -> Schedule:
     """The schedule of these slots without empty iterations, with its certified gap.
 

@@ -408,6 +408,7 @@ class BlockFacts(Event):
     """
 
     kind: ClassVar[str] = "blocks"
+    ended: ClassVar[str] = "no blocks of time from here on"
     layout: str
     ranks: int
     row_ranks: int
@@ -443,6 +444,17 @@ class BlockFacts(Event):
     def write(self) -> dict[str, Any]:
         """The data as recorded."""
         return {**Event.write(self), "predicted": {name: moved.tolist() for name, moved in self.predicted.items()}}
+
+    @property
+    def words(self) -> str:
+        """Blocks and what is sent between them in a sentence or two, as a row of a table of events."""
+        how = "as set" if self.requested else "the fewest that fit the memory"
+        text = f"{self.label} ({self.note.rstrip('.') or how})."
+        if not self.sends:
+            return f"{text} Ranks send each other gradients of the model, and no rows."
+        counts = {pass_name: sum(sent[1] == pass_name for sent in self.collectives) for pass_name in PASSES}
+        described = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
+        return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> BlockFacts:

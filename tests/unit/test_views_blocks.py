@@ -25,10 +25,10 @@ from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.snapshot_blocks.charts import (
     BlocksView,
+    MemoryFacts,
     block_peaks_figure,
     block_peaks_words,
     kept_bytes,
-    memory_facts,
     memory_figure,
     memory_words,
     moved_share,
@@ -170,7 +170,7 @@ def test_models_of_weights_send_no_rows() -> None:
 
 
 def test_memory_is_coloured_by_way_and_marked_where_blocks_begin() -> None:
-    facts = memory_facts(memory_data(3))
+    facts = MemoryFacts.read(memory_data(3))
     figure = memory_figure(facts, budget_bytes=2048.0)
     check(figure)
     assert list(traces(figure)) == ["forward", "rerun", "backward", "allowed: 2.0 KiB"]
@@ -185,8 +185,8 @@ def test_memory_is_coloured_by_way_and_marked_where_blocks_begin() -> None:
 
 
 def test_memory_of_one_block_of_another_plan_and_of_none() -> None:
-    assert "With one block all activations" in memory_words(memory_facts(memory_data(1)), blocks=1)
-    assert "Probed with 1 block; the run has 4 now" in memory_words(memory_facts(memory_data(1)), blocks=4)
+    assert "With one block all activations" in memory_words(MemoryFacts.read(memory_data(1)), blocks=1)
+    assert "Probed with 1 block; the run has 4 now" in memory_words(MemoryFacts.read(memory_data(1)), blocks=4)
     check(memory_figure(None))
     assert "probes one" in memory_words(None, blocks=1)
 
@@ -194,9 +194,9 @@ def test_memory_of_one_block_of_another_plan_and_of_none() -> None:
 def test_memory_that_does_not_fit_is_refused() -> None:
     data = memory_data()
     with pytest.raises(DataError, match="another version"):
-        memory_facts({**data, "bytes": data["bytes"][:-1]})
+        MemoryFacts.read({**data, "bytes": data["bytes"][:-1]})
     with pytest.raises(DataError, match="'seconds'"):
-        memory_facts({"bytes": [], "blocks": []})
+        MemoryFacts.read({"bytes": [], "blocks": []})
 
 
 # hidden share and transfers

@@ -17,7 +17,7 @@ from thinning import thinned
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.systems.snapshot_groups import charts as gantt
-from dtdg_lab.systems.snapshot_groups.charts import WATCHED_S, ScheduleFacts, balance_of, schedule_words, times_figure
+from dtdg_lab.systems.snapshot_groups.charts import WATCHED_S, ScheduleFacts, balance_of, times_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 
@@ -336,7 +336,7 @@ def test_one_rank_waits_for_nobody() -> None:
 
 def test_words_of_a_schedule_hold_its_numbers() -> None:
     data = schedule_data(TIMES, ASSIGNMENT, notes="64 of 1,000 targets sampled", solve_s=0.25, psg_makespan_s=0.8)
-    words = schedule_words(ScheduleFacts.read(data))
+    words = ScheduleFacts.read(data).words
     assert words == (
         "fold, 5 groups on 2 ranks, at most 2 a part and iteration: 2 iterations an epoch. Made in 250 ms from a "
         "profile of epochs before: 700 ms an epoch, 40 % above what no schedule beats, 12 % less than round robin. "

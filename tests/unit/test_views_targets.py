@@ -34,7 +34,6 @@ from dtdg_lab.systems.hybrid_batches.charts import (
     PartBatch,
     ReservoirLog,
     TargetLog,
-    hybrid_words,
     target_counts,
 )
 from dtdg_lab.visualization.run_window import CHARTS
@@ -43,13 +42,13 @@ from dtdg_lab.visualization.run_window import CHARTS
 
 
 def test_the_batches_in_words() -> None:
-    assert hybrid_words(HybridFacts.read(hybrid_data())) == (
+    assert HybridFacts.read(hybrid_data()).words == (
         "Batches of 4 of 20 snapshots and 10 to 12 of 200 to 240 nodes in each of 2 parts; built in the step. "
         "Gradients are summed in every step. Parts with their copies of neighbours take 3.0 MiB."
     )
-    words = hybrid_words(HybridFacts.read(dynahb_data(choice=BEST, cache_bytes=None)))
+    words = HybridFacts.read(dynahb_data(choice=BEST, cache_bytes=None)).words
     assert ", chosen by dqn among 9 sizes; from a reservoir, and where it gives none they are built in the" in words
-    words = hybrid_words(HybridFacts.read(dynahb_data(stands_in=True)))
+    words = HybridFacts.read(dynahb_data(stands_in=True)).words
     assert "gives none all nodes of the same snapshots stand in. Models are averaged every 0.5 s." in words
 
 

@@ -41,7 +41,6 @@ from dtdg_lab.systems.decayed_windows.charts import (
     shape_figure,
     shape_words,
     snapped,
-    trapezoid_words,
 )
 from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 from dtdg_lab.visualization.layout import percent
@@ -103,7 +102,7 @@ def test_rows_and_bytes_of_a_shape_by_hand() -> None:
 def test_more_full_snapshots_than_the_window_has_are_all_of_it() -> None:
     facts = TrapezoidFacts.read(trapezoid_data(window=2))
     assert facts.counts() == facts.counts(Shape(9, 0.1, "ladder")) == (CHUNKS, CHUNKS)
-    assert facts.kept() == 1.0 and trapezoid_words(facts).startswith("Windows of 2 snapshots: the newest 2 full. 100 %")
+    assert facts.kept() == 1.0 and facts.words.startswith("Windows of 2 snapshots: the newest 2 full. 100 %")
 
 
 def test_the_picture_of_a_batch_has_a_bar_a_snapshot() -> None:
@@ -151,7 +150,7 @@ def test_a_proposed_shape_is_drawn_with_what_it_would_need() -> None:
 def test_bytes_that_are_not_known_are_not_told() -> None:
     facts = TrapezoidFacts.read(trapezoid_data(base_bytes=None, row_bytes=None))
     assert facts.peak_bytes() is None
-    assert "peak" not in trapezoid_words(facts) + proposal_words(facts, Shape(3, 0.2, "text"))
+    assert "peak" not in facts.words + proposal_words(facts, Shape(3, 0.2, "text"))
 
 
 @pytest.mark.parametrize("decay", ["ladder", "text"])

@@ -83,6 +83,7 @@ class TrapezoidFacts(Event):
     """
 
     kind: ClassVar[str] = "trapezoid"
+    ended: ClassVar[str] = "no windows from here on"
     window: int
     shape: Shape
     chunks: int
@@ -133,6 +134,20 @@ class TrapezoidFacts(Event):
         known = {name: changes[name] for name in ("full_snapshots", "alpha", "decay") if name in changes}
         return replace(self, shape=replace(self.shape, **known)) if known else self
 
+    @property
+    def words(self) -> str:
+        """The window in a sentence or two, as a row of a table of events."""
+        counts, full = self.counts(), min(self.shape.full_snapshots, self.window)
+        text = f"Windows of {self.window} snapshot{'' if self.window == 1 else 's'}: the newest {full} full"
+        if full < self.window:
+            older = ", ".join(map(str, reversed(counts[: self.window - full])))
+            text += (
+                f", those before in {older} of {self.chunks:,} chunks ({self.shape.decay}, alpha {self.shape.alpha:g})"
+            )
+        text += f". {share(self.kept())} of the rows of {self.window} full ones"
+        peak = self.peak_bytes()
+        return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
+
     def write(self) -> dict[str, Any]:
         """The data as recorded, with ``counts``: chunks of the decayed snapshots of a whole window, newest first."""
         data = Event.write(self)
@@ -177,20 +192,6 @@ class TrapezoidFacts(Event):
                 f"an event has a window of {self.window} snapshots, {shape.words}, and rows of {len(self.row_counts)} "
                 f"prefixes of {self.chunks} chunks, which do not fit each other: was it recorded by another version?"
             )
-
-
-def trapezoid_words(facts: TrapezoidFacts) -> str:
-    """The window in a sentence or two, as a row of a table of events."""
-    counts, full = facts.counts(), min(facts.shape.full_snapshots, facts.window)
-    text = f"Windows of {facts.window} snapshot{'' if facts.window == 1 else 's'}: the newest {full} full"
-    if full < facts.window:
-        older = ", ".join(map(str, reversed(counts[: facts.window - full])))
-        text += (
-            f", those before in {older} of {facts.chunks:,} chunks ({facts.shape.decay}, alpha {facts.shape.alpha:g})"
-        )
-    text += f". {share(facts.kept())} of the rows of {facts.window} full ones"
-    peak = facts.peak_bytes()
-    return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
 
 
 # The trapezoid itself: snapshots across, chunks up, what is in the batch now, and the shape that is proposed.
@@ -615,6 +616,7 @@ class ChunkFacts(Event):
     """
 
     kind: ClassVar[str] = "chunks"
+    ended: ClassVar[str] = "no chunks from here on"
     chunker: str
     made_by: str
     chunks: int

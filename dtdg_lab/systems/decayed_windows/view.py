@@ -458,7 +458,7 @@ class TrapezoidView(PlanView[charts.TrapezoidFacts]):
         facts = self.facts
         if facts is None:
             return ""
-        text = charts.trapezoid_words(facts)
+        text = facts.words
         text += f" {self._chunks[-1][2]}" if self._chunks and facts.chunks > 1 else ""
         steps = [each for each in self._steps() if each.batch.step >= self.since]
         text += f" {charts.shrinking_words(steps)}" if steps else ""

@@ -78,6 +78,7 @@ class HybridFacts(Event):
     """
 
     kind: ClassVar[str] = "hybrid"
+    ended: ClassVar[str] = "no hybrid batches from here on"
     sizes: tuple[SizeFacts, ...]
     snapshots: int
     first: int
@@ -108,6 +109,31 @@ class HybridFacts(Event):
     def label(self, action: int) -> str:
         """The size of an action; its number where that is not of these facts."""
         return self.sizes[action].label if 0 <= action < len(self.sizes) else f"size {action}"
+
+    @property
+    def words(self) -> str:
+        """The batches in a few sentences, as a row of a table of events."""
+        size, parts = self.size, len(self.candidates)
+        least, most = min(self.candidates), max(self.candidates)
+        text = (
+            f"Batches of {size.snapshots} of {self.snapshots} snapshots and {size.targets} of {numbers(least, most)} "
+            f"nodes in each of {parts} part{'s' * (parts > 1)}"
+        )
+        if self.adjusted:
+            text += f", chosen by {self.batch_policy} among {len(self.sizes)} sizes"
+        if self.reservoir:
+            other = "all nodes of the same snapshots stand in" if self.stands_in else "they are built in the step"
+            text += f"; from a reservoir, and where it gives none {other}"
+        else:
+            text += "; built in the step"
+        text += (
+            f". Models are averaged every {self.average_every_s:g} s."
+            if self.exchange == "models"
+            else ". Gradients are summed in every step."
+        )
+        if self.cache_bytes is not None:
+            text += f" Parts with their copies of neighbours take {format_bytes(self.cache_bytes)}."
+        return text
 
     def write(self) -> dict[str, Any]:
         """The data as recorded."""
@@ -147,29 +173,18 @@ class HybridFacts(Event):
         return facts
 
 
-def hybrid_words(facts: HybridFacts) -> str:
-    """The batches in a few sentences, as a row of a table of events."""
-    size, parts = facts.size, len(facts.candidates)
-    least, most = min(facts.candidates), max(facts.candidates)
-    text = (
-        f"Batches of {size.snapshots} of {facts.snapshots} snapshots and {size.targets} of {numbers(least, most)} "
-        f"nodes in each of {parts} part{'s' * (parts > 1)}"
-    )
-    if facts.adjusted:
-        text += f", chosen by {facts.batch_policy} among {len(facts.sizes)} sizes"
-    if facts.reservoir:
-        other = "all nodes of the same snapshots stand in" if facts.stands_in else "they are built in the step"
-        text += f"; from a reservoir, and where it gives none {other}"
-    else:
-        text += "; built in the step"
-    text += (
-        f". Models are averaged every {facts.average_every_s:g} s."
-        if facts.exchange == "models"
-        else ". Gradients are summed in every step."
-    )
-    if facts.cache_bytes is not None:
-        text += f" Parts with their copies of neighbours take {format_bytes(facts.cache_bytes)}."
-    return text
+@dataclass(frozen=True, slots=True)
+class EmptyReservoir(Event):
+    """The reservoirs of a rank hold nothing of some size."""
+
+    kind: ClassVar[str] = "empty reservoir"
+    every_rank: ClassVar[bool] = True
+    reason: str
+
+    @property
+    def words(self) -> str:
+        """Why."""
+        return self.reason
 
 
 def numbers(least: int, most: int) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import starmap
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,15 +47,6 @@ from dtdg_lab.training.partition import partition_event
 
 BATCH_SETTINGS = {"batch_snapshots", "batch_nodes", "batch_policy", "reservoir"}
 MAP_EVERY_S, LEVELS_EVERY_S = 0.2, 0.5  # between rows that are only looked at
-
-
-@dataclass(frozen=True, slots=True)
-class EmptyReservoir(Event):
-    """The reservoirs of a rank hold nothing of some size, and why."""
-
-    kind: ClassVar[str] = "empty reservoir"
-    every_rank: ClassVar[bool] = True
-    reason: str
 
 
 class HybridBatchStrategy(Strategy):
@@ -323,6 +313,8 @@ class HybridBatchStrategy(Strategy):
         """New sizes, and whether the reservoirs of this rank hold nothing of some size."""
         if not BATCH_SETTINGS & set(changes):
             return []
+        from dtdg_lab.systems.hybrid_batches.charts import EmptyReservoir
+
         events: list[Event] = []
         try:
             self.check_fits()

@@ -114,7 +114,7 @@ class HybridView(PlanView[charts.HybridFacts]):
         facts, since = self.facts, self.since
         if facts is None:
             return ""
-        text = " ".join(filter(None, (charts.hybrid_words(facts), charts.few_words(facts))))
+        text = " ".join(filter(None, (facts.words, charts.few_words(facts))))
         steps = self.targets.steps(since=since)
         if steps:
             waited = self.steps.batch_share(since=since)

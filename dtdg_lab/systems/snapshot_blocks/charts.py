@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,20 +44,6 @@ from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
 from dtdg_lab.visualization.series import StepSums, Sums, read_fields
 from dtdg_lab.visualization.style import PASS_COLOURS, Marks
 
-# The blocks of time in words: the events ``blocks``.
-
-
-def blocks_words(facts: BlockFacts) -> str:
-    """Blocks and what is sent between them in a sentence or two, as a row of a table of events."""
-    how = "as set" if facts.requested else "the fewest that fit the memory"
-    text = f"{facts.label} ({facts.note.rstrip('.') or how})."
-    if not facts.sends:
-        return f"{text} Ranks send each other gradients of the model, and no rows."
-    counts = {pass_name: sum(sent[1] == pass_name for sent in facts.collectives) for pass_name in PASSES}
-    described = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
-    return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
-
-
 # Memory in use over one step, with the boundaries of its blocks of time.
 
 
@@ -76,6 +62,7 @@ class MemoryFacts:
         blocks: (second, number, way) where a block of time begins, in order.
     """
 
+    kind: ClassVar[str] = "memory_trace"
     seconds: NDArray[np.float64]
     bytes: NDArray[np.float64]
     blocks: tuple[tuple[float, int, str], ...]
@@ -89,20 +76,27 @@ class MemoryFacts:
         """Which of ``blocks`` a sample is in; -1 before the first."""
         return int(np.searchsorted([second for second, _, _ in self.blocks], self.seconds[place], side="right")) - 1
 
+    @property
+    def words(self) -> str:
+        """Where the peak is, and what the boundaries keep."""
+        return memory_words(self, blocks=self.count)
 
-def memory_facts(data: Mapping[str, Any]) -> MemoryFacts:
-    """The facts in the data of an event ``memory_trace``.
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> MemoryFacts:
+        """The facts in the data of an event.
 
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-    with reading_event("memory over time"):
-        blocks = tuple((float(second), int(number), str(pass_name)) for second, number, pass_name in data["blocks"])
-        facts = read_fields(MemoryFacts, data, blocks=blocks)
-    times, samples = facts.seconds, facts.bytes
-    if times.shape != samples.shape or times.ndim != 1:
-        raise DataError(f"{len(times)} times of {len(samples)} samples of memory: was it recorded by another version?")
-    return facts
+        Raises:
+            DataError: something is missing or does not fit.
+        """
+        with reading_event("memory over time"):
+            blocks = tuple((float(second), int(number), str(pass_name)) for second, number, pass_name in data["blocks"])
+            facts = read_fields(cls, data, blocks=blocks)
+        times, samples = facts.seconds, facts.bytes
+        if times.shape != samples.shape or times.ndim != 1:
+            raise DataError(
+                f"{len(times)} times of {len(samples)} samples of memory: was it recorded by another version?"
+            )
+        return facts
 
 
 def memory_figure(facts: MemoryFacts | None, *, budget_bytes: float | None = None, note: str = "") -> Figure:
@@ -619,7 +613,7 @@ class BlocksView(PlanView[BlockFacts]):
     def memory(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``memory_trace``."""
         if self._is_new(row, attempt, "memory"):
-            known = (attempt, int(row["step"] or 0), memory_facts(row["data"]))
+            known = (attempt, int(row["step"] or 0), MemoryFacts.read(row["data"]))
             self._memory = [*self._memory, known][-self.plans_kept :]
 
     def step(self, rank: int, row: Row, attempt: int) -> None:
@@ -690,7 +684,7 @@ class BlocksView(PlanView[BlockFacts]):
         facts = self.facts
         if facts is None:
             return ""
-        text = blocks_words(facts)
+        text = facts.words
         if facts.ranks > 1 and facts.sends:
             sent = self.sent()
             predicted = sum(float(each.sum()) for each in facts.predicted.values())

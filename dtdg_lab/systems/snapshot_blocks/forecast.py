@@ -455,7 +455,7 @@ class BlockStudy(StudyResult):
         for blocks in dict.fromkeys((min(self.traces), max(self.traces))):
             facts = self.traces[blocks]
             note = f"{blocks} block{'' if blocks == 1 else 's'}"
-            panels.append((charts.memory_figure(facts, note=note), charts.memory_words(facts, blocks=facts.count)))
+            panels.append((charts.memory_figure(facts, note=note), facts.words))
         return grid(panels, title=self.described, wide={0})
 
 
@@ -488,7 +488,7 @@ def estimate_block_memory(
     from dtdg_lab.training.block_cost import block_cost
 
     costs = [block_cost(alone.replace(blocks=count), graph, steps=steps) for count in blocks]
-    traces = {cost.blocks: charts.memory_facts(cost.trace.to_dict()) for cost in costs}
+    traces = {cost.blocks: charts.MemoryFacts.read(cost.trace.to_dict()) for cost in costs}
     described = f"{config.model} on {graph.name}, {config.system} on one rank: steps by number of time blocks"
     return BlockStudy(tuple(_row_memory_study(cost, costs[0], predicted) for cost in costs), traces, described)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.base import SystemFamily
@@ -44,16 +44,6 @@ class SnapshotGroupsFamily(SystemFamily):
         from dtdg_lab.systems.snapshot_groups.charts import ScheduleView
 
         return [ScheduleView(config.ranks)]
-
-    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
-        """Captions of its events."""
-        from dtdg_lab.systems.snapshot_groups.charts import ScheduleFacts, schedule_words
-        from dtdg_lab.visualization.run_view import plan_ended
-
-        def schedule(data: dict[str, Any]) -> str:
-            return "no schedule from here on" if plan_ended(data) else schedule_words(ScheduleFacts.read(data))
-
-        return {"schedule": schedule}
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether schedules follow measured times, or their search may stop at its time limit."""

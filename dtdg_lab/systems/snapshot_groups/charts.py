@@ -78,7 +78,7 @@ class ScheduleFacts(Event):
     """
 
     kind: ClassVar[str] = "schedule"
-
+    ended: ClassVar[str] = "no schedule from here on"
     scheduler: str
     ranks: int
     parts: int
@@ -131,6 +131,28 @@ class ScheduleFacts(Event):
         described = float(self.times_s[known].sum())
         return float(measured_s[known].sum()) / described if described > 0 else None
 
+    @property
+    def words(self) -> str:
+        """A schedule in a sentence or two, as a row of a table of events."""
+        text = (
+            f"{self.label}, at most {self.per_rank} a part and iteration: {self.iterations:,} iterations an epoch. "
+            f"Made in {format_seconds(self.solve_s)} from {SOURCES.get(self.source, self.source)}: "
+        )
+        if self.in_seconds:
+            text += f"{format_seconds(self.makespan_s)} an epoch, "
+        excess = self.excess
+        text += "no bound known" if excess is None else f"{share(max(0.0, excess))} above what no schedule beats"
+        if self.psg_makespan_s and (self.scheduler, self.per_rank) != ("round_robin", 1):
+            saved = 1 - self.makespan_s / self.psg_makespan_s
+            less = (
+                f"{share(abs(saved))} {'less' if saved > 0 else 'more'} than" if abs(saved) >= _EQUAL else "as long as"
+            )
+            text += f", {less} round robin"
+        if self.targets is not None:
+            tried = "all" if self.targets >= self.groups else f"{self.targets:,} of up to {self.groups:,}"
+            text += f"; DyGNeX-G tried {tried} targets in each iteration"
+        return f"{text}. {self.notes}".strip().rstrip(".") + "."
+
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> ScheduleFacts:
         """The facts in the data of an event.
@@ -147,26 +169,6 @@ class ScheduleFacts(Event):
                 notes=str(data.get("notes") or ""),
                 fit=None if fit is None else {name: float(value) for name, value in fit.items() if value is not None},
             )
-
-
-def schedule_words(facts: ScheduleFacts) -> str:
-    """A schedule in a sentence or two, as a row of a table of events."""
-    text = (
-        f"{facts.label}, at most {facts.per_rank} a part and iteration: {facts.iterations:,} iterations an epoch. "
-        f"Made in {format_seconds(facts.solve_s)} from {SOURCES.get(facts.source, facts.source)}: "
-    )
-    if facts.in_seconds:
-        text += f"{format_seconds(facts.makespan_s)} an epoch, "
-    excess = facts.excess
-    text += "no bound known" if excess is None else f"{share(max(0.0, excess))} above what no schedule beats"
-    if facts.psg_makespan_s and (facts.scheduler, facts.per_rank) != ("round_robin", 1):
-        saved = 1 - facts.makespan_s / facts.psg_makespan_s
-        less = f"{share(abs(saved))} {'less' if saved > 0 else 'more'} than" if abs(saved) >= _EQUAL else "as long as"
-        text += f", {less} round robin"
-    if facts.targets is not None:
-        tried = "all" if facts.targets >= facts.groups else f"{facts.targets:,} of up to {facts.groups:,}"
-        text += f"; DyGNeX-G tried {tried} targets in each iteration"
-    return f"{text}. {facts.notes}".strip().rstrip(".") + "."
 
 
 # The Gantt chart of a schedule: which rank computed which group when, who set the pace, and who waited.
@@ -1116,8 +1118,8 @@ class ScheduleView(PlanView[ScheduleFacts]):
             return ""
         last = self.balance.last(facts.iterations)
         if last is None or facts.ranks == 1:
-            return schedule_words(facts)
-        return f"{schedule_words(facts)} {pace_words(last)} {share(last.waste)} of the ranks' time is waste."
+            return facts.words
+        return f"{facts.words} {pace_words(last)} {share(last.waste)} of the ranks' time is waste."
 
     def _marks(self) -> dict[int, str]:
         """Epoch (from 1) -> scheduler, of schedules made in the middle of the run."""

@@ -655,8 +655,7 @@ class ChunkFacts(Event):
 # Heat maps over full snapshots and alpha: loss, memory and time, filled in cell by cell, with a tuner's path on them.
 #
 # Rows are mappings with ``full_snapshots``, ``alpha``, ``seed`` and what was measured there: ``mse``, ``peak_bytes``
-# and
-# ``epoch_s``, each absent or None where it is not known. Rows of one (full_snapshots, alpha) are seeds of one cell.
+# and ``epoch_s``, each absent or None where it is not known. Rows of one (full_snapshots, alpha) are seeds of one cell.
 
 
 Row = Mapping[str, Any]
@@ -918,24 +917,20 @@ class Look:
     most_bytes: float | None
 
 
-class DecisionLog:
+class DecisionLog(PartLog[Look]):
     """Rows of the table ``decisions`` whose policy is the tuner of K and alpha; other policies' are passed over."""
 
     def __init__(self) -> None:
-        self._looks: PartLog[Look] = PartLog(_KEPT)
+        super().__init__(_KEPT)
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; that every rank tells the same changes nothing."""
         if row["policy"] == POLICY:
-            self._looks.add(0, int(row["step"]), attempt, _look(row))
-
-    def truncate(self, step: int, attempt: int) -> None:
-        """Forget what an earlier attempt decided from ``step`` on."""
-        self._looks.truncate(step, attempt)
+            self.add(0, int(row["step"]), attempt, _look(row))
 
     def looks(self) -> list[Look]:
         """The decisions in order."""
-        return self._looks.of(0)
+        return self.of(0)
 
     def path(self) -> list[Setting]:
         """The settings that the tuner went through; empty before its first look."""

@@ -40,8 +40,7 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             rows,
             own=own,
             words=(
-                f"{graph.num_nodes:,} nodes, window {PAPER_WINDOW}, K = 2, alpha = 0.1, {CHUNKS} chunks: "
-                "the two decay "
+                f"{graph.num_nodes:,} nodes, window {PAPER_WINDOW}, K = 2, alpha = 0.1, {CHUNKS} chunks: the two decay "
                 "rules, the whole history, and only the newest two snapshots."
             ),
         ),

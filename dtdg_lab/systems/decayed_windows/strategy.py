@@ -380,7 +380,7 @@ class DecayedWindowStrategy(Strategy):
         run = self._run(batch)
         self._task.prepare(run.at)
         marks("transfer")
-        entering = self._entering(batch, spaces)
+        entering = self._first_in([space.num_rows for space in spaces], batch.snapshots)
         loss, left = self._add_gradients(run, batch, spaces, self.carried.before(entering))
         self.carried.keep(entering, None if work.ends_segment else left)
         return StepResult(float(loss), len(work.groups), sum(space.num_rows for space in spaces))
@@ -445,11 +445,8 @@ class DecayedWindowStrategy(Strategy):
             after=work.after,
         )
 
-    def _entering(self, batch: HybridBatch, spaces: list[SnapshotView]) -> Entering:
-        """At which snapshot nodes enter the window that may have a state to start from."""
-        return self._first_in([space.num_rows for space in spaces], batch.snapshots)
-
     def _first_in(self, heights: list[int], snapshots: range) -> Entering:
+        """At which snapshot nodes enter the window that may have a state to start from."""
         return list(zip(heights, snapshots, strict=True))[: None if self._inherits else 1]
 
     def _spaces(self, batch: HybridBatch) -> list[SnapshotView]:

@@ -648,9 +648,8 @@ def target_map_words(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> st
     targets = numbers(min(batch.targets for batch in each), max(batch.targets for batch in each))
     return (
         f"{spans} of {facts.snapshots} snapshots x {targets} nodes a part: {hybrid:,} targets, in blocks of "
-        f"{sum(batch.rows for batch in each):,} rows and {sum(batch.edges for batch in each):,} edges. The "
-        f"same nodes in all snapshots are {vertex:,} targets, all nodes in the same snapshots {snapshot:,}. "
-        f"{look}"
+        f"{sum(batch.rows for batch in each):,} rows and {sum(batch.edges for batch in each):,} edges. The same nodes "
+        f"in all snapshots are {vertex:,} targets, all nodes in the same snapshots {snapshot:,}. {look}"
     )
 
 

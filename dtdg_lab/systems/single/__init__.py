@@ -39,9 +39,8 @@ class SingleFamily(SystemFamily):
                 ("snapshot", "edges"),
                 {"edges": edges},
                 words=(
-                    f"All {graph.num_snapshots} snapshots of {graph.num_nodes} nodes, {sum(edges):,} edges, "
-                    "in one batch. "
-                    "The other systems use smaller batches, or distribute this one."
+                    f"All {graph.num_snapshots} snapshots of {graph.num_nodes} nodes, {sum(edges):,} edges, in one "
+                    "batch. The other systems use smaller batches, or distribute this one."
                 ),
             )
         ]

@@ -270,11 +270,6 @@ def _blocks(row: Mapping[str, Any]) -> str:
 RECENT = 50  # steps that bars and sentences are means of
 
 
-def exchange_log() -> StepSums:
-    """Where rows of the table ``exchanges`` are summed."""
-    return StepSums(("layer", "pass_name", "collective"), ("exchanges", "in_flight_s", "exposed_s"))
-
-
 def hidden_share(in_flight_s: float, exposed_s: float) -> float | None:
     """The share of the time in flight in which the ranks computed; None where nothing was in flight."""
     return max(0.0, 1 - exposed_s / in_flight_s) if in_flight_s > 0 else None
@@ -519,11 +514,6 @@ NOTHING_BROUGHT = "no graph has been brought in a step"
 _ALIKE = 1.005  # whole over brought up to which they are called alike
 
 
-def transfer_log() -> StepSums:
-    """Where rows of the table ``transfers`` are summed."""
-    return StepSums((), ("snapshots", "bytes", "whole_bytes"))
-
-
 def transfers_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
     """Bytes that the ranks' graphs took together, and what they would have taken whole, over steps.
 
@@ -598,7 +588,8 @@ class BlocksView(PlanView[BlockFacts]):
 
     def __init__(self, links: LinkLog, marks: Marks, memory_gib: float | None = None) -> None:
         super().__init__()
-        self.exchanges, self.transfers = exchange_log(), transfer_log()
+        self.exchanges = StepSums(("layer", "pass_name", "collective"), ("exchanges", "in_flight_s", "exposed_s"))
+        self.transfers = StepSums((), ("snapshots", "bytes", "whole_bytes"))
         self.tables = {"steps": self.step, "exchanges": self.exchanges.row, "transfers": self.transfers.row}
         self.events = {self.name: self.event, "memory_trace": self.memory}
         self.memory_gib = memory_gib

@@ -88,14 +88,15 @@ def snapshot_work(facts: Facts) -> EpochWork:
     # as a step of ESDG numbers the snapshots: from 0 on
     counted = SnapshotBlocks(range(len(facts.train)), blocks, ranks, facts.graph.num_nodes, split)
     settings = settings_of(facts, blocks=blocks, difference=config["delta_transfer"], reuse=config["halo_reuse"])
-    step = settings.work(sequence_changes(facts.snapshots), ranks)
+    changes = sequence_changes(facts.snapshots)
+    step = settings.work(changes, ranks)
     moved = step.sent
     if split > 1:
         volume = redistributed(counted, settings.sent(), config.layers) + pulled_by_groups(
             facts.graph.snapshots, plan, facts.pulled, rerun=facts.memory in RERUN_MEMORIES, reuse=config["halo_reuse"]
         )
         moved = sum((each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), np.zeros((ranks, ranks)))
-    by_rank = _split_rows(step.passes, counted, facts) if split > 1 else step.passes
+    by_rank = _passes(counted, changes, facts.memory)
     passes = facts.weighed(np.column_stack([by_rank, np.full(ranks, float(blocks))]))
     rows, edges, alive = _shares(facts, counted)
     brought = (
@@ -140,21 +141,6 @@ def _shares(facts: Facts, plan: SnapshotBlocks) -> tuple[Numbers, Numbers, Numbe
             edges[rank] += pulled
             alive[rank] = np.maximum(alive[rank], [max(spatial, through), pulled])
     return rows, edges, alive
-
-
-def _split_rows(passes: Numbers, plan: SnapshotBlocks, facts: Facts) -> Numbers:
-    """Passes of a hybrid: a rank has a share of the rows of its group's snapshots."""
-    found = np.zeros((plan.ranks, 5))
-    for block in range(plan.blocks):
-        times = 2 + (facts.memory in RERUN_MEMORIES and block < plan.blocks - 1)
-        length = len(plan.block(block))
-        for rank in range(plan.ranks):
-            own = plan.own(block, rank)
-            through = len(plan.chunk(rank)) * length if facts.memory == "per_vertex" else 0
-            edges = float(facts.edges[own.start : own.stop].sum()) / plan.row_ranks
-            rows = len(own) * len(plan.rows(rank)) + through
-            found[rank] += np.array([edges, rows, len(own), length, length]) * times
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +217,7 @@ def _repeats(plan: SnapshotBlocks, memory: str | None) -> list[int]:
 
 
 def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) -> Numbers:
+    """Passes of each rank; in a hybrid it has a share of the rows of its group's snapshots."""
     found = np.zeros((plan.ranks, 5))
     for block, forward in enumerate(_repeats(plan, memory)):
         times, length = forward + 1, len(plan.block(block))
@@ -238,7 +225,7 @@ def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) 
             own = plan.own(block, rank)
             through = len(plan.chunk(rank)) * length if memory == "per_vertex" else 0
             rows = len(own) * len(plan.rows(rank)) + through
-            edges = int(changes.edges[own.start : own.stop].sum())
+            edges = float(changes.edges[own.start : own.stop].sum()) / plan.row_ranks
             found[rank] += np.array([edges, rows, len(own), length, length * (plan.ranks > 1)]) * times
     return found
 

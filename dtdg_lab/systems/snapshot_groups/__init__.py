@@ -63,9 +63,8 @@ class SnapshotGroupsFamily(SystemFamily):
             return None
         table = run.table("groups")
         seconds = (table["end_ns"] - table["start_ns"]) * 1e-9
-        per_rank = max(1, facts.per_rank * facts.parts // facts.ranks)
         found = {
-            epoch: lower_bound_s(times.to_numpy(float), facts.ranks, per_rank=per_rank)
+            epoch: lower_bound_s(times.to_numpy(float), facts.ranks, per_rank=facts.rank_groups)
             for epoch, times in list(seconds.groupby(table["epoch"]))[-newest:]
             if len(times) == facts.groups
         }

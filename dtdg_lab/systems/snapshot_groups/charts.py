@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, replay
+from dtdg_lab.systems.snapshot_groups.schedulers.base import PAPER_THROUGHPUT, lower_bound_s, replay
 from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import (
     NAMES,
@@ -107,6 +107,11 @@ class ScheduleFacts(Event):
     def groups(self) -> int:
         """K."""
         return len(self.times_s)
+
+    @property
+    def rank_groups(self) -> int:
+        """Most groups of a rank in an iteration."""
+        return max(1, self.per_rank * self.parts // self.ranks)
 
     @property
     def excess(self) -> float | None:
@@ -502,12 +507,9 @@ def times_figure(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: N
         looks: Drawn = {"size": 6, "marker": {"opacity": 0.75}, "customdata": known[mine].tolist(), "showlegend": True}
         data.append(points(name, x, y, colour, hover, **looks))
     kind = {"type": "log"} if high > _LOG * low else {"rangemode": "tozero"}
-    return chart(title, _said(facts, unit), f"measured ({unit})", data, xaxis=kind, yaxis=kind)
-
-
-def _said(facts: ScheduleFacts, unit: str) -> str:
     source = {"size": "by size, scaled to the mean", "profile": "by profile", "linear": "by nodes and edges"}
-    return f"predicted {source.get(facts.source, facts.source)} ({unit})"
+    across = f"predicted {source.get(facts.source, facts.source)} ({unit})"
+    return chart(title, across, f"measured ({unit})", data, xaxis=kind, yaxis=kind)
 
 
 def errors_of(facts: ScheduleFacts, measured_s: NDArray[np.float64]) -> tuple[float, float] | None:
@@ -537,12 +539,9 @@ def times_words(
     if processor is not None and processor < _SHARED:
         words.append(f"Processors worked {share(processor)} of it: shared by ranks, or waiting for a GPU.")
     if len(words) == 1:
-        words.append(f"A schedule is as good as these times; the longest group takes {_longest(measured_s)}.")
+        longest = format_seconds(float(np.nanmax(measured_s)))
+        words.append(f"A schedule is as good as these times; the longest group takes {longest}.")
     return " ".join(words)
-
-
-def _longest(measured_s: NDArray[np.float64]) -> str:
-    return format_seconds(float(np.nanmax(measured_s)))
 
 
 def _by_rank(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: NDArray[np.int64]) -> dict[int, float]:
@@ -795,8 +794,7 @@ def shares_words(found: EpochBalance | None) -> str:
     if found is None:
         return "No whole iteration yet."
     return (
-        f"Epoch {found.epoch + 1}: own work and waste make the critical path, "
-        f"{share(found.critical)} of its time; "
+        f"Epoch {found.epoch + 1}: own work and waste make the critical path, {share(found.critical)} of its time; "
         f"{share(found.waste)} is waste. {pace_words(found)}"
     )
 
@@ -809,8 +807,7 @@ def pace_words(found: EpochBalance) -> str:
     rank = found.slowest
     part = float(found.paced_s[rank]) / found.critical_s
     text = (
-        f"Rank {rank} is slowest: it is {share(part)} of the critical path of "
-        f"{format_seconds(found.critical_s)} "
+        f"Rank {rank} is slowest: it is {share(part)} of the critical path of {format_seconds(found.critical_s)} "
         f"(even: {share(1 / ranks)})"
     )
     over = float(found.own_s[rank] / found.own_s.mean())
@@ -1056,7 +1053,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         found = replay(
             measured,
             facts.ranks,
-            per_rank=max(1, facts.per_rank * facts.parts // facts.ranks),
+            per_rank=facts.rank_groups,
             allreduce_s=(summary.get("phase_time_s") or {}).get("communicate") or 0.0,
             time_limit_s=_TIME_LIMIT_S,
         )
@@ -1095,8 +1092,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         place = (epoch.attempt, epoch.number)
         if self._bound is None or self._bound[0] != place:
             times = [(block.end_ns - block.start_ns) / 1e9 for block in epoch.of("group")]
-            per_rank = max(1, facts.per_rank * facts.parts // facts.ranks)
-            self._bound = (place, lower_bound_s(times, facts.ranks, per_rank=per_rank))
+            self._bound = (place, lower_bound_s(times, facts.ranks, per_rank=facts.rank_groups))
         return self._bound[1]
 
     def _what_if(self, facts: ScheduleFacts, measured: NDArray[np.float64]) -> Panel:
@@ -1144,8 +1140,6 @@ def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None 
         paper: ranks -> throughput of DyGNeX-G, drawn beside; what the paper says (section 5.4) when not given.
         title: of the whole.
     """
-    from dtdg_lab.systems.snapshot_groups.schedulers.base import PAPER_THROUGHPUT
-
     reached = PAPER_THROUGHPUT if paper is None else paper
     curves = list(dict.fromkeys(str(row.get("curve") or "") for row in rows))
     names = list(dict.fromkeys(str(row["scheduler"]) for row in rows))

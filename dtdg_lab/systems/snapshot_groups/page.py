@@ -67,14 +67,9 @@ class ScheduleCalibration:
     processor: float | None
 
     @property
-    def per_rank(self) -> int:
-        """Most groups of a rank in an iteration."""
-        return max(1, self.facts.per_rank * self.facts.parts // self.facts.ranks)
-
-    @property
     def scheduler(self) -> str:
         """As the room ``scheduling`` calls it: round robin with one group a rank is ``psg``."""
-        one = (self.facts.scheduler, self.per_rank) == ("round_robin", 1)
+        one = (self.facts.scheduler, self.facts.rank_groups) == ("round_robin", 1)
         return charts.PSG if one else self.facts.scheduler
 
 
@@ -116,7 +111,7 @@ def measured_epochs(own: ScheduleCalibration, config: RunConfig, runs: Iterable[
             other = calibrate(run.live.view("schedule"))
         if other is None or other.epoch_s is None or len(other.times_s) != len(own.times_s):
             continue
-        if (other.scheduler, other.per_rank) == (own.scheduler, own.per_rank):
+        if (other.scheduler, other.facts.rank_groups) == (own.scheduler, own.facts.rank_groups):
             found[other.facts.ranks] = other.epoch_s
     return found if own.epoch_s is None else {**found, own.facts.ranks: own.epoch_s}
 
@@ -197,7 +192,7 @@ def _epochs(wanted: WantedSchedule, runs: Iterable[Run]) -> tuple[Row, ...]:
         measured_on=known.facts.ranks,
         ranks=sorted(ranks),
         scheduler=known.scheduler,
-        per_rank=known.per_rank,
+        per_rank=known.facts.rank_groups,
         allreduce_s=known.exchange_s,
         step_s=known.step_s,
         measured_s=measured,
@@ -216,7 +211,7 @@ def _others(wanted: WantedSchedule, problems: list[str]) -> tuple[Row, ...]:
         found = replay(
             known.times_s,
             facts.ranks,
-            per_rank=known.per_rank,
+            per_rank=known.facts.rank_groups,
             allreduce_s=known.exchange_s,
             schedulers=schedulers,
             time_limit_s=TIME_LIMIT_S,

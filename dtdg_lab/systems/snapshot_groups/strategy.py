@@ -258,7 +258,7 @@ class GroupScheduling:
         """Go on by the schedule of an earlier run, and the times it was made by.
 
         Args:
-            described: as :meth:`to_dict` gives it.
+            described: the data of its event.
 
         Raises:
             PlanError: it is of other groups or parts.
@@ -266,8 +266,8 @@ class GroupScheduling:
         if len(described["times_s"]) != len(self.groups) or described["parts"] != self._config.parts:
             raise PlanError(
                 f"the schedule to be repeated is of {len(described['times_s'])} groups on {described['parts']} parts; "
-                f"there are "
-                f"{len(self.groups)} groups on {self._config.parts}. Repeat a run on its own data and settings."
+                f"there are {len(self.groups)} groups on {self._config.parts}. Repeat a run on its own data and "
+                "settings."
             )
         self._times_s, self._source = np.array(described["times_s"]), described["source"]
         self._allreduce_s, self._fit = described.get("allreduce_s", 0.0), described.get("fit")

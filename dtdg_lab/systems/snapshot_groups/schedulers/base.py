@@ -511,7 +511,10 @@ def replay(
     options |= {"per_rank": per_rank, "allreduce_s": allreduce_s, "time_limit_s": time_limit_s}
     found: list[ScheduleOutcome] = []
     missing: list[tuple[str, str]] = []
-    for name in _all(len(times)) if schedulers is None else schedulers:
+    if schedulers is None:
+        known = [name for name in catalogue.names("scheduling") if name not in _CHOOSERS]
+        schedulers = (PSG, *(name for name in known if name != _ILP or len(times) <= _ILP_MOST))
+    for name in schedulers:
         try:
             found += simulate(times, ranks=(ranks,), schedulers=(name,), **options)
         except NotAvailableError as error:
@@ -519,11 +522,6 @@ def replay(
     if not found:
         raise NotAvailableError(" ".join(why for _, why in missing) or "no scheduler was given: name at least one.")
     return ScheduleReplay(tuple(found), tuple(missing))
-
-
-def _all(groups: int) -> tuple[str, ...]:
-    known = [name for name in catalogue.names("scheduling") if name not in _CHOOSERS]
-    return (PSG, *(name for name in known if name != _ILP or groups <= _ILP_MOST))
 
 
 # Outcomes of schedulers on many ranks from group times alone: the simulation of Figure 5.

@@ -535,7 +535,6 @@ def naive_edges(
         direction: ``in``: a node aggregates from its in-neighbours; ``out``: from its out-neighbours.
 
     Returns:
-        The edges; a row's columns have the order of the shrinker's.
         The edges; a row's columns are ordered as those of the shrinker.
 
     References: the variant without shrinking of FlareDTDG section 4.3 (tables 9 and 10).

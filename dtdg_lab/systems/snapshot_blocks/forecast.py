@@ -19,16 +19,8 @@ from dtdg_lab.core.message_passing import Pull, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.graphs.delta import (
-    CSR32,
-    FORMATS,
-    SequenceChanges,
-    TransferFormat,
-    benefiting_share,
-    encode,
-    own_ranges,
-    sequence_changes,
-)
+from dtdg_lab.graphs import delta
+from dtdg_lab.graphs.delta import SequenceChanges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
@@ -88,7 +80,7 @@ def snapshot_work(facts: Facts) -> EpochWork:
     # as a step of ESDG numbers the snapshots: from 0 on
     counted = SnapshotBlocks(range(len(facts.train)), blocks, ranks, facts.graph.num_nodes, split)
     settings = settings_of(facts, blocks=blocks, difference=config["delta_transfer"], reuse=config["halo_reuse"])
-    changes = sequence_changes(facts.snapshots)
+    changes = delta.sequence_changes(facts.snapshots)
     step = settings.work(changes, ranks)
     moved = step.sent
     if split > 1:
@@ -244,7 +236,7 @@ def _brought(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None,
     for block, forward in enumerate(_repeats(plan, memory)):
         for rank in range(plan.ranks):
             own = plan.own(block, rank)
-            less, whole = changes.brought(CSR32, [own])
+            less, whole = changes.brought(delta.CSR32, [own])
             found[rank] += np.array([len(own), less if difference else whole, whole]) * forward
     return found
 
@@ -296,7 +288,7 @@ def estimate_transfers(
     *,
     edge_life: int = 5,
     smoothing_window: int = 5,
-    forms: Sequence[str] = tuple(FORMATS),
+    forms: Sequence[str] = tuple(delta.FORMATS),
     blocks: Sequence[int] | None = None,
     ranks: Sequence[int] | None = None,
     repeats: int = 5,
@@ -336,8 +328,8 @@ def estimate_transfers(
     }
     for model, (smoothing, smooth) in smoothings.items():
         smoothed = list(smooth())
-        changes = sequence_changes(smoothed)
-        for form in (FORMATS[name] for name in forms):
+        changes = delta.sequence_changes(smoothed)
+        for form in (delta.FORMATS[name] for name in forms):
             of = {"model": model, "smoothing": smoothing, "form": form.name}
             sizes = _row(smoothed, changes, form)
             saved = sizes["whole_bytes"] - sizes["difference_bytes"]
@@ -355,8 +347,8 @@ def _check(forms: Sequence[str], **numbers: tuple[int, int]) -> None:
         if number < least:
             raise ConfigError(f"{name}={number}: give a whole number of at least {least}.")
     for form in forms:
-        if form not in FORMATS:
-            raise UnknownNameError("format", form, FORMATS)
+        if form not in delta.FORMATS:
+            raise UnknownNameError("format", form, delta.FORMATS)
 
 
 def _plans(graph: DynamicGraph, blocks: Sequence[int] | None, ranks: Sequence[int] | None) -> list[SnapshotBlocks]:
@@ -366,8 +358,8 @@ def _plans(graph: DynamicGraph, blocks: Sequence[int] | None, ranks: Sequence[in
     return [SnapshotBlocks(every, count, number, graph.num_nodes) for count in blocks for number in ranks]
 
 
-def _row(snapshots: Sequence[Snapshot], changes: SequenceChanges, form: TransferFormat) -> dict[str, Any]:
-    sent, whole = encode(snapshots, form).nbytes, encode(snapshots, form, difference=False).nbytes
+def _row(snapshots: Sequence[Snapshot], changes: SequenceChanges, form: delta.TransferFormat) -> dict[str, Any]:
+    sent, whole = delta.encode(snapshots, form).nbytes, delta.encode(snapshots, form, difference=False).nbytes
     least, _ = changes.brought(form, [range(len(snapshots))])
     return {
         "snapshots": len(snapshots),
@@ -382,7 +374,7 @@ def _row(snapshots: Sequence[Snapshot], changes: SequenceChanges, form: Transfer
 
 
 def _times(
-    snapshots: Sequence[Snapshot], form: TransferFormat, *, repeats: int, device: str, saved_bytes: int
+    snapshots: Sequence[Snapshot], form: delta.TransferFormat, *, repeats: int, device: str, saved_bytes: int
 ) -> dict[str, Any]:
     if not repeats:
         names = ("whole_s", "difference_s", "difference_copy_s", "difference_unpack_s", "time_ratio", "worth_below")
@@ -401,12 +393,12 @@ def _times(
     }
 
 
-def _share(changes: SequenceChanges, form: TransferFormat, plan: SnapshotBlocks) -> dict[str, Any]:
-    less, whole = changes.brought(form, own_ranges(plan))
+def _share(changes: SequenceChanges, form: delta.TransferFormat, plan: SnapshotBlocks) -> dict[str, Any]:
+    less, whole = changes.brought(form, delta.own_ranges(plan))
     return {
         "blocks": plan.blocks,
         "ranks": plan.ranks,
-        "share": benefiting_share(plan),
+        "share": delta.benefiting_share(plan),
         "whole_bytes": whole,
         "difference_bytes": less,
         "ratio": whole / less,
@@ -739,7 +731,7 @@ def measured_step(
         )
     graph = load_for(config) if graph is None else graph
     first, *_, last = described["bounds"]
-    changes = sequence_changes(graph.snapshots[first:last])
+    changes = delta.sequence_changes(graph.snapshots[first:last])
     settings = _settings(run, described, graph.num_features)
     steps = run.table("steps")
     steps = steps[steps["step"] >= WARM_UPS]
@@ -793,7 +785,7 @@ def snapshot_rows(facts: Facts, ranks: Sequence[int], *_: object, **__: object) 
 
     References: ESDG section 6.4: S N (R - 1) / R rows a collective, whatever the graph.
     """
-    settings, changes = settings_of(facts), sequence_changes(facts.snapshots)
+    settings, changes = settings_of(facts), delta.sequence_changes(facts.snapshots)
     found = []
     for count in ranks:
         if count > facts.graph.num_nodes:

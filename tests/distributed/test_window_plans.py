@@ -120,11 +120,8 @@ class _Naive:
         self.rows, self.target = 0, -1
 
     def loss(self, work: WindowWork) -> Tensor:
-        built, shape = self.built, self.shape
-        batch = hybrid_batch(
-            work.segment, work.target, window=shape.window, full_snapshots=shape.full,
-            counts_newest_first=shape.counts, after=work.after,
-        )  # fmt: skip
+        built = self.built
+        batch = hybrid_batch(work.segment, work.target, self.shape, after=work.after)
         if work.target - 1 != self.target or work.target == work.segment.start:
             self.left = {}
         self.target, inherits = work.target, built.config["late_state"] == "inherit"

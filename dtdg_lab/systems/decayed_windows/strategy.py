@@ -374,7 +374,7 @@ class DecayedWindowStrategy(Strategy):
         assert isinstance(work, backprop.WindowWork)
         self._exchanger.marks = marks
         self._take_epoch(work.epoch)
-        batch = self._batch(work)
+        batch = hybrid_batch(work.segment, work.target, self.shape, after=work.after)
         spaces = self._spaces(batch)
         marks("batch")
         run = self._run(batch)
@@ -388,7 +388,7 @@ class DecayedWindowStrategy(Strategy):
     def tried(self, work: backprop.WindowWork, marks: StepMarks) -> StepResult:
         """A step that does not count, to see what it takes: as if a step before had left states for every node."""
         self._take_epoch(work.epoch)
-        batch = self._batch(work)
+        batch = hybrid_batch(work.segment, work.target, self.shape, after=work.after)
         heights = [*(self._rows.kept(count) for count in batch.counts), *[self._sequence.own] * batch.full]
         entering = self._first_in(heights, batch.snapshots)
         before = [(rows, snapshot - 1) for rows, snapshot in entering]
@@ -433,17 +433,6 @@ class DecayedWindowStrategy(Strategy):
     def _survival(self, parts: range, epoch: int) -> SurvivalOrder:
         of = self._cuts
         return survival_order(of.owner, of.chunking, parts, seed=of.seed, epoch=epoch)
-
-    def _batch(self, work: backprop.WindowWork) -> HybridBatch:
-        shape = self.shape
-        return hybrid_batch(
-            work.segment,
-            work.target,
-            window=shape.window,
-            full_snapshots=shape.full,
-            counts_newest_first=shape.counts,
-            after=work.after,
-        )
 
     def _first_in(self, heights: list[int], snapshots: range) -> Entering:
         """At which snapshot nodes enter the window that may have a state to start from."""

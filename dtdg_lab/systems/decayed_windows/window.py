@@ -710,70 +710,38 @@ def segments(train: range, *, seed: int, epoch: int) -> tuple[range, ...]:
     return tuple(part for part in (range(cut, train.stop), range(train.start, cut)) if len(part))
 
 
-def hybrid_batch(
-    segment: range,
-    target: int,
-    *,
-    window: int,
-    full_snapshots: int,
-    counts_newest_first: Sequence[int],
-    after: int | None = None,
-) -> HybridBatch:
+def hybrid_batch(segment: range, target: int, shape: Trapezoid, *, after: int | None = None) -> HybridBatch:
     """The window that ends at a target, cut at the start of its segment; decayed snapshots are cut first.
 
     Args:
         segment: consecutive snapshots that contain the target.
         target: t.
-        window: W, snapshots of a whole window.
-        full_snapshots: K, 1 to W.
-        counts_newest_first: chunks of the W - K decayed snapshots of a whole window, newest first.
+        shape: of a whole window.
         after: target of the previous step in this segment; t - 1 by default. State is only carried over from t - 1.
 
     Raises:
-        PlanError: the target is not in the segment, or the numbers are inconsistent.
+        PlanError: the target is not in the segment.
     """
     if target not in segment:
         raise PlanError(f"target {target} is not in the segment of snapshots {segment.start} to {segment.stop - 1}.")
-    if not 1 <= full_snapshots <= window:
-        raise PlanError(
-            f"full_snapshots={full_snapshots} of window={window}: from 1 to the window's length are allowed. Set fewer "
-            "full snapshots, or a longer window."
-        )
-    if len(counts_newest_first) != window - full_snapshots:
-        raise PlanError(
-            f"{len(counts_newest_first)} counts of chunks for the {window - full_snapshots} decayed snapshots of a "
-            f"window of {window} with {full_snapshots} full ones: each needs one."
-        )
-    snapshots = range(max(segment.start, target - window + 1), target + 1)
-    full = min(full_snapshots, len(snapshots))
-    counts = tuple(reversed(counts_newest_first[: len(snapshots) - full]))
+    snapshots = range(max(segment.start, target - shape.window + 1), target + 1)
+    full = min(shape.full, len(snapshots))
+    counts = tuple(reversed(shape.counts[: len(snapshots) - full]))
     follows = after is None or after == target - 1
-    return HybridBatch(target, snapshots, full, counts, carries=follows and target - window >= segment.start)
+    return HybridBatch(target, snapshots, full, counts, carries=follows and target - shape.window >= segment.start)
 
 
 def epoch_batches(
-    train: range,
-    *,
-    seed: int,
-    epoch: int,
-    window: int,
-    full_snapshots: int,
-    counts_newest_first: Sequence[int],
-    labelled: Collection[int] | None = None,
+    train: range, shape: Trapezoid, *, seed: int, epoch: int, labelled: Collection[int] | None = None
 ) -> tuple[HybridBatch, ...]:
     """All steps of an epoch in order, for a constant shape.
 
     Args:
         train: consecutive snapshots.
+        shape: of a whole window.
         seed: of the run.
         epoch: index of the epoch.
-        window: W.
-        full_snapshots: K, 1 to W.
-        counts_newest_first: chunks of the W - K decayed snapshots, newest first.
         labelled: the snapshots that have a step; None for all.
-
-    Raises:
-        PlanError: the numbers are inconsistent.
     """
     batches = []
     for segment in segments(train, seed=seed, epoch=epoch):
@@ -781,16 +749,7 @@ def epoch_batches(
         for target in segment:
             if labelled is not None and target not in labelled:
                 continue
-            batches.append(
-                hybrid_batch(
-                    segment,
-                    target,
-                    window=window,
-                    full_snapshots=full_snapshots,
-                    counts_newest_first=counts_newest_first,
-                    after=before,
-                )
-            )
+            batches.append(hybrid_batch(segment, target, shape, after=before))
             before = target
     return tuple(batches)
 

@@ -36,17 +36,7 @@ def window_work(facts: Facts) -> EpochWork:
             f"window={shape.window} is beyond the {len(facts.train)} snapshots trained. Set a smaller window, or cut "
             "the data finer (cut=...)."
         )
-    per_epoch = [
-        epoch_batches(
-            facts.train,
-            seed=config.seed,
-            epoch=epoch,
-            window=shape.window,
-            full_snapshots=shape.full,
-            counts_newest_first=shape.counts,
-        )
-        for epoch in range(EPOCHS)
-    ]
+    per_epoch = [epoch_batches(facts.train, shape, seed=config.seed, epoch=epoch) for epoch in range(EPOCHS)]
     batches = [batch for each in per_epoch for batch in each]
     share = 1 / EPOCHS
     owned, measures = placed.counts.astype(float), facts.measured(placed)

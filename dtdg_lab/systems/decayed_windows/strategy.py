@@ -542,8 +542,28 @@ class DecayedWindowStrategy(Strategy):
         return [
             partition_event(of, full_share=share),
             chunking_event(of.config["chunker"], of.graph, of.partition, self.chunking),
-            window_event(self.shape, of.partition, self.chunking, self.row_memory, of.group.size),
+            self._window_event(of.partition),
         ]
+
+    def _window_event(self, partition: Partition) -> Event:
+        """The shape of the windows; chunks are taken as alike."""
+        from dtdg_lab.systems.decayed_windows.charts import Shape, TrapezoidFacts
+
+        shape, memory, chunks = self.shape, self.row_memory, self.chunking.chunks
+        nodes, most = len(partition.owner), int(partition.on_ranks(self._group.size).counts.max())
+        kept = np.arange(chunks + 1) / chunks
+        return TrapezoidFacts(
+            window=shape.window,
+            shape=Shape(shape.full, shape.alpha, shape.decay),
+            chunks=chunks,
+            nodes=nodes,
+            row_counts=kept * nodes,
+            rank_row_counts=kept * most,
+            base_bytes=memory.base_bytes,
+            row_bytes=memory.row_bytes,
+            piece_bytes=memory.piece_bytes,
+            piece_rows=memory.piece_rows,
+        )
 
     def apply_settings(self, config: RunConfig) -> None:
         """Give windows the shape that a config asks for."""
@@ -551,7 +571,13 @@ class DecayedWindowStrategy(Strategy):
 
     def tune(self, epoch: int, config: RunConfig, components: Any) -> Any:
         """Look at the neighbours of K and alpha where it is due; collective."""
-        return tuned(self, config, epoch, components)
+        if "tune" not in config.options["batching"]:
+            return None
+
+        def predicted(full_snapshots: int, alpha: float) -> float:
+            return self.row_memory.peak_bytes(self.shaped(full_snapshots, alpha))
+
+        return Tuner(config).end_epoch(epoch, partial(_trial_loss, self, components, epoch + 1), predicted)
 
     @property
     def at_rest(self) -> bool:
@@ -630,37 +656,6 @@ def build(of: BuildContext) -> DecayedWindowStrategy:
 
 
 GIB = 1 << 30
-
-# What events say of the windows that a run trains on: their shape, and how rows and memory follow from it.
-
-
-def window_event(shape: Trapezoid, partition: Partition, chunking: Chunking, memory: RowMemory, ranks: int) -> Event:
-    """The event ``trapezoid``; chunks are taken as alike.
-
-    Args:
-        shape: of the windows.
-        partition: of the nodes into P parts.
-        chunking: of the parts.
-        memory: of a step, as measured.
-        ranks: R.
-    """
-    from dtdg_lab.systems.decayed_windows.charts import Shape, TrapezoidFacts
-
-    chunks = np.arange(chunking.chunks + 1) / chunking.chunks
-    nodes, most = len(partition.owner), int(partition.on_ranks(ranks).counts.max())
-    return TrapezoidFacts(
-        window=shape.window,
-        shape=Shape(shape.full, shape.alpha, shape.decay),
-        chunks=chunking.chunks,
-        nodes=nodes,
-        row_counts=chunks * nodes,
-        rank_row_counts=chunks * most,
-        base_bytes=memory.base_bytes,
-        row_bytes=memory.row_bytes,
-        piece_bytes=memory.piece_bytes,
-        piece_rows=memory.piece_rows,
-    )
-
 
 # Auto-tuning of K and alpha at epoch boundaries: validation losses of trial epochs in, a change of settings out.
 
@@ -816,24 +811,6 @@ def _peak(strategy: DecayedWindowStrategy, work: backprop.WindowWork, device: st
 
     strategy.forget()
     return peak_bytes(step, device=device)
-
-
-def tuned(strategy: DecayedWindowStrategy, config: RunConfig, epoch: int, components: Any) -> TuningDecision | None:
-    """What tuning decides at the end of an epoch, the same on every rank; collective.
-
-    Args:
-        strategy: whose K and alpha are tuned.
-        config: the settings now.
-        epoch: the one that ended.
-        components: what trains.
-    """
-    if "tune" not in config.options["batching"]:
-        return None
-
-    def predicted(full_snapshots: int, alpha: float) -> float:
-        return strategy.row_memory.peak_bytes(strategy.shaped(full_snapshots, alpha))
-
-    return Tuner(config).end_epoch(epoch, partial(_trial_loss, strategy, components, epoch + 1), predicted)
 
 
 def _trial_loss(strategy: DecayedWindowStrategy, built: Any, epoch: int, full_snapshots: int, alpha: float) -> float:

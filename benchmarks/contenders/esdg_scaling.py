@@ -24,8 +24,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.delta import SequenceChanges, scaled, sequence_changes
 from dtdg_lab.graphs.split import split
 from dtdg_lab.runs.scaling_study import ScalingStudy, continued
-from dtdg_lab.systems.snapshot_blocks.forecast import LINK_OUTPUTS
-from dtdg_lab.systems.snapshot_blocks.workload import StepSettings
+from dtdg_lab.systems.snapshot_blocks.forecast import LINK_OUTPUTS, StepSettings
 from dtdg_lab.systems.step_time import MeasuredStep
 from dtdg_lab.testing.processes import run_ranks
 

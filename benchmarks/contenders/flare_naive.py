@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.graphs.snapshot import Snapshot
-    from dtdg_lab.systems.decayed_windows.plans import HybridBatch, SurvivalOrder
-    from dtdg_lab.systems.decayed_windows.window import Shrinker, ShrunkenEdges
+    from dtdg_lab.systems.decayed_windows.window import HybridBatch, Shrinker, ShrunkenEdges, SurvivalOrder
 
 
 @contextmanager

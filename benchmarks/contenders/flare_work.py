@@ -73,20 +73,15 @@ def cutting(rank: int, ranks: int, address: str, chosen: RunConfig, cores: tuple
 
     from contenders.flare_naive import cut_out
     from dtdg_lab.systems.decayed_windows.chunks import shared_chunks
-    from dtdg_lab.systems.decayed_windows.window import decayed_counts, epoch_batches, survival_order
+    from dtdg_lab.systems.decayed_windows.window import Trapezoid, epoch_batches, survival_order
     from dtdg_lab.training.partition import shared_partition
 
     group = placed(rank, ranks, address, cores)
     graph = load_for(chosen)
     chunking = shared_chunks(chosen, graph, shared_partition(chosen, graph, group), group)
     order = survival_order(np.zeros(graph.num_nodes, np.int32), chunking, range(1), seed=chosen.seed, epoch=0)
-    decayed = chosen["window"] - chosen["full_snapshots"]
-    counts = decayed_counts(chosen["decay"], chunks=chunking.chunks, alpha=chosen["alpha"], decayed=decayed)
     train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[chosen.protocol]).train
-    batches = epoch_batches(
-        train, seed=chosen.seed, epoch=0, window=chosen["window"], full_snapshots=chosen["full_snapshots"],
-        counts_newest_first=counts,
-    )  # fmt: skip
+    batches = epoch_batches(train, Trapezoid.of(chosen, chunks=chunking.chunks), seed=chosen.seed, epoch=0)
     group.close()
     return {way: cut_out(graph.snapshots, order, batches, naive=way == "naive") for way in ("naive", "prefixes")}
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The data of one event. A field that is None is not recorded; a family's own events are subclasses too.
+    """The data of one event; a family's own events are subclasses too.
 
     Attributes:
         kind: the name in the table.
+        every_rank: whether every rank records its own; else rank 0 records it.
     """
 
     kind: ClassVar[str] = ""
+    every_rank: ClassVar[bool] = False
 
     def write(self) -> dict[str, Any]:
-        """The data as recorded."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        """The data as recorded: arrays as lists, without fields whose default is None and that are None."""
+        values = {field: getattr(self, field.name) for field in fields(self)}
+        return {
+            field.name: value.tolist() if hasattr(value, "tolist") else value
+            for field, value in values.items()
+            if value is not None or field.default is MISSING
+        }
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:

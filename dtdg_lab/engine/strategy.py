@@ -17,6 +17,7 @@ from dtdg_lab.tasks.base import Rows, Task
 
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.core.events import Event
     from dtdg_lab.core.plans import Partition
     from dtdg_lab.distributed.gradients import FlatGradients
     from dtdg_lab.distributed.group import Group
@@ -83,21 +84,6 @@ class StepOutcome:
     communicate_s: float
     energy_j: float | None
     rows: Mapping[str, Sequence[tuple[Any, ...]]]
-
-
-@dataclass(frozen=True, slots=True)
-class StrategyEvent:
-    """Something that a strategy has to report.
-
-    Attributes:
-        kind: of the event.
-        data: its contents.
-        every_rank: whether every rank records its own; else rank 0 records it.
-    """
-
-    kind: str
-    data: dict[str, Any]
-    every_rank: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +244,8 @@ class Strategy:
 
     # plans
 
-    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
-        """Events, kind and data, that describe the plans it trains by; called on rank 0."""
+    def plan_events(self) -> list[Event]:
+        """Events that describe the plans it trains by; called on rank 0."""
         return []
 
     @property
@@ -291,7 +277,7 @@ class Strategy:
     def apply_settings(self, config: RunConfig) -> None:
         """Train under a config that differs in live settings only, from the next step on."""
 
-    def settings_events(self, changes: Collection[str]) -> list[StrategyEvent]:
+    def settings_events(self, changes: Collection[str]) -> list[Event]:
         """What changed settings have made of it."""
         return []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dtdg_lab.visualization.layout import Figure
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.run_window import RunWindow
+    from dtdg_lab.visualization.scaling import Efficiency
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 GRADIENTS = "gradients, every system"  # a curve of ``lab.estimate.scaling_forecast``
@@ -117,6 +119,33 @@ def _declared(name: str, about: Mapping[str, Any]) -> StudyPreset:
     )
 
 
+# The shared study of scaling: parallel efficiency of systems over numbers of ranks.
+
+
+def refine_scaling(config: RunConfig, over: dict[str, Any], quick: bool) -> tuple[dict[str, Any], str]:
+    """Up to the ranks of a config, without what a system refuses."""
+    return over if quick else {**over, "ranks": tuple(sorted({1, 2, config.ranks}))}, "refused"
+
+
+def efficiencies(study: Study) -> list[Efficiency]:
+    """For each system, epoch seconds by ranks; medians over seeds."""
+    from dtdg_lab.visualization.scaling import Efficiency
+
+    found: dict[str, dict[int, float]] = {}
+    for each in study.combinations:
+        if each.middle is not None:
+            found.setdefault(str(each.settings["system"]), {})[int(each.settings["ranks"])] = each.middle
+    return [Efficiency(system, seconds) for system, seconds in found.items()]
+
+
+def efficiency_panel(study: Study) -> dict[str, tuple[Figure, str]]:
+    """Parallel efficiency over ranks, by system."""
+    from dtdg_lab.visualization.scaling import efficiency_figure, efficiency_words
+
+    known = efficiencies(study)
+    return {"scaling": (efficiency_figure(known), efficiency_words(known))}
+
+
 class SystemFamily:
     """A family of systems: their strategies, views, page and workload. The base class is the null behaviour.
 
@@ -136,6 +165,7 @@ class SystemFamily:
         entries: the algorithms that they are composed of; at least one of kind ``parallel``.
         options: its own settings, live ones included, with an entry's kind as their owner.
         memories: (memory of a model, name of its ``parallel`` entry) -> ``exact``, or how it approximates.
+        events: ``module:class`` of its events; ``words`` of one are its sentence, ``ended`` that of a plan that ends.
         tables: record tables that it adds -> columns, beginning with ``step`` and ``epoch``.
         calibrated: system -> settings of short runs that ``lab.estimate.advise`` calibrates rates with.
         predicted: systems whose epochs ``lab.estimate.scaling_forecast`` predicts -> whether without making partitions,
@@ -159,6 +189,7 @@ class SystemFamily:
     entries: tuple[Entry, ...] = ()
     options: tuple[Option, ...] = ()
     memories: Mapping[tuple[str, str], str] = MappingProxyType({})
+    events: tuple[str, ...] = ()
     tables: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     calibrated: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     predicted: Mapping[str, bool] = MappingProxyType({})
@@ -213,7 +244,12 @@ class SystemFamily:
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Kind of event -> a sentence about its data, for lists of events."""
-        return {}
+        from dtdg_lab.visualization.run_view import plan_ended
+
+        def text(event: Any, data: dict[str, Any]) -> str:
+            return str(event.ended if plan_ended(data) else event.read(data).words)
+
+        return {event.kind: partial(text, event) for event in map(catalogue.load, self.events)}
 
     def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Its numbers of a run, from record tables without replaced rows; None if the run has none of it."""

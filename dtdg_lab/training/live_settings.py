@@ -143,7 +143,8 @@ def plan_events(built: RunComponents, group: Group, before: RunComponents | None
         return []
     strategy = built.strategy
     ended = () if before is None else [kind for kind in before.strategy.plan_kinds if kind not in strategy.plan_kinds]
-    return [*strategy.plan_events(), *((kind, {"layout": None}) for kind in ended)]
+    described = [(event.kind, event.write()) for event in strategy.plan_events()]
+    return [*described, *((kind, {"layout": None}) for kind in ended)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError, error_text
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import Pull, hops, pulls
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
@@ -22,6 +24,7 @@ from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
 from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, measures_for, predicted_bytes
 from dtdg_lab.partition.volume import AllToAllCost, collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.tasks.base import PARTS, Task
+from dtdg_lab.visualization.partition import BlockFacts
 
 # What an event says of the blocks of time that a run trains in: who has what when, and the bytes that will move.
 
@@ -34,7 +37,7 @@ def blocks_event(
     *,
     partition: Partition | None = None,
     peak_bytes: float | None = None,
-) -> dict[str, Any]:
+) -> BlockFacts:
     """The event ``blocks`` of a run whose layout has blocks of time.
 
     Args:
@@ -45,35 +48,20 @@ def blocks_event(
         partition: of the nodes, where ranks own some of them in all snapshots.
         peak_bytes: of a step, as estimated where the number of blocks was left to the budget.
 
-    Returns:
-        ``layout``, ``ranks`` R, ``row_ranks`` G, ``nodes`` N, ``blocks`` nb, ``requested`` (0 where it was left to the
-        budget), ``bounds`` (nb + 1 snapshot numbers), ``own`` (nb x R ranges as [start, stop]), ``rows`` and ``chunks``
-        (R ranges each), ``predicted`` {pass: (L, R, R) bytes of one step}, ``collectives`` ([layer, pass, collective,
-        width] in their order; width in numbers), ``note`` (in words, what is uneven or was chosen). With a partition
-        ``own``, ``rows``, ``chunks`` and ``collectives`` are empty: it says who owns what.
+    With a partition no rank has spans or collectives of its own: the partition says who owns what.
     """
-    redistributes, many = partition is None, range(blocks.blocks)
-    ranks = range(blocks.ranks if redistributes else 0)
     if partition is None:
         volume, some = predicted_volume(config, graph, blocks, task), sent(collectives_of(config, graph, blocks, task))
     else:
         volume, some = halo_volume(config, graph, blocks, partition), ()
-    predicted = volume.bytes(np.dtype(config["dtype"]).itemsize)
-    return {
-        "layout": catalogue.system(config.system).parts["parallel"],
-        "ranks": blocks.ranks,
-        "row_ranks": blocks.row_ranks if redistributes else 1,
-        "nodes": blocks.nodes,
-        "blocks": blocks.blocks,
-        "requested": config["blocks"],
-        "bounds": [blocks.snapshots.start, *(blocks.block(b).stop for b in many)],
-        "own": [[_to_dict(blocks.own(b, rank)) for rank in ranks] for b in many] if redistributes else [],
-        "rows": [_to_dict(blocks.rows(rank)) for rank in ranks],
-        "chunks": [_to_dict(blocks.chunk(rank)) for rank in ranks],
-        "predicted": {pass_name: moved.tolist() for pass_name, moved in predicted.items()},
-        "collectives": [[of.layer, of.pass_name, of.collective, of.width] for of in some if blocks.groups > 1],
-        "note": _note(config, blocks, peak_bytes),
-    }
+    return BlockFacts.of(
+        blocks,
+        catalogue.system(config.system).parts["parallel"],
+        requested=config["blocks"],
+        predicted=volume.bytes(np.dtype(config["dtype"]).itemsize),
+        collectives=tuple((of.layer, of.pass_name, of.collective, of.width) for of in some if blocks.groups > 1),
+        note=_note(config, blocks, peak_bytes),
+    )
 
 
 def collectives_of(
@@ -122,10 +110,6 @@ def _pulls(config: RunConfig, graph: DynamicGraph) -> tuple[Pull, ...]:
 
 def _reruns(config: RunConfig) -> bool:
     return catalogue.entry("models", config.model).memory in RERUN_MEMORIES
-
-
-def _to_dict(part: range) -> list[int]:
-    return [part.start, part.stop]
 
 
 def _note(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -> str:
@@ -190,30 +174,35 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
     return Partition(owner, config.parts, groups, graph.data_hash, described["made_by"], described["seconds"])
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionEvent(Event):
+    """A run's partition; charts read it as :class:`dtdg_lab.visualization.partition.PartitionFacts`."""
+
+    kind: ClassVar[str] = "partition"
+    partitioner: str
+    made_by: str
+    parts: int
+    ranks: int
+    layout: str
+    seconds: float
+    measures: dict[str, Any]
+    predicted: dict[str, Any]
+
+
 def partition_event(
-    config: RunConfig,
-    graph: DynamicGraph,
-    partition: Partition,
-    *,
-    train: range,
-    ranks: int,
-    blocks: SnapshotBlocks | None = None,
-    full_share: float | None = None,
-) -> dict[str, Any]:
+    of: BuildContext, *, blocks: SnapshotBlocks | None = None, full_share: float | None = None
+) -> PartitionEvent:
     """What an event says of a run's partition: who owns what, and the bytes that a step will send.
 
+    The parts of a rank send as one.
+
     Args:
-        config: the run's settings.
-        graph: its data.
-        partition: into P parts.
-        train: the snapshots of the training split.
-        ranks: R, which send; the parts of a rank send as one.
+        of: what a strategy was built from, with a partition.
         blocks: of time that the run trains in, where it does: rows are sent again where a block is recomputed.
         full_share: of an epoch's steps, those in which a snapshot exchanges rows, where not all of them do.
-
-    Returns:
-        See :mod:`dtdg_lab.visualization.partition`.
     """
+    config, graph, partition, train, ranks = of.config, of.graph, of.partition, of.train, of.group.size
+    assert partition is not None
     layout = catalogue.system(config.system).parts["parallel"]
     model, settings = (config.model, config.layers), config.options.get("models", {})
     measures = measures_for(graph, partition, *model, snapshots=train, **settings)
@@ -233,22 +222,16 @@ def partition_event(
         }
     elif layout != "halo_vertex":
         predicted = {pass_name: np.zeros_like(moved) for pass_name, moved in predicted.items()}
-    return {
-        "partitioner": config["partitioner"],
-        "made_by": partition.made_by,
-        "parts": partition.parts,
-        "ranks": ranks,
-        "layout": layout,
-        "seconds": partition.seconds,
-        "measures": measures.to_dict(),
-        "predicted": {pass_name: moved.tolist() for pass_name, moved in predicted.items()},
-    }
-
-
-def plain_partition_event(of: BuildContext, **more: Any) -> dict[str, Any]:
-    """The same, of what a strategy was built from; ``more`` as there."""
-    assert of.partition is not None
-    return partition_event(of.config, of.graph, of.partition, train=of.train, ranks=of.group.size, **more)
+    return PartitionEvent(
+        partitioner=config["partitioner"],
+        made_by=partition.made_by,
+        parts=partition.parts,
+        ranks=ranks,
+        layout=layout,
+        seconds=partition.seconds,
+        measures=measures.to_dict(),
+        predicted={pass_name: moved.tolist() for pass_name, moved in predicted.items()},
+    )
 
 
 # Which snapshots a run trains, validates and tests on, as an event tells it.

@@ -553,9 +553,9 @@ class Trainer:
             self._updates.every(self.live_settings.config["average_every_s"])
         for event in self._built.strategy.settings_events(changes):
             if event.every_rank:
-                self._step_recorder.own_event(self._position, event.kind, event.data)
+                self._step_recorder.own_event(self._position, event.kind, event.write())
             else:
-                self._event(event.kind, event.data)
+                self._write(event)
 
     def _wait_while_paused(self) -> None:
         def wait(seconds: float) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.charts import (
@@ -32,6 +34,9 @@ from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR, series_colo
 from dtdg_lab.visualization.run_view import Plan, PlanView, reading_event
 from dtdg_lab.visualization.series import StepSums, read_fields
 from dtdg_lab.visualization.style import ALWAYS, Matrix
+
+if TYPE_CHECKING:
+    from dtdg_lab.core.plans import SnapshotBlocks
 
 # Heat maps of a partition: parts down, snapshots across; edges into own nodes, halo rows, replicated rows.
 
@@ -372,6 +377,163 @@ def facts_of(data: Mapping[str, Any]) -> PartitionFacts:
             imbalance=numbers(described["imbalance"], _IMBALANCE),
             predicted={name: np.asarray(predicted[name], np.float64) for name in PASSES if name in predicted},
         )
+
+
+# Blocks of time, of an event ``blocks``.
+
+
+Span = tuple[int, int]  # first, and one past the last
+AllToAllPhase = tuple[int, str, str, int]  # layer, pass, collective, numbers a row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockFacts(Event):
+    """T snapshots in nb blocks of time on R ranks; groups of G ranks split each snapshot by rows.
+
+    Attributes:
+        layout: ``snapshot``, or ``halo_vertex``, whose ranks have all snapshots of their own nodes.
+        ranks: R.
+        row_ranks: G.
+        nodes: N.
+        blocks: nb.
+        requested: blocks that were set; 0 took the fewest that fit the memory.
+        bounds: (nb + 1,) block b has snapshots bounds[b] to bounds[b + 1] - 1.
+        own: [block][rank] snapshots whose spatial part the rank computes; of the layout ``snapshot`` alone.
+        rows: [rank] nodes whose rows of these snapshots it computes; of that layout alone.
+        chunks: [rank] nodes that it runs through all snapshots of a block; of that layout alone.
+        predicted: pass -> (L, R, R) bytes from one rank to another in a step; read without ``rerun`` where there is
+            none.
+        collectives: what is sent in a step, in order; of that layout alone.
+        note: what is uneven, and why there are so many blocks.
+    """
+
+    kind: ClassVar[str] = "blocks"
+    ended: ClassVar[str] = "no blocks of time from here on"
+    layout: str
+    ranks: int
+    row_ranks: int
+    nodes: int
+    blocks: int
+    requested: int
+    bounds: NDArray[np.int64]
+    own: tuple[tuple[Span, ...], ...]
+    rows: tuple[Span, ...]
+    chunks: tuple[Span, ...]
+    predicted: Mapping[str, Matrix]
+    collectives: tuple[AllToAllPhase, ...]
+    note: str
+
+    @classmethod
+    def of(cls, plan: SnapshotBlocks, layout: str, **more: Any) -> BlockFacts:
+        """The facts of a plan; ``more`` is what it does not have."""
+        redistributes, many = layout == "snapshot", range(plan.blocks)
+        ranks = range(plan.ranks if redistributes else 0)
+        return cls(
+            layout=layout,
+            ranks=plan.ranks,
+            row_ranks=plan.row_ranks if redistributes else 1,
+            nodes=plan.nodes,
+            blocks=plan.blocks,
+            bounds=np.array([plan.snapshots.start, *(plan.block(b).stop for b in many)]),
+            own=tuple(tuple(_ends(plan.own(b, rank)) for rank in ranks) for b in many) if redistributes else (),
+            rows=tuple(_ends(plan.rows(rank)) for rank in ranks),
+            chunks=tuple(_ends(plan.chunk(rank)) for rank in ranks),
+            **more,
+        )
+
+    def write(self) -> dict[str, Any]:
+        """The data as recorded."""
+        return {**Event.write(self), "predicted": {name: moved.tolist() for name, moved in self.predicted.items()}}
+
+    @property
+    def words(self) -> str:
+        """Blocks and what is sent between them in a sentence or two, as a row of a table of events."""
+        how = "as set" if self.requested else "the fewest that fit the memory"
+        text = f"{self.label} ({self.note.rstrip('.') or how})."
+        if not self.sends:
+            return f"{text} Ranks send each other gradients of the model, and no rows."
+        counts = {pass_name: sum(sent[1] == pass_name for sent in self.collectives) for pass_name in PASSES}
+        described = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
+        return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> BlockFacts:
+        """The facts in the data of an event.
+
+        Raises:
+            DataError: something is missing or does not fit.
+        """
+
+        def spans(pairs: Sequence[Sequence[Any]] | None) -> tuple[Span, ...]:
+            return tuple((int(start), int(stop)) for start, stop in pairs or ())
+
+        with reading_event("time blocks"):
+            moved = {name: np.asarray(each, np.float64) for name, each in (data.get("predicted") or {}).items()}
+            collectives = data.get("collectives") or ()
+            facts = read_fields(
+                cls,
+                data,
+                row_ranks=int(data.get("row_ranks") or 1),
+                own=tuple(spans(block) for block in data.get("own") or ()),
+                rows=spans(data.get("rows")),
+                chunks=spans(data.get("chunks")),
+                predicted={
+                    name: moved[name]
+                    for name in PASSES
+                    if name in moved and moved[name].size and (name in ALWAYS or moved[name].any())
+                },
+                collectives=tuple(
+                    (int(layer), str(of), str(name), int(width)) for layer, of, name, width in collectives
+                ),
+                note=str(data.get("note") or ""),
+            )
+        facts._check()
+        return facts
+
+    def _check(self) -> None:
+        counts = {"own": len(self.own) if self.redistributes else self.blocks, "bounds": len(self.bounds) - 1}
+        fit = set(counts.values()) == {self.blocks} and (np.diff(self.bounds) > 0).all() and self.blocks > 0
+        by_rank = [self.rows, self.chunks, *self.own] if self.redistributes else []
+        shapes = [each.shape[1:] == (self.ranks, self.ranks) for each in self.predicted.values()]
+        if not (fit and all(len(each) == self.ranks for each in by_rank) and all(shapes)):
+            raise DataError(
+                f"an event has {self.blocks} blocks on {self.ranks} ranks with bounds {self.bounds.tolist()[:8]}, "
+                f"which do not fit each other: was it recorded by another version?"
+            )
+
+    @property
+    def snapshots(self) -> int:
+        """T."""
+        return int(self.bounds[-1] - self.bounds[0])
+
+    @property
+    def label(self) -> str:
+        """Its name in titles, such as ``4 blocks of 12 to 13 snapshots on 2 ranks``."""
+        sizes = np.diff(self.bounds)
+        low, high = int(sizes.min()), int(sizes.max())
+        size = f"{low}" if low == high else f"{low} to {high}"
+        text = (
+            f"{self.blocks:,} block{_s(self.blocks)} of {size} snapshot{_s(high)} on {self.ranks} rank{_s(self.ranks)}"
+        )
+        return text if self.row_ranks == 1 else f"{text}, {self.row_ranks} to a snapshot"
+
+    @property
+    def redistributes(self) -> bool:
+        """Whether ranks compute whole snapshots first and then nodes through time."""
+        return self.layout == "snapshot"
+
+    @property
+    def sends(self) -> bool:
+        """Whether ranks send each other rows, or anything else but gradients of the model."""
+        return any(each.any() for each in self.predicted.values())
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _ends(part: range) -> Span:
+    return part.start, part.stop
 
 
 # How evenly a partition shares the work: nodes, edges, load and memory of every part, over the mean.

@@ -11,11 +11,11 @@ import pytest
 from following import until
 from jupyterlab import CHROMIUM, FLAGS
 
-from dtdg_lab.systems.decayed_windows.charts import Batch, Shape, shape_figure, snapped, trapezoid_facts
+from dtdg_lab.systems.decayed_windows.charts import Batch, Shape, TrapezoidFacts, shape_figure, snapped
 from dtdg_lab.widgets.live import WholeCharts
 
 CHUNKS = 128
-FACTS = trapezoid_facts({
+FACTS = TrapezoidFacts.read({
     "window": 8, "full_snapshots": 2, "alpha": 0.1, "decay": "ladder", "chunks": CHUNKS, "nodes": 640,
     "row_counts": [5 * c for c in range(CHUNKS + 1)], "base_bytes": 1e6, "row_bytes": 1e3,
 })  # fmt: skip

@@ -90,7 +90,7 @@ def _steps(config: RunConfig, group: Group) -> dict[str, Any]:
         found["vertex_snapshots"].append(computed.vertex_snapshots)
         found["links"].append(built.strategy.rows().get("links", []))
     if built.partition is not None and group.rank == 0:
-        found["told"] = dict(built.strategy.plan_events())["partition"]
+        found["told"] = {event.kind: event.write() for event in built.strategy.plan_events()}["partition"]
     return found
 
 

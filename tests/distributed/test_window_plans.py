@@ -26,9 +26,8 @@ from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import State, run_straight
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
-from dtdg_lab.systems.decayed_windows.plans import HybridBatch
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
-from dtdg_lab.systems.decayed_windows.window import Trapezoid, hybrid_batch, survival_order
+from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, hybrid_batch, survival_order
 from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
@@ -121,11 +120,8 @@ class _Naive:
         self.rows, self.target = 0, -1
 
     def loss(self, work: WindowWork) -> Tensor:
-        built, shape = self.built, self.shape
-        batch = hybrid_batch(
-            work.segment, work.target, window=shape.window, full_snapshots=shape.full,
-            counts_newest_first=shape.counts, after=work.after,
-        )  # fmt: skip
+        built = self.built
+        batch = hybrid_batch(work.segment, work.target, self.shape, after=work.after)
         if work.target - 1 != self.target or work.target == work.segment.start:
             self.left = {}
         self.target, inherits = work.target, built.config["late_state"] == "inherit"

@@ -7,10 +7,12 @@ setting ``stripe_shift`` moves all stripes by some snapshots while training runs
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dtdg_lab.core.catalogue import Entry, System
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.options import Option
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.visualization.layout import Figure, frame
@@ -24,6 +26,17 @@ if TYPE_CHECKING:
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 
+@dataclass(frozen=True, slots=True)
+class Stripes(Event):
+    """The stripes in use."""
+
+    kind: ClassVar[str] = "stripes"
+    layout: str
+    stripes: int
+    width: int
+    shift: int
+
+
 def striped_strategy(of: BuildContext) -> Strategy:
     """The strategy; its class is made where torch may be imported."""
     import time
@@ -34,7 +47,7 @@ def striped_strategy(of: BuildContext) -> Strategy:
     from dtdg_lab.core.plans import SnapshotGroups
     from dtdg_lab.core.rng import generator
     from dtdg_lab.engine.backprop.reference import GroupRunner
-    from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy, StrategyEvent
+    from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy
 
     class StripedStrategy(Strategy):
         plan_kinds = ("stripes",)
@@ -67,11 +80,8 @@ def striped_strategy(of: BuildContext) -> Strategy:
             rows, self._rows = self._rows, []
             return {"stripe_times": rows}
 
-        def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
-            return [("stripes", self._facts())]
-
-        def _facts(self) -> dict[str, Any]:
-            return {"layout": "striped", "stripes": self._stripes, "width": self._width, "shift": self._shift}
+        def plan_events(self) -> list[Event]:
+            return [Stripes("striped", self._stripes, self._width, self._shift)]
 
         def validate_settings(self, config: RunConfig) -> str:
             most = self._width - 1
@@ -82,8 +92,8 @@ def striped_strategy(of: BuildContext) -> Strategy:
             if config["stripe_shift"] != self._shift:
                 self._use(int(config["stripe_shift"]))
 
-        def settings_events(self, changes: Collection[str]) -> list[StrategyEvent]:
-            return [StrategyEvent("stripes", self._facts())] if "stripe_shift" in changes else []
+        def settings_events(self, changes: Collection[str]) -> list[Event]:
+            return self.plan_events() if "stripe_shift" in changes else []
 
         def state_dict(self) -> dict[str, Any]:
             return {"stripes": self._stripes}
@@ -91,7 +101,7 @@ def striped_strategy(of: BuildContext) -> Strategy:
     return StripedStrategy()
 
 
-class StripeView(PlanView[dict[str, Any]]):
+class StripeView(PlanView[Stripes]):
     """Seconds by stripe, of the shift in use."""
 
     name, order = "stripes", 45
@@ -109,22 +119,22 @@ class StripeView(PlanView[dict[str, Any]]):
 
     def _event(self, row: Row, attempt: int) -> None:
         if self._is_new(row, attempt):
-            self._add_plan(None if row["data"]["layout"] is None else row["data"], row, attempt)
+            self._add_plan(None if row["data"]["layout"] is None else Stripes.read(row["data"]), row, attempt)
 
     def _row(self, rank: int, row: Row, attempt: int) -> None:
         self._seconds[row["shift"], row["stripe"]] = row["seconds"]
 
     def figure(self) -> Figure:
         """Bars of seconds."""
-        shift = 0 if self.facts is None else self.facts["shift"]
+        shift = 0 if self.facts is None else self.facts.shift
         newest = {stripe: seconds for (of, stripe), seconds in sorted(self._seconds.items()) if of == shift}
         bars = {"type": "bar", "name": f"shift {shift}", "x": [*newest], "y": [*newest.values()]}
         return {"data": [bars], "layout": frame("Time of each stripe", "stripe (number)", "time (s)", height=330)}
 
     def caption(self) -> str:
         """What the figure shows."""
-        facts = self.facts or {}
-        return f"{facts.get('stripes')} stripes of {facts.get('width')} snapshots, shifted by {facts.get('shift')}."
+        facts = self.facts
+        return "" if facts is None else f"{facts.stripes} stripes of {facts.width} snapshots, shifted by {facts.shift}."
 
 
 def striped_page(context: PageContext) -> RunPage:

@@ -8,8 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.systems.decayed_windows.plans import Chunking, SurvivalOrder
-from dtdg_lab.systems.decayed_windows.window import Shrinker, ShrunkenEdges, naive_edges, survival_order
+from dtdg_lab.systems.decayed_windows.window import (
+    Chunking,
+    Shrinker,
+    ShrunkenEdges,
+    SurvivalOrder,
+    naive_edges,
+    survival_order,
+)
 from dtdg_lab.testing.contracts import graph_of
 
 WAYS = st.sampled_from(["in", "out"])

@@ -9,9 +9,12 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.systems.decayed_windows.plans import Chunking, HybridBatch, SurvivalOrder
 from dtdg_lab.systems.decayed_windows.window import (
+    Chunking,
+    HybridBatch,
     Shrinker,
+    SurvivalOrder,
+    Trapezoid,
     decayed_counts,
     epoch_batches,
     hybrid_batch,
@@ -110,9 +113,10 @@ def test_segments_of_no_run_of_snapshots_are_refused(train: range) -> None:
         segments(train, seed=0, epoch=0)
 
 
-def batch(target: int, **changed: Any) -> HybridBatch:
-    asked: dict[str, Any] = {"window": 5, "full_snapshots": 2, "counts_newest_first": (6, 3, 1), **changed}
-    return hybrid_batch(range(10, 20), target, **asked)
+def batch(target: int, after: int | None = None, **changed: Any) -> HybridBatch:
+    """Of a window of 5, unless ``changed``, with 6, 3 and 1 of 6 chunks in its decayed snapshots."""
+    shape = Trapezoid(**{"window": 5, "full": 2, "chunks": 6, "alpha": 1.0, "decay": "ladder", **changed})
+    return hybrid_batch(range(10, 20), target, shape, after=after)
 
 
 def test_windows_grow_from_a_segment_s_start_and_decayed_snapshots_lack_first() -> None:
@@ -135,37 +139,32 @@ def test_state_goes_on_only_after_the_step_one_snapshot_earlier() -> None:
 
 
 def test_a_window_of_one_and_a_window_of_full_snapshots() -> None:
-    one = batch(10, window=1, full_snapshots=1, counts_newest_first=())
+    one = batch(10, window=1, full=1)
     assert (one.snapshots, one.full, one.carries) == (range(10, 11), 1, False)
-    assert batch(11, window=1, full_snapshots=1, counts_newest_first=()).carries
-    assert batch(19, window=4, full_snapshots=4, counts_newest_first=()).full == 4
+    assert batch(11, window=1, full=1).carries
+    assert batch(19, window=4, full=4).full == 4
 
 
-@pytest.mark.parametrize(
-    ("target", "changed", "said"),
-    [
-        (20, {}, "target 20 is not in the segment of snapshots 10 to 19"),
-        (12, {"full_snapshots": 6}, "full_snapshots=6 of window=5"),
-        (12, {"full_snapshots": 0}, "full_snapshots=0"),
-        (12, {"counts_newest_first": (6, 3)}, "2 counts of chunks for the 3 decayed"),
-        (12, {"counts_newest_first": (0, 3, 1)}, "at least 1"),
-        (14, {"counts_newest_first": (1, 3, 1)}, "none above that of a newer"),
-    ],
-)
-def test_a_batch_that_does_not_fit_is_refused(target: int, changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(PlanError, match=said):
-        batch(target, **changed)
+def test_a_batch_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(PlanError, match="target 20 is not in the segment of snapshots 10 to 19"):
+        batch(20)
+    for full in (0, 6):
+        with pytest.raises(ConfigError, match=f"full_snapshots={full} of window=5"):
+            batch(12, full=full)
+    for counts, said in (((0, 3), "at least 1"), ((3, 1), "none above that of a newer")):
+        with pytest.raises(PlanError, match=said):
+            HybridBatch(12, range(10, 13), 1, counts)
 
 
 def test_an_epoch_has_a_step_for_each_labelled_snapshot() -> None:
-    asked: dict[str, Any] = {"window": 4, "full_snapshots": 1, "counts_newest_first": (4, 2, 1)}
+    shape = Trapezoid(4, 1, 4, 1.0, "ladder")
     for epoch in range(20):
         train = range(2, 14)
-        found = epoch_batches(train, seed=1, epoch=epoch, **asked)
+        found = epoch_batches(train, shape, seed=1, epoch=epoch)
         assert [b.target for b in found] == [t for part in segments(train, seed=1, epoch=epoch) for t in part]
         starts = {part.start for part in segments(train, seed=1, epoch=epoch)}
         assert [b.carries for b in found] == [not starts & set(range(b.target - 3, b.target + 1)) for b in found]
-        some = epoch_batches(train, seed=1, epoch=epoch, labelled=set(range(2, 14)) - {6}, **asked)
+        some = epoch_batches(train, shape, seed=1, epoch=epoch, labelled=set(range(2, 14)) - {6})
         targets = [b.target for b in some]
         assert targets == [b.target for b in found if b.target != 6]
         for b in some:

@@ -9,9 +9,8 @@ import torch
 from dtdg_lab.models.base import State
 from dtdg_lab.models.gcn_lstm import MPNNLSTM
 from dtdg_lab.systems.decayed_windows.backprop import SurvivalRows
-from dtdg_lab.systems.decayed_windows.plans import Chunking
 from dtdg_lab.systems.decayed_windows.strategy import Carried
-from dtdg_lab.systems.decayed_windows.window import survival_order
+from dtdg_lab.systems.decayed_windows.window import Chunking, survival_order
 
 NODES, PARTS = 12, 2
 OWNER = np.arange(NODES, dtype=np.int32) % PARTS

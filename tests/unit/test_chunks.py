@@ -26,7 +26,7 @@ from dtdg_lab.systems.decayed_windows.chunks import (
     make_chunks,
     save_chunks,
 )
-from dtdg_lab.systems.decayed_windows.plans import Chunking
+from dtdg_lab.systems.decayed_windows.window import Chunking
 from dtdg_lab.testing.contracts import graph_of, power_law
 
 
@@ -57,8 +57,8 @@ def test_metis_cuts_where_there_is_one_edge() -> None:
         (k,) * 5 for k in range(4)
     }
     assert (made.made_by, made.note) == ("metis (seed 0)", "")
-    facts = chunking_event("metis", graph, whole(graph), made)
-    assert facts["sizes"] == [5, 5.0, 5]
+    facts = chunking_event("metis", graph, whole(graph), made).write()
+    assert facts["sizes"] == (5, 5.0, 5)
     assert facts["cut_edges"] < facts["edges"]
     bridges = sum(int((snapshot.rows() % 4 != snapshot.indices % 4).sum()) for snapshot in graph.snapshots)
     assert facts["cut_edges"] == bridges
@@ -73,7 +73,7 @@ def test_metis_sees_nothing_of_other_parts() -> None:
     for clique in range(4):
         assert len(set(made.chunk[np.arange(20) % 4 == clique].tolist())) == 1
     assert sizes(partition, made).tolist() == [[5, 5], [5, 5]]
-    facts = chunking_event("metis", graph, partition, made)
+    facts = chunking_event("metis", graph, partition, made).write()
     within = cut = 0
     for snapshot in graph.snapshots:
         for target, source in zip(snapshot.rows() % 4, snapshot.indices % 4, strict=True):
@@ -188,7 +188,7 @@ def test_hash_stands_in_aloud_where_metis_crashes(tmp_path: Path, monkeypatch: p
     graph = power_law(nodes=42)
     made = make_chunks("metis", graph, whole(graph), 6, seed=0)
     assert "SIGSEGV" in made.note
-    assert chunking_event("metis", graph, whole(graph), made)["note"] == made.note
+    assert chunking_event("metis", graph, whole(graph), made).write()["note"] == made.note
 
 
 def test_hash_stands_in_where_one_part_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,16 +298,16 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(monkeypatch: pytest
 def test_what_is_told_of_chunks() -> None:
     graph = cliques()
     made = make_chunks("load_aware", graph, whole(graph), 3, seed=0)
-    facts = chunking_event("load_aware", graph, whole(graph), made)
+    facts = chunking_event("load_aware", graph, whole(graph), made).write()
     assert 0 < facts["cut_edges"] < facts["edges"]
     assert facts == {
         "chunker": "load_aware", "made_by": "load_aware", "chunks": 3, "parts": 1, "nodes": 20,
-        "sizes": [6, 20 / 3, 7], "cut_edges": facts["cut_edges"], "cut_share": facts["cut_edges"] / facts["edges"],
+        "sizes": (6, 20 / 3, 7), "cut_edges": facts["cut_edges"], "cut_share": facts["cut_edges"] / facts["edges"],
         "edges": sum(snapshot.num_edges for snapshot in graph.snapshots), "seconds": made.seconds, "note": "",
     }  # fmt: skip
 
 
 def test_loops_do_not_count_and_nothing_has_no_cut() -> None:
     graph = graph_of(4, [[(0, 0), (1, 1)], []])
-    facts = chunking_event("metis", graph, whole(graph), make_chunks("hash", graph, whole(graph), 2, seed=0))
+    facts = chunking_event("metis", graph, whole(graph), make_chunks("hash", graph, whole(graph), 2, seed=0)).write()
     assert (facts["edges"], facts["cut_edges"], facts["cut_share"]) == (0, 0, 0.0)

@@ -21,7 +21,7 @@ from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.systems.snapshot_groups import page as schedule_asker
 from dtdg_lab.systems.snapshot_groups.page import ASK, TOO_EARLY, calibrate
-from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
+from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
 from dtdg_lab.widgets.live import ChartFeed
 
@@ -332,7 +332,7 @@ def test_an_epoch_counts_as_measured_only_where_all_of_it_was_computed_as_schedu
     choose(dashboard, "scheduler", "longest_first")
     run.advance()
     assert calibrate(run.live.view("schedule")).epoch_s is None, "the last whole epoch is of the schedule before"
-    assert (whole.scheduler, whole.per_rank) == ("dygnex_greedy", 2)
+    assert (whole.scheduler, whole.facts.rank_groups) == ("dygnex_greedy", 2)
     assert (whole.exchange_s, whole.step_s) == pytest.approx((EXCHANGE_S, REST_S), abs=1e-6)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.decayed_windows.tuning import Tuner, TuningDecision
+from dtdg_lab.systems.decayed_windows.strategy import Tuner, TuningDecision
 from dtdg_lab.systems.decayed_windows.window import Setting, candidates, neighbours, next_setting
 
 WINDOW = 8

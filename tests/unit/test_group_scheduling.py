@@ -231,7 +231,7 @@ def test_an_epoch_in_which_a_group_was_not_timed_is_left_out() -> None:
         scheduling.observe(_epoch_of(seconds))
         ended.append(scheduling.end_epoch())
     assert ended == [False] * 5 + [True, False]
-    assert scheduling.to_dict()["times_s"] == pytest.approx(list(whole.values()), rel=1e-6)
+    assert scheduling.event().write()["times_s"] == pytest.approx(list(whole.values()), rel=1e-6)
     assert group.reduced == 6  # nothing is exchanged once times are known
 
 
@@ -239,7 +239,7 @@ def test_medians_are_of_each_group_by_itself() -> None:
     scheduling = _scheduling(profile_epochs=4)
     epochs = [[8.0] * GROUPS, [1.0, 2.0] + [1.0] * 7, [3.0, 1.0] + [2.0] * 7, [2.0, 9.0] + [9.0] * 7]
     assert [_ended(scheduling, dict(enumerate(epoch))) for epoch in epochs] == [False, False, False, True]
-    assert scheduling.to_dict()["times_s"] == pytest.approx([2.0] * GROUPS)
+    assert scheduling.event().write()["times_s"] == pytest.approx([2.0] * GROUPS)
 
 
 def _ended(scheduling: GroupScheduling, seconds: dict[int, float]) -> bool:
@@ -264,7 +264,7 @@ def test_what_an_exchange_takes_is_weighed_where_ranks_have_their_own_cores(
         scheduling.observe(_epoch_of(dict.fromkeys(range(groups), 0.01)), exchange_s=4.0)
         ended = scheduling.end_epoch()
     assert ended
-    described = scheduling.to_dict()
+    described = scheduling.event().write()
     assert described["allreduce_s"] == (0.0 if shared else 4.0)
     assert scheduling.state_dict()["allreduce_s"] == described["allreduce_s"]
     if not shared:
@@ -285,10 +285,10 @@ def test_times_of_other_groups_are_not_taken_over() -> None:
     state = scheduling.state_dict()
     config = config_of(profile_epochs=1)
     same = GroupScheduling(config, graph_of(), scheduling.groups, SoloGroup(), state=state)
-    assert (same.schedule, same.to_dict()["source"]) == (scheduling.schedule, "profile")
+    assert (same.schedule, same.event().write()["source"]) == (scheduling.schedule, "profile")
     moved = SnapshotGroups(scheduling.groups.start + 1, scheduling.groups.stop + 1)
     other = GroupScheduling(config, graph_of(), moved, SoloGroup(), state=state)
-    assert other.to_dict()["source"] == "size"
+    assert other.event().write()["source"] == "size"
 
 
 # the linear model, and sizes
@@ -321,7 +321,7 @@ def test_the_linear_model_finds_times_that_are_linear() -> None:
     scheduling = _scheduling(group_times="linear")
     seconds = 3e-6 * WINDOW * NODES + 2e-6 * (_sizes() - WINDOW * NODES)
     assert [_ended(scheduling, dict(enumerate(seconds))) for _ in range(2)] == [False, True]
-    described = scheduling.to_dict()
+    described = scheduling.event().write()
     assert described["times_s"] == pytest.approx(seconds.tolist(), rel=1e-4)
     assert described["fit"]["max_error"] < 1e-4
 

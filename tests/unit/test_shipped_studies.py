@@ -10,7 +10,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.presets import preset, presets, seconds_to_near_best, sweep_of
 from dtdg_lab.studies.runner import run_study
-from dtdg_lab.systems.scaling import efficiencies
+from dtdg_lab.systems.base import efficiencies
 from dtdg_lab.visualization.loss import NEAR, loss_points
 from dtdg_lab.visualization.scaling import Efficiency, efficiency_figure, efficiency_words
 from dtdg_lab.visualization.study import SpreadBar, apart, order_words, spread_bars

@@ -13,9 +13,8 @@ from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError, Unkn
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator
 from dtdg_lab.systems.snapshot_groups.forecast import simulate_schedules
-from dtdg_lab.systems.snapshot_groups.schedulers import simulation as replaying
-from dtdg_lab.systems.snapshot_groups.schedulers.base import MEANINGS, outcome
-from dtdg_lab.systems.snapshot_groups.schedulers.simulation import SCHEDULERS, replay, simulate
+from dtdg_lab.systems.snapshot_groups.schedulers import base as replaying
+from dtdg_lab.systems.snapshot_groups.schedulers.base import MEANINGS, SCHEDULERS, outcome, replay, simulate
 from dtdg_lab.systems.snapshot_groups.time_model import (
     LinearTimes,
     group_times,

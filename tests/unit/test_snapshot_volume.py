@@ -310,7 +310,7 @@ def test_what_a_run_is_told_of_its_blocks(graph):
     parts = split(40, 1, PROTOCOLS["warm"])
     train = parts.train
     blocks = SnapshotBlocks(train, 3, 4, graph.num_nodes, 2)
-    described = blocks_event(config, graph, blocks, make_task(config, graph, parts))
+    described = blocks_event(config, graph, blocks, make_task(config, graph, parts)).write()
     assert (described["layout"], described["ranks"], described["row_ranks"], described["nodes"]) == (
         "snapshot",
         4,
@@ -332,18 +332,20 @@ def test_what_a_run_is_told_of_its_blocks(graph):
     some = collectives("cdgcn", graph.num_features, 6, 2, blocks=3)
     moved = redistributed(blocks, some, 2) + halo
     assert sizes.tolist() == [(8 * moved.numbers[way]).tolist() for way in WAYS]
-    assert described["collectives"] == [[leg.layer, leg.pass_name, leg.collective, leg.width] for leg in sent(some)]
+    assert described["collectives"] == tuple(
+        (leg.layer, leg.pass_name, leg.collective, leg.width) for leg in sent(some)
+    )
 
 
 def test_the_note_says_what_was_chosen_and_what_is_uneven(graph):
     config = RunConfig(**SMALL, system="esdg", model="cdgcn", ranks=4, blocks=0, memory_gib=0.5)
     parts = split(40, 1, PROTOCOLS["warm"])
     task = make_task(config, graph, parts)
-    note = blocks_event(config, graph, SnapshotBlocks(range(11), 4, 4, 23), task)["note"]
+    note = blocks_event(config, graph, SnapshotBlocks(range(11), 4, 4, 23), task).note
     assert "4 blocks: the fewest whose step is estimated to fit memory_gib=0.5 GiB" in note
     assert "blocks hold 2 or 3 snapshots" in note and "without one of their own" in note
     even = RunConfig(**SMALL, system="esdg", model="cdgcn", ranks=4, blocks=2)
-    assert blocks_event(even, graph, SnapshotBlocks(range(16), 2, 4, 23), task)["note"] == ""
+    assert blocks_event(even, graph, SnapshotBlocks(range(16), 2, 4, 23), task).note == ""
 
 
 def test_ranks_that_own_vertices_are_told_blocks_without_legs(graph):
@@ -351,9 +353,9 @@ def test_ranks_that_own_vertices_are_told_blocks_without_legs(graph):
     parts = split(40, 1, PROTOCOLS["warm"])
     blocks = SnapshotBlocks(parts.train, 3, 2, 23, 2)
     partition = Partition((np.arange(23) % 4).astype(np.int32), 4)
-    described = blocks_event(config, graph, blocks, make_task(config, graph, parts), partition=partition)
+    described = blocks_event(config, graph, blocks, make_task(config, graph, parts), partition=partition).write()
     assert (described["layout"], described["row_ranks"], described["blocks"]) == ("halo_vertex", 1, 3)
-    assert described["own"] == described["rows"] == described["chunks"] == described["collectives"] == []
+    assert described["own"] == described["rows"] == described["chunks"] == described["collectives"] == ()
     sizes = {way: np.array(sent) for way, sent in described["predicted"].items()}
     measured = measure(graph, partition.on_ranks(2), snapshots=parts.train)
     wanted = predicted_bytes(measured, pulls("cdgcn", graph.num_features, 6, 2), itemsize=8)

@@ -24,7 +24,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.run import compare
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.systems.hybrid_batches.charts import RoundLog, hybrid_facts, staleness_words
+from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, RoundLog, staleness_words
 from dtdg_lab.systems.hybrid_batches.policy_charts import BatchPolicyLog, batch_policy_facts, best_words, verdict_words
 from dtdg_lab.visualization.loss import near_best, near_by_seed_words, seconds_to
 from dtdg_lab.visualization.run_window import RunWindow
@@ -68,7 +68,7 @@ def test_the_verdict_follows_from_the_rewards(late: float, words: str) -> None:
     facts = batch_policy_facts(log.choices(), 9)
     if late == 0.45:  # the best of all arms is then one of the late ones: what it beats is size 4
         facts = type(facts)(**{name: getattr(facts, name) for name in facts.__dataclass_fields__} | {"best": BEST})
-    assert words in best_words(facts, hybrid_facts(dynahb_data()))
+    assert words in best_words(facts, HybridFacts.read(dynahb_data()))
 
 
 def test_values_choices_and_epsilon_are_drawn() -> None:
@@ -78,7 +78,7 @@ def test_values_choices_and_epsilon_are_drawn() -> None:
     for name in ("values", "choices", "rewards", "regret"):
         check(panels[name][0])
     values = traces(panels["values"][0])
-    assert list(values) == [hybrid_facts(data).label(action) for action in range(9)]
+    assert list(values) == [HybridFacts.read(data).label(action) for action in range(9)]
     assert values["20 % x 5 %"]["x"] == [5 * (number + 1) for number in range(60)]
     assert "Worth most now: 20 % x 5 %" in panels["values"][1]
     choices = traces(panels["choices"][0])

@@ -25,11 +25,10 @@ from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.snapshot_blocks.charts import (
     BlocksView,
-    block_facts,
+    MemoryFacts,
     block_peaks_figure,
     block_peaks_words,
     kept_bytes,
-    memory_facts,
     memory_figure,
     memory_words,
     moved_share,
@@ -38,7 +37,7 @@ from dtdg_lab.systems.snapshot_blocks.charts import (
 )
 from dtdg_lab.training.build import make_task
 from dtdg_lab.training.partition import blocks_event
-from dtdg_lab.visualization.partition import LinkLog
+from dtdg_lab.visualization.partition import BlockFacts, LinkLog
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import StepSums
 from dtdg_lab.visualization.style import Marks
@@ -80,7 +79,7 @@ def check(figure: dict[str, Any]) -> None:
 
 def test_owners_by_hand() -> None:
     """Five snapshots in two blocks (2 and 3) on two ranks, five nodes: rank 0 has one snapshot of each block."""
-    facts = block_facts(blocks_data(plan(5, 2, 2, 5)))
+    facts = BlockFacts.read(blocks_data(plan(5, 2, 2, 5)))
     before, after = owners(facts)
     assert before.tolist() == [[0, 1, 0, 1], [0, 1, 0, 1]], "spans of snapshots 0, 1, 2, 3-4"
     assert after.tolist() == [[0] * 4, [1] * 4], "vertices 0-1 and 2-4"
@@ -89,14 +88,14 @@ def test_owners_by_hand() -> None:
 
 
 def test_groups_of_ranks_share_a_snapshot_by_rows_and_keep_their_rows() -> None:
-    facts = block_facts(blocks_data(plan(8, 1, 4, 8, 2)))
+    facts = BlockFacts.read(blocks_data(plan(8, 1, 4, 8, 2)))
     before, after = owners(facts)
     assert before.tolist() == [[0, 2], [0, 2], [1, 3], [1, 3]], "ranks 0 and 1 have the first half of the snapshots"
     assert after.tolist() == [[0, 0], [2, 2], [1, 1], [3, 3]], "columns 0, 2 and 1, 3 keep the rows they had"
 
 
 def test_pictures_of_owners_say_what_is_where() -> None:
-    (before, first), (after, second) = ownership_panels(block_facts(blocks_data(plan(13, 3, 2, 10)))).values()
+    (before, first), (after, second) = ownership_panels(BlockFacts.read(blocks_data(plan(13, 3, 2, 10)))).values()
     for figure in (before, after):
         check(figure)
         (trace,) = figure["data"]
@@ -111,19 +110,19 @@ def test_pictures_of_owners_say_what_is_where() -> None:
 
 
 def test_ranks_without_a_snapshot_are_told() -> None:
-    (_, words), _ = ownership_panels(block_facts(blocks_data(plan(3, 3, 2, 10)))).values()
+    (_, words), _ = ownership_panels(BlockFacts.read(blocks_data(plan(3, 3, 2, 10)))).values()
     assert "3 times a rank has none" in words
 
 
 def test_where_all_ranks_share_every_snapshot_no_row_changes_hands() -> None:
-    ((figure, words),) = ownership_panels(block_facts(blocks_data(plan(8, 2, 2, 8, 2)))).values()
+    ((figure, words),) = ownership_panels(BlockFacts.read(blocks_data(plan(8, 2, 2, 8, 2)))).values()
     check(figure)
     assert figure["data"][0]["z"] == [[0, 0], [1, 1]]
     assert "no row changes hands" in words and "sent" not in words
 
 
 def test_many_blocks_are_drawn_in_part() -> None:
-    (figure, words), _ = ownership_panels(block_facts(blocks_data(plan(4000, 2000, 2, 10)))).values()
+    (figure, words), _ = ownership_panels(BlockFacts.read(blocks_data(plan(4000, 2000, 2, 10)))).values()
     assert len(figure["data"][0]["x"]) - 1 == 512 and "the first 256 of 2,000 blocks" in words
     assert len(json.dumps(figure)) < 300_000
 
@@ -154,7 +153,7 @@ def test_a_run_without_reruns_does_not_speak_of_them() -> None:
         log.link(rank, {"step": 0, "layer": 0, "pass_name": "forward", "to": 1 - rank, "bytes": 8}, 1)
         log.step(rank, 0)
     assert set(log.last(2, layers=1, first=0).bytes) == {"forward", "backward"}
-    assert set(block_facts(blocks_data(plan(4, 1))).predicted) == {"forward", "backward"}
+    assert set(BlockFacts.read(blocks_data(plan(4, 1))).predicted) == {"forward", "backward"}
 
 
 def test_models_of_weights_send_no_rows() -> None:
@@ -171,7 +170,7 @@ def test_models_of_weights_send_no_rows() -> None:
 
 
 def test_memory_is_coloured_by_way_and_marked_where_blocks_begin() -> None:
-    facts = memory_facts(memory_data(3))
+    facts = MemoryFacts.read(memory_data(3))
     figure = memory_figure(facts, budget_bytes=2048.0)
     check(figure)
     assert list(traces(figure)) == ["forward", "rerun", "backward", "allowed: 2.0 KiB"]
@@ -186,8 +185,8 @@ def test_memory_is_coloured_by_way_and_marked_where_blocks_begin() -> None:
 
 
 def test_memory_of_one_block_of_another_plan_and_of_none() -> None:
-    assert "With one block all activations" in memory_words(memory_facts(memory_data(1)), blocks=1)
-    assert "Probed with 1 block; the run has 4 now" in memory_words(memory_facts(memory_data(1)), blocks=4)
+    assert "With one block all activations" in memory_words(MemoryFacts.read(memory_data(1)), blocks=1)
+    assert "Probed with 1 block; the run has 4 now" in memory_words(MemoryFacts.read(memory_data(1)), blocks=4)
     check(memory_figure(None))
     assert "probes one" in memory_words(None, blocks=1)
 
@@ -195,9 +194,9 @@ def test_memory_of_one_block_of_another_plan_and_of_none() -> None:
 def test_memory_that_does_not_fit_is_refused() -> None:
     data = memory_data()
     with pytest.raises(DataError, match="another version"):
-        memory_facts({**data, "bytes": data["bytes"][:-1]})
+        MemoryFacts.read({**data, "bytes": data["bytes"][:-1]})
     with pytest.raises(DataError, match="'seconds'"):
-        memory_facts({"bytes": [], "blocks": []})
+        MemoryFacts.read({"bytes": [], "blocks": []})
 
 
 # hidden share and transfers
@@ -358,7 +357,7 @@ def test_a_damaged_event_is_refused(lost: str) -> None:
     data = blocks_data(plan())
     del data[lost]
     with pytest.raises(DataError, match=f"'{lost}'"):
-        block_facts(data)
+        BlockFacts.read(data)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +365,7 @@ def test_a_damaged_event_is_refused(lost: str) -> None:
 )
 def test_facts_that_do_not_fit_each_other_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="do not fit"):
-        block_facts(blocks_data(plan(), **wrong))
+        BlockFacts.read(blocks_data(plan(), **wrong))
 
 
 @pytest.mark.parametrize(("model", "task", "by_rows"), [("cdgcn", "link", 2), ("evolvegcn-h", "regression", 1)])
@@ -377,7 +376,7 @@ def test_what_training_tells_is_what_is_drawn(model: str, task: str, by_rows: in
     )
     parts = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[config.protocol])
     made = SnapshotBlocks(parts.train, 2, 4, 20, by_rows)
-    data = json.loads(json.dumps(blocks_event(config, graph, made, make_task(config, graph, parts))))
+    data = json.loads(json.dumps(blocks_event(config, graph, made, make_task(config, graph, parts)).write()))
     shown = window(data, ranks=4, steps=2)
     check(shown.figures()["blocks"])
     assert "equal to the byte" in shown.captions()["blocks"]

@@ -40,7 +40,7 @@ from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.charts import feature_facts, feature_words, links_of
+from dtdg_lab.systems.feature_cache.charts import FeatureFacts, feature_words, links_of
 from dtdg_lab.systems.feature_cache.log import FeatureLog
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import PartLog
@@ -80,12 +80,12 @@ def test_rows_are_those_of_the_record_tables() -> None:
 
 
 def test_the_feature_path_in_words() -> None:
-    assert feature_words(feature_facts(features_data())) == (
+    assert feature_words(FeatureFacts.read(features_data())) == (
         "4 parts with batches of 512 seeds, at most 10 and 25 neighbours by layer. Features are fetched ahead, with a "
         "cache whose window and allocation a Double DQN chooses; a part holds at most 900 rows (351.6 KiB). 62 % of "
         "what a batch reads belongs to other parts."
     )
-    words = feature_words(feature_facts(features_data(policy="on_demand", batch_length=4, remote_share=None)))
+    words = feature_words(FeatureFacts.read(features_data(policy="on_demand", batch_length=4, remote_share=None)))
     assert words.endswith("Features are sampled and fetched in the step, without a cache.")
     assert "512 seeds in each of 4 snapshots" in words
 
@@ -95,13 +95,13 @@ def test_a_damaged_event_is_refused(lost: str) -> None:
     data = features_data()
     del data[lost]
     with pytest.raises(DataError, match=f"'{lost}'"):
-        feature_facts(data)
+        FeatureFacts.read(data)
 
 
 @pytest.mark.parametrize("wrong", [{"parts": 0}, {"row_bytes": 0}, {"steps_per_epoch": 0}])
 def test_facts_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="at least 1"):
-        feature_facts(features_data(**wrong))
+        FeatureFacts.read(features_data(**wrong))
 
 
 def test_links_in_words_and_damaged_ones() -> None:

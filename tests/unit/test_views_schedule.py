@@ -17,7 +17,7 @@ from thinning import thinned
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.systems.snapshot_groups import charts as gantt
-from dtdg_lab.systems.snapshot_groups.charts import WATCHED_S, balance_of, schedule_facts, schedule_words, times_figure
+from dtdg_lab.systems.snapshot_groups.charts import WATCHED_S, ScheduleFacts, balance_of, times_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 
@@ -165,7 +165,7 @@ def test_many_groups_are_drawn_in_part_and_kept_in_bounded_memory(monkeypatch: p
 
 def test_of_many_groups_a_part_is_drawn_over_all_sizes() -> None:
     times = np.linspace(1.0, 2.0, 4_000)
-    facts = schedule_facts(schedule_data(times, [[[group for group in range(4_000)]]]))
+    facts = ScheduleFacts.read(schedule_data(times, [[[group for group in range(4_000)]]]))
     figure = times_figure(facts, 1.01 * times, np.zeros(4_000, np.int64))
     dots = next(trace for trace in figure["data"] if trace["mode"] == "markers")
     assert 1_000 <= len(dots["x"]) <= 1_500
@@ -336,7 +336,7 @@ def test_one_rank_waits_for_nobody() -> None:
 
 def test_words_of_a_schedule_hold_its_numbers() -> None:
     data = schedule_data(TIMES, ASSIGNMENT, notes="64 of 1,000 targets sampled", solve_s=0.25, psg_makespan_s=0.8)
-    words = schedule_words(schedule_facts(data))
+    words = ScheduleFacts.read(data).words
     assert words == (
         "fold, 5 groups on 2 ranks, at most 2 a part and iteration: 2 iterations an epoch. Made in 250 ms from a "
         "profile of epochs before: 700 ms an epoch, 40 % above what no schedule beats, 12 % less than round robin. "

@@ -30,11 +30,10 @@ from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.hybrid_batches.charts import (
+    HybridFacts,
     PartBatch,
     ReservoirLog,
     TargetLog,
-    hybrid_facts,
-    hybrid_words,
     target_counts,
 )
 from dtdg_lab.visualization.run_window import CHARTS
@@ -43,20 +42,20 @@ from dtdg_lab.visualization.run_window import CHARTS
 
 
 def test_the_batches_in_words() -> None:
-    assert hybrid_words(hybrid_facts(hybrid_data())) == (
+    assert HybridFacts.read(hybrid_data()).words == (
         "Batches of 4 of 20 snapshots and 10 to 12 of 200 to 240 nodes in each of 2 parts; built in the step. "
         "Gradients are summed in every step. Parts with their copies of neighbours take 3.0 MiB."
     )
-    words = hybrid_words(hybrid_facts(dynahb_data(choice=BEST, cache_bytes=None)))
+    words = HybridFacts.read(dynahb_data(choice=BEST, cache_bytes=None)).words
     assert ", chosen by dqn among 9 sizes; from a reservoir, and where it gives none they are built in the" in words
-    words = hybrid_words(hybrid_facts(dynahb_data(stands_in=True)))
+    words = HybridFacts.read(dynahb_data(stands_in=True)).words
     assert "gives none all nodes of the same snapshots stand in. Models are averaged every 0.5 s." in words
 
 
 def test_a_size_is_named_as_it_was_given() -> None:
     data = hybrid_data(shares=[[3, 0.005]], sizes=[[3, 1, 2]])
-    assert hybrid_facts(data).size.label == "3 x 0.5 %"
-    assert hybrid_facts(hybrid_data(shares=[[1.0, 0.05]], sizes=[[20, 10, 12]])).size.label == "100 % x 5 %"
+    assert HybridFacts.read(data).size.label == "3 x 0.5 %"
+    assert HybridFacts.read(hybrid_data(shares=[[1.0, 0.05]], sizes=[[20, 10, 12]])).size.label == "100 % x 5 %"
 
 
 @pytest.mark.parametrize("lost", ["sizes", "candidates", "choice", "exchange"])
@@ -64,7 +63,7 @@ def test_a_damaged_event_is_refused(lost: str) -> None:
     data = hybrid_data()
     del data[lost]
     with pytest.raises(DataError, match=f"'{lost}'"):
-        hybrid_facts(data)
+        HybridFacts.read(data)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def test_a_damaged_event_is_refused(lost: str) -> None:
 )
 def test_facts_that_do_not_fit_each_other_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="do not fit"):
-        hybrid_facts({**hybrid_data(), **wrong})
+        HybridFacts.read({**hybrid_data(), **wrong})
 
 
 # the map
@@ -80,7 +79,7 @@ def test_facts_that_do_not_fit_each_other_are_refused(wrong: dict[str, Any]) -> 
 
 def test_targets_of_the_example_of_the_paper() -> None:
     """Figure 2: four nodes in four snapshots; a round of three snapshots of a node, one of two of two."""
-    facts = hybrid_facts(
+    facts = HybridFacts.read(
         hybrid_data(snapshots=4, first=1, candidates=[4], nodes=4, sizes=[[2, 2, 2]], shares=[[0.5, 0.5]])
     )
     rounds = [

@@ -31,17 +31,16 @@ from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
+    ChunkFacts,
     DecisionLog,
     Shape,
-    chunks_words,
+    TrapezoidFacts,
     decision_panels,
     decision_words,
     proposal_words,
     shape_figure,
     shape_words,
     snapped,
-    trapezoid_facts,
-    trapezoid_words,
 )
 from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 from dtdg_lab.visualization.layout import percent
@@ -89,7 +88,7 @@ def check(figure: dict[str, Any]) -> None:
 
 
 def test_rows_and_bytes_of_a_shape_by_hand() -> None:
-    facts = trapezoid_facts(trapezoid_data())
+    facts = TrapezoidFacts.read(trapezoid_data())
     assert facts.counts() == (*LADDER, CHUNKS, CHUNKS)
     chunks = 32 + 2 * CHUNKS
     assert facts.rows() == 5 * chunks and facts.whole_rows == 8 * NODES
@@ -97,17 +96,17 @@ def test_rows_and_bytes_of_a_shape_by_hand() -> None:
     assert facts.peak_bytes() == 1_000_000 + 1000.0 * 3 * chunks, "of the larger rank's rows"
     text = Shape(3, 0.5, "text")
     assert facts.counts(text) == (62, 72, 83, 96, 111, CHUNKS, CHUNKS, CHUNKS), "each floor(0.8706 times the newer)"
-    assert percent(trapezoid_facts(trapezoid_data(decay="text")).kept()) == "49 %"
+    assert percent(TrapezoidFacts.read(trapezoid_data(decay="text")).kept()) == "49 %"
 
 
 def test_more_full_snapshots_than_the_window_has_are_all_of_it() -> None:
-    facts = trapezoid_facts(trapezoid_data(window=2))
+    facts = TrapezoidFacts.read(trapezoid_data(window=2))
     assert facts.counts() == facts.counts(Shape(9, 0.1, "ladder")) == (CHUNKS, CHUNKS)
-    assert facts.kept() == 1.0 and trapezoid_words(facts).startswith("Windows of 2 snapshots: the newest 2 full. 100 %")
+    assert facts.kept() == 1.0 and facts.words.startswith("Windows of 2 snapshots: the newest 2 full. 100 %")
 
 
 def test_the_picture_of_a_batch_has_a_bar_a_snapshot() -> None:
-    facts = trapezoid_facts(trapezoid_data())
+    facts = TrapezoidFacts.read(trapezoid_data())
     figure = shape_figure(facts, Batch(123, 6, 57, 50, 2, LADDER, 1440, 99))
     check(figure)
     drawn = traces(figure)
@@ -121,7 +120,7 @@ def test_the_picture_of_a_batch_has_a_bar_a_snapshot() -> None:
 
 
 def test_a_batch_at_a_segments_start_lacks_its_decayed_ones_first() -> None:
-    facts = trapezoid_facts(trapezoid_data())
+    facts = TrapezoidFacts.read(trapezoid_data())
     short = Batch(3, 0, 22, 20, 2, (13,), 1345, 0)
     figure = shape_figure(facts, short)
     check(figure)
@@ -133,7 +132,7 @@ def test_a_batch_at_a_segments_start_lacks_its_decayed_ones_first() -> None:
 
 
 def test_a_proposed_shape_is_drawn_with_what_it_would_need() -> None:
-    facts, proposed = trapezoid_facts(trapezoid_data()), Shape(3, 0.1, "ladder")
+    facts, proposed = TrapezoidFacts.read(trapezoid_data()), Shape(3, 0.1, "ladder")
     figure = shape_figure(facts, None, proposed)
     check(figure)
     outline = traces(figure)["proposed: K 3, alpha 0.1, ladder"]
@@ -149,14 +148,14 @@ def test_a_proposed_shape_is_drawn_with_what_it_would_need() -> None:
 
 
 def test_bytes_that_are_not_known_are_not_told() -> None:
-    facts = trapezoid_facts(trapezoid_data(base_bytes=None, row_bytes=None))
+    facts = TrapezoidFacts.read(trapezoid_data(base_bytes=None, row_bytes=None))
     assert facts.peak_bytes() is None
-    assert "peak" not in trapezoid_words(facts) + proposal_words(facts, Shape(3, 0.2, "text"))
+    assert "peak" not in facts.words + proposal_words(facts, Shape(3, 0.2, "text"))
 
 
 @pytest.mark.parametrize("decay", ["ladder", "text"])
 def test_handles_stand_where_k_and_alpha_show(decay: str) -> None:
-    facts = trapezoid_facts(trapezoid_data(decay=decay))
+    facts = TrapezoidFacts.read(trapezoid_data(decay=decay))
     batch = Batch(123, 6, 57, 50, 2, LADDER)
     points = shape_figure(facts, batch, handles=("full_snapshots", "alpha"))["layout"]["meta"]["handles"]
     full, alpha = {point["name"]: point for point in points}.values()
@@ -174,7 +173,7 @@ def test_handles_stand_where_k_and_alpha_show(decay: str) -> None:
 
 
 def test_windows_without_decayed_ones_have_no_handle_for_alpha() -> None:
-    facts = trapezoid_facts(trapezoid_data(full_snapshots=8))
+    facts = TrapezoidFacts.read(trapezoid_data(full_snapshots=8))
     points = shape_figure(facts, None, handles=("full_snapshots", "alpha"))["layout"]["meta"]["handles"]
     assert [point["name"] for point in points] == ["full_snapshots"]
 
@@ -184,7 +183,7 @@ def test_a_damaged_event_is_refused(lost: str) -> None:
     data = trapezoid_data()
     del data[lost]
     with pytest.raises(DataError, match=f"'{lost}'"):
-        trapezoid_facts(data)
+        TrapezoidFacts.read(data)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +192,7 @@ def test_a_damaged_event_is_refused(lost: str) -> None:
 )
 def test_facts_that_do_not_fit_each_other_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="do not fit"):
-        trapezoid_facts({**trapezoid_data(), **wrong})
+        TrapezoidFacts.read({**trapezoid_data(), **wrong})
 
 
 # steps
@@ -402,14 +401,14 @@ def test_a_view_without_windows_has_nothing_to_draw() -> None:
 
 
 def test_chunks_are_told_with_their_cut_time_and_note() -> None:
-    words = chunks_words(CHUNKS_DATA)
+    words = ChunkFacts.read(CHUNKS_DATA).words
     assert words == (
         "128 chunks in each of 2 parts by metis (seed 0), 2 to 4 nodes each, made in 500 ms; 30 % of the edges "
         "within parts join two chunks."
     )
-    assert chunks_words({**CHUNKS_DATA, "note": "METIS is missing."}).endswith("NOTE: METIS is missing.")
+    assert ChunkFacts.read({**CHUNKS_DATA, "note": "METIS is missing."}).words.endswith("NOTE: METIS is missing.")
     with pytest.raises(DataError, match="'sizes'"):
-        chunks_words({name: value for name, value in CHUNKS_DATA.items() if name != "sizes"})
+        ChunkFacts.read({name: value for name, value in CHUNKS_DATA.items() if name != "sizes"})
     shown = window(trapezoid_data())
     shown.add(line("events", [[0, 0, START_NS, "chunks", CHUNKS_DATA]]))
     assert "made in 500 ms" in shown.captions()["trapezoid"]

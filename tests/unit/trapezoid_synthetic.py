@@ -8,8 +8,7 @@ from typing import Any
 
 from synthetic_lines import START_NS, line, step_row
 
-from dtdg_lab.systems.decayed_windows.plans import HybridBatch
-from dtdg_lab.systems.decayed_windows.window import decayed_counts, epoch_batches
+from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, decayed_counts, epoch_batches
 
 NODES, CHUNKS, RANKS = 640, 128, 2
 TRAIN = range(20)
@@ -34,10 +33,9 @@ def event(data: dict[str, Any], *, step: int = 0, attempt: int = 1, at: int = 0)
 
 def batches(data: dict[str, Any], epoch: int = 0) -> tuple[HybridBatch, ...]:
     """The steps of an epoch, one for each snapshot of ``TRAIN``."""
-    return epoch_batches(
-        TRAIN, seed=0, epoch=epoch, window=data["window"], full_snapshots=data["full_snapshots"],
-        counts_newest_first=data["counts"],
-    )  # fmt: skip
+    full = min(data["full_snapshots"], data["window"])
+    shape = Trapezoid(data["window"], full, data["chunks"], data["alpha"], data["decay"])
+    return epoch_batches(TRAIN, shape, seed=0, epoch=epoch)
 
 
 def batch_row(data: dict[str, Any], batch: HybridBatch, step: int, *, shrink_s: float = 0.0002) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.catalogue import entry
@@ -52,21 +52,6 @@ class DecayedWindowsFamily(SystemFamily):
         from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 
         return [TrapezoidView(config.ranks, shared.marks, config.flat.get("overlap", True))]
-
-    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
-        """Captions of its events."""
-        from dtdg_lab.systems.decayed_windows import charts
-        from dtdg_lab.visualization.run_view import plan_ended
-
-        def windows(data: dict[str, Any]) -> str:
-            if plan_ended(data):
-                return "no windows from here on"
-            return charts.trapezoid_words(charts.trapezoid_facts(data))
-
-        def chunks(data: dict[str, Any]) -> str:
-            return "no chunks from here on" if plan_ended(data) else charts.chunks_words(data)
-
-        return {"trapezoid": windows, "chunks": chunks}
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether K and alpha are tuned by measured costs."""

@@ -21,7 +21,7 @@ from dtdg_lab.engine.halo_exchange import HaloSequence
 from dtdg_lab.engine.strategy import AllToAllPhase, BlockRows, SequenceSegment, Step, TimeBlock, in_order
 from dtdg_lab.kernels.recurrence import at_rest
 from dtdg_lab.models.base import DynamicModel, State
-from dtdg_lab.systems.decayed_windows.plans import SurvivalOrder
+from dtdg_lab.systems.decayed_windows.window import SurvivalOrder
 
 # The own nodes of a rank on its device, in the order in which they survive in decayed snapshots.
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
+from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import (
     STEPS,
     Drawn,
@@ -34,17 +36,6 @@ from dtdg_lab.visualization.charts import (
 )
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, join_words, percent, share
-from dtdg_lab.visualization.palette import (
-    BASELINE_COLOUR,
-    EDGE_COLOUR,
-    GRID_COLOUR,
-    HEAT_SCALES,
-    MARK_COLOUR,
-    PHASE_COLOURS,
-    TEXT_COLOUR,
-    VERTEX_COLOUR,
-    series_colour,
-)
 from dtdg_lab.visualization.partition import SNAPSHOT
 from dtdg_lab.visualization.run_view import reading_event
 from dtdg_lab.visualization.series import STEP_SUMS_KEPT, PartLog, StepSums, read_fields
@@ -74,7 +65,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TrapezoidFacts:
+class TrapezoidFacts(Event):
     """W snapshots in a window: the newest are full, and older ones keep ever fewer of C chunks a part.
 
     Attributes:
@@ -83,7 +74,7 @@ class TrapezoidFacts:
         chunks: C, of every part.
         nodes: N.
         row_counts: (C + 1,) nodes in the first c chunks of all parts, about.
-        rank_row_counts: (R, C + 1) the same of each recorded rank; R is 1 where only the largest was recorded.
+        rank_row_counts: (C + 1,) the same of the largest rank, or (R, C + 1) of each.
         base_bytes: of a step's peak, what does not grow with its rows; None where it is not known.
         row_bytes: what each row of the largest rank's batch adds to the peak; None where it is not known.
         piece_bytes: what each row and snapshot of its largest piece adds
@@ -91,6 +82,8 @@ class TrapezoidFacts:
         piece_rows: most nodes of a piece.
     """
 
+    kind: ClassVar[str] = "trapezoid"
+    ended: ClassVar[str] = "no windows from here on"
     window: int
     shape: Shape
     chunks: int
@@ -126,10 +119,11 @@ class TrapezoidFacts:
         """What a step is predicted to need at its peak on the largest rank; None where it is not known."""
         if self.base_bytes is None or self.row_bytes is None:
             return None
-        rank_rows = self.rank_row_counts[:, [*self.counts(shape)]].sum(axis=1)
+        by_rank = np.atleast_2d(self.rank_row_counts)
+        rank_rows = by_rank[:, [*self.counts(shape)]].sum(axis=1)
         shape = shape or self.shape
         full = min(shape.full_snapshots, self.window)
-        nodes = round(float(self.rank_row_counts[:, -1].max()))
+        nodes = round(float(by_rank[:, -1].max()))
         sizes: Drawn = {"nodes": nodes, "chunks": self.chunks, "piece_rows": self.piece_rows}
         memory = RowMemory(self.base_bytes, 0.0, self.piece_bytes, **sizes)
         of_piece = memory.peak_bytes(Trapezoid(self.window, full, self.chunks, shape.alpha, shape.decay))
@@ -140,63 +134,70 @@ class TrapezoidFacts:
         known = {name: changes[name] for name in ("full_snapshots", "alpha", "decay") if name in changes}
         return replace(self, shape=replace(self.shape, **known)) if known else self
 
+    @property
+    def words(self) -> str:
+        """The window in a sentence or two, as a row of a table of events."""
+        counts, full = self.counts(), min(self.shape.full_snapshots, self.window)
+        text = f"Windows of {self.window} snapshot{'' if self.window == 1 else 's'}: the newest {full} full"
+        if full < self.window:
+            older = ", ".join(map(str, reversed(counts[: self.window - full])))
+            text += (
+                f", those before in {older} of {self.chunks:,} chunks ({self.shape.decay}, alpha {self.shape.alpha:g})"
+            )
+        text += f". {share(self.kept())} of the rows of {self.window} full ones"
+        peak = self.peak_bytes()
+        return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
 
-def trapezoid_facts(data: Mapping[str, Any]) -> TrapezoidFacts:
-    """The facts in the data of an event ``trapezoid``.
+    def write(self) -> dict[str, Any]:
+        """The data as recorded, with ``counts``: chunks of the decayed snapshots of a whole window, newest first."""
+        data = Event.write(self)
+        del data["shape"]
+        decayed = self.window - min(self.shape.full_snapshots, self.window)
+        counts = [*reversed(self.counts()[:decayed])]
+        return {"window": data.pop("window"), **asdict(self.shape), "counts": counts, **data}
 
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-    with reading_event("a trapezoid of snapshots"):
-        alpha, decay = float(data.get("alpha") or 1.0), str(data.get("decay") or RULES[0])
-        nodes = int(data["nodes"])
-        row_counts = np.asarray(data.get("row_counts") or [0, nodes], np.float64)
-        facts = read_fields(
-            TrapezoidFacts,
-            data,
-            shape=Shape(int(data["full_snapshots"]), alpha, decay),
-            chunks=int(data.get("chunks") or 1),
-            row_counts=row_counts,
-            rank_row_counts=np.atleast_2d(np.asarray(data.get("rank_row_counts") or row_counts, np.float64)),
-        )
-    _check(facts)
-    return facts
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> TrapezoidFacts:
+        """The facts in the data of an event.
 
+        Raises:
+            DataError: something is missing or does not fit.
+        """
+        with reading_event("a trapezoid of snapshots"):
+            alpha, decay = float(data.get("alpha") or 1.0), str(data.get("decay") or RULES[0])
+            nodes = int(data["nodes"])
+            row_counts = np.asarray(data.get("row_counts") or [0, nodes], np.float64)
+            facts = read_fields(
+                cls,
+                data,
+                shape=Shape(int(data["full_snapshots"]), alpha, decay),
+                chunks=int(data.get("chunks") or 1),
+                row_counts=row_counts,
+                rank_row_counts=np.asarray(data.get("rank_row_counts") or row_counts, np.float64),
+            )
+        facts._check()
+        return facts
 
-def _check(facts: TrapezoidFacts) -> None:
-    shape, counts = facts.shape, (facts.row_counts, *facts.rank_row_counts)
-    fit = all(len(each) == facts.chunks + 1 and (np.diff(each) >= 0).all() for each in counts)
-    if not (
-        fit
-        and round(facts.row_counts[-1]) == facts.nodes > 0
-        and facts.window >= 1
-        and shape.full_snapshots >= 1
-        and shape.decay in RULES
-    ):
-        raise DataError(
-            f"an event has a window of {facts.window} snapshots, {shape.words}, and rows of {len(facts.row_counts)} "
-            f"prefixes of {facts.chunks} chunks, which do not fit each other: was it recorded by another version?"
-        )
-
-
-def trapezoid_words(facts: TrapezoidFacts) -> str:
-    """The window in a sentence or two, as a row of a table of events."""
-    counts, full = facts.counts(), min(facts.shape.full_snapshots, facts.window)
-    text = f"Windows of {facts.window} snapshot{'' if facts.window == 1 else 's'}: the newest {full} full"
-    if full < facts.window:
-        older = ", ".join(map(str, reversed(counts[: facts.window - full])))
-        text += (
-            f", those before in {older} of {facts.chunks:,} chunks ({facts.shape.decay}, alpha {facts.shape.alpha:g})"
-        )
-    text += f". {share(facts.kept())} of the rows of {facts.window} full ones"
-    peak = facts.peak_bytes()
-    return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
+    def _check(self) -> None:
+        shape, counts = self.shape, (self.row_counts, *np.atleast_2d(self.rank_row_counts))
+        fit = all(len(each) == self.chunks + 1 and (np.diff(each) >= 0).all() for each in counts)
+        if not (
+            fit
+            and round(self.row_counts[-1]) == self.nodes > 0
+            and self.window >= 1
+            and shape.full_snapshots >= 1
+            and shape.decay in RULES
+        ):
+            raise DataError(
+                f"an event has a window of {self.window} snapshots, {shape.words}, and rows of {len(self.row_counts)} "
+                f"prefixes of {self.chunks} chunks, which do not fit each other: was it recorded by another version?"
+            )
 
 
 # The trapezoid itself: snapshots across, chunks up, what is in the batch now, and the shape that is proposed.
 
 
-FULL, DECAYED, DROPPED = EDGE_COLOUR, VERTEX_COLOUR, GRID_COLOUR
+FULL, DECAYED, DROPPED = palette.EDGE_COLOUR, palette.VERTEX_COLOUR, palette.GRID_COLOUR
 ALPHA, K = "alpha", "full_snapshots"  # the handles
 _WRITTEN = 24  # snapshots up to which each has its number of chunks written
 _ASIDE = 0.3  # of a bar: how far from its number a point to be dragged is
@@ -255,13 +256,13 @@ def shape_figure(
         notes = [label(f"{count:,}", snapshot, count, yanchor="bottom") for snapshot, count in numbers]
     if len(snapshots) < facts.window:
         middle = (oldest + snapshots[0] - 1) / 2
-        notes.append(label("before the segment", middle, facts.chunks / 2, BASELINE_COLOUR, textangle=-90))
+        notes.append(label("before the segment", middle, facts.chunks / 2, palette.BASELINE_COLOUR, textangle=-90))
     if proposed is not None:
         data.append(_outline(facts, proposed, oldest))
         # beside the outline's lower, older end, where there is room
         said = f"<b>proposed</b><br>{_needs(facts, proposed).replace(', ', '<br>')}"
         corner: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "top", "align": "left", "borderpad": 3}
-        notes.append(label(said, oldest - 0.45, 1, MARK_COLOUR, bgcolor="rgba(255,255,255,0.85)", **corner))
+        notes.append(label(said, oldest - 0.45, 1, palette.MARK_COLOUR, bgcolor="rgba(255,255,255,0.85)", **corner))
     ticks: Drawn = {"tickvals": snapshots[:: max(1, facts.window // 16)], "tickformat": "d", "showgrid": False}
     few: Drawn = {"dtick": 1} if facts.chunks <= _FEW else {}
     figure = chart(
@@ -341,7 +342,7 @@ def _bars(facts: TrapezoidFacts, snapshots: Sequence[int], chunks: Sequence[int]
 def _outline(facts: TrapezoidFacts, proposed: Shape, oldest: int) -> Drawn:
     counts = np.repeat(facts.counts(proposed), 2).tolist()
     edges = np.repeat(np.arange(facts.window + 1) + oldest - 0.5, 2).tolist()
-    return line(f"proposed: {proposed.words}", edges, [0, *counts, 0], MARK_COLOUR, width=2.5, dash="dash")
+    return line(f"proposed: {proposed.words}", edges, [0, *counts, 0], palette.MARK_COLOUR, width=2.5, dash="dash")
 
 
 def _needs(facts: TrapezoidFacts, shape: Shape) -> str:
@@ -482,12 +483,12 @@ def batch_panels(
         line("the same snapshots, all full", x, full, hover="step %{x}: %{y:,}", dash="dot"),
     ]
     phases = [
-        bars(phase, x[-_BARS:], milliseconds, PHASE_COLOURS[phase], "step %{x}: %{y:.3~g} ms")
+        bars(phase, x[-_BARS:], milliseconds, palette.PHASE_COLOURS[phase], "step %{x}: %{y:.3~g} ms")
         for phase in PHASES
         if whole and sum(each.phase_s[phase] for each in drawn) >= _NAMED * whole
         for milliseconds in [[round(1e3 * each.phase_s[phase], 4) for each in drawn]]
     ]
-    cut = [line("share of the step", x, shares, series_colour(0), "step %{x}: %{y:.2~f} %", width=1.5)]
+    cut = [line("share of the step", x, shares, palette.series_colour(0), "step %{x}: %{y:.2~f} %", width=1.5)]
     stacked: Drawn = {"barmode": "stack", "bargap": 0}
 
     def over_steps(title: str, y_title: str, data: list[Drawn], of: list[int], **looks: Any) -> Figure:
@@ -498,10 +499,7 @@ def batch_panels(
     return {
         "windows": (_windows_figure(steps[-_ROWS:], facts), _windows_words(steps[-_ROWS:])),
         "rows": (over_steps("Rows of a batch", "nodes x snapshots, all ranks", rows, x), _rows_words(now, facts)),
-        "phases": (
-            over_steps(of_phases, "mean of the ranks (ms)", phases, x[-_BARS:], **stacked),
-            _phases_words(now),
-        ),
+        "phases": (over_steps(of_phases, "mean of the ranks (ms)", phases, x[-_BARS:], **stacked), _phases_words(now)),
         "shrinking": (
             over_steps("Cutting out decayed snapshots", "share of the step (%)", cut, x),
             shrinking_words(now),
@@ -599,29 +597,65 @@ def _over(steps: Sequence[BatchStep]) -> str:
 # The chunks of a run's parts in words: by whom, how large, what they cut, how long it took, what went otherwise.
 
 
-def chunks_words(data: Mapping[str, Any]) -> str:
-    """The data of an event ``chunks`` in a sentence or two.
+@dataclass(frozen=True, slots=True)
+class ChunkFacts(Event):
+    """Chunks of a run's parts.
 
-    Raises:
-        DataError: something is missing.
+    Attributes:
+        chunker: the requested chunker.
+        made_by: what made them, where it is another one.
+        chunks: C, of every part.
+        parts: P.
+        nodes: N.
+        sizes: nodes of the smallest chunk, of the mean one, of the largest.
+        cut_edges: edges within parts, over all snapshots, without self-loops, that join two chunks.
+        cut_share: of ``edges``; 0 if there are none.
+        edges: all edges within parts.
+        seconds: making them took.
+        note: what went otherwise than requested.
     """
-    with reading_event("the chunks"):
-        chunks, parts, sizes = int(data["chunks"]), int(data["parts"]), list(data["sizes"])
+
+    kind: ClassVar[str] = "chunks"
+    ended: ClassVar[str] = "no chunks from here on"
+    chunker: str
+    made_by: str
+    chunks: int
+    parts: int
+    nodes: int
+    sizes: tuple[float, ...]
+    cut_edges: int
+    cut_share: float
+    edges: int
+    seconds: float
+    note: str = ""
+
+    @property
+    def words(self) -> str:
+        """In a sentence or two."""
+        least, _, most = self.sizes
         text = (
-            f"{chunks:,} chunk{'s' * (chunks > 1)} in {'each of ' if parts > 1 else ''}{parts} "
-            f"part{'s' * (parts > 1)} by {data['made_by'] or data['chunker']}, {sizes[0]:,} to {sizes[2]:,} nodes "
-            f"each, made in {format_seconds(float(data['seconds']))}; {share(float(data['cut_share']))} of the edges "
-            "within parts join two chunks."
+            f"{self.chunks:,} chunk{'s' * (self.chunks > 1)} in {'each of ' if self.parts > 1 else ''}{self.parts} "
+            f"part{'s' * (self.parts > 1)} by {self.made_by or self.chunker}, {least:,} to {most:,} nodes each, made "
+            f"in {format_seconds(self.seconds)}; {share(self.cut_share)} of the edges within parts join two chunks."
         )
-    note = str(data.get("note") or "").rstrip(".")
-    return f"{text} NOTE: {note}." if note else text
+        note = self.note.rstrip(".")
+        return f"{text} NOTE: {note}." if note else text
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> ChunkFacts:
+        """The facts in the data of an event.
+
+        Raises:
+            DataError: something is missing.
+        """
+        with reading_event("the chunks"):
+            return read_fields(cls, data, sizes=tuple(data["sizes"]))
 
 
 # Heat maps over full snapshots and alpha: loss, memory and time, filled in cell by cell, with a tuner's path on them.
 #
 # Rows are mappings with ``full_snapshots``, ``alpha``, ``seed`` and what was measured there: ``mse``, ``peak_bytes``
-# and
-# ``epoch_s``, each absent or None where it is not known. Rows of one (full_snapshots, alpha) are seeds of one cell.
+# and ``epoch_s``, each absent or None where it is not known. Rows of one (full_snapshots, alpha) are seeds of one cell.
 
 
 Row = Mapping[str, Any]
@@ -680,11 +714,7 @@ class DecayMap:
 
     def axes(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """What is across and up: what was asked for, measured, or gone through (K only)."""
-        across = {
-            *self.full_snapshots,
-            *(int(row["full_snapshots"]) for row in self.rows),
-            *(k for k, _ in self.path),
-        }
+        across = {*self.full_snapshots, *(int(row["full_snapshots"]) for row in self.rows), *(k for k, _ in self.path)}
         up = {*self.alphas, *(float(row["alpha"]) for row in self.rows)}
         return tuple(sorted(across)), tuple(sorted(up))
 
@@ -724,18 +754,26 @@ def _cells_figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
     trace = _cells(shown, measure, values, written)
     dark = trace["zmin"] + _DARK * (trace["zmax"] - trace["zmin"])
     notes = [
-        label(_cell_text(shown, measure, values[cell]), x, y, "white" if trace["z"][y][x] > dark else TEXT_COLOUR)
+        label(
+            _cell_text(shown, measure, values[cell]), x, y, "white" if trace["z"][y][x] > dark else palette.TEXT_COLOUR
+        )
         for cell, (x, y) in cells.items()
         if written and cell in values  # as notes: a path runs behind them
     ]
     shapes = []
     if measure.column == "mse" and values:
         x, y = cells[_best(values)]
-        outline: Drawn = {"line": {"color": TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
+        outline: Drawn = {"line": {"color": palette.TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
         shapes = [box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **outline)]
     names = {"xaxis": across, "yaxis": [f"{alpha:g}" for alpha in up]}
     axes = {axis: {**named_axis(each), "ticks": ""} for axis, each in names.items()}
-    looks: Drawn = {"margin": margin, "plot_bgcolor": GRID_COLOUR, "annotations": notes, "shapes": shapes, **axes}
+    looks: Drawn = {
+        "margin": margin,
+        "plot_bgcolor": palette.GRID_COLOUR,
+        "annotations": notes,
+        "shapes": shapes,
+        **axes,
+    }
     return chart(*titles, [trace, *(_path(shown.path, across, up) if shown.path else ())], **looks)
 
 
@@ -751,7 +789,7 @@ def _cells(shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[fl
     legend = {} if written else {"colorbar": colour_bar(unit, tickformat=".3~g")}
     looks: Drawn = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False, "customdata": said, **legend}
     ends, places = (low - _PALE * span, low + span), (list(range(len(across))), list(range(len(up))))
-    return heat(measure.title, z, *places, HEAT_SCALES[measure.scale], span=ends, **looks)
+    return heat(measure.title, z, *places, palette.HEAT_SCALES[measure.scale], span=ends, **looks)
 
 
 def _cell_text(shown: DecayMap, measure: DecayMeasure, found: list[float]) -> str:
@@ -776,15 +814,15 @@ def _path(path: Sequence[Setting], across: Sequence[int], up: Sequence[float]) -
     y = [place(alpha, up) - _UNDER for _, alpha in path]
     said = [f"K = {k}, alpha {alpha:g}" for k, alpha in path]
     ends = [0, -1] if len(path) > 1 else [-1]
-    arrow = {"symbol": "arrow", "angleref": "previous", "size": 10, "color": MARK_COLOUR}
+    arrow = {"symbol": "arrow", "angleref": "previous", "size": 10, "color": palette.MARK_COLOUR}
     symbols, sizes = ["circle", "star"][-len(ends) :], [9, 14][-len(ends) :]
-    marks = {"symbol": symbols, "size": sizes, "color": "white", "line": {"color": MARK_COLOUR, "width": 2}}
+    marks = {"symbol": symbols, "size": sizes, "color": "white", "line": {"color": palette.MARK_COLOUR, "width": 2}}
     drawn = []
     for mode, marker, at in (("lines+markers", arrow, range(len(path))), ("markers", marks, ends)):
         looks: Drawn = {"mode": mode, "marker": marker, "customdata": [said[i] for i in at], "opacity": 0.75}
         places = ([x[i] for i in at], [y[i] for i in at])
         hover = "%{customdata}<extra>tuner</extra>"
-        drawn.append(line("path of the tuner", *places, MARK_COLOUR, hover, showlegend=False, **looks))
+        drawn.append(line("path of the tuner", *places, palette.MARK_COLOUR, hover, showlegend=False, **looks))
     return drawn
 
 
@@ -879,24 +917,20 @@ class Look:
     most_bytes: float | None
 
 
-class DecisionLog:
+class DecisionLog(PartLog[Look]):
     """Rows of the table ``decisions`` whose policy is the tuner of K and alpha; other policies' are passed over."""
 
     def __init__(self) -> None:
-        self._looks: PartLog[Look] = PartLog(_KEPT)
+        super().__init__(_KEPT)
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; that every rank tells the same changes nothing."""
         if row["policy"] == POLICY:
-            self._looks.add(0, int(row["step"]), attempt, _look(row))
-
-    def truncate(self, step: int, attempt: int) -> None:
-        """Forget what an earlier attempt decided from ``step`` on."""
-        self._looks.truncate(step, attempt)
+            self.add(0, int(row["step"]), attempt, _look(row))
 
     def looks(self) -> list[Look]:
         """The decisions in order."""
-        return self._looks.of(0)
+        return self.of(0)
 
     def path(self) -> list[Setting]:
         """The settings that the tuner went through; empty before its first look."""
@@ -915,10 +949,7 @@ def path(looks: Sequence[Look]) -> list[Setting]:
 
 def decision_panels(looks: Sequence[Look]) -> dict[str, Panel]:
     """``tuner-losses``: losses of each look; ``tuner-path``: the newest loss of every setting, and the path."""
-    return {
-        "tuner-losses": (_losses_figure(looks), decision_words(looks)),
-        "tuner-path": _path_panel(looks),
-    }
+    return {"tuner-losses": (_losses_figure(looks), decision_words(looks)), "tuner-path": _path_panel(looks)}
 
 
 def decision_words(looks: Sequence[Look]) -> str:
@@ -948,11 +979,11 @@ def decision_words(looks: Sequence[Look]) -> str:
 def _losses_figure(looks: Sequence[Look]) -> Figure:
     """Neighbours as points, the chosen ones joined by a line."""
     kinds = {
-        "stay": (BASELINE_COLOUR, "circle"),
-        "K + 1": (series_colour(0), "triangle-right"),
-        "K - 1": (series_colour(5), "triangle-left"),
-        "alpha up": (series_colour(1), "triangle-up"),
-        "alpha down": (series_colour(4), "triangle-down"),
+        "stay": (palette.BASELINE_COLOUR, "circle"),
+        "K + 1": (palette.series_colour(0), "triangle-right"),
+        "K - 1": (palette.series_colour(5), "triangle-left"),
+        "alpha up": (palette.series_colour(1), "triangle-up"),
+        "alpha down": (palette.series_colour(4), "triangle-down"),
     }
     seen: dict[str, list[tuple[int, float, str]]] = {name: [] for name in kinds}
     for look in looks:
@@ -967,7 +998,7 @@ def _losses_figure(looks: Sequence[Look]) -> Figure:
     chosen = [(look.epoch + 1, look.losses[look.action]) for look in looks if look.action in look.losses]
     if looks:
         epochs, losses = ([each[place] for each in chosen] for place in (0, 1))
-        data.append(line("chosen", epochs, losses, MARK_COLOUR, mode="lines", hoverinfo="skip"))
+        data.append(line("chosen", epochs, losses, palette.MARK_COLOUR, mode="lines", hoverinfo="skip"))
     titles = ("What the tuner saw", "epoch after which it looked", "validation loss")
     return chart(*titles, data, empty=NO_LOOK, xaxis={"tickformat": "d"})
 

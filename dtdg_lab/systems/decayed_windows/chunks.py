@@ -17,14 +17,8 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import (
-    DataError,
-    NotAvailableError,
-    PartitionError,
-    PlanError,
-    UnknownNameError,
-    error_text,
-)
+from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, PlanError, UnknownNameError, error_text
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key
 from dtdg_lab.datasets.download import one_at_a_time
@@ -35,14 +29,13 @@ from dtdg_lab.partition.base import DAMAGE, without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
 from dtdg_lab.partition.libraries import UnionGraph, cut_union, restricted, union_graph, vertex_weights
 from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
-from dtdg_lab.systems.decayed_windows.plans import Chunking
-from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS
+from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Chunking
 
 # Chunk statistics: sizes, and the edges that they cut.
 
 
-def chunking_event(chunker: str, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> dict[str, Any]:
-    """The event ``chunks``: how they were made, and their statistics; costs O(E) for E edges of all snapshots.
+def chunking_event(chunker: str, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> Event:
+    """How they were made, and their statistics; costs O(E) for E edges of all snapshots.
 
     Args:
         chunker: the requested chunker.
@@ -50,14 +43,11 @@ def chunking_event(chunker: str, graph: DynamicGraph, partition: Partition, chun
         partition: of these nodes into P parts.
         chunking: chunks of these parts.
 
-    Returns:
-        Among others ``sizes``, nodes of the smallest chunk, of the mean one, of the largest; ``edges`` within parts,
-        over all snapshots, without self-loops; ``cut_edges``, those of them that join two chunks, and their
-        ``cut_share``, 0 if there are no edges.
-
     Raises:
         PartitionError: graph, partition and chunking differ in nodes or parts.
     """
+    from dtdg_lab.systems.decayed_windows.charts import ChunkFacts
+
     fits = len(partition.owner) == len(chunking.chunk) == graph.num_nodes and partition.parts == chunking.parts
     if not fits:
         raise PartitionError(
@@ -72,19 +62,19 @@ def chunking_event(chunker: str, graph: DynamicGraph, partition: Partition, chun
         within = (partition.owner[targets] == partition.owner[sources]) & (targets != sources)
         edges += int(within.sum())
         cut += int((within & (number[targets] != number[sources])).sum())
-    return {
-        "chunker": chunker,
-        "made_by": chunking.made_by,
-        "chunks": chunking.chunks,
-        "parts": chunking.parts,
-        "nodes": len(chunking.chunk),
-        "sizes": [int(sizes.min()), float(sizes.mean()), int(sizes.max())],
-        "cut_edges": cut,
-        "cut_share": cut / edges if edges else 0.0,
-        "edges": edges,
-        "seconds": chunking.seconds,
-        "note": chunking.note,
-    }
+    return ChunkFacts(
+        chunker=chunker,
+        made_by=chunking.made_by,
+        chunks=chunking.chunks,
+        parts=chunking.parts,
+        nodes=len(chunking.chunk),
+        sizes=(int(sizes.min()), float(sizes.mean()), int(sizes.max())),
+        cut_edges=cut,
+        cut_share=cut / edges if edges else 0.0,
+        edges=edges,
+        seconds=chunking.seconds,
+        note=chunking.note,
+    )
 
 
 # Chunk files.

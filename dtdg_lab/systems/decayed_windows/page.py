@@ -10,15 +10,7 @@ import panel as pn
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.options import option
-from dtdg_lab.systems.decayed_windows.charts import (
-    Batch,
-    Shape,
-    TrapezoidFacts,
-    proposal_words,
-    shape_figure,
-    shape_words,
-    snapped,
-)
+from dtdg_lab.systems.decayed_windows import charts
 from dtdg_lab.widgets.controls import make_control
 from dtdg_lab.widgets.run_page import STRETCH, PageContext, Panel, RunPage, text_line
 from dtdg_lab.widgets.worker import ACTIVE
@@ -42,11 +34,11 @@ class DecayedWindowPage(RunPage):
 
     def __init__(self, context: PageContext) -> None:
         super().__init__(context)
-        self._read: TrapezoidFacts | None = None
-        self._facts: TrapezoidFacts | None = None  # the same once the widgets show them
-        self._batch: Batch | None = None
-        self._stood: Shape | None = None  # the run's shape as the widgets showed it last
-        self._drawn: Shape | None = None
+        self._read: charts.TrapezoidFacts | None = None
+        self._facts: charts.TrapezoidFacts | None = None  # the same once the widgets show them
+        self._batch: charts.Batch | None = None
+        self._stood: charts.Shape | None = None  # the run's shape as the widgets showed it last
+        self._drawn: charts.Shape | None = None
         self.shape = self.add_charts(360)
         self.shape.on_drag(self._dragged)
         self.needs = text_line(margin=(2, 10))
@@ -96,7 +88,7 @@ class DecayedWindowPage(RunPage):
         panels.pop("shape", None)
         return panels, view.caption()
 
-    def _take(self, facts: TrapezoidFacts | None) -> None:
+    def _take(self, facts: charts.TrapezoidFacts | None) -> None:
         """Show the run's shape in the widgets, but not over another one that was chosen here."""
         untouched = self._stood is None or self.proposed is None
         self._facts = facts
@@ -116,22 +108,22 @@ class DecayedWindowPage(RunPage):
     # what a person chooses
 
     @property
-    def chosen(self) -> Shape | None:
+    def chosen(self) -> charts.Shape | None:
         """The shape that the widgets show; None where the run has no windows."""
         stood = self._stood
         if stood is None or self._facts is None:
             return None
         # a slider keeps three digits: if it was not moved, the run's own value counts
         alpha = stood.alpha if self.alpha.value == _rounded(stood.alpha) else self.alpha.value
-        return Shape(min(int(self.full.value or 1), self._facts.window), alpha, self.decay.value)
+        return charts.Shape(min(int(self.full.value or 1), self._facts.window), alpha, self.decay.value)
 
     @property
-    def proposed(self) -> Shape | None:
+    def proposed(self) -> charts.Shape | None:
         """The chosen shape where it differs from the run's, else None."""
         chosen = self.chosen
         return None if chosen == self._stood else chosen
 
-    def _put(self, shape: Shape) -> None:
+    def _put(self, shape: charts.Shape) -> None:
         self.full.value = min(max(shape.full_snapshots, self.full.start), self.full.end)
         self.alpha.show(_rounded(shape.alpha))
         self.decay.show(shape.decay)
@@ -141,7 +133,7 @@ class DecayedWindowPage(RunPage):
         chosen, facts = self.chosen, self._facts
         if chosen is None or facts is None:
             return
-        self._put(snapped(facts, chosen, handle, value))
+        self._put(charts.snapped(facts, chosen, handle, value))
         self._draw_shape()
 
     def _request(self) -> None:
@@ -165,7 +157,7 @@ class DecayedWindowPage(RunPage):
 
     def _draw_shape(self) -> None:
         self._drawn = self.proposed
-        words = "" if self._facts is None else proposal_words(self._facts, self._drawn)
+        words = "" if self._facts is None else charts.proposal_words(self._facts, self._drawn)
         self.needs.value = html.escape(words, quote=False)
         self._enable()
         self.shape.draw(self._shape_panel())
@@ -175,10 +167,10 @@ class DecayedWindowPage(RunPage):
         if self._facts is None or self._run is None:
             return {}
         handles = [name for name in ("full_snapshots", "alpha") if name in self._run.config.flat]
-        caption = shape_words(self._facts, self._batch)
+        caption = charts.shape_words(self._facts, self._batch)
         if self.choice.visible:
             caption += " Drag a circle to see what another shape would need."
-        return {"shape": (shape_figure(self._facts, self._batch, self._drawn, handles=handles), caption)}
+        return {"shape": (charts.shape_figure(self._facts, self._batch, self._drawn, handles=handles), caption)}
 
 
 def _rounded(alpha: float) -> float:

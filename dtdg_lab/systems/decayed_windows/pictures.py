@@ -22,10 +22,7 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     window = int(system.defaults.get("window", OPTIONS["window"].default))
     decays = system.parts["batching"] == "trapezoid"
     full = int(OPTIONS["full_snapshots"].default) if decays else window
-    shapes = {
-        "ladder": Shape(2, 0.1, "ladder"),
-        "text": Shape(2, 0.1, "text"),
-    }
+    shapes = {"ladder": Shape(2, 0.1, "ladder"), "text": Shape(2, 0.1, "text")}
     whole = _facts(graph, PAPER_WINDOW, shapes["ladder"])
     rows = {f"flaredtdg, {rule}": float(whole.rows(shapes[rule])) for rule in RULES if rule in shapes}
     rows |= {"full-history": float(whole.whole_rows), "recent-only": 2.0 * graph.num_nodes}
@@ -43,8 +40,7 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             rows,
             own=own,
             words=(
-                f"{graph.num_nodes:,} nodes, window {PAPER_WINDOW}, K = 2, alpha = 0.1, {CHUNKS} chunks: "
-                "the two decay "
+                f"{graph.num_nodes:,} nodes, window {PAPER_WINDOW}, K = 2, alpha = 0.1, {CHUNKS} chunks: the two decay "
                 "rules, the whole history, and only the newest two snapshots."
             ),
         ),
@@ -80,4 +76,4 @@ def sampled_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
 
 def _facts(graph: DynamicGraph, window: int, shape: Shape) -> TrapezoidFacts:
     counts = np.linspace(0, graph.num_nodes, CHUNKS + 1)
-    return TrapezoidFacts(window, shape, CHUNKS, graph.num_nodes, counts, counts[None], None, None)
+    return TrapezoidFacts(window, shape, CHUNKS, graph.num_nodes, counts, counts, None, None)

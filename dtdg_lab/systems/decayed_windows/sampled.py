@@ -189,14 +189,10 @@ class _Uneven(BlockRows):
 # Sliding windows over the training split with sampled neighbours, on parts that are assigned again in every epoch.
 
 
-def _through_time(run: SequenceSegment) -> Tensor:
-    return time_blocks.add_gradients_blocks(run, WindowTimeline(run))
-
-
 # memory of a model -> function that differentiates a window of it
 _HOW: Mapping[str, Callable[[SequenceSegment], Tensor]] = MappingProxyType(
     {
-        "per_vertex": _through_time,
+        "per_vertex": lambda run: time_blocks.add_gradients_blocks(run, WindowTimeline(run)),
         "weights": evolving_weights.add_gradients_evolved,
         "none": evolving_weights.add_gradients_evolved,
     }

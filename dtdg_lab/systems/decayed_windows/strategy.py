@@ -1,9 +1,11 @@
-"""FlareDTDG: decayed windows over node partitions with a halo."""
+"""FlareDTDG: decayed windows over node partitions with a halo, and the tuning of their shape."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -15,8 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.errors import DataError, UnsupportedError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
@@ -26,34 +31,31 @@ from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMa
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
 from dtdg_lab.models.base import DynamicModel, State
-from dtdg_lab.systems.decayed_windows.backprop import (
-    WIDER,
-    MakeLayer,
-    OverlappedLayer,
-    SurvivalRows,
-    WindowLayer,
-    WindowRedistribution,
-    WindowVertices,
-    WindowWork,
-    add_gradients_window,
-    add_gradients_window_blocks,
-)
+from dtdg_lab.systems.decayed_windows import backprop
 from dtdg_lab.systems.decayed_windows.chunks import chunking_event, shared_chunks
-from dtdg_lab.systems.decayed_windows.plans import Chunking, HybridBatch, SurvivalOrder
-from dtdg_lab.systems.decayed_windows.tuning import measure, tuned, window_event
 from dtdg_lab.systems.decayed_windows.window import (
+    WHOLE_CHUNKS,
+    Chunking,
+    HybridBatch,
     RowMemory,
+    Setting,
     Shrinker,
+    SurvivalOrder,
     Trapezoid,
+    candidates,
     hybrid_batch,
+    neighbours,
+    next_setting,
     segments,
     survival_order,
 )
 from dtdg_lab.tasks.base import Task
-from dtdg_lab.training.partition import plain_partition_event
+from dtdg_lab.training.memory import peak_bytes
+from dtdg_lab.training.partition import partition_event
 
 if TYPE_CHECKING:
     from dtdg_lab.distributed.gradients import FlatGradients
+
 
 CARRIED = "carried"  # in the state of a checkpoint
 
@@ -139,7 +141,7 @@ class Carried:
         """Carry nothing: a segment ends, or another run begins."""
         self.keep((), None)
 
-    def taken_out(self, rows: SurvivalRows) -> tuple[Tensor, Tensor, State] | None:
+    def taken_out(self, rows: backprop.SurvivalRows) -> tuple[Tensor, Tensor, State] | None:
         """Numbers of the nodes that have state, (n',), after which snapshot, and their state."""
         if self._state is None or self.after is None:
             return None
@@ -150,7 +152,7 @@ class Carried:
         """State of a run that is resumed; its rows are put in order once the epoch's order is known."""
         self.after, self._waiting = after, (vertices, after, state)
 
-    def take(self, rows: SurvivalRows) -> None:
+    def take(self, rows: backprop.SurvivalRows) -> None:
         """A new epoch begins, or one is resumed."""
         if self._waiting is None:
             self.drop()
@@ -166,7 +168,7 @@ def _by_row(entering: Entering) -> Tensor:
     return torch.repeat_interleave(torch.tensor([snapshot for _, snapshot in entering]), counts)
 
 
-def _ordered(state: State, after: Tensor, vertices: Tensor, rows: SurvivalRows) -> tuple[State, Tensor]:
+def _ordered(state: State, after: Tensor, vertices: Tensor, rows: backprop.SurvivalRows) -> tuple[State, Tensor]:
     """The rows of own nodes among some, in the order of survival; -1 for those that are not among them."""
     place = rows.vertices.new_full((int(max(vertices.max(), rows.vertices.max())) + 1,), -1)
     place[vertices] = torch.arange(len(vertices), device=vertices.device)
@@ -228,7 +230,7 @@ class ShrunkenViews:
         self._shrinker, self._directions = Shrinker(graph.snapshots), directions
         self.edges = 0  # of the spaces made since this was set to 0
 
-    def renumber(self, rows: SurvivalRows) -> None:
+    def renumber(self, rows: backprop.SurvivalRows) -> None:
         """Take the order of an epoch."""
         self._rows = rows
         self._shrinker.renumber(rows.order)
@@ -334,7 +336,7 @@ class DecayedWindowStrategy(Strategy):
         self._shrunken = ShrunkenViews(sequence.graph, sequence.settings, exchanger, group, cuts.directions)
         self._widths = seam_widths(model) if model.memory == "per_vertex" else ()
         self._epoch = -1
-        self._rows: SurvivalRows
+        self._rows: backprop.SurvivalRows
         self._everyone: SurvivalOrder | None = None
         self._shares: dict[tuple[int, int], float] = {}
         self._batches: list[BatchRow] = []
@@ -342,50 +344,50 @@ class DecayedWindowStrategy(Strategy):
         for t in train:  # operators and the indices of exchanges are part of what making the layout costs
             sequence.view(t)
 
-    def epoch(self, epoch: int) -> Sequence[WindowWork]:
+    def epoch(self, epoch: int) -> Sequence[backprop.WindowWork]:
         """The steps of an epoch, the later segment's first; the same on every rank."""
-        works: list[WindowWork] = []
+        works: list[backprop.WindowWork] = []
         for segment in segments(self._train, seed=self._cuts.seed, epoch=epoch):
             targets = [t for t in segment if self._task.labelled(t)]
             for target, after in zip(targets, [segment.start - 1, *targets], strict=False):
                 number, groups = len(works), (len(works),) if self._group.rank == 0 else ()
                 length, ends = min(target - segment.start + 1, self.shape.window), target == targets[-1]
-                works.append(WindowWork(number, groups, 1, length, epoch, segment, target, after, ends))
+                works.append(backprop.WindowWork(number, groups, 1, length, epoch, segment, target, after, ends))
         return works
 
     @property
     def piece_rows(self) -> int:
         """Most nodes that run through time at once."""
-        return WIDER * STEP_NUMBERS[self._sequence.device.partition(":")[0]] // self._model.hidden
+        return backprop.WIDER * STEP_NUMBERS[self._sequence.device.partition(":")[0]] // self._model.hidden
 
-    def by_length(self) -> list[WindowWork]:
+    def by_length(self) -> list[backprop.WindowWork]:
         """The first step of each length of a window, from one snapshot to all, of an epoch that is not cut."""
         groups = (0,) if self._group.rank == 0 else ()
         return [
-            WindowWork(0, groups, 1, place + 1, 0, self._train, target, target - 1)
+            backprop.WindowWork(0, groups, 1, place + 1, 0, self._train, target, target - 1)
             for place, target in enumerate(self._train[: self.shape.window])
         ]
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """This rank's share of the loss of a window, and of its gradients."""
-        assert isinstance(work, WindowWork)
+        assert isinstance(work, backprop.WindowWork)
         self._exchanger.marks = marks
         self._take_epoch(work.epoch)
-        batch = self._batch(work)
+        batch = hybrid_batch(work.segment, work.target, self.shape, after=work.after)
         spaces = self._spaces(batch)
         marks("batch")
         run = self._run(batch)
         self._task.prepare(run.at)
         marks("transfer")
-        entering = self._entering(batch, spaces)
+        entering = self._first_in([space.num_rows for space in spaces], batch.snapshots)
         loss, left = self._add_gradients(run, batch, spaces, self.carried.before(entering))
         self.carried.keep(entering, None if work.ends_segment else left)
         return StepResult(float(loss), len(work.groups), sum(space.num_rows for space in spaces))
 
-    def tried(self, work: WindowWork, marks: StepMarks) -> StepResult:
+    def tried(self, work: backprop.WindowWork, marks: StepMarks) -> StepResult:
         """A step that does not count, to see what it takes: as if a step before had left states for every node."""
         self._take_epoch(work.epoch)
-        batch = self._batch(work)
+        batch = hybrid_batch(work.segment, work.target, self.shape, after=work.after)
         heights = [*(self._rows.kept(count) for count in batch.counts), *[self._sequence.own] * batch.full]
         entering = self._first_in(heights, batch.snapshots)
         before = [(rows, snapshot - 1) for rows, snapshot in entering]
@@ -422,7 +424,7 @@ class DecayedWindowStrategy(Strategy):
         if epoch == self._epoch:
             return
         order = self._survival(self._cuts.parts, epoch)
-        self._rows, self._epoch = SurvivalRows.of(order, self._sequence.device), epoch
+        self._rows, self._epoch = backprop.SurvivalRows.of(order, self._sequence.device), epoch
         self._everyone, self._shares = None, {}
         self._shrunken.renumber(self._rows)
         self.carried.take(self._rows)
@@ -431,22 +433,8 @@ class DecayedWindowStrategy(Strategy):
         of = self._cuts
         return survival_order(of.owner, of.chunking, parts, seed=of.seed, epoch=epoch)
 
-    def _batch(self, work: WindowWork) -> HybridBatch:
-        shape = self.shape
-        return hybrid_batch(
-            work.segment,
-            work.target,
-            window=shape.window,
-            full_snapshots=shape.full,
-            counts_newest_first=shape.counts,
-            after=work.after,
-        )
-
-    def _entering(self, batch: HybridBatch, spaces: list[SnapshotView]) -> Entering:
-        """At which snapshot nodes enter the window that may have a state to start from."""
-        return self._first_in([space.num_rows for space in spaces], batch.snapshots)
-
     def _first_in(self, heights: list[int], snapshots: range) -> Entering:
+        """At which snapshot nodes enter the window that may have a state to start from."""
         return list(zip(heights, snapshots, strict=True))[: None if self._inherits else 1]
 
     def _spaces(self, batch: HybridBatch) -> list[SnapshotView]:
@@ -491,24 +479,24 @@ class DecayedWindowStrategy(Strategy):
         kept = {}
         if self._loss_at == "all":
             kept = {t: self._kept(t, count) for t, count in zip(batch.decayed, batch.counts, strict=True)}
-        sequence = WindowVertices(self._sequence, vertices)
+        sequence = backprop.WindowVertices(self._sequence, vertices)
         return SequenceSegment(self._model, sequence, self._task, batch.snapshots, self._loss_at, kept)
 
     def _add_gradients(
         self, run: SequenceSegment, batch: HybridBatch, spaces: list[SnapshotView], begin: State
     ) -> tuple[Tensor, State | None]:
         if self._model.memory != "per_vertex":
-            return add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
+            return backprop.add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
         device, ranks = self._sequence.device, self._group.size
         heights, whole = [space.num_rows for space in spaces], self.shape
         of_whole = [*map(self._rows.kept, reversed(whole.counts)), *[heights[-1]] * whole.full]
-        seam = WindowRedistribution(heights, batch.full, self._rows, device=device, whole=of_whole)
-        make: MakeLayer = WindowLayer
+        seam = backprop.WindowRedistribution(heights, batch.full, self._rows, device=device, whole=of_whole)
+        make: backprop.MakeLayer = backprop.WindowLayer
         if ranks > 1:
             self.pace.begin(self._sizes(batch, spaces))
-            make = partial(OverlappedLayer, pace=self.pace)
+            make = partial(backprop.OverlappedLayer, pace=self.pace)
         leaves = self._inherits or len(spaces) == self.shape.window
-        return add_gradients_window_blocks(
+        return backprop.add_gradients_window_blocks(
             run, spaces, seam, begin, widths=self._widths, make=make, leaves=leaves, late=self._inherits
         )
 
@@ -545,16 +533,36 @@ class DecayedWindowStrategy(Strategy):
         """Always: the event of the windows says what a step takes."""
         return True
 
-    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+    def plan_events(self) -> list[Event]:
         """The partition, its chunks, and the shape of the windows."""
         of = self.context
         assert of.partition is not None
         share = self.shape.full / max(len(of.train), 1)  # a snapshot is full in K of an epoch's steps
         return [
-            ("partition", plain_partition_event(of, full_share=share)),
-            ("chunks", chunking_event(of.config["chunker"], of.graph, of.partition, self.chunking)),
-            ("trapezoid", window_event(self.shape, of.partition, self.chunking, self.row_memory, of.group.size)),
+            partition_event(of, full_share=share),
+            chunking_event(of.config["chunker"], of.graph, of.partition, self.chunking),
+            self._window_event(of.partition),
         ]
+
+    def _window_event(self, partition: Partition) -> Event:
+        """The shape of the windows; chunks are taken as alike."""
+        from dtdg_lab.systems.decayed_windows.charts import Shape, TrapezoidFacts
+
+        shape, memory, chunks = self.shape, self.row_memory, self.chunking.chunks
+        nodes, most = len(partition.owner), int(partition.on_ranks(self._group.size).counts.max())
+        kept = np.arange(chunks + 1) / chunks
+        return TrapezoidFacts(
+            window=shape.window,
+            shape=Shape(shape.full, shape.alpha, shape.decay),
+            chunks=chunks,
+            nodes=nodes,
+            row_counts=kept * nodes,
+            rank_row_counts=kept * most,
+            base_bytes=memory.base_bytes,
+            row_bytes=memory.row_bytes,
+            piece_bytes=memory.piece_bytes,
+            piece_rows=memory.piece_rows,
+        )
 
     def apply_settings(self, config: RunConfig) -> None:
         """Give windows the shape that a config asks for."""
@@ -562,7 +570,13 @@ class DecayedWindowStrategy(Strategy):
 
     def tune(self, epoch: int, config: RunConfig, components: Any) -> Any:
         """Look at the neighbours of K and alpha where it is due; collective."""
-        return tuned(self, config, epoch, components)
+        if "tune" not in config.options["batching"]:
+            return None
+
+        def predicted(full_snapshots: int, alpha: float) -> float:
+            return self.row_memory.peak_bytes(self.shaped(full_snapshots, alpha))
+
+        return Tuner(config).end_epoch(epoch, partial(_trial_loss, self, components, epoch + 1), predicted)
 
     @property
     def at_rest(self) -> bool:
@@ -638,3 +652,184 @@ def build(of: BuildContext) -> DecayedWindowStrategy:
     )
     made.chunking = chunking
     return made
+
+
+GIB = 1 << 30
+
+# Auto-tuning of K and alpha at epoch boundaries: validation losses of trial epochs in, a change of settings out.
+
+
+@dataclass(frozen=True, slots=True)
+class TuningDecision:
+    """One look at the neighbours of K and alpha, and what came of it.
+
+    Attributes:
+        policy: what decided.
+        state: the present ``full_snapshots`` and ``alpha``, their predicted ``bytes``, and the budget ``most_bytes``.
+        values: the present setting, then its neighbours: ``full_snapshots``, ``alpha``, predicted ``bytes`` and
+            validation ``loss`` after a trial epoch, None where none was made because it needs more than the budget.
+        action: ``full_snapshots`` and ``alpha`` from here on.
+        reward: the present setting's loss less the chosen one's; 0 where it stays, negative only where the budget
+            forced it, None where a trial diverged.
+    """
+
+    policy: str
+    state: dict[str, Any]
+    values: list[dict[str, Any]]
+    action: dict[str, Any]
+    reward: float | None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Live settings that change, by name; empty where the setting stays."""
+        return {name: value for name, value in self.action.items() if value != self.state[name]}
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """The columns of the record table ``decisions`` after step and epoch."""
+        return (self.policy, self.state, self.values, self.action, self.reward)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuner:
+    """Tunes K and alpha by the validation split, a step at a time; it remembers nothing, so resuming changes nothing.
+
+    Every candidate is judged by what it does to training: the next epoch is tried with it, from the same parameters and
+    moments, and the run's own evaluation of the validation split gives its loss. The trial is then taken back.
+
+    Args:
+        config: the settings as they are at the end of the epoch, with manual changes since.
+
+    References: FlareDTDG section 3.5: it "periodically evaluates neighbouring settings on the validation set during
+        training".
+    Differs from the paper: it does not say how a setting is evaluated. Trials of an epoch, all from one start, are
+        ours, and so is the least alpha that is tried, 0.1, with which the paper's tuning begins.
+    """
+
+    config: RunConfig
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether the neighbours are looked at after this epoch: every ``tune_every``-th, where ``tune`` is on."""
+        return bool(self.config["tune"]) and (epoch + 1) % int(self.config["tune_every"]) == 0
+
+    def end_epoch(
+        self, epoch: int, ask: Callable[[int, float], float], predicted: Callable[[int, float], float]
+    ) -> TuningDecision | None:
+        """Look at the neighbours where it is due; collective where ``ask`` is, and the same decision on every rank.
+
+        Args:
+            epoch: the one that just ended, from 0.
+            ask: K, alpha -> validation loss after a trial epoch with that shape; the same on every rank.
+            predicted: K, alpha -> peak bytes of a step on the largest rank; the same on every rank.
+
+        Returns:
+            What was found and decided; None where it is not due.
+        """
+        if not self.is_due(epoch):
+            return None
+        window, most_bytes = int(self.config["window"]), float(self.config["tune_memory_gib"]) * GIB
+        at = Setting(min(int(self.config["full_snapshots"]), window), float(self.config["alpha"]))
+        around = [setting for setting in neighbours(at, window=window) if self._fits(setting)]
+        peaks = {setting: float(predicted(setting.full_snapshots, setting.alpha)) for setting in (at, *around)}
+        chosen_from = candidates(
+            at, window=window, predicted=lambda setting: peaks.get(setting, math.inf), most_bytes=most_bytes
+        )
+        losses = {setting: float(ask(setting.full_snapshots, setting.alpha)) for setting in (at, *chosen_from)}
+        chosen = next_setting(at, losses, must_leave=peaks[at] > most_bytes)
+        values = [
+            _named(setting) | {"bytes": peaks[setting], "loss": _finite(losses.get(setting))} for setting in peaks
+        ]
+        state = _named(at) | {"bytes": peaks[at], "most_bytes": most_bytes}
+        reward = _finite(losses[at] - losses[chosen]) if chosen != at else 0.0
+        return TuningDecision("greedy", state, values, _named(chosen), reward)
+
+    def _fits(self, setting: Setting) -> bool:
+        """Whether the run can have it: some models need full snapshots where the loss is at the last one."""
+        try:
+            self.config.replace(**_named(setting))
+        except UnsupportedError:
+            return False
+        return True
+
+
+def _finite(value: float | None) -> float | None:
+    """None for the loss of a trial that diverged."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _named(setting: Setting) -> dict[str, Any]:
+    return {"full_snapshots": setting.full_snapshots, "alpha": setting.alpha}
+
+
+# Memory of a step as it follows from its rows, and the trials of a tuner.
+
+
+LEAST_ALPHA = OPTIONS["alpha"].low or 0.0
+
+
+def measure(strategy: DecayedWindowStrategy, gradients: FlatGradients) -> RowMemory:
+    """Memory of a step as it follows from its rows; collective.
+
+    Windows of a few shapes are measured, whatever the present one: a run that is resumed or tuned gets the same.
+    """
+    of, shape, own = strategy.context, strategy.shape, []
+    assert of.partition is not None
+    decays = of.task.per_vertex or of.config["loss_at"] == "last"  # else the loss needs all nodes of each snapshot
+    shapes = _measured(shape, decays=decays)
+    for strategy.shape in shapes:
+        own.append(_peak(strategy, strategy.by_length()[-1], of.device))
+    strategy.shape = shape
+    gradients.zero()
+    strategy.forget()
+    rows = torch.tensor([own], dtype=torch.float64, device=of.device)
+    peaks = of.group.gather_rows(rows, [1] * of.group.size).max(dim=0).values.tolist()
+    return RowMemory.through(
+        list(zip(shapes, peaks, strict=True)),
+        nodes=int(of.partition.on_ranks(of.group.size).counts.max()),
+        chunks=strategy.chunking.chunks,
+        piece_rows=strategy.piece_rows,
+    )
+
+
+def _measured(shape: Trapezoid, *, decays: bool) -> list[Trapezoid]:
+    """Windows that differ in rows, and in how many run through how many snapshots together."""
+    window, few = shape.window, min(2, shape.window)
+    if shape.chunks == WHOLE_CHUNKS or not decays:  # snapshots are always full
+        return [replace(shape, window=full, full=full) for full in sorted({1, few, window})]
+    return [
+        *(replace(shape, full=full, alpha=LEAST_ALPHA, decay="ladder") for full in sorted({1, few, window})),
+        *(replace(shape, full=1, alpha=alpha, decay="text") for alpha in (0.1, 0.5)),
+    ]
+
+
+def _peak(strategy: DecayedWindowStrategy, work: backprop.WindowWork, device: str) -> int:
+    """The peak bytes of a step on this rank."""
+
+    def step() -> None:
+        strategy.tried(work, StepMarks())
+
+    strategy.forget()
+    return peak_bytes(step, device=device)
+
+
+def _trial_loss(strategy: DecayedWindowStrategy, built: Any, epoch: int, full_snapshots: int, alpha: float) -> float:
+    """The validation loss, as the run is judged by it, after an epoch with windows of another shape; collective.
+
+    The epoch is tried and taken back: parameters, moments and shape are then as they were, and nothing is recorded.
+    """
+    shape, model, optimizer = strategy.shape, built.model, built.optimizer
+    parameters, moments = deepcopy(model.state_dict()), deepcopy(optimizer.state_dict())
+    strategy.shape = strategy.shaped(full_snapshots, alpha)
+    try:
+        for work in strategy.epoch(epoch):
+            built.gradients.zero()
+            computed = strategy.compute(work, StepMarks())
+            built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=len(work.groups))
+            optimizer.step()
+        (scores,) = built.evaluator.evaluate(model, ("validation",))
+    finally:
+        strategy.shape = shape
+        strategy.rows()
+        model.load_state_dict(parameters)
+        optimizer.load_state_dict(moments)
+    return float("nan") if scores.loss is None else scores.loss

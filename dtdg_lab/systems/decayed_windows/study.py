@@ -247,6 +247,5 @@ def _words(found: DecayStudy) -> str:
     spread = "" if best["validation_spread"] is None else f" ± {best['validation_spread']:.2g}"
     return (
         f"Lowest validation loss {best['validation_loss']:.4g}{spread} at K = {best[K]}, alpha "
-        f"{best[ALPHA]:g}{memory}. "
-        "Look for cells whose loss is not significantly worse and which cost less."
+        f"{best[ALPHA]:g}{memory}. Look for cells whose loss is not significantly worse and which cost less."
     )

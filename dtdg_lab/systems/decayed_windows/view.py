@@ -8,22 +8,7 @@ from statistics import median
 from typing import Any
 
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.systems.decayed_windows.charts import (
-    Batch,
-    BatchLog,
-    BatchStep,
-    DecisionLog,
-    TrapezoidFacts,
-    batch_panels,
-    chunks_words,
-    decision_panels,
-    decision_words,
-    shape_figure,
-    shape_words,
-    shrinking_words,
-    trapezoid_facts,
-    trapezoid_words,
-)
+from dtdg_lab.systems.decayed_windows import charts
 from dtdg_lab.visualization.charts import (
     NOTHING_SENT,
     STEPS,
@@ -373,7 +358,7 @@ def _dots_words(newest: Sequence[tuple[int, int, str, float, float]]) -> str:
 # The view of trapezoid-shaped windows: the batch now, windows and phases of steps, exchanges, tasks, and the tuner.
 
 
-class TrapezoidView(PlanView[TrapezoidFacts]):
+class TrapezoidView(PlanView[charts.TrapezoidFacts]):
     """The windows of one run as they are now, and what its newest steps took.
 
     Args:
@@ -389,7 +374,7 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
     def __init__(self, ranks: int, marks: Marks, overlap: bool = True) -> None:
         super().__init__()
         self.ranks = ranks
-        self.batches, self.decisions = BatchLog(), DecisionLog()
+        self.batches, self.decisions = charts.BatchLog(), charts.DecisionLog()
         self.tasks, self.overlap = TaskLog(), OverlapLog(overlap)
         self.tables = {
             "steps": self.step,
@@ -405,11 +390,11 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``trapezoid``."""
         if self._is_new(row, attempt):
-            self._take_plan(None if plan_ended(row["data"]) else trapezoid_facts(row["data"]), row, attempt)
+            self._take_plan(None if plan_ended(row["data"]) else charts.TrapezoidFacts.read(row["data"]), row, attempt)
 
     def chunks(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``chunks``."""
-        words = "" if plan_ended(row["data"]) else chunks_words(row["data"])
+        words = "" if plan_ended(row["data"]) else charts.ChunkFacts.read(row["data"]).words
         self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-self.plans_kept :]
 
     def setting_changed(self, row: Mapping[str, Any], attempt: int) -> None:
@@ -439,12 +424,12 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
         self._chunks = [known for known in self._chunks if known[1] <= step or known[0] >= attempt]
 
     @property
-    def now(self) -> Batch | None:
+    def now(self) -> charts.Batch | None:
         """The batch of the newest step that every rank has logged."""
         steps = self._steps()
         return steps[-1].batch if steps else None
 
-    def _steps(self) -> list[BatchStep]:
+    def _steps(self) -> list[charts.BatchStep]:
         return self.batches.steps(self.ranks)
 
     def named_panels(self) -> dict[str, Panel]:
@@ -454,13 +439,13 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
             return {}
         steps, looks = self._steps(), self.decisions.looks()
         batch = steps[-1].batch if steps else None
-        found = {"shape": (shape_figure(facts, batch), shape_words(facts, batch))}
-        found |= batch_panels(steps, facts, self._marks, since=self.since)
+        found = {"shape": (charts.shape_figure(facts, batch), charts.shape_words(facts, batch))}
+        found |= charts.batch_panels(steps, facts, self._marks, since=self.since)
         if self.overlap.seconds(self.ranks):
             found |= overlap_panels(self.overlap, self.ranks, self._marks)
         if self.tasks:
             found |= task_panels(self.tasks, self._marks)
-        return found | decision_panels(looks) if looks else found
+        return found | charts.decision_panels(looks) if looks else found
 
     def figure(self) -> Figure:
         """All panels as one figure."""
@@ -473,9 +458,9 @@ class TrapezoidView(PlanView[TrapezoidFacts]):
         facts = self.facts
         if facts is None:
             return ""
-        text = trapezoid_words(facts)
+        text = facts.words
         text += f" {self._chunks[-1][2]}" if self._chunks and facts.chunks > 1 else ""
         steps = [each for each in self._steps() if each.batch.step >= self.since]
-        text += f" {shrinking_words(steps)}" if steps else ""
+        text += f" {charts.shrinking_words(steps)}" if steps else ""
         looks = self.decisions.looks()
-        return f"{text} {decision_words(looks)}" if looks else text
+        return f"{text} {charts.decision_words(looks)}" if looks else text

@@ -1,4 +1,8 @@
-"""Temporal decay (FlareDTDG): window shapes, surviving chunks, shrunken edges, memory, the tuner of K and alpha."""
+"""Temporal decay (FlareDTDG): window shapes, surviving chunks, shrunken edges, memory, the tuner of K and alpha.
+
+A *window* is a run of consecutive snapshots, the newest one is the step's target. A *chunk* is a share of a part's
+nodes; a snapshot that is *decayed* has only the first few chunks of every part, the others are *full*.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,147 @@ from dtdg_lab.core.message_passing import DIRECTIONS
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.systems.decayed_windows.plans import Chunking, HybridBatch, SurvivalOrder
+
+# Plans of steps over a window of snapshots.
+
+
+@dataclass(frozen=True, slots=True)
+class HybridBatch:
+    """The snapshots of one step: the newest in full, older ones decayed.
+
+    Attributes:
+        target: t, the newest snapshot, on which the loss is computed.
+        snapshots: consecutive ones, oldest first; the last is the target.
+        full: number of newest snapshots used in full; at least 1.
+        counts: number of chunks of every part in each decayed snapshot, oldest first; non-decreasing.
+        carries: whether the hidden state is carried over from the previous step. Its window ended one snapshot earlier
+            in the same segment and included the snapshot before this window.
+
+    Raises:
+        PlanError: the numbers are inconsistent.
+
+    References: FlareDTDG section 3.2 (trapezoid-shaped window).
+    """
+
+    target: int
+    snapshots: range
+    full: int
+    counts: tuple[int, ...] = ()
+    carries: bool = False
+
+    def __post_init__(self) -> None:
+        whole = self.snapshots
+        if not len(whole) or whole.step != 1 or whole.start < 0 or whole[-1] != self.target:
+            raise PlanError(
+                f"the snapshots of a batch must be consecutive and end at its target {self.target}, not "
+                f"{list(whole[:8])}."
+            )
+        if not 1 <= self.full <= len(whole):
+            raise PlanError(f"full={self.full} must be from 1 to {len(whole)}, the number of snapshots.")
+        if len(self.counts) != len(whole) - self.full:
+            raise PlanError(
+                f"{len(self.counts)} counts of chunks for {len(whole) - self.full} decayed snapshots: each needs one."
+            )
+        if any(count < 1 for count in self.counts) or any(old > new for old, new in pairwise(self.counts)):
+            raise PlanError(
+                f"counts of chunks {self.counts}, oldest first: each must be at least 1, and none above that of a "
+                "newer snapshot, so that what a snapshot has is in all newer ones."
+            )
+
+    @property
+    def decayed(self) -> range:
+        """The decayed snapshots, oldest first."""
+        return self.snapshots[: len(self.counts)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunking:
+    """The chunk of each node within its part, the same in all snapshots.
+
+    Attributes:
+        chunk: (N,) int32, 0 to C - 1.
+        chunks: C, chunks per part.
+        parts: P.
+        made_by: the chunker with its settings, as text.
+        seconds: that making it took.
+        note: remark for the user, such as a fallback to another chunker; may be empty.
+
+    Raises:
+        PlanError: a chunk number is out of range, or there are too few nodes for the chunks of all parts.
+    """
+
+    chunk: NDArray[np.int32]
+    chunks: int
+    parts: int
+    made_by: str = ""
+    seconds: float = 0.0
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.chunk)
+        if given.ndim != 1 or not len(given) or not np.issubdtype(given.dtype, np.integer):
+            raise PlanError(
+                f"chunks must be a non-empty vector of whole numbers, not {given.dtype} of shape {given.shape}."
+            )
+        if self.chunks < 1 or self.parts < 1 or self.chunks * self.parts > len(given):
+            raise PlanError(
+                f"{self.chunks} chunks in each of {self.parts} parts of {len(given)} nodes: every chunk holds at "
+                "least one node. Set fewer chunks or parts."
+            )
+        if given.min() < 0 or given.max() >= self.chunks:
+            raise PlanError(
+                f"chunks run from {given.min()} to {given.max()}; those of a part are numbered 0 to {self.chunks - 1}."
+            )
+        own = given.astype(np.int32)
+        own.setflags(write=False)
+        object.__setattr__(self, "chunk", own)
+
+    def __repr__(self) -> str:
+        made_by = self.made_by or "manual assignment"
+        return f"Chunking({len(self.chunk):,} nodes, {self.chunks} chunks in each of {self.parts} parts by {made_by})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SurvivalOrder:
+    """The own nodes of one rank by survival time, longest first: a decayed snapshot has a prefix of them.
+
+    Attributes:
+        vertices: (n,) int64, ordered by the position of their chunk in its part's shuffle, then part, then number.
+        parts: (n,) int32, the part of each node.
+        rows: (C + 1,) int64: ``rows[c]`` nodes are in the first c chunks of the rank's parts.
+
+    Raises:
+        PlanError: the vectors are inconsistent, or a chunk is empty.
+
+    References: FlareDTDG section 3.3 (survival time, global remapping).
+    """
+
+    vertices: NDArray[np.int64]
+    parts: NDArray[np.int32]
+    rows: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for name, kind in (("vertices", np.int64), ("parts", np.int32), ("rows", np.int64)):
+            given = np.asarray(getattr(self, name))
+            if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+                raise PlanError(f"{name} must be a vector of whole numbers, not {given.dtype} of shape {given.shape}.")
+            own = given.astype(kind)
+            own.setflags(write=False)
+            object.__setattr__(self, name, own)
+        if self.parts.shape != self.vertices.shape:
+            raise PlanError(f"{len(self.parts)} parts for {len(self.vertices)} nodes: each node needs one.")
+        rows = self.rows
+        if len(rows) < 2 or rows[0] != 0 or rows[-1] != len(self.vertices) or (np.diff(rows) < 1).any():
+            raise PlanError(
+                f"rows of the first chunks begin {rows[:8].tolist()} and end at {rows[-1:].tolist()}; they must rise "
+                f"from 0 to {len(self.vertices)}, by at least 1 with every chunk."
+            )
+
+    @property
+    def chunks(self) -> int:
+        """C, the chunks of each part."""
+        return len(self.rows) - 1
+
 
 # The number of chunks of each part in the decayed snapshots of a window.
 
@@ -391,7 +535,6 @@ def naive_edges(
         direction: ``in``: a node aggregates from its in-neighbours; ``out``: from its out-neighbours.
 
     Returns:
-        The edges; a row's columns have the order of the shrinker's.
         The edges; a row's columns are ordered as those of the shrinker.
 
     References: the variant without shrinking of FlareDTDG section 4.3 (tables 9 and 10).
@@ -567,70 +710,38 @@ def segments(train: range, *, seed: int, epoch: int) -> tuple[range, ...]:
     return tuple(part for part in (range(cut, train.stop), range(train.start, cut)) if len(part))
 
 
-def hybrid_batch(
-    segment: range,
-    target: int,
-    *,
-    window: int,
-    full_snapshots: int,
-    counts_newest_first: Sequence[int],
-    after: int | None = None,
-) -> HybridBatch:
+def hybrid_batch(segment: range, target: int, shape: Trapezoid, *, after: int | None = None) -> HybridBatch:
     """The window that ends at a target, cut at the start of its segment; decayed snapshots are cut first.
 
     Args:
         segment: consecutive snapshots that contain the target.
         target: t.
-        window: W, snapshots of a whole window.
-        full_snapshots: K, 1 to W.
-        counts_newest_first: chunks of the W - K decayed snapshots of a whole window, newest first.
+        shape: of a whole window.
         after: target of the previous step in this segment; t - 1 by default. State is only carried over from t - 1.
 
     Raises:
-        PlanError: the target is not in the segment, or the numbers are inconsistent.
+        PlanError: the target is not in the segment.
     """
     if target not in segment:
         raise PlanError(f"target {target} is not in the segment of snapshots {segment.start} to {segment.stop - 1}.")
-    if not 1 <= full_snapshots <= window:
-        raise PlanError(
-            f"full_snapshots={full_snapshots} of window={window}: from 1 to the window's length are allowed. Set fewer "
-            "full snapshots, or a longer window."
-        )
-    if len(counts_newest_first) != window - full_snapshots:
-        raise PlanError(
-            f"{len(counts_newest_first)} counts of chunks for the {window - full_snapshots} decayed snapshots of a "
-            f"window of {window} with {full_snapshots} full ones: each needs one."
-        )
-    snapshots = range(max(segment.start, target - window + 1), target + 1)
-    full = min(full_snapshots, len(snapshots))
-    counts = tuple(reversed(counts_newest_first[: len(snapshots) - full]))
+    snapshots = range(max(segment.start, target - shape.window + 1), target + 1)
+    full = min(shape.full, len(snapshots))
+    counts = tuple(reversed(shape.counts[: len(snapshots) - full]))
     follows = after is None or after == target - 1
-    return HybridBatch(target, snapshots, full, counts, carries=follows and target - window >= segment.start)
+    return HybridBatch(target, snapshots, full, counts, carries=follows and target - shape.window >= segment.start)
 
 
 def epoch_batches(
-    train: range,
-    *,
-    seed: int,
-    epoch: int,
-    window: int,
-    full_snapshots: int,
-    counts_newest_first: Sequence[int],
-    labelled: Collection[int] | None = None,
+    train: range, shape: Trapezoid, *, seed: int, epoch: int, labelled: Collection[int] | None = None
 ) -> tuple[HybridBatch, ...]:
     """All steps of an epoch in order, for a constant shape.
 
     Args:
         train: consecutive snapshots.
+        shape: of a whole window.
         seed: of the run.
         epoch: index of the epoch.
-        window: W.
-        full_snapshots: K, 1 to W.
-        counts_newest_first: chunks of the W - K decayed snapshots, newest first.
         labelled: the snapshots that have a step; None for all.
-
-    Raises:
-        PlanError: the numbers are inconsistent.
     """
     batches = []
     for segment in segments(train, seed=seed, epoch=epoch):
@@ -638,16 +749,7 @@ def epoch_batches(
         for target in segment:
             if labelled is not None and target not in labelled:
                 continue
-            batches.append(
-                hybrid_batch(
-                    segment,
-                    target,
-                    window=window,
-                    full_snapshots=full_snapshots,
-                    counts_newest_first=counts_newest_first,
-                    after=before,
-                )
-            )
+            batches.append(hybrid_batch(segment, target, shape, after=before))
             before = target
     return tuple(batches)
 

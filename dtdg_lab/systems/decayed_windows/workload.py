@@ -10,8 +10,7 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.partition.halo import pulled_rows
-from dtdg_lab.systems.decayed_windows.plans import HybridBatch
-from dtdg_lab.systems.decayed_windows.window import Trapezoid, epoch_batches
+from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, epoch_batches
 from dtdg_lab.systems.workload import EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
 
 EPOCHS = 4  # whose random cuts are averaged
@@ -37,17 +36,7 @@ def window_work(facts: Facts) -> EpochWork:
             f"window={shape.window} is beyond the {len(facts.train)} snapshots trained. Set a smaller window, or cut "
             "the data finer (cut=...)."
         )
-    per_epoch = [
-        epoch_batches(
-            facts.train,
-            seed=config.seed,
-            epoch=epoch,
-            window=shape.window,
-            full_snapshots=shape.full,
-            counts_newest_first=shape.counts,
-        )
-        for epoch in range(EPOCHS)
-    ]
+    per_epoch = [epoch_batches(facts.train, shape, seed=config.seed, epoch=epoch) for epoch in range(EPOCHS)]
     batches = [batch for each in per_epoch for batch in each]
     share = 1 / EPOCHS
     owned, measures = placed.counts.astype(float), facts.measured(placed)

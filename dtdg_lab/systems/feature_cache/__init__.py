@@ -63,10 +63,12 @@ class FeatureCacheFamily(SystemFamily):
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Captions of its events."""
-        from dtdg_lab.systems.feature_cache.charts import feature_facts, feature_words, features_left, links_of
+        from dtdg_lab.systems.feature_cache.charts import FeatureFacts, feature_words, features_left, links_of
 
         def features(data: dict[str, Any]) -> str:
-            return "features are at hand from here on" if features_left(data) else feature_words(feature_facts(data))
+            return (
+                "features are at hand from here on" if features_left(data) else feature_words(FeatureFacts.read(data))
+            )
 
         def congestion(data: dict[str, Any]) -> str:
             links = links_of(data, 0)

@@ -9,11 +9,12 @@ from itertools import groupby
 from math import log10
 from statistics import fmean, median
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.log import CacheChoice, CacheWindow, EpochHits, Fetched, ResolvedStep
@@ -565,8 +566,8 @@ POLICIES: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureFacts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureFacts(Event):
     """A run whose parts ask each other for features.
 
     Attributes:
@@ -574,23 +575,26 @@ class FeatureFacts:
         rows: keys that can be asked for: nodes, times snapshots where features change.
         row_bytes: of one row.
         remote_share: of the first layers' inputs, those that another part owns; None where unknown.
+        steps_per_epoch: steps of an epoch.
         policy: of the cache, a key of ``POLICIES``.
         window: steps between two rebuilds that the policy begins with; 0 where it has none.
+        cache_bias: the setting of this name.
         cache_rows: rows that a cache holds at most.
-        steps_per_epoch: steps of an epoch.
         batch_size: seed nodes of a part and step.
         batch_length: consecutive snapshots of a batch.
         fanouts: neighbours drawn at most, layer by layer.
     """
 
+    kind: ClassVar[str] = "features"
     parts: int
     rows: int
     row_bytes: int
     remote_share: float | None
+    steps_per_epoch: int
     policy: str
     window: int
+    cache_bias: int = -1
     cache_rows: int
-    steps_per_epoch: int
     batch_size: int
     batch_length: int
     fanouts: str
@@ -600,24 +604,30 @@ class FeatureFacts:
         """Whether the policy keeps a cache."""
         return self.policy not in CACHELESS
 
+    def write(self) -> dict[str, Any]:
+        """The data as recorded, with the policy and its window under the names of their settings too."""
+        data = Event.write(self)
+        later = {name: data.pop(name) for name in ("cache_bias", "cache_rows", "batch_size", "batch_length", "fanouts")}
+        return {**data, "cache_policy": self.policy, "cache_window": self.window, **later}
 
-def feature_facts(data: Mapping[str, Any]) -> FeatureFacts:
-    """The facts in the data of an event ``features``.
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> FeatureFacts:
+        """The facts in the data of an event.
 
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-    with reading_event("fetched features"):
-        fanouts = data["fanouts"]
-        words = fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))
-        window, cache_rows = (int(data[name] or 0) for name in ("window", "cache_rows"))
-        facts = read_fields(FeatureFacts, data, fanouts=words, window=window, cache_rows=cache_rows)
-    if facts.parts < 1 or facts.row_bytes < 1 or facts.steps_per_epoch < 1:
-        raise DataError(
-            f"an event has features of {facts.parts} parts, {facts.row_bytes} bytes a row and "
-            f"{facts.steps_per_epoch} steps an epoch, but each is at least 1: was it recorded by another version?"
-        )
-    return facts
+        Raises:
+            DataError: something is missing or does not fit.
+        """
+        with reading_event("fetched features"):
+            fanouts = data["fanouts"]
+            words = fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))
+            window, cache_rows = (int(data[name] or 0) for name in ("window", "cache_rows"))
+            facts = read_fields(cls, data, fanouts=words, window=window, cache_rows=cache_rows)
+        if facts.parts < 1 or facts.row_bytes < 1 or facts.steps_per_epoch < 1:
+            raise DataError(
+                f"an event has features of {facts.parts} parts, {facts.row_bytes} bytes a row and "
+                f"{facts.steps_per_epoch} steps an epoch, but each is at least 1: was it recorded by another version?"
+            )
+        return facts
 
 
 def features_left(data: Mapping[str, Any]) -> bool:

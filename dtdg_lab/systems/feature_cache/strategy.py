@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, LabError, NotAvailableError, UnsupportedError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group
@@ -48,7 +49,7 @@ from dtdg_lab.systems.feature_cache.policy_inputs import CacheControl, RunFacts,
 from dtdg_lab.systems.feature_cache.store import KeySpace, OwnRows, check_cache_memory
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
-from dtdg_lab.training.partition import plain_partition_event
+from dtdg_lab.training.partition import partition_event
 
 # What serves the features of a rank's parts to the others, and asks theirs.
 
@@ -424,23 +425,25 @@ class RemoteFeatureStrategy(Strategy):
         """The first step, with features that are here."""
         yield self.tried
 
-    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+    def plan_events(self) -> list[Event]:
         """The partition, and how features come."""
+        from dtdg_lab.systems.feature_cache.charts import FeatureFacts
+
         config, space = self._config, self.service.space
         every = [self.parts[0].sampler.sample(number).keys for number in range(min(LOOKED_AT, self.epoch_steps))]
         remote = sum(int((space.owners(keys) != self.parts[0].number).sum()) for keys in every)
-        names = ("cache_policy", "cache_window", "cache_bias", "cache_rows", "batch_size", "batch_length", "fanouts")
-        features = {
-            "parts": config.parts,
-            "rows": space.size,
-            "row_bytes": self.service.row_bytes,
-            "remote_share": remote / max(sum(map(len, every)), 1),
-            "steps_per_epoch": self.epoch_steps,
-            "policy": config["cache_policy"],
-            "window": config["cache_window"],
+        names = ("cache_bias", "cache_rows", "batch_size", "batch_length", "fanouts")
+        features = FeatureFacts(
+            parts=config.parts,
+            rows=space.size,
+            row_bytes=self.service.row_bytes,
+            remote_share=remote / max(sum(map(len, every)), 1),
+            steps_per_epoch=self.epoch_steps,
+            policy=config["cache_policy"],
+            window=config["cache_window"],
             **{name: config[name] for name in names},
-        }
-        return [("partition", plain_partition_event(self.context)), ("features", features)]
+        )
+        return [partition_event(self.context), features]
 
     def state_dict(self) -> dict[str, Any]:
         """What each part of this rank has found clean links and steps to be."""

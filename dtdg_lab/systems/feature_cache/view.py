@@ -37,7 +37,7 @@ class FeaturesView(PlanView[charts.FeatureFacts]):
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``features``; a resumed attempt or a new policy logs it again."""
-        facts = None if charts.features_left(row["data"]) else charts.feature_facts(row["data"])
+        facts = None if charts.features_left(row["data"]) else charts.FeatureFacts.read(row["data"])
         if self._known and _layout(facts) == _layout(self.facts):
             self._known[-1] = self._known[-1]._replace(facts=facts)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.base import SystemFamily
@@ -36,16 +36,6 @@ class HybridBatchesFamily(SystemFamily):
         from dtdg_lab.systems.hybrid_batches.view import HybridView
 
         return [HybridView(shared)]
-
-    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
-        """Captions of its events."""
-        from dtdg_lab.systems.hybrid_batches.charts import hybrid_facts, hybrid_words
-        from dtdg_lab.visualization.run_view import plan_ended
-
-        def batches(data: dict[str, Any]) -> str:
-            return "no hybrid batches from here on" if plan_ended(data) else hybrid_words(hybrid_facts(data))
-
-        return {"hybrid": batches, "empty reservoir": lambda data: str(data.get("reason"))}
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether a controller chooses sizes by a time-based reward, or batches wait in a reservoir."""

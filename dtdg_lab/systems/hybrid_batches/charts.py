@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.hybrid_batches.batches import FEW, SHARES
 from dtdg_lab.visualization.charts import STEPS, Drawn, Panel, bars, box, chart, colour_bar, heat, label, line
@@ -53,8 +54,8 @@ class SizeFacts:
         return numbers(self.least_targets, self.most_targets)
 
 
-@dataclass(frozen=True, slots=True)
-class HybridFacts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HybridFacts(Event):
     """Batches of N_S snapshots and N_V targets a part.
 
     Attributes:
@@ -66,14 +67,18 @@ class HybridFacts:
         choice: the action in use.
         batch_policy: what chooses it; ``none`` where nothing does.
         reservoir: whether batches are generated beside training.
+        stands_in: whether all nodes of its snapshots stand in for a batch that the reservoir does not give.
+        generators: what generates them, ``threads`` or ``processes``.
         exchange: ``gradients`` or ``models``.
         average_every_s: seconds between two rounds of averaging models; T_mu.
         capacities: of every action and part, the most batches in the reservoir.
         load_groups: groups by load that targets are drawn from.
+        deviation: how far a batch's loss was from that of its targets in the whole graph; None where unknown.
         cache_bytes: of all parts with their copies of neighbours; None where unknown.
-        stands_in: whether all nodes of its snapshots stand in for a batch that the reservoir does not give.
     """
 
+    kind: ClassVar[str] = "hybrid"
+    ended: ClassVar[str] = "no hybrid batches from here on"
     sizes: tuple[SizeFacts, ...]
     snapshots: int
     first: int
@@ -82,12 +87,14 @@ class HybridFacts:
     choice: int
     batch_policy: str
     reservoir: bool
+    stands_in: bool = False
+    generators: str = "threads"
     exchange: str
     average_every_s: float
     capacities: tuple[tuple[int, ...], ...]
     load_groups: int
+    deviation: float | None
     cache_bytes: float | None
-    stands_in: bool = False
 
     @property
     def size(self) -> SizeFacts:
@@ -103,64 +110,81 @@ class HybridFacts:
         """The size of an action; its number where that is not of these facts."""
         return self.sizes[action].label if 0 <= action < len(self.sizes) else f"size {action}"
 
-
-def hybrid_facts(data: Mapping[str, Any]) -> HybridFacts:
-    """The facts in the data of an event ``hybrid``.
-
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-    with reading_event("hybrid batches"):
-        sizes = [
-            SizeFacts(int(size[0]), int(size[1]), int(size[2]), (float(given[0]), float(given[1])))
-            for size, given in zip(data["sizes"], data["shares"], strict=True)
-        ]
-        facts = read_fields(
-            HybridFacts,
-            data,
-            sizes=tuple(sizes),
-            average_every_s=float(data["average_every_s"] or 0.0),
-            capacities=tuple(tuple(map(int, parts)) for parts in data.get("capacities") or ()),
+    @property
+    def words(self) -> str:
+        """The batches in a few sentences, as a row of a table of events."""
+        size, parts = self.size, len(self.candidates)
+        least, most = min(self.candidates), max(self.candidates)
+        text = (
+            f"Batches of {size.snapshots} of {self.snapshots} snapshots and {size.targets} of {numbers(least, most)} "
+            f"nodes in each of {parts} part{'s' * (parts > 1)}"
         )
-    _check(facts)
-    return facts
-
-
-def _check(facts: HybridFacts) -> None:
-    fit = all(1 <= size.snapshots <= facts.snapshots for size in facts.sizes) and all(
-        1 <= size.least_targets <= size.most_targets <= max(facts.candidates, default=0) for size in facts.sizes
-    )
-    if not fit or not 0 <= facts.choice < len(facts.sizes):
-        raise DataError(
-            f"an event has batches of {len(facts.sizes)} sizes, number {facts.choice} in use, of {facts.snapshots} "
-            f"snapshots and parts of {facts.candidates} candidates, which do not fit each other: was it recorded by "
-            "another version?"
+        if self.adjusted:
+            text += f", chosen by {self.batch_policy} among {len(self.sizes)} sizes"
+        if self.reservoir:
+            other = "all nodes of the same snapshots stand in" if self.stands_in else "they are built in the step"
+            text += f"; from a reservoir, and where it gives none {other}"
+        else:
+            text += "; built in the step"
+        text += (
+            f". Models are averaged every {self.average_every_s:g} s."
+            if self.exchange == "models"
+            else ". Gradients are summed in every step."
         )
+        if self.cache_bytes is not None:
+            text += f" Parts with their copies of neighbours take {format_bytes(self.cache_bytes)}."
+        return text
+
+    def write(self) -> dict[str, Any]:
+        """The data as recorded."""
+        data = Event.write(self)
+        del data["sizes"]
+        sizes = [[size.snapshots, size.least_targets, size.most_targets] for size in self.sizes]
+        return {"sizes": sizes, "shares": [list(size.given) for size in self.sizes], **data}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> HybridFacts:
+        """The facts in the data of an event.
+
+        Raises:
+            DataError: something is missing or does not fit.
+        """
+        with reading_event("hybrid batches"):
+            sizes = [
+                SizeFacts(int(size[0]), int(size[1]), int(size[2]), (float(given[0]), float(given[1])))
+                for size, given in zip(data["sizes"], data["shares"], strict=True)
+            ]
+            facts = read_fields(
+                cls,
+                data,
+                sizes=tuple(sizes),
+                average_every_s=float(data["average_every_s"] or 0.0),
+                capacities=tuple(tuple(map(int, parts)) for parts in data.get("capacities") or ()),
+            )
+        fit = all(1 <= size.snapshots <= facts.snapshots for size in sizes) and all(
+            1 <= size.least_targets <= size.most_targets <= max(facts.candidates, default=0) for size in sizes
+        )
+        if not fit or not 0 <= facts.choice < len(sizes):
+            raise DataError(
+                f"an event has batches of {len(sizes)} sizes, number {facts.choice} in use, of {facts.snapshots} "
+                f"snapshots and parts of {facts.candidates} candidates, which do not fit each other: was it recorded "
+                "by another version?"
+            )
+        return facts
 
 
-def hybrid_words(facts: HybridFacts) -> str:
-    """The batches in a few sentences, as a row of a table of events."""
-    size, parts = facts.size, len(facts.candidates)
-    least, most = min(facts.candidates), max(facts.candidates)
-    text = (
-        f"Batches of {size.snapshots} of {facts.snapshots} snapshots and {size.targets} of {numbers(least, most)} "
-        f"nodes in each of {parts} part{'s' * (parts > 1)}"
-    )
-    if facts.adjusted:
-        text += f", chosen by {facts.batch_policy} among {len(facts.sizes)} sizes"
-    if facts.reservoir:
-        other = "all nodes of the same snapshots stand in" if facts.stands_in else "they are built in the step"
-        text += f"; from a reservoir, and where it gives none {other}"
-    else:
-        text += "; built in the step"
-    text += (
-        f". Models are averaged every {facts.average_every_s:g} s."
-        if facts.exchange == "models"
-        else ". Gradients are summed in every step."
-    )
-    if facts.cache_bytes is not None:
-        text += f" Parts with their copies of neighbours take {format_bytes(facts.cache_bytes)}."
-    return text
+@dataclass(frozen=True, slots=True)
+class EmptyReservoir(Event):
+    """The reservoirs of a rank hold nothing of some size."""
+
+    kind: ClassVar[str] = "empty reservoir"
+    every_rank: ClassVar[bool] = True
+    reason: str
+
+    @property
+    def words(self) -> str:
+        """Why."""
+        return self.reason
 
 
 def numbers(least: int, most: int) -> str:
@@ -624,9 +648,8 @@ def target_map_words(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> st
     targets = numbers(min(batch.targets for batch in each), max(batch.targets for batch in each))
     return (
         f"{spans} of {facts.snapshots} snapshots x {targets} nodes a part: {hybrid:,} targets, in blocks of "
-        f"{sum(batch.rows for batch in each):,} rows and {sum(batch.edges for batch in each):,} edges. The "
-        f"same nodes in all snapshots are {vertex:,} targets, all nodes in the same snapshots {snapshot:,}. "
-        f"{look}"
+        f"{sum(batch.rows for batch in each):,} rows and {sum(batch.edges for batch in each):,} edges. The same nodes "
+        f"in all snapshots are {vertex:,} targets, all nodes in the same snapshots {snapshot:,}. {look}"
     )
 
 

@@ -18,17 +18,7 @@ from dtdg_lab.engine.minibatch_blocks import BlockShape, BuiltBatch, built_batch
 from dtdg_lab.engine.replicated import CachedSequence
 from dtdg_lab.engine.target_batches import TargetSequence
 from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.systems.hybrid_batches.batches import (
-    Grid,
-    Reservoir,
-    TargetSampler,
-    adjustable,
-    batch_size,
-    capacity,
-    check_fits,
-    grid,
-    nearest,
-)
+from dtdg_lab.systems.hybrid_batches import batches
 from dtdg_lab.systems.hybrid_batches.workers import BatchMaker, Source
 
 # The batches of one part of a rank: which one a step trains, and where it comes from.
@@ -111,7 +101,7 @@ class PartBatches:
     def __init__(
         self,
         sequence: CachedSequence,
-        sampler: TargetSampler,
+        sampler: batches.TargetSampler,
         folder: Path,
         *,
         shape: BlockShape,
@@ -121,7 +111,7 @@ class PartBatches:
         self.number = sampler.part
         self._folder, self._shape, self._settings = folder, shape, settings
         self.sizes: tuple[BatchSize, ...] = ()
-        self.reservoir: Reservoir[BuiltBatch] | None = None
+        self.reservoir: batches.Reservoir[BuiltBatch] | None = None
         self._used: dict[Drawn, Prepared] = {}  # of the reservoir's: what is on the device, and pulled once
         self._uses: dict[Drawn, int] = {}
         self._most_uses = 0
@@ -142,7 +132,7 @@ class PartBatches:
         self._uses.clear()
         self._device_room = limit_bytes or 0
         if limit_bytes is not None:
-            self.reservoir = Reservoir(self._capacities(), limit_bytes)
+            self.reservoir = batches.Reservoir(self._capacities(), limit_bytes)
 
     def check_fits(self, limit_bytes: int) -> None:
         """Refuse a reservoir that cannot hold one batch of each size.
@@ -151,7 +141,7 @@ class PartBatches:
             ConfigError: it cannot.
         """
         first = [self._built(Drawn(NEW, action, 0)) for action in range(len(self.sizes))]
-        check_fits([built.nbytes for built in first], limit_bytes, self.sizes)
+        batches.check_fits([built.nbytes for built in first], limit_bytes, self.sizes)
 
     def source(self) -> Source:
         """What generators need to know to fill the reservoir."""
@@ -212,7 +202,7 @@ class PartBatches:
     def _capacities(self) -> list[int]:
         sampler = self.sampler
         return [
-            capacity(size, snapshots=len(sampler.snapshots), vertices=len(self.groups), actions=len(self.sizes))
+            batches.capacity(size, snapshots=len(sampler.snapshots), vertices=len(self.groups), actions=len(self.sizes))
             for size in self.sizes
         ]
 
@@ -285,7 +275,7 @@ class Sizing:
         by_hand = _sizes((set_by_hand,), ("batch_snapshots", "batch_nodes"), snapshots, candidates)
         if config["batch_policy"] == "none":
             return cls((set_by_hand,), by_hand, 0)
-        shares = adjustable(grid(config["snapshot_sizes"], config["node_sizes"]))
+        shares = batches.adjustable(batches.grid(config["snapshot_sizes"], config["node_sizes"]))
         sizes = _sizes(shares, ("snapshot_sizes", "node_sizes"), snapshots, candidates)
         if not any(len(set(of_part)) > 1 for of_part in sizes):
             raise ConfigError(
@@ -295,24 +285,23 @@ class Sizing:
             )
         if len(shares) > MOST_CHOICES:
             raise ConfigError(f"{len(shares)} sizes to choose from: at most {MOST_CHOICES} are allowed. Give fewer.")
-        return cls(shares, sizes, nearest(shares, *set_by_hand))
+        return cls(shares, sizes, batches.nearest(shares, *set_by_hand))
 
     def __len__(self) -> int:
         return len(self.shares)
 
-    def to_dict(self) -> list[list[int]]:
-        """Of each choice, N_S, and N_V of the part that has fewest and of the one that has most."""
+    def of_choices(self) -> list[tuple[int, int, int, tuple[float, float]]]:
+        """Of each choice, N_S, N_V of the part that has fewest and of the one that has most, and its shares."""
         found = []
-        for choice in range(len(self)):
-            of_parts = [sizes[choice] for sizes in self.sizes]
-            vertices = [size.vertices for size in of_parts]
-            found.append([of_parts[0].snapshots, min(vertices), max(vertices)])
+        for given, *of_choice in zip(self.shares, *self.sizes, strict=True):
+            vertices = [size.vertices for size in of_choice]
+            found.append((of_choice[0].snapshots, min(vertices), max(vertices), given))
         return found
 
 
-def _sizes(shares: Grid, named: tuple[str, str], snapshots: int, candidates: Sequence[int]) -> Sizes:
+def _sizes(shares: batches.Grid, named: tuple[str, str], snapshots: int, candidates: Sequence[int]) -> Sizes:
     return tuple(
-        tuple(batch_size(*share, snapshots=snapshots, candidates=number, named=named) for share in shares)
+        tuple(batches.batch_size(*share, snapshots=snapshots, candidates=number, named=named) for share in shares)
         for number in candidates
     )
 

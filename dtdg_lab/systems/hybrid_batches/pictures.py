@@ -40,6 +40,7 @@ def batch_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
         average_every_s=0.0,
         capacities=(),
         load_groups=GROUPS,
+        deviation=None,
         cache_bytes=None,
     )
     taken = sum(batch.size for batch in batches.values())

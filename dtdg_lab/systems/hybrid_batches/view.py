@@ -5,29 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dtdg_lab.systems.hybrid_batches.charts import (
-    HybridFacts,
-    PartBatch,
-    ReservoirLog,
-    RoundLog,
-    TargetLog,
-    few_words,
-    hybrid_facts,
-    hybrid_words,
-    reservoir_panels,
-    staleness_panel,
-    target_map_panel,
-    target_sources_panel,
-    target_sources_words,
-)
-from dtdg_lab.systems.hybrid_batches.policy_charts import (
-    BatchPolicyFacts,
-    BatchPolicyLog,
-    LoggedChoice,
-    batch_policy_facts,
-    batch_policy_panels,
-    batch_policy_words,
-)
+from dtdg_lab.systems.hybrid_batches import charts, policy_charts
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
@@ -35,7 +13,7 @@ from dtdg_lab.visualization.run_view import PlanView, SharedViews, plan_ended
 from dtdg_lab.visualization.series import RankSteps
 
 
-class HybridView(PlanView[HybridFacts]):
+class HybridView(PlanView[charts.HybridFacts]):
     """The hybrid batches of one run as they are now, and what its newest steps took."""
 
     name = "hybrid"
@@ -45,8 +23,8 @@ class HybridView(PlanView[HybridFacts]):
 
     def __init__(self, shared: SharedViews) -> None:
         super().__init__()
-        self.targets, self.reservoir, self.rounds = TargetLog(), ReservoirLog(), RoundLog()
-        self.decisions, self.steps = BatchPolicyLog(), RankSteps()
+        self.targets, self.reservoir, self.rounds = charts.TargetLog(), charts.ReservoirLog(), charts.RoundLog()
+        self.decisions, self.steps = policy_charts.BatchPolicyLog(), RankSteps()
         self.tables = {
             "steps": shared.timed(self.step),
             "targets": self.targets.row,
@@ -59,7 +37,7 @@ class HybridView(PlanView[HybridFacts]):
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``hybrid``; a resumed attempt and every choice of a size log it again."""
-        facts = None if plan_ended(row["data"]) else hybrid_facts(row["data"])
+        facts = None if plan_ended(row["data"]) else charts.HybridFacts.read(row["data"])
         if self._known and _plan(facts) == _plan(self.facts):
             self._known[-1] = self._known[-1]._replace(facts=facts)
         else:
@@ -81,7 +59,7 @@ class HybridView(PlanView[HybridFacts]):
         """Whether the run has had hybrid batches of one plan alone, so that its losses say something of that."""
         return len(self._known) == 1 and self.facts is not None
 
-    def now(self) -> dict[int, PartBatch]:
+    def now(self) -> dict[int, charts.PartBatch]:
         """The newest batch of every part that has a map, by part."""
         facts = self.facts
         if facts is None:
@@ -89,12 +67,12 @@ class HybridView(PlanView[HybridFacts]):
         found = self.targets.newest(since=self.since)
         return {part: batch for part, batch in found.items() if _fits(batch, facts)}
 
-    def batch_policy(self) -> BatchPolicyFacts | None:
+    def batch_policy(self) -> policy_charts.BatchPolicyFacts | None:
         """What the decisions were and earned; None before the first."""
         choices, facts = self._choices(), self.facts
-        return batch_policy_facts(choices, len(facts.sizes)) if facts is not None and choices else None
+        return policy_charts.batch_policy_facts(choices, len(facts.sizes)) if facts is not None and choices else None
 
-    def _choices(self) -> list[LoggedChoice]:
+    def _choices(self) -> list[policy_charts.LoggedChoice]:
         """Decisions of the batch policy in use."""
         facts = self.facts
         found = self.decisions.choices(since=self.since)
@@ -102,7 +80,7 @@ class HybridView(PlanView[HybridFacts]):
 
     def map(self) -> Panel | None:
         """The batch now in training; None where the run has none."""
-        return None if self.facts is None else target_map_panel(self.facts, self.now())
+        return None if self.facts is None else charts.target_map_panel(self.facts, self.now())
 
     def named_panels(self) -> dict[str, Panel]:
         """The panels by names that stay theirs: ``map``, ``sources``, and those of what the run uses."""
@@ -111,17 +89,17 @@ class HybridView(PlanView[HybridFacts]):
             return {}
         waited = self.steps.batch_share(since=since)
         found = {
-            "map": target_map_panel(facts, self.now()),
-            "sources": target_sources_panel(
+            "map": charts.target_map_panel(facts, self.now()),
+            "sources": charts.target_sources_panel(
                 self.targets.steps(since=since), self._marks, waited, reservoir=facts.reservoir
             ),
         }
         if facts.reservoir:
-            found |= reservoir_panels(self.reservoir, facts, since=since)
+            found |= charts.reservoir_panels(self.reservoir, facts, since=since)
         if facts.adjusted:
-            found |= batch_policy_panels(self._choices(), facts, self._marks)
+            found |= policy_charts.batch_policy_panels(self._choices(), facts, self._marks)
         if facts.exchange == "models":
-            found["staleness"] = staleness_panel(self.rounds, self.steps, self._marks, since=since)
+            found["staleness"] = charts.staleness_panel(self.rounds, self.steps, self._marks, since=since)
         return found
 
     def figure(self) -> Figure:
@@ -136,21 +114,21 @@ class HybridView(PlanView[HybridFacts]):
         facts, since = self.facts, self.since
         if facts is None:
             return ""
-        text = " ".join(filter(None, (hybrid_words(facts), few_words(facts))))
+        text = " ".join(filter(None, (facts.words, charts.few_words(facts))))
         steps = self.targets.steps(since=since)
         if steps:
             waited = self.steps.batch_share(since=since)
-            text += f" {target_sources_words(steps, waited, reservoir=facts.reservoir)}"
+            text += f" {charts.target_sources_words(steps, waited, reservoir=facts.reservoir)}"
         batch_policy = self.batch_policy()
         if batch_policy is not None:
-            text += f" {batch_policy_words(batch_policy, facts, self._choices()[-1].action)}"
+            text += f" {policy_charts.batch_policy_words(batch_policy, facts, self._choices()[-1].action)}"
         return text
 
 
-def _plan(facts: HybridFacts | None) -> tuple[object, ...] | None:
+def _plan(facts: charts.HybridFacts | None) -> tuple[object, ...] | None:
     """What a batch's numbers are of: the sizes by action, the snapshots, the parts, and what chooses."""
     return None if facts is None else (facts.sizes, facts.snapshots, facts.first, facts.candidates, facts.batch_policy)
 
 
-def _fits(batch: PartBatch, facts: HybridFacts) -> bool:
+def _fits(batch: charts.PartBatch, facts: charts.HybridFacts) -> bool:
     return batch.part < len(facts.candidates) and facts.first <= batch.snapshots.start

@@ -221,10 +221,8 @@ class StoppablePart(CachedPart):
         return super().joined(name, snapshots)
 
 
-class GeneratorThread:
-    """Builds a part's batches 0, 1, 2 .. of each size, as long as the reservoir has room.
-
-    Sizes take turns by CPU time: the next size is the one with the least so far.
+class Generator:
+    """A thread that fills the reservoir of a part with batches 0, 1, 2 .. of each size, as long as it has room.
 
     Args:
         source: of the batches.
@@ -244,7 +242,11 @@ class GeneratorThread:
         self._thread = threading.Thread(target=self._run, name=f"generators of part {source.maker.part}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread.
+
+        Raises:
+            NotAvailableError: a process that it needs cannot be started.
+        """
         self._thread.start()
 
     def stop(self) -> None:
@@ -255,6 +257,17 @@ class GeneratorThread:
         """Wait for the end of the thread."""
         if self._thread.ident is not None:
             self._thread.join()
+
+    def _run(self) -> None:
+        """Build batches until the generator is stopped; a failure goes to ``failure``."""
+        raise NotImplementedError
+
+
+class GeneratorThread(Generator):
+    """Builds the batches itself.
+
+    Sizes take turns by CPU time: the next size is the one with the least so far.
+    """
 
     def _run(self) -> None:
         lower_priority()
@@ -283,31 +296,15 @@ class GeneratorThread:
 PIPE_BYTES = 1 << 20  # the limit of unprivileged processes; a larger pipe blocks less often
 
 
-class GeneratorProcess:
+class GeneratorProcess(Generator):
     """One child process with a generator per size: holding the interpreter lock there does not block training.
 
     One batch at a time is requested of each action with room, so that no more is built than the reservoir takes.
-
-    Args:
-        source: of the batches.
-
-    Attributes:
-        failure: the exception that ended it, None if there was none.
-        made: batches of each action that the reservoir has accepted.
-        busy_s: CPU seconds of each action so far.
-
-    Raises:
-        NotAvailableError: the process cannot be started.
     """
 
     def __init__(self, source: Source) -> None:
-        actions = len(source.maker.sizes)
-        self.failure: Exception | None = None
-        self.made, self.busy_s = [0] * actions, [0.0] * actions
-        self._source = source
+        super().__init__(source)
         self._requested: set[int] = set()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"generators of part {source.maker.part}", daemon=True)
 
     def start(self) -> None:
         """Start process and thread."""
@@ -326,17 +323,16 @@ class GeneratorProcess:
 
     def stop(self) -> None:
         """Kill the process; it leaves nothing behind."""
-        self._stop.set()
+        super().stop()
         if self._thread.ident is not None:
             self._child.kill()
 
     def join(self) -> None:
         """Wait for the end of process and thread."""
-        if self._thread.ident is None:
-            return
-        self._thread.join()
-        self._child.wait()
-        self._child.release()
+        super().join()
+        if self._thread.ident is not None:
+            self._child.wait()
+            self._child.release()
 
     def _run(self) -> None:
         try:
@@ -398,8 +394,8 @@ class Generators:
     def __init__(self, sources: Sequence[Source], *, kind: str) -> None:
         if kind not in KINDS:
             raise ConfigError(f"generators={shortened(kind)}: {' or '.join(KINDS)} are allowed.")
-        make = GeneratorThread if kind == "threads" else GeneratorProcess
-        self._generators: list[GeneratorThread | GeneratorProcess] = [make(source) for source in sources]
+        make: type[Generator] = GeneratorThread if kind == "threads" else GeneratorProcess
+        self._generators = [make(source) for source in sources]
         self._parts = [source.maker.part for source in sources]
         self._started = self._closed = False
 

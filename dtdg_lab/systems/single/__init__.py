@@ -11,6 +11,7 @@ from dtdg_lab.systems.base import SystemFamily
 if TYPE_CHECKING:
     from dtdg_lab.core.catalogue import System
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+    from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.charts import Panel
 
 
@@ -38,12 +39,21 @@ class SingleFamily(SystemFamily):
                 ("snapshot", "edges"),
                 {"edges": edges},
                 words=(
-                    f"All {graph.num_snapshots} snapshots of {graph.num_nodes} nodes, {sum(edges):,} edges, "
-                    "in one batch. "
-                    "The other systems use smaller batches, or distribute this one."
+                    f"All {graph.num_snapshots} snapshots of {graph.num_nodes} nodes, {sum(edges):,} edges, in one "
+                    "batch. The other systems use smaller batches, or distribute this one."
                 ),
             )
         ]
+
+    def workload(self, facts: Facts) -> EpochWork:
+        """One step of all snapshots on one rank."""
+        import numpy as np
+
+        from dtdg_lab.systems.workload import EXACT, plain_work
+
+        edges, many = np.array([facts.edges.sum()], float), len(facts.train)
+        rows = np.array([many * facts.graph.num_nodes], float)
+        return plain_work(facts, steps=1, edges=edges, rows=rows, snapshots=float(many), exact=frozenset(EXACT))
 
 
 FAMILY = SingleFamily()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,139 +39,10 @@ from dtdg_lab.visualization.charts import (
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.partition import SNAPSHOT, LinkLog, Sent, link_panels, sent_words
+from dtdg_lab.visualization.partition import SNAPSHOT, BlockFacts, LinkLog, Sent, link_panels, sent_words
 from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
 from dtdg_lab.visualization.series import StepSums, Sums, read_fields
-from dtdg_lab.visualization.style import ALWAYS, PASS_COLOURS, Marks, Matrix
-
-# What the pictures of blocks of time are made of: the facts of an event ``blocks``.
-
-
-Span = tuple[int, int]  # first, and one past the last
-AllToAllPhase = tuple[int, str, str, int]  # layer, pass, collective, numbers a row
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BlockFacts:
-    """T snapshots in nb blocks of time on R ranks; groups of G ranks split each snapshot by rows.
-
-    Attributes:
-        layout: ``snapshot``, or ``halo_vertex``, whose ranks have all snapshots of their own nodes.
-        ranks: R.
-        row_ranks: G.
-        nodes: N.
-        blocks: nb.
-        requested: blocks that were set; 0 took the fewest that fit the memory.
-        bounds: (nb + 1,) block b has snapshots bounds[b] to bounds[b + 1] - 1.
-        own: [block][rank] snapshots whose spatial part the rank computes; of the layout ``snapshot`` alone.
-        rows: [rank] nodes whose rows of these snapshots it computes; of that layout alone.
-        chunks: [rank] nodes that it runs through all snapshots of a block; of that layout alone.
-        predicted: pass -> (L, R, R) bytes from one rank to another in a step; without ``rerun`` where there is none.
-        collectives: what is sent in a step.
-        note: why there are so many blocks.
-    """
-
-    layout: str
-    ranks: int
-    row_ranks: int
-    nodes: int
-    blocks: int
-    requested: int
-    bounds: NDArray[np.int64]
-    own: tuple[tuple[Span, ...], ...]
-    rows: tuple[Span, ...]
-    chunks: tuple[Span, ...]
-    predicted: Mapping[str, Matrix]
-    collectives: tuple[AllToAllPhase, ...]
-    note: str
-
-    @property
-    def snapshots(self) -> int:
-        """T."""
-        return int(self.bounds[-1] - self.bounds[0])
-
-    @property
-    def label(self) -> str:
-        """Its name in titles, such as ``4 blocks of 12 to 13 snapshots on 2 ranks``."""
-        sizes = np.diff(self.bounds)
-        low, high = int(sizes.min()), int(sizes.max())
-        size = f"{low}" if low == high else f"{low} to {high}"
-        text = (
-            f"{self.blocks:,} block{_s(self.blocks)} of {size} snapshot{_s(high)} on {self.ranks} rank{_s(self.ranks)}"
-        )
-        return text if self.row_ranks == 1 else f"{text}, {self.row_ranks} to a snapshot"
-
-    @property
-    def redistributes(self) -> bool:
-        """Whether ranks compute whole snapshots first and then nodes through time."""
-        return self.layout == "snapshot"
-
-    @property
-    def sends(self) -> bool:
-        """Whether ranks send each other rows, or anything else but gradients of the model."""
-        return any(each.any() for each in self.predicted.values())
-
-
-def block_facts(data: Mapping[str, Any]) -> BlockFacts:
-    """The facts in the data of an event ``blocks``.
-
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-
-    def spans(pairs: Sequence[Sequence[Any]] | None) -> tuple[Span, ...]:
-        return tuple((int(start), int(stop)) for start, stop in pairs or ())
-
-    with reading_event("time blocks"):
-        predicted = {
-            pass_name: np.asarray((data.get("predicted") or {}).get(pass_name, ()), np.float64) for pass_name in PASSES
-        }
-        collectives = data.get("collectives") or ()
-        facts = read_fields(
-            BlockFacts,
-            data,
-            row_ranks=int(data.get("row_ranks") or 1),
-            own=tuple(spans(block) for block in data.get("own") or ()),
-            rows=spans(data.get("rows")),
-            chunks=spans(data.get("chunks")),
-            predicted={
-                pass_name: each
-                for pass_name, each in predicted.items()
-                if each.size and (pass_name in ALWAYS or each.any())
-            },
-            collectives=tuple((int(layer), str(of), str(name), int(width)) for layer, of, name, width in collectives),
-            note=str(data.get("note") or ""),
-        )
-    _check(facts)
-    return facts
-
-
-def _check(facts: BlockFacts) -> None:
-    counts = {"own": len(facts.own) if facts.redistributes else facts.blocks, "bounds": len(facts.bounds) - 1}
-    fit = set(counts.values()) == {facts.blocks} and (np.diff(facts.bounds) > 0).all() and facts.blocks > 0
-    by_rank = [facts.rows, facts.chunks, *facts.own] if facts.redistributes else []
-    shapes = [each.shape[1:] == (facts.ranks, facts.ranks) for each in facts.predicted.values()]
-    if not (fit and all(len(each) == facts.ranks for each in by_rank) and all(shapes)):
-        raise DataError(
-            f"an event has {facts.blocks} blocks on {facts.ranks} ranks with bounds {facts.bounds.tolist()[:8]}, "
-            f"which do not fit each other: was it recorded by another version?"
-        )
-
-
-def blocks_words(facts: BlockFacts) -> str:
-    """Blocks and what is sent between them in a sentence or two, as a row of a table of events."""
-    how = "as set" if facts.requested else "the fewest that fit the memory"
-    text = f"{facts.label} ({facts.note.rstrip('.') or how})."
-    if not facts.sends:
-        return f"{text} Ranks send each other gradients of the model, and no rows."
-    counts = {pass_name: sum(sent[1] == pass_name for sent in facts.collectives) for pass_name in PASSES}
-    described = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
-    return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
-
+from dtdg_lab.visualization.style import PASS_COLOURS, Marks
 
 # Memory in use over one step, with the boundaries of its blocks of time.
 
@@ -191,6 +62,7 @@ class MemoryFacts:
         blocks: (second, number, way) where a block of time begins, in order.
     """
 
+    kind: ClassVar[str] = "memory_trace"
     seconds: NDArray[np.float64]
     bytes: NDArray[np.float64]
     blocks: tuple[tuple[float, int, str], ...]
@@ -204,20 +76,27 @@ class MemoryFacts:
         """Which of ``blocks`` a sample is in; -1 before the first."""
         return int(np.searchsorted([second for second, _, _ in self.blocks], self.seconds[place], side="right")) - 1
 
+    @property
+    def words(self) -> str:
+        """Where the peak is, and what the boundaries keep."""
+        return memory_words(self, blocks=self.count)
 
-def memory_facts(data: Mapping[str, Any]) -> MemoryFacts:
-    """The facts in the data of an event ``memory_trace``.
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> MemoryFacts:
+        """The facts in the data of an event.
 
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-    with reading_event("memory over time"):
-        blocks = tuple((float(second), int(number), str(pass_name)) for second, number, pass_name in data["blocks"])
-        facts = read_fields(MemoryFacts, data, blocks=blocks)
-    times, samples = facts.seconds, facts.bytes
-    if times.shape != samples.shape or times.ndim != 1:
-        raise DataError(f"{len(times)} times of {len(samples)} samples of memory: was it recorded by another version?")
-    return facts
+        Raises:
+            DataError: something is missing or does not fit.
+        """
+        with reading_event("memory over time"):
+            blocks = tuple((float(second), int(number), str(pass_name)) for second, number, pass_name in data["blocks"])
+            facts = read_fields(cls, data, blocks=blocks)
+        times, samples = facts.seconds, facts.bytes
+        if times.shape != samples.shape or times.ndim != 1:
+            raise DataError(
+                f"{len(times)} times of {len(samples)} samples of memory: was it recorded by another version?"
+            )
+        return facts
 
 
 def memory_figure(facts: MemoryFacts | None, *, budget_bytes: float | None = None, note: str = "") -> Figure:
@@ -389,11 +268,6 @@ def _blocks(row: Mapping[str, Any]) -> str:
 
 
 RECENT = 50  # steps that bars and sentences are means of
-
-
-def exchange_log() -> StepSums:
-    """Where rows of the table ``exchanges`` are summed."""
-    return StepSums(("layer", "pass_name", "collective"), ("exchanges", "in_flight_s", "exposed_s"))
 
 
 def hidden_share(in_flight_s: float, exposed_s: float) -> float | None:
@@ -640,11 +514,6 @@ NOTHING_BROUGHT = "no graph has been brought in a step"
 _ALIKE = 1.005  # whole over brought up to which they are called alike
 
 
-def transfer_log() -> StepSums:
-    """Where rows of the table ``transfers`` are summed."""
-    return StepSums((), ("snapshots", "bytes", "whole_bytes"))
-
-
 def transfers_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
     """Bytes that the ranks' graphs took together, and what they would have taken whole, over steps.
 
@@ -719,7 +588,8 @@ class BlocksView(PlanView[BlockFacts]):
 
     def __init__(self, links: LinkLog, marks: Marks, memory_gib: float | None = None) -> None:
         super().__init__()
-        self.exchanges, self.transfers = exchange_log(), transfer_log()
+        self.exchanges = StepSums(("layer", "pass_name", "collective"), ("exchanges", "in_flight_s", "exposed_s"))
+        self.transfers = StepSums((), ("snapshots", "bytes", "whole_bytes"))
         self.tables = {"steps": self.step, "exchanges": self.exchanges.row, "transfers": self.transfers.row}
         self.events = {self.name: self.event, "memory_trace": self.memory}
         self.memory_gib = memory_gib
@@ -729,12 +599,12 @@ class BlocksView(PlanView[BlockFacts]):
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``blocks``."""
         if self._is_new(row, attempt):
-            self._take_plan(None if plan_ended(row["data"]) else block_facts(row["data"]), row, attempt)
+            self._take_plan(None if plan_ended(row["data"]) else BlockFacts.read(row["data"]), row, attempt)
 
     def memory(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``memory_trace``."""
         if self._is_new(row, attempt, "memory"):
-            known = (attempt, int(row["step"] or 0), memory_facts(row["data"]))
+            known = (attempt, int(row["step"] or 0), MemoryFacts.read(row["data"]))
             self._memory = [*self._memory, known][-self.plans_kept :]
 
     def step(self, rank: int, row: Row, attempt: int) -> None:
@@ -805,7 +675,7 @@ class BlocksView(PlanView[BlockFacts]):
         facts = self.facts
         if facts is None:
             return ""
-        text = blocks_words(facts)
+        text = facts.words
         if facts.ranks > 1 and facts.sends:
             sent = self.sent()
             predicted = sum(float(each.sum()) for each in facts.predicted.values())

@@ -1,10 +1,10 @@
-"""Forecasts of snapshot parallelism: memory by blocks, delta transfers, volume, and steps on more ranks."""
+"""Snapshot parallelism in blocks of time: work of an epoch, memory by blocks, deltas, volume, steps on more ranks."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,36 +19,26 @@ from dtdg_lab.core.message_passing import Pull, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.graphs.delta import (
-    FORMATS,
-    SequenceChanges,
-    TransferFormat,
-    benefiting_share,
-    encode,
-    own_ranges,
-    sequence_changes,
-)
+from dtdg_lab.graphs import delta
+from dtdg_lab.graphs.delta import SequenceChanges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.windowing import averaged, lived
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.metrics import RERUN_MEMORIES, between_parts
-from dtdg_lab.partition.volume import AllToAllCost, collective_rows, collectives, redistributed
-from dtdg_lab.systems.snapshot_blocks.charts import (
-    MemoryFacts,
-    block_peaks_figure,
-    block_peaks_words,
-    crossing,
-    difference_figure,
-    memory_facts,
-    memory_figure,
-    memory_words,
-    volume_figure,
+from dtdg_lab.partition.volume import (
+    PAPER_SPEEDUPS,
+    AllToAllCost,
+    collective_rows,
+    collectives,
+    pulled_by_groups,
+    redistributed,
+    sent,
 )
-from dtdg_lab.systems.snapshot_blocks.workload import StepSettings, settings_of
+from dtdg_lab.systems.snapshot_blocks import charts
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
-from dtdg_lab.systems.workload import Facts, Row, curve_row
+from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.study_result import StudyResult
@@ -56,6 +46,199 @@ from dtdg_lab.visualization.study_result import StudyResult
 if TYPE_CHECKING:
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.training.block_memory import BlockCost
+
+
+def settings_of(facts: Facts, **more: Any) -> StepSettings:
+    """Of the step of a config.
+
+    Args:
+        facts: its config and graph.
+        **more: settings of blocks, where they are not the defaults.
+    """
+    config = facts.config
+    return StepSettings(
+        config.model,
+        facts.graph.num_features,
+        config.hidden,
+        config.layers,
+        pairs=facts.outputs if config["task"] == "link" else 0,
+        itemsize=facts.itemsize,
+        options=facts.model_options,
+        **more,
+    )
+
+
+def snapshot_work(facts: Facts) -> EpochWork:
+    """Blocks of time, whose snapshots are shared out to ranks (ESDG); in the hybrid to groups of ranks.
+
+    References: ESDG sections 3.1 and 4.2 (rerun and redistribution), 6.5 (hybrid).
+    """
+    config, ranks = facts.config, facts.ranks
+    blocks, notes = int(config["blocks"]) or 1, _said(config)
+    split = int(config["row_ranks"])
+    plan = SnapshotBlocks(facts.train, blocks, ranks, facts.graph.num_nodes, split)
+    # as a step of ESDG numbers the snapshots: from 0 on
+    counted = SnapshotBlocks(range(len(facts.train)), blocks, ranks, facts.graph.num_nodes, split)
+    settings = settings_of(facts, blocks=blocks, difference=config["delta_transfer"], reuse=config["halo_reuse"])
+    changes = delta.sequence_changes(facts.snapshots)
+    step = settings.work(changes, ranks)
+    moved = step.sent
+    if split > 1:
+        volume = redistributed(counted, settings.sent(), config.layers) + pulled_by_groups(
+            facts.graph.snapshots, plan, facts.pulled, rerun=facts.memory in RERUN_MEMORIES, reuse=config["halo_reuse"]
+        )
+        moved = sum((each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), np.zeros((ranks, ranks)))
+    by_rank = _passes(counted, changes, facts.memory)
+    passes = facts.weighed(np.column_stack([by_rank, np.full(ranks, float(blocks))]))
+    rows, edges, alive = _shares(facts, counted)
+    brought = (
+        step.brought if split == 1 and blocks > 1 and config["graph_storage"] == "streamed" else np.zeros((ranks, 3))
+    )
+    held = np.full(ranks, facts.graph_bytes / (ranks if split == 1 and blocks == 1 else 1))
+    return EpochWork(
+        system=config.system,
+        steps=1,
+        passes=passes,
+        rows=rows,
+        edges=edges,
+        sent=np.asarray(moved, float),
+        exchanges=max(step.exchanges - 1, 0) + 2 * len(facts.pulled) * (split > 1),
+        gradient_bytes=float(facts.gradient_bytes),
+        brought=brought,
+        alive=alive,
+        held_bytes=held,
+        exact=frozenset(EXACT) if not config["overlap"] or ranks == 1 else frozenset({"rows"}),
+        notes=notes,
+    )
+
+
+def _said(config: RunConfig) -> tuple[str, ...]:
+    found: tuple[str, ...] = ("blocks=0 is taken as one block",) if not config["blocks"] else ()
+    if config["overlap"] and config.ranks > 1:
+        found += (f"bytes lack the {FRONT_BYTES} in front of each piece that overlap sends",)
+    return found
+
+
+def _shares(facts: Facts, plan: SnapshotBlocks) -> tuple[Numbers, Numbers, Numbers]:
+    """Rows and edges of each rank's own snapshots, and what the largest block keeps."""
+    rows, edges = np.zeros(plan.ranks), np.zeros(plan.ranks)
+    alive = np.zeros((plan.ranks, 2))
+    for block in range(plan.blocks):
+        for rank in range(plan.ranks):
+            own = plan.own(block, rank)
+            spatial = len(own) * len(plan.rows(rank))
+            through = len(plan.chunk(rank)) * len(plan.block(block)) if facts.memory == "per_vertex" else 0
+            pulled = float(facts.edges[own.start : own.stop].sum()) / plan.row_ranks
+            rows[rank] += spatial
+            edges[rank] += pulled
+            alive[rank] = np.maximum(alive[rank], [max(spatial, through), pulled])
+    return rows, edges, alive
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """What a step computes, whatever the graph and the ranks; names as the options of a run.
+
+    Attributes:
+        model: name in the catalogue.
+        features: F.
+        hidden: H.
+        layers: of the model.
+        pairs: numbers of a node that pairs are scored from; 0 where the loss is a sum over nodes.
+        blocks: nb.
+        difference: whether graphs are brought as differences.
+        reuse: whether rows of the data alone are kept from step to step.
+        itemsize: bytes of a number.
+        options: of the model.
+    """
+
+    model: str
+    features: int
+    hidden: int
+    layers: int
+    pairs: int = 0
+    blocks: int = 1
+    difference: bool = True
+    reuse: bool = False
+    itemsize: int = 4
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def paper_speedup(self, *, weak: bool) -> float | None:
+        """The paper's speed-up of this model on 128 GPUs; None where it gives none."""
+        return PAPER_SPEEDUPS[weak].get(self.model)
+
+    def differences(self, other: Any) -> list[str]:
+        """Names of settings for which rates of the one do not hold for the other."""
+        names = ("model", "features", "hidden", "layers", "itemsize", "options")
+        return [name for name in names if getattr(other, name) != getattr(self, name)]
+
+    def sent(self) -> tuple[AllToAllCost, ...]:
+        """The redistributions of a step that are sent."""
+        sizes = (self.model, self.features, self.hidden, self.layers)
+        return sent(collectives(*sizes, pairs=self.pairs, blocks=self.blocks, reuse=self.reuse, **self.options))
+
+    def work(self, changes: SequenceChanges, ranks: int) -> StepWork:
+        """What R ranks do in a step.
+
+        Args:
+            changes: of the S snapshots trained.
+            ranks: R, at most N; each has whole snapshots.
+
+        Raises:
+            PlanError: the ranks or blocks do not fit the graph.
+            UnsupportedError: the model's memory cannot be divided by snapshots.
+        """
+        plan = SnapshotBlocks(range(len(changes.edges)), self.blocks, ranks, changes.nodes)
+        some = self.sent()
+        memory = catalogue.entry("models", self.model).memory
+        moved = redistributed(plan, some, self.layers).bytes(self.itemsize)
+        return StepWork(
+            nodes=changes.nodes,
+            edges=int(changes.edges.sum()),
+            passes=_passes(plan, changes, memory),
+            sent=sum((each.sum(axis=0) for each in moved.values()), np.zeros((ranks, ranks))),
+            exchanges=_exchanges(some, self.blocks) + 1 if ranks > 1 else 0,
+            brought=_brought(plan, changes, memory, difference=self.difference),
+        )
+
+
+def _repeats(plan: SnapshotBlocks, memory: str | None) -> list[int]:
+    """How often each block runs forward: twice where it is computed again."""
+    again = memory in RERUN_MEMORIES
+    return [1 + (again and block < plan.blocks - 1) for block in range(plan.blocks)]
+
+
+def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) -> Numbers:
+    """Passes of each rank; in a hybrid it has a share of the rows of its group's snapshots."""
+    found = np.zeros((plan.ranks, 5))
+    for block, forward in enumerate(_repeats(plan, memory)):
+        times, length = forward + 1, len(plan.block(block))
+        for rank in range(plan.ranks):
+            own = plan.own(block, rank)
+            through = len(plan.chunk(rank)) * length if memory == "per_vertex" else 0
+            rows = len(own) * len(plan.rows(rank)) + through
+            edges = float(changes.edges[own.start : own.stop].sum()) / plan.row_ranks
+            found[rank] += np.array([edges, rows, len(own), length, length * (plan.ranks > 1)]) * times
+    return found
+
+
+def _exchanges(some: tuple[AllToAllCost, ...], blocks: int) -> int:
+    """Exchanges of rows in a step that overlaps none with computing: one for each collective and block."""
+    many = {"forward": blocks, "rerun": blocks - 1, "backward": blocks}
+    return sum(1 if cost.only_last else many[cost.pass_name] for cost in some)
+
+
+def _brought(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None, *, difference: bool) -> Numbers:
+    """Nothing with one block, which stays; else every block for forward, and again for its rerun."""
+    found = np.zeros((plan.ranks, 3))
+    if plan.blocks == 1:
+        return found
+    for block, forward in enumerate(_repeats(plan, memory)):
+        for rank in range(plan.ranks):
+            own = plan.own(block, rank)
+            less, whole = changes.brought(delta.CSR32, [own])
+            found[rank] += np.array([len(own), less if difference else whole, whole]) * forward
+    return found
 
 
 # ``lab.estimate.transfers``: cost of transferring graphs, in full and as deltas, by model and format.
@@ -97,7 +280,7 @@ class TransferStudy(StudyResult):
     @property
     def figure(self) -> Figure:
         """Bytes and times, the bound given by the overlap, and the ratio left on ranks, as a plotly figure dict."""
-        return difference_figure(self.rows, self.shares, title=self.described)
+        return charts.difference_figure(self.rows, self.shares, title=self.described)
 
 
 def estimate_transfers(
@@ -105,7 +288,7 @@ def estimate_transfers(
     *,
     edge_life: int = 5,
     smoothing_window: int = 5,
-    forms: Sequence[str] = tuple(FORMATS),
+    forms: Sequence[str] = tuple(delta.FORMATS),
     blocks: Sequence[int] | None = None,
     ranks: Sequence[int] | None = None,
     repeats: int = 5,
@@ -145,8 +328,8 @@ def estimate_transfers(
     }
     for model, (smoothing, smooth) in smoothings.items():
         smoothed = list(smooth())
-        changes = sequence_changes(smoothed)
-        for form in (FORMATS[name] for name in forms):
+        changes = delta.sequence_changes(smoothed)
+        for form in (delta.FORMATS[name] for name in forms):
             of = {"model": model, "smoothing": smoothing, "form": form.name}
             sizes = _row(smoothed, changes, form)
             saved = sizes["whole_bytes"] - sizes["difference_bytes"]
@@ -164,8 +347,8 @@ def _check(forms: Sequence[str], **numbers: tuple[int, int]) -> None:
         if number < least:
             raise ConfigError(f"{name}={number}: give a whole number of at least {least}.")
     for form in forms:
-        if form not in FORMATS:
-            raise UnknownNameError("format", form, FORMATS)
+        if form not in delta.FORMATS:
+            raise UnknownNameError("format", form, delta.FORMATS)
 
 
 def _plans(graph: DynamicGraph, blocks: Sequence[int] | None, ranks: Sequence[int] | None) -> list[SnapshotBlocks]:
@@ -175,8 +358,8 @@ def _plans(graph: DynamicGraph, blocks: Sequence[int] | None, ranks: Sequence[in
     return [SnapshotBlocks(every, count, number, graph.num_nodes) for count in blocks for number in ranks]
 
 
-def _row(snapshots: Sequence[Snapshot], changes: SequenceChanges, form: TransferFormat) -> dict[str, Any]:
-    sent, whole = encode(snapshots, form).nbytes, encode(snapshots, form, difference=False).nbytes
+def _row(snapshots: Sequence[Snapshot], changes: SequenceChanges, form: delta.TransferFormat) -> dict[str, Any]:
+    sent, whole = delta.encode(snapshots, form).nbytes, delta.encode(snapshots, form, difference=False).nbytes
     least, _ = changes.brought(form, [range(len(snapshots))])
     return {
         "snapshots": len(snapshots),
@@ -191,7 +374,7 @@ def _row(snapshots: Sequence[Snapshot], changes: SequenceChanges, form: Transfer
 
 
 def _times(
-    snapshots: Sequence[Snapshot], form: TransferFormat, *, repeats: int, device: str, saved_bytes: int
+    snapshots: Sequence[Snapshot], form: delta.TransferFormat, *, repeats: int, device: str, saved_bytes: int
 ) -> dict[str, Any]:
     if not repeats:
         names = ("whole_s", "difference_s", "difference_copy_s", "difference_unpack_s", "time_ratio", "worth_below")
@@ -210,12 +393,12 @@ def _times(
     }
 
 
-def _share(changes: SequenceChanges, form: TransferFormat, plan: SnapshotBlocks) -> dict[str, Any]:
-    less, whole = changes.brought(form, own_ranges(plan))
+def _share(changes: SequenceChanges, form: delta.TransferFormat, plan: SnapshotBlocks) -> dict[str, Any]:
+    less, whole = changes.brought(form, delta.own_ranges(plan))
     return {
         "blocks": plan.blocks,
         "ranks": plan.ranks,
-        "share": benefiting_share(plan),
+        "share": delta.benefiting_share(plan),
         "whole_bytes": whole,
         "difference_bytes": less,
         "ratio": whole / less,
@@ -240,18 +423,18 @@ class BlockStudy(StudyResult):
     """
 
     rows: tuple[dict[str, Any], ...]
-    traces: Mapping[int, MemoryFacts]
+    traces: Mapping[int, charts.MemoryFacts]
     described: str
     meanings = MEMORY_MEANINGS
 
     @property
     def figure(self) -> Figure:
         """Peaks against blocks, and memory over the step with the fewest and the most blocks."""
-        panels = [(block_peaks_figure(self.rows), block_peaks_words(self.rows))]
+        panels = [(charts.block_peaks_figure(self.rows), charts.block_peaks_words(self.rows))]
         for blocks in dict.fromkeys((min(self.traces), max(self.traces))):
             facts = self.traces[blocks]
             note = f"{blocks} block{'' if blocks == 1 else 's'}"
-            panels.append((memory_figure(facts, note=note), memory_words(facts, blocks=facts.count)))
+            panels.append((charts.memory_figure(facts, note=note), facts.words))
         return grid(panels, title=self.described, wide={0})
 
 
@@ -284,7 +467,7 @@ def estimate_block_memory(
     from dtdg_lab.training.block_memory import block_cost
 
     costs = [block_cost(alone.replace(blocks=count), graph, steps=steps) for count in blocks]
-    traces = {cost.blocks: memory_facts(cost.trace.to_dict()) for cost in costs}
+    traces = {cost.blocks: charts.MemoryFacts.read(cost.trace.to_dict()) for cost in costs}
     described = f"{config.model} on {graph.name}, {config.system} on one rank: steps by number of time blocks"
     return BlockStudy(tuple(_row_memory_study(cost, costs[0], predicted) for cost in costs), traces, described)
 
@@ -376,7 +559,7 @@ class VolumeStudy(StudyResult):
     @property
     def figure(self) -> Figure:
         """Values sent over ranks, by both methods, with a panel for each model, as a plotly figure dict."""
-        return volume_figure(self.rows)
+        return charts.volume_figure(self.rows)
 
     def collective_rows(self) -> list[dict[str, Any]]:
         """Plain values, a row per model and collective of a step, with the reason of each difference."""
@@ -390,7 +573,7 @@ class VolumeStudy(StudyResult):
     def conclusion(self) -> str:
         """Where one kind of partition sends less than the other, by model."""
         models = dict.fromkeys(row.model for row in self.outcomes)
-        return "\n".join(crossing([row for row in self.rows if row["model"] == name]) for name in models)
+        return "\n".join(charts.crossing([row for row in self.rows if row["model"] == name]) for name in models)
 
 
 def estimate_volumes(
@@ -548,7 +731,7 @@ def measured_step(
         )
     graph = load_for(config) if graph is None else graph
     first, *_, last = described["bounds"]
-    changes = sequence_changes(graph.snapshots[first:last])
+    changes = delta.sequence_changes(graph.snapshots[first:last])
     settings = _settings(run, described, graph.num_features)
     steps = run.table("steps")
     steps = steps[steps["step"] >= WARM_UPS]
@@ -602,7 +785,7 @@ def snapshot_rows(facts: Facts, ranks: Sequence[int], *_: object, **__: object) 
 
     References: ESDG section 6.4: S N (R - 1) / R rows a collective, whatever the graph.
     """
-    settings, changes = settings_of(facts), sequence_changes(facts.snapshots)
+    settings, changes = settings_of(facts), delta.sequence_changes(facts.snapshots)
     found = []
     for count in ranks:
         if count > facts.graph.num_nodes:

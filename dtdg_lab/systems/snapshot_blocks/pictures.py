@@ -11,9 +11,9 @@ from dtdg_lab.core.units import format_bytes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.metrics import Volume
 from dtdg_lab.partition.volume import collectives, pulled_by_groups, redistributed, sent
-from dtdg_lab.systems.snapshot_blocks.charts import BlockFacts, ownership_panels
+from dtdg_lab.systems.snapshot_blocks.charts import ownership_panels
 from dtdg_lab.visualization.cards import Panel
-from dtdg_lab.visualization.partition import matrix_figure
+from dtdg_lab.visualization.partition import BlockFacts, matrix_figure
 
 RANKS, BLOCKS = 4, 2
 MODEL, LAYERS, HIDDEN = "cdgcn", 2, 6  # ESDG section 6.1
@@ -24,7 +24,9 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     split = int(system.defaults.get("row_ranks", 1))
     plan = SnapshotBlocks(range(graph.num_snapshots), BLOCKS, RANKS, graph.num_nodes, split)
     volume = volume_of(plan, graph)
-    maps = ownership_panels(_facts(plan))
+    sent_rows = ((0, "forward", "to_vertices", HIDDEN),)
+    facts = BlockFacts.of(plan, "snapshot", requested=plan.blocks, predicted={}, collectives=sent_rows, note="")
+    maps = ownership_panels(facts)
     bytes_sent = {pass_name: each.sum(axis=0).astype(np.float64) for pass_name, each in volume.bytes().items()}
     top = float(np.sum(list(bytes_sent.values()), axis=0).max())
     whole = sum(float(each.sum()) for each in bytes_sent.values())
@@ -46,26 +48,3 @@ def volume_of(plan: SnapshotBlocks, graph: DynamicGraph) -> Volume:
     moved = redistributed(plan, of_step, LAYERS)
     pulled = pulls(MODEL, graph.num_features, HIDDEN, LAYERS)
     return moved + pulled_by_groups(graph.snapshots, plan, pulled, rerun=plan.blocks > 1)
-
-
-def _facts(plan: SnapshotBlocks) -> BlockFacts:
-    ranks = range(plan.ranks)
-    return BlockFacts(
-        layout="snapshot",
-        ranks=plan.ranks,
-        row_ranks=plan.row_ranks,
-        nodes=plan.nodes,
-        blocks=plan.blocks,
-        requested=plan.blocks,
-        bounds=np.array([plan.block(0).start, *(plan.block(b).stop for b in range(plan.blocks))]),
-        own=tuple(tuple(_span(plan.own(b, rank)) for rank in ranks) for b in range(plan.blocks)),
-        rows=tuple(_span(plan.rows(rank)) for rank in ranks),
-        chunks=tuple(_span(plan.chunk(rank)) for rank in ranks),
-        predicted={},
-        collectives=((0, "forward", "to_vertices", HIDDEN),),
-        note="",
-    )
-
-
-def _span(part: range) -> tuple[int, int]:
-    return part.start, part.stop

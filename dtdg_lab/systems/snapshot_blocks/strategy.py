@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.distributed.group import Group
@@ -141,11 +142,11 @@ class SnapshotBlockStrategy(Strategy):
         """The blocks of time."""
         return self._plan
 
-    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+    def plan_events(self) -> list[Event]:
         """The blocks of time."""
         of, memory = self.context, self.block_memory
         peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
-        return [("blocks", blocks_event(of.config, of.graph, self._plan, of.task, peak_bytes=peak))]
+        return [blocks_event(of.config, of.graph, self._plan, of.task, peak_bytes=peak)]
 
     def probes_after(self, before: Strategy) -> bool:
         """Where the blocks of time are others than before."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.base import SystemFamily
@@ -22,14 +22,14 @@ class SnapshotGroupsFamily(SystemFamily):
 
     def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Facts of the run's last schedule."""
-        from dtdg_lab.systems.snapshot_groups.charts import schedule_facts
+        from dtdg_lab.systems.snapshot_groups.charts import ScheduleFacts
         from dtdg_lab.visualization.run_view import plan_ended
 
         events = tables["events"]
         described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
         if not described or plan_ended(described[-1]):
             return dict.fromkeys(self.summary_meanings)
-        facts = schedule_facts(described[-1])
+        facts = ScheduleFacts.read(described[-1])
         return {
             "scheduler": facts.scheduler,
             "groups": facts.groups,
@@ -44,16 +44,6 @@ class SnapshotGroupsFamily(SystemFamily):
         from dtdg_lab.systems.snapshot_groups.charts import ScheduleView
 
         return [ScheduleView(config.ranks)]
-
-    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
-        """Captions of its events."""
-        from dtdg_lab.systems.snapshot_groups.charts import schedule_facts, schedule_words
-        from dtdg_lab.visualization.run_view import plan_ended
-
-        def schedule(data: dict[str, Any]) -> str:
-            return "no schedule from here on" if plan_ended(data) else schedule_words(schedule_facts(data))
-
-        return {"schedule": schedule}
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether schedules follow measured times, or their search may stop at its time limit."""
@@ -73,9 +63,8 @@ class SnapshotGroupsFamily(SystemFamily):
             return None
         table = run.table("groups")
         seconds = (table["end_ns"] - table["start_ns"]) * 1e-9
-        per_rank = max(1, facts.per_rank * facts.parts // facts.ranks)
         found = {
-            epoch: lower_bound_s(times.to_numpy(float), facts.ranks, per_rank=per_rank)
+            epoch: lower_bound_s(times.to_numpy(float), facts.ranks, per_rank=facts.rank_groups)
             for epoch, times in list(seconds.groupby(table["epoch"]))[-newest:]
             if len(times) == facts.groups
         }

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, floor, log10
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
-from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
+from dtdg_lab.systems.snapshot_groups.schedulers.base import PAPER_THROUGHPUT, lower_bound_s, replay
+from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import (
     NAMES,
     SYMBOLS,
@@ -34,14 +35,6 @@ from dtdg_lab.visualization.charts import (
 )
 from dtdg_lab.visualization.grid import grid
 from dtdg_lab.visualization.layout import Figure, share
-from dtdg_lab.visualization.palette import (
-    BASELINE_COLOUR,
-    PHASE_COLOURS,
-    PURGE_COLOUR,
-    TEXT_COLOUR,
-    WARNING_COLOUR,
-    series_colour,
-)
 from dtdg_lab.visualization.phases import BALANCED, OWN
 from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
 from dtdg_lab.visualization.series import Series, read_fields
@@ -59,8 +52,8 @@ SOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ScheduleFacts:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScheduleFacts(Event):
     """A schedule of K snapshot groups on P parts, executed by R ranks.
 
     Attributes:
@@ -68,35 +61,42 @@ class ScheduleFacts:
         ranks: R.
         parts: P; each rank executes P / R of them.
         per_rank: groups a part may compute in an iteration.
+        iterations: updates of the model in an epoch.
         source: where ``times_s`` are from: ``size`` (then in no unit), ``profile`` or ``linear``.
         times_s: (K,) seconds of each group as the scheduler knew them.
         assignment: [iteration][part] -> groups.
         makespan_s: of an epoch, predicted from ``times_s``, with the exchange of each iteration.
         bound_s: no schedule of these times and exchanges is shorter.
         gap: makespan over a bound, less 1; None where unknown.
-        notes: what must be known of how it was made.
         targets: most targets that DyGNeX-G tried in an iteration; None where Algorithm 2 was not asked.
+        notes: what must be known of how it was made.
         solve_s: making it took.
+        psg_makespan_s: of PSG's round robin for the same times, with its own exchanges; None where unknown.
+        timed_by: clock of ``times_s``: ``processor`` or ``wall``.
+        allreduce_s: an exchange of each iteration, which makespans, bound and gap hold.
         fit: ``a1``, ``a2``, ``a3``, ``mean_error`` and ``max_error`` of the linear model; None where none was fitted.
-        round_robin_s: makespan of PSG's round robin for the same times, with its own exchanges; None where
-            unknown.
     """
 
+    kind: ClassVar[str] = "schedule"
+    ended: ClassVar[str] = "no schedule from here on"
     scheduler: str
     ranks: int
     parts: int
     per_rank: int
+    iterations: int
     source: str
     times_s: NDArray[np.float64]
     assignment: Assignment
     makespan_s: float
     bound_s: float
     gap: float | None
+    targets: int | None
     notes: str
     solve_s: float
+    psg_makespan_s: float | None
+    timed_by: str = "wall"
+    allreduce_s: float = 0.0
     fit: Mapping[str, float] | None
-    round_robin_s: float | None
-    targets: int | None = None
 
     @property
     def in_seconds(self) -> bool:
@@ -109,9 +109,9 @@ class ScheduleFacts:
         return len(self.times_s)
 
     @property
-    def iterations(self) -> int:
-        """Updates of the model in an epoch."""
-        return len(self.assignment)
+    def rank_groups(self) -> int:
+        """Most groups of a rank in an iteration."""
+        return max(1, self.per_rank * self.parts // self.ranks)
 
     @property
     def excess(self) -> float | None:
@@ -136,43 +136,44 @@ class ScheduleFacts:
         described = float(self.times_s[known].sum())
         return float(measured_s[known].sum()) / described if described > 0 else None
 
-
-def schedule_facts(data: Mapping[str, Any]) -> ScheduleFacts:
-    """The facts in the data of an event ``schedule``.
-
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-    with reading_event("a schedule"):
-        fit, round_robin = data.get("fit"), data.get("psg_makespan_s")
-        return read_fields(
-            ScheduleFacts,
-            data,
-            assignment=tuple(tuple(tuple(map(int, part)) for part in row) for row in data["assignment"]),
-            notes=str(data.get("notes") or ""),
-            fit=None if fit is None else {name: float(value) for name, value in fit.items() if value is not None},
-            round_robin_s=None if round_robin is None else float(round_robin),
+    @property
+    def words(self) -> str:
+        """A schedule in a sentence or two, as a row of a table of events."""
+        text = (
+            f"{self.label}, at most {self.per_rank} a part and iteration: {self.iterations:,} iterations an epoch. "
+            f"Made in {format_seconds(self.solve_s)} from {SOURCES.get(self.source, self.source)}: "
         )
+        if self.in_seconds:
+            text += f"{format_seconds(self.makespan_s)} an epoch, "
+        excess = self.excess
+        text += "no bound known" if excess is None else f"{share(max(0.0, excess))} above what no schedule beats"
+        if self.psg_makespan_s and (self.scheduler, self.per_rank) != ("round_robin", 1):
+            saved = 1 - self.makespan_s / self.psg_makespan_s
+            less = (
+                f"{share(abs(saved))} {'less' if saved > 0 else 'more'} than" if abs(saved) >= _EQUAL else "as long as"
+            )
+            text += f", {less} round robin"
+        if self.targets is not None:
+            tried = "all" if self.targets >= self.groups else f"{self.targets:,} of up to {self.groups:,}"
+            text += f"; DyGNeX-G tried {tried} targets in each iteration"
+        return f"{text}. {self.notes}".strip().rstrip(".") + "."
 
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> ScheduleFacts:
+        """The facts in the data of an event.
 
-def schedule_words(facts: ScheduleFacts) -> str:
-    """A schedule in a sentence or two, as a row of a table of events."""
-    text = (
-        f"{facts.label}, at most {facts.per_rank} a part and iteration: {facts.iterations:,} iterations an epoch. "
-        f"Made in {format_seconds(facts.solve_s)} from {SOURCES.get(facts.source, facts.source)}: "
-    )
-    if facts.in_seconds:
-        text += f"{format_seconds(facts.makespan_s)} an epoch, "
-    excess = facts.excess
-    text += "no bound known" if excess is None else f"{share(max(0.0, excess))} above what no schedule beats"
-    if facts.round_robin_s and (facts.scheduler, facts.per_rank) != ("round_robin", 1):
-        saved = 1 - facts.makespan_s / facts.round_robin_s
-        less = f"{share(abs(saved))} {'less' if saved > 0 else 'more'} than" if abs(saved) >= _EQUAL else "as long as"
-        text += f", {less} round robin"
-    if facts.targets is not None:
-        tried = "all" if facts.targets >= facts.groups else f"{facts.targets:,} of up to {facts.groups:,}"
-        text += f"; DyGNeX-G tried {tried} targets in each iteration"
-    return f"{text}. {facts.notes}".strip().rstrip(".") + "."
+        Raises:
+            DataError: something is missing or does not fit.
+        """
+        with reading_event("a schedule"):
+            fit = data.get("fit")
+            return read_fields(
+                cls,
+                data,
+                assignment=tuple(tuple(tuple(map(int, part)) for part in row) for row in data["assignment"]),
+                notes=str(data.get("notes") or ""),
+                fit=None if fit is None else {name: float(value) for name, value in fit.items() if value is not None},
+            )
 
 
 # The Gantt chart of a schedule: which rank computed which group when, who set the pace, and who waited.
@@ -306,8 +307,8 @@ def gantt_figure(
     whole = first is None and not epoch.cut
     origin_ns = epoch.start_ns if whole else min(b.start_ns for blocks in shown.values() for b in blocks)
     ends = [block.end_ns for blocks in shown.values() for block in blocks]
-    bounds = [("no schedule of these groups ends before", bound_s, WARNING_COLOUR, "dash")]
-    bounds = [*bounds, ("predicted end", predicted_s, BASELINE_COLOUR, "dot")] if whole else []
+    bounds = [("no schedule of these groups ends before", bound_s, palette.WARNING_COLOUR, "dash")]
+    bounds = [*bounds, ("predicted end", predicted_s, palette.BASELINE_COLOUR, "dot")] if whole else []
     end_s = max([(max(ends) - origin_ns) / 1e9, *(value for _, value, *_ in bounds if value is not None)])
     unit, factor = time_unit(end_s)
     if not whole:
@@ -374,7 +375,8 @@ class _Drawing:
             paced = tones is _PACE
             found = [block for block in blocks if (several and paces[block.step] == block.rank) == paced]
             colours = [tones[(b.step - self.first_step) % 2] for b in found]
-            writing = ["white" if colour == _TONES[1] else TEXT_COLOUR for colour in colours]  # on the dark blue
+            # white on the dark blue
+            writing = ["white" if colour == _TONES[1] else palette.TEXT_COLOUR for colour in colours]
             if found:
                 yield self._rows(
                     name,
@@ -390,10 +392,10 @@ class _Drawing:
 
     def pauses(self, shown: Mapping[str, list[Block]]) -> Iterable[Drawn]:
         """Waiting, hatched, and the exchange of gradients."""
-        hatched = {"shape": "/", "fgcolor": PURGE_COLOUR, "size": 5, "solidity": 0.25}
+        hatched = {"shape": "/", "fgcolor": palette.PURGE_COLOUR, "size": 5, "solidity": 0.25}
         looks: Drawn = {
             "wait": {"color": "#FFFFFF", "pattern": hatched},
-            "communicate": {"color": PHASE_COLOURS["communicate"]},
+            "communicate": {"color": palette.PHASE_COLOURS["communicate"]},
         }
         for kind, name in EXCHANGES.items():
             found = [block for block in shown[kind] if block.long_ns > _NOTHING * self.span_ns]
@@ -501,16 +503,13 @@ def times_figure(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: N
     for rank in there if len(there) <= _COLOURED else [-1]:
         mine = (ranks[known] == rank) if rank >= 0 else np.ones(len(known), bool)
         x, y = (np.round(each[mine] * factor, 5).tolist() for each in (predicted, measured))
-        name, colour = f"rank {rank}" if rank >= 0 else "group", series_colour(max(rank, 0))
+        name, colour = f"rank {rank}" if rank >= 0 else "group", palette.series_colour(max(rank, 0))
         looks: Drawn = {"size": 6, "marker": {"opacity": 0.75}, "customdata": known[mine].tolist(), "showlegend": True}
         data.append(points(name, x, y, colour, hover, **looks))
     kind = {"type": "log"} if high > _LOG * low else {"rangemode": "tozero"}
-    return chart(title, _said(facts, unit), f"measured ({unit})", data, xaxis=kind, yaxis=kind)
-
-
-def _said(facts: ScheduleFacts, unit: str) -> str:
     source = {"size": "by size, scaled to the mean", "profile": "by profile", "linear": "by nodes and edges"}
-    return f"predicted {source.get(facts.source, facts.source)} ({unit})"
+    across = f"predicted {source.get(facts.source, facts.source)} ({unit})"
+    return chart(title, across, f"measured ({unit})", data, xaxis=kind, yaxis=kind)
 
 
 def errors_of(facts: ScheduleFacts, measured_s: NDArray[np.float64]) -> tuple[float, float] | None:
@@ -540,12 +539,9 @@ def times_words(
     if processor is not None and processor < _SHARED:
         words.append(f"Processors worked {share(processor)} of it: shared by ranks, or waiting for a GPU.")
     if len(words) == 1:
-        words.append(f"A schedule is as good as these times; the longest group takes {_longest(measured_s)}.")
+        longest = format_seconds(float(np.nanmax(measured_s)))
+        words.append(f"A schedule is as good as these times; the longest group takes {longest}.")
     return " ".join(words)
-
-
-def _longest(measured_s: NDArray[np.float64]) -> str:
-    return format_seconds(float(np.nanmax(measured_s)))
 
 
 def _by_rank(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: NDArray[np.int64]) -> dict[int, float]:
@@ -564,10 +560,7 @@ def _by_rank(facts: ScheduleFacts, measured_s: NDArray[np.float64], ranks: NDArr
 
 _OPEN = 2  # epochs whose iterations are kept, so that late ranks and resumed steps find theirs
 _POINTS = 400
-_RATIOS = {
-    "most over least loaded rank": "most_over_least",
-    "slowest over mean of an iteration": "max_over_mean",
-}
+_RATIOS = {"most over least loaded rank": "most_over_least", "slowest over mean of an iteration": "max_over_mean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -744,8 +737,8 @@ def shares_figure(log: BalanceLog, marks: Mapping[int, str] | None = None) -> Fi
     _, waste = log.to_dict("waste")
     rest = [1 - (a or 0) - (b or 0) for a, b in zip(own, waste, strict=True)]
     kinds: tuple[tuple[str, Sequence[float | None], str], ...] = (
-        ("own work", own, PHASE_COLOURS["compute"]),
-        ("waste: idle behind the slowest", waste, PURGE_COLOUR),
+        ("own work", own, palette.PHASE_COLOURS["compute"]),
+        ("waste: idle behind the slowest", waste, palette.PURGE_COLOUR),
         ("exchange and rest", rest, "#E9D5E1"),
     )
     mode = "lines" if len(epochs) > 1 else "lines+markers"
@@ -778,7 +771,7 @@ def _over_epochs(
         x_axis = {"dtick": max(1, -(-span // 10)), "range": [epochs[0] - room, epochs[-1] + room]}
     marked = {
         "shapes": [*lines, *(rule(x=epoch) for epoch in marks or {})],
-        "annotations": [flag(name, epoch, BASELINE_COLOUR) for epoch, name in (marks or {}).items()],
+        "annotations": [flag(name, epoch, palette.BASELINE_COLOUR) for epoch, name in (marks or {}).items()],
     }
     axes: Drawn = {"xaxis": x_axis, "yaxis": y_axis}
     return chart(title, "epoch", y_title, data, empty="no whole iteration yet", showlegend=True, **axes, **marked)
@@ -801,8 +794,7 @@ def shares_words(found: EpochBalance | None) -> str:
     if found is None:
         return "No whole iteration yet."
     return (
-        f"Epoch {found.epoch + 1}: own work and waste make the critical path, "
-        f"{share(found.critical)} of its time; "
+        f"Epoch {found.epoch + 1}: own work and waste make the critical path, {share(found.critical)} of its time; "
         f"{share(found.waste)} is waste. {pace_words(found)}"
     )
 
@@ -815,8 +807,7 @@ def pace_words(found: EpochBalance) -> str:
     rank = found.slowest
     part = float(found.paced_s[rank]) / found.critical_s
     text = (
-        f"Rank {rank} is slowest: it is {share(part)} of the critical path of "
-        f"{format_seconds(found.critical_s)} "
+        f"Rank {rank} is slowest: it is {share(part)} of the critical path of {format_seconds(found.critical_s)} "
         f"(even: {share(1 / ranks)})"
     )
     over = float(found.own_s[rank] / found.own_s.mean())
@@ -907,8 +898,8 @@ def rows_told(facts: ScheduleFacts) -> list[dict[str, Any]]:
     """What is known without solving anything: the schedule in use, and round robin's makespan (PSG)."""
     used = {"makespan_s": facts.makespan_s, "solve_s": facts.solve_s, "targets": facts.targets}
     rows = [{"scheduler": name_of(facts), **used}]
-    if facts.round_robin_s is not None and name_of(facts) != PSG:
-        rows.insert(0, {"scheduler": PSG, "makespan_s": facts.round_robin_s})
+    if facts.psg_makespan_s is not None and name_of(facts) != PSG:
+        rows.insert(0, {"scheduler": PSG, "makespan_s": facts.psg_makespan_s})
     return rows
 
 
@@ -932,7 +923,9 @@ def what_if_figure(rows: Sequence[Row], *, bound_s: float, used: str = "", scale
         unit, factor = time_unit(scale * max((row["makespan_s"] for row in rows), default=1.0))
         factor *= scale
     names, at = [_name(row, used) for row in rows], bound_s * factor
-    bound = line("no schedule is shorter", [at] * 2, names[:1] * 2, WARNING_COLOUR, dash="dash", showlegend=True)
+    bound = line(
+        "no schedule is shorter", [at] * 2, names[:1] * 2, palette.WARNING_COLOUR, dash="dash", showlegend=True
+    )
     bars = level_bars(
         "predicted epoch",
         names,
@@ -953,7 +946,7 @@ def what_if_figure(rows: Sequence[Row], *, bound_s: float, used: str = "", scale
         xaxis={"rangemode": "tozero"},
         yaxis=NAMES,
         bargap=0.3,
-        shapes=[rule(x=at, colour=WARNING_COLOUR, width=2, dash="dash")] if bound_s > 0 and rows else [],
+        shapes=[rule(x=at, colour=palette.WARNING_COLOUR, width=2, dash="dash")] if bound_s > 0 and rows else [],
     )
 
 
@@ -1020,7 +1013,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         """Add one event ``schedule``."""
         if not self._is_new(row, attempt):
             return
-        before, facts = self.facts, None if plan_ended(row["data"]) else schedule_facts(row["data"])
+        before, facts = self.facts, None if plan_ended(row["data"]) else ScheduleFacts.read(row["data"])
         if before is not None and (facts is None or before.groups != facts.groups):
             self.times.clear()
         self._add_plan(facts, row, attempt)
@@ -1060,7 +1053,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         found = replay(
             measured,
             facts.ranks,
-            per_rank=max(1, facts.per_rank * facts.parts // facts.ranks),
+            per_rank=facts.rank_groups,
             allreduce_s=(summary.get("phase_time_s") or {}).get("communicate") or 0.0,
             time_limit_s=_TIME_LIMIT_S,
         )
@@ -1099,8 +1092,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         place = (epoch.attempt, epoch.number)
         if self._bound is None or self._bound[0] != place:
             times = [(block.end_ns - block.start_ns) / 1e9 for block in epoch.of("group")]
-            per_rank = max(1, facts.per_rank * facts.parts // facts.ranks)
-            self._bound = (place, lower_bound_s(times, facts.ranks, per_rank=per_rank))
+            self._bound = (place, lower_bound_s(times, facts.ranks, per_rank=facts.rank_groups))
         return self._bound[1]
 
     def _what_if(self, facts: ScheduleFacts, measured: NDArray[np.float64]) -> Panel:
@@ -1122,8 +1114,8 @@ class ScheduleView(PlanView[ScheduleFacts]):
             return ""
         last = self.balance.last(facts.iterations)
         if last is None or facts.ranks == 1:
-            return schedule_words(facts)
-        return f"{schedule_words(facts)} {pace_words(last)} {share(last.waste)} of the ranks' time is waste."
+            return facts.words
+        return f"{facts.words} {pace_words(last)} {share(last.waste)} of the ranks' time is waste."
 
     def _marks(self) -> dict[int, str]:
         """Epoch (from 1) -> scheduler, of schedules made in the middle of the run."""
@@ -1148,8 +1140,6 @@ def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None 
         paper: ranks -> throughput of DyGNeX-G, drawn beside; what the paper says (section 5.4) when not given.
         title: of the whole.
     """
-    from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT
-
     reached = PAPER_THROUGHPUT if paper is None else paper
     curves = list(dict.fromkeys(str(row.get("curve") or "") for row in rows))
     names = list(dict.fromkeys(str(row["scheduler"]) for row in rows))
@@ -1179,9 +1169,9 @@ def epoch_times_figure(rows: Sequence[Row], *, title: str = "Epoch time on other
         said = ["" if each is None else format_seconds(each) for each in seconds]
         data.append(bars(name, ranks, y, colour, f"%{{x}} ranks: %{{y:.4g}} {unit}", text=said, **above))
     least = [round(row["bound_s"] * factor, 5) for row in rows]
-    dashes = {"symbol": "line-ew", "line": {"color": WARNING_COLOUR, "width": 2.5}}
+    dashes = {"symbol": "line-ew", "line": {"color": palette.WARNING_COLOUR, "width": 2.5}}
     looks: Drawn = {"size": 26, "marker": dashes, "hoverinfo": "skip"}
-    data.append(points("no schedule is shorter", ranks, least, WARNING_COLOUR, **looks))
+    data.append(points("no schedule is shorter", ranks, least, palette.WARNING_COLOUR, **looks))
     axes: Drawn = {"xaxis": {"type": "category", "showgrid": False}, "yaxis": {"rangemode": "tozero"}}
     grouped: Drawn = {"barmode": "group", "bargap": 0.35, "empty": "nothing predicted", **axes}
     errors = {row["ranks"]: row["error"] for row in rows if row.get("error") is not None}
@@ -1264,7 +1254,7 @@ def _lines(rows: list[Row], names: list[str], key: str, factor: float = 1.0) -> 
     for index, name in enumerate(names):
         mine = sorted((row for row in rows if row["scheduler"] == name), key=lambda row: int(row["ranks"]))
         y = [None if row.get(key) is None else round(row[key] * factor, 6) for row in mine]
-        colour = series_colour(index)
+        colour = palette.series_colour(index)
         marker = {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": colour}
         looks: Drawn = {"hover": "%{x} ranks: %{y:.4g}", "mode": "lines+markers", "marker": marker}
         if mine:

@@ -1,4 +1,4 @@
-"""``lab.estimate.schedules``: results of schedulers on up to a thousand simulated ranks."""
+"""Snapshot groups: work of an epoch, and ``lab.estimate.schedules``: schedulers on up to a thousand ranks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,89 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.systems.snapshot_groups.charts import simulation_figure
-from dtdg_lab.systems.snapshot_groups.schedulers.base import MEANINGS, ScheduleOutcome
-from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT, RANKS, SCHEDULERS, simulate
+from dtdg_lab.systems.snapshot_groups.schedulers import base
 from dtdg_lab.systems.snapshot_groups.time_model import CURVES, group_times, growth, snapshot_times
-from dtdg_lab.systems.snapshot_groups.workload import group_work
-from dtdg_lab.systems.workload import Facts, Numbers, Row, curve_row
+from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, GroupWork, Numbers, Row, curve_row, plain_work
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.study_result import StudyResult
 
 if TYPE_CHECKING:
     from dtdg_lab.advisor.rates import Rates
+
+
+LEAST_GROUPS = 2
+FULL_ITERATIONS = ("round_robin", "consecutive")  # schedulers whose iterations are full, whatever groups take
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScheduledGroups(GroupWork):
+    """Snapshot groups with the scheduler of a config.
+
+    Attributes:
+        scheduler: its name.
+        per_rank: most groups of a rank in an iteration.
+        parts: P.
+        seed: of schedulers that draw.
+    """
+
+    scheduler: str
+    per_rank: int
+    parts: int
+    seed: int
+
+    def epoch(self, times_s: Numbers, ranks: int) -> tuple[float, float | None, float]:
+        """Seconds of the schedule, their bound, and imbalance."""
+        if self.parts != ranks:  # several parts a rank, one after another
+            return float(times_s.sum()) / ranks, None, 1.0
+        (found,) = base.simulate(
+            times_s,
+            ranks=(ranks,),
+            schedulers=(self.scheduler,),
+            per_rank=self.per_rank,
+            time_limit_s=1.0,
+            seed=self.seed,
+        )
+        return found.makespan_s, found.bound_s, found.imbalance
+
+
+def group_work(facts: Facts) -> EpochWork:
+    """Snapshot groups of the training split; who computes which follows from their times, and so later.
+
+    References: DyGNeX sections 3 and 4.
+    """
+    config, ranks = facts.config, facts.ranks
+    window, stride = int(config["group_window"]), int(config["group_stride"])
+    starts = np.arange(0, len(facts.train) - window + 1, stride)
+    if len(starts) < LEAST_GROUPS:
+        raise PlanError(
+            f"system={config.system!r}: {len(facts.train)} snapshots have no room for two groups of {window}. Set a "
+            "smaller group_window, or cut the data finer."
+        )
+    running = np.concatenate([[0], np.cumsum(facts.edges)])
+    edges = (running[starts + window] - running[starts]).astype(float)
+    rows = np.full(len(starts), float(window * facts.graph.num_nodes))
+    per_rank = int(config["groups_per_rank"])
+    at_once = per_rank if config["pipelined"] else 1
+    weighed = facts.passes(edges, rows, float(window), 1.0)
+    sizes = weighed @ np.array(ASSUMED_COMPUTE)
+    most = base.named(config["scheduler"], per_rank)[1]
+    steps = len(base.solve(config["scheduler"], sizes, config.parts, per_rank=most, time_limit_s=1.0).assignment)
+    fixed = steps == -(-len(starts) // (config.parts * most)) and config["scheduler"] in FULL_ITERATIONS
+    alive = np.tile([rows[0] * at_once, float(edges.max()) * at_once], (ranks, 1))
+    share = np.full(ranks, 1 / ranks)
+    return plain_work(
+        facts,
+        steps=steps,
+        edges=edges.sum() * share,
+        rows=rows.sum() * share,
+        snapshots=len(starts) * window * share,
+        pieces=len(starts) * share,
+        alive=alive,
+        exact=frozenset({"bytes"}) if fixed else frozenset(),
+        groups=ScheduledGroups(weighed, str(config["scheduler"]), per_rank, config.parts, config.seed),
+    )
 
 
 MEASURED = "given"
@@ -49,9 +120,9 @@ class ScheduleStudy(StudyResult):
         described: what was simulated, in words.
     """
 
-    outcomes: Mapping[str, tuple[ScheduleOutcome, ...]]
+    outcomes: Mapping[str, tuple[base.ScheduleOutcome, ...]]
     described: str
-    meanings = MEANINGS
+    meanings = base.MEANINGS
     html_columns = SHOWN
     missing = "infinite"
 
@@ -64,7 +135,7 @@ class ScheduleStudy(StudyResult):
     def figure(self) -> Figure:
         """Throughput and imbalance over the number of ranks, as in Figure 5, as a plotly figure dict."""
         simulated = {each.ranks for outcomes in self.outcomes.values() for each in outcomes}
-        paper = {} if MEASURED in self.outcomes else PAPER_THROUGHPUT
+        paper = {} if MEASURED in self.outcomes else base.PAPER_THROUGHPUT
         return simulation_figure(self.rows, paper={count: paper[count] for count in paper if count in simulated})
 
     def summary(self) -> str:
@@ -85,8 +156,8 @@ def simulate_schedules(
     stride: int = 1,
     noise: float = 0.05,
     foresight: bool = True,
-    ranks: Sequence[int] = RANKS,
-    schedulers: Sequence[str] = SCHEDULERS,
+    ranks: Sequence[int] = base.RANKS,
+    schedulers: Sequence[str] = base.SCHEDULERS,
     per_rank: int = 2,
     allreduce_s: float = 0.0,
     time_limit_s: float = 10.0,
@@ -95,7 +166,7 @@ def simulate_schedules(
 ) -> ScheduleStudy:
     """Per-rank throughput and imbalance of schedulers on many ranks, from group times alone; nothing is trained.
 
-    :mod:`dtdg_lab.systems.snapshot_groups.schedulers.simulation` describes the simulation and its limits.
+    :mod:`dtdg_lab.systems.snapshot_groups.schedulers.base` describes the simulation and its limits.
 
     Args:
         times_s: (K,) seconds of each group, measured by a run, or of a growing graph by a model fitted to one (see
@@ -127,7 +198,7 @@ def simulate_schedules(
     References: DyGNeX section 5.4, Figure 5; it does not give its growth curve, so two of ours stand in.
     """
     run = partial(
-        simulate,
+        base.simulate,
         ranks=ranks,
         schedulers=schedulers,
         per_rank=per_rank,
@@ -208,7 +279,7 @@ def schedule_rows(
     bound = "bound_s" if quantity == "epoch_s" else "bound_throughput"
     found: list[Row] = []
     for count in ranks:
-        described = simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
+        described = base.simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
         found += [
             curve_row(quantity, each.scheduler, count, float(getattr(each, name)), "simulated") for each in described
         ]

@@ -14,15 +14,8 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.systems.snapshot_groups.charts import (
-    PSG,
-    Epoch,
-    ScheduleFacts,
-    ScheduleView,
-    epoch_times_figure,
-    name_of,
-)
-from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
+from dtdg_lab.systems.snapshot_groups import charts
+from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
 from dtdg_lab.visualization.layout import share
 from dtdg_lab.widgets.run_page import PROBLEM, STRETCH, TEXT, PageContext, Panel, RunPage, text_line
@@ -65,7 +58,7 @@ class ScheduleCalibration:
         processor: processor seconds over wall-clock seconds of the groups; None where unknown.
     """
 
-    facts: ScheduleFacts
+    facts: charts.ScheduleFacts
     times_s: NDArray[np.float64]
     exchange_s: float
     step_s: float
@@ -74,18 +67,13 @@ class ScheduleCalibration:
     processor: float | None
 
     @property
-    def per_rank(self) -> int:
-        """Most groups of a rank in an iteration."""
-        return max(1, self.facts.per_rank * self.facts.parts // self.facts.ranks)
-
-    @property
     def scheduler(self) -> str:
         """As the room ``scheduling`` calls it: round robin with one group a rank is ``psg``."""
-        one = (self.facts.scheduler, self.per_rank) == ("round_robin", 1)
-        return PSG if one else self.facts.scheduler
+        one = (self.facts.scheduler, self.facts.rank_groups) == ("round_robin", 1)
+        return charts.PSG if one else self.facts.scheduler
 
 
-def calibrate(view: ScheduleView) -> ScheduleCalibration | None:
+def calibrate(view: charts.ScheduleView) -> ScheduleCalibration | None:
     """What the view knows now, the run's lock being held; None before a group of its schedule was measured."""
     facts = view.facts
     if facts is None or not np.isfinite(view.times.seconds(facts.groups)).any():
@@ -123,7 +111,7 @@ def measured_epochs(own: ScheduleCalibration, config: RunConfig, runs: Iterable[
             other = calibrate(run.live.view("schedule"))
         if other is None or other.epoch_s is None or len(other.times_s) != len(own.times_s):
             continue
-        if (other.scheduler, other.per_rank) == (own.scheduler, own.per_rank):
+        if (other.scheduler, other.facts.rank_groups) == (own.scheduler, own.facts.rank_groups):
             found[other.facts.ranks] = other.epoch_s
     return found if own.epoch_s is None else {**found, own.facts.ranks: own.epoch_s}
 
@@ -133,7 +121,7 @@ def _alike(one: RunConfig, other: RunConfig) -> bool:
     return first == second
 
 
-def _exchange_s(epoch: Epoch) -> float:
+def _exchange_s(epoch: charts.Epoch) -> float:
     """Mean seconds of an iteration's all-reduce, on the rank where it took longest."""
     steps: dict[int, dict[int, int]] = {}
     for block in epoch.of("communicate"):
@@ -142,7 +130,7 @@ def _exchange_s(epoch: Epoch) -> float:
     return fmean(max(ranks.values()) for ranks in steps.values()) / 1e9 if steps else 0.0
 
 
-def _followed(epoch: Epoch, facts: ScheduleFacts) -> bool:
+def _followed(epoch: charts.Epoch, facts: charts.ScheduleFacts) -> bool:
     """Whether all of the epoch's iterations were computed as the schedule says."""
     steps: dict[int, set[int]] = {}
     for block in epoch.of("group"):
@@ -204,7 +192,7 @@ def _epochs(wanted: WantedSchedule, runs: Iterable[Run]) -> tuple[Row, ...]:
         measured_on=known.facts.ranks,
         ranks=sorted(ranks),
         scheduler=known.scheduler,
-        per_rank=known.per_rank,
+        per_rank=known.facts.rank_groups,
         allreduce_s=known.exchange_s,
         step_s=known.step_s,
         measured_s=measured,
@@ -223,7 +211,7 @@ def _others(wanted: WantedSchedule, problems: list[str]) -> tuple[Row, ...]:
         found = replay(
             known.times_s,
             facts.ranks,
-            per_rank=known.per_rank,
+            per_rank=known.facts.rank_groups,
             allreduce_s=known.exchange_s,
             schedulers=schedulers,
             time_limit_s=TIME_LIMIT_S,
@@ -233,7 +221,7 @@ def _others(wanted: WantedSchedule, problems: list[str]) -> tuple[Row, ...]:
         return tuple(found.rows())
 
     rows = ask(None)
-    in_use = name_of(facts)
+    in_use = charts.name_of(facts)
     return rows if any(row["scheduler"] == in_use for row in rows) else (*rows, *ask([in_use]))
 
 
@@ -260,13 +248,13 @@ class SchedulePage(RunPage):
 
     def __init__(self, context: PageContext) -> None:
         super().__init__(context)
-        self._facts: ScheduleFacts | None = None
+        self._facts: charts.ScheduleFacts | None = None
         self._shown: Panel | None = None  # the Gantt chart
         self._passed_over = False
         self._panels: list[Panel] = []
         self._epochs: Panel | None = None
         self._wanted: WantedSchedule | None = None  # the newest request
-        self._asked: ScheduleFacts | None = None  # the schedule it was about
+        self._asked: charts.ScheduleFacts | None = None  # the schedule it was about
         self._worker: BackgroundWorker[WantedSchedule] = BackgroundWorker(self._work, "dashboard-schedules")
         self.gantt = self.add_charts(_HIGH)
         self.button = pn.widgets.Button(label="Ask", color="primary", width=80, margin=(8, 8), visible=False)
@@ -311,7 +299,7 @@ class SchedulePage(RunPage):
     def _is_large(self) -> bool:
         return self._shown is not None and sum(len(trace["x"]) for trace in self._shown[0]["data"]) > _QUICK
 
-    def _take_schedule(self, facts: ScheduleFacts | None) -> None:
+    def _take_schedule(self, facts: charts.ScheduleFacts | None) -> None:
         """There is another schedule, or none: predictions from the last one are dropped."""
         self._facts, self._epochs, self._wanted = facts, None, None
         self._tell(f"{ASK} {COSTS}")
@@ -351,7 +339,7 @@ class SchedulePage(RunPage):
         if not current:  # the next update sees the new schedule, and offers to ask again
             return
         if outcome.epochs:
-            figure, words = epoch_times_figure(outcome.epochs)
+            figure, words = charts.epoch_times_figure(outcome.epochs)
             self._epochs = figure, f"{words} {basis_words(wanted.measured)}"
         self._tell(outcome.why_not or _answered(wanted.measured, outcome.others), problem=bool(outcome.why_not))
         self._draw()

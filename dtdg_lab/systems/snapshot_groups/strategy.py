@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, PlanError, error_text
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.distributed.group import Group, gather_texts, hash_of_host
 from dtdg_lab.engine.backprop.reference import GroupRunner
@@ -126,9 +127,9 @@ class SnapshotGroupStrategy(Strategy):
         self.use(self.scheduling.schedule)
         return self.plan_kinds
 
-    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+    def plan_events(self) -> list[Event]:
         """The schedule in force."""
-        return [("schedule", self.scheduling.to_dict())]
+        return [self.scheduling.event()]
 
     def state_dict(self) -> dict[str, Any]:
         """Measured times and the schedule."""
@@ -257,7 +258,7 @@ class GroupScheduling:
         """Go on by the schedule of an earlier run, and the times it was made by.
 
         Args:
-            described: as :meth:`to_dict` gives it.
+            described: the data of its event.
 
         Raises:
             PlanError: it is of other groups or parts.
@@ -265,8 +266,8 @@ class GroupScheduling:
         if len(described["times_s"]) != len(self.groups) or described["parts"] != self._config.parts:
             raise PlanError(
                 f"the schedule to be repeated is of {len(described['times_s'])} groups on {described['parts']} parts; "
-                f"there are "
-                f"{len(self.groups)} groups on {self._config.parts}. Repeat a run on its own data and settings."
+                f"there are {len(self.groups)} groups on {self._config.parts}. Repeat a run on its own data and "
+                "settings."
             )
         self._times_s, self._source = np.array(described["times_s"]), described["source"]
         self._allreduce_s, self._fit = described.get("allreduce_s", 0.0), described.get("fit")
@@ -325,33 +326,32 @@ class GroupScheduling:
             raise PlanError(described["reason"])
         return _schedule_of(described, len(self.groups))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The schedule in force for an event: see :mod:`dtdg_lab.systems.snapshot_groups.charts`.
+    def event(self) -> Event:
+        """The schedule in force."""
+        from dtdg_lab.systems.snapshot_groups.charts import ScheduleFacts
 
-        Makespans, bound and gap all hold an exchange of ``allreduce_s`` for each iteration.
-        """
         config, times, per_rank = self._config, self._times_s, self._config["groups_per_rank"]
         exchange_s = self._allreduce_s
-        return {
-            "scheduler": config["scheduler"],
-            "ranks": self._group.size,
-            "parts": config.parts,
-            "per_rank": per_rank,
-            "iterations": len(self.schedule.assignment),
-            "source": self._source,
-            "times_s": times.tolist(),
-            "assignment": self.schedule.assignment,
-            "makespan_s": self.schedule.makespan_s(times, allreduce_s=exchange_s),
-            "bound_s": lower_bound_s(times, config.parts, per_rank=per_rank, allreduce_s=exchange_s),
-            "gap": self.schedule.gap,
-            "targets": self.schedule.targets,
-            "notes": self.schedule.notes,
-            "solve_s": self.schedule.seconds,
-            "psg_makespan_s": round_robin(times, config.parts, per_rank=1).makespan_s(times, allreduce_s=exchange_s),
-            "timed_by": "processor" if self._by_processor else "wall",
-            "allreduce_s": self._allreduce_s,
-            "fit": self._fit,
-        }
+        return ScheduleFacts(
+            scheduler=config["scheduler"],
+            ranks=self._group.size,
+            parts=config.parts,
+            per_rank=per_rank,
+            iterations=len(self.schedule.assignment),
+            source=self._source,
+            times_s=times,
+            assignment=self.schedule.assignment,
+            makespan_s=self.schedule.makespan_s(times, allreduce_s=exchange_s),
+            bound_s=lower_bound_s(times, config.parts, per_rank=per_rank, allreduce_s=exchange_s),
+            gap=self.schedule.gap,
+            targets=self.schedule.targets,
+            notes=self.schedule.notes,
+            solve_s=self.schedule.seconds,
+            psg_makespan_s=round_robin(times, config.parts, per_rank=1).makespan_s(times, allreduce_s=exchange_s),
+            timed_by="processor" if self._by_processor else "wall",
+            allreduce_s=exchange_s,
+            fit=self._fit,
+        )
 
     # state
 

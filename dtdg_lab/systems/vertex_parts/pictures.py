@@ -35,10 +35,8 @@ def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             rows,
             own=own,
             words=(
-                f"{kind} with {PARTS} partitions of the same small graph. Fewer are better: a "
-                "partitioner "
-                "uses the structure of the graph "
-                "or ignores it (hash)."
+                f"{kind} with {PARTS} partitions of the same small graph. Fewer are better: a partitioner uses the "
+                "structure of the graph or ignores it (hash)."
             ),
         ),
     ]
@@ -48,7 +46,6 @@ def _matrix(predicted: object) -> Panel:
     passes = {pass_name: np.asarray(each, np.float64).sum(axis=0) for pass_name, each in dict(predicted).items()}  # type: ignore[call-overload]
     top = float(np.sum(list(passes.values()), axis=0).max())
     return matrix_figure("Bytes between partitions", passes, who="partition", top=top), (
-        "Counted from the partition: neighbour rows forward, their gradients backward. Unlike ESDG's, they "
-        "depend "
-        "on the edges, and pairs differ."
+        "Counted from the partition: neighbour rows forward, their gradients backward. Unlike ESDG's, they depend on "
+        "the edges, and pairs differ."
     )

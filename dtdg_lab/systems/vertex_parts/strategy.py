@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.reference import HOW, bring
@@ -19,7 +20,7 @@ from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMa
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
-from dtdg_lab.training.partition import blocks_event, plain_partition_event
+from dtdg_lab.training.partition import blocks_event, partition_event
 
 # Node partitioning with a halo exchange for every aggregation: full batch, no redundant computation.
 
@@ -123,14 +124,15 @@ class HaloStrategy(Strategy):
     def _names_blocks(self) -> bool:
         return self._plan.blocks > 1 or self.context.config["blocks"] != 1
 
-    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+    def plan_events(self) -> list[Event]:
         """The partition, and the blocks of time."""
         of, memory = self.context, self.block_memory
-        events = [("partition", plain_partition_event(of, blocks=self._plan))]
+        events: list[Event] = [partition_event(of, blocks=self._plan)]
         if self._names_blocks:
             peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
-            described = blocks_event(of.config, of.graph, self._plan, of.task, partition=of.partition, peak_bytes=peak)
-            events.append(("blocks", described))
+            events.append(
+                blocks_event(of.config, of.graph, self._plan, of.task, partition=of.partition, peak_bytes=peak)
+            )
         return events
 
     def probes_after(self, before: Strategy) -> bool:
@@ -188,9 +190,9 @@ class ReplicatedStrategy(Strategy):
 
     plan_kinds = ("partition",)
 
-    def plan_events(self) -> list[tuple[str, dict[str, Any]]]:
+    def plan_events(self) -> list[Event]:
         """The partition."""
-        return [("partition", plain_partition_event(self.context))]
+        return [partition_event(self.context)]
 
 
 def build_halo(of: BuildContext) -> HaloStrategy:

@@ -12,14 +12,8 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers.base import (
-    Problem,
-    Slots,
-    finished,
-    from_rows,
-    longest_first_slots,
-    scheduler,
-)
+from dtdg_lab.systems.snapshot_groups.schedulers import base
+from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler
 
 # Algorithm 2's choice of an iteration, exactly: each pick is a closest pair of the remaining groups, found with a heap.
 
@@ -258,7 +252,7 @@ def compiled() -> Any:
 
 
 @scheduler
-def schedule(problem: Problem) -> Schedule:
+def schedule(problem: base.Problem) -> Schedule:
     """Algorithm 2: combine the longest group with each other one, find R - 1 pairs close to that sum, waste least.
 
     Options:
@@ -284,20 +278,20 @@ def schedule(problem: Problem) -> Schedule:
     """
     if problem.per_rank == 1:
         notes = "Algorithm 2 makes pairs; with one group per rank it reduces to longest first."
-        return finished(longest_first_slots(problem), problem, notes=notes)
+        return base.finished(base.longest_first_slots(problem), problem, notes=notes)
     tried = targets_of(problem)
     said = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
     if problem.per_rank > 2:
         said.append(f"Algorithm 2 makes pairs: at most 2 of {problem.per_rank} groups per rank are used.")
-    return finished(greedy(problem), problem, notes=" ".join(said), targets=tried)
+    return base.finished(greedy(problem), problem, notes=" ".join(said), targets=tried)
 
 
-def targets_of(problem: Problem) -> int:
+def targets_of(problem: base.Problem) -> int:
     """Number of targets that an iteration tries; K if it tries all."""
     return min(problem.targets, problem.groups) or targets_within(problem.groups, problem.ranks)
 
 
-def greedy(problem: Problem) -> Slots:
+def greedy(problem: base.Problem) -> base.Slots:
     """The slots of :func:`schedule`, for L >= 2."""
     order = np.argsort(problem.times_s, kind="stable")
     pairs = Pairs(problem.times_s[order], problem.ranks, targets_of(problem))
@@ -305,4 +299,4 @@ def greedy(problem: Problem) -> Slots:
     while pairs.left > problem.ranks:
         rows.append([tuple(int(order[group - 1]) for group in pair if group) for pair in pairs.choose()])
     rows.append([(int(order[group - 1]),) for group in pairs.groups_left()])
-    return from_rows([row for row in rows if row], problem)
+    return base.from_rows([row for row in rows if row], problem)

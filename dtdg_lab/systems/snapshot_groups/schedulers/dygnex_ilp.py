@@ -81,11 +81,7 @@ def _improved(problem: Problem, slots: Slots, bound_s: float, notes: str, until:
     found = searched(problem, slots, until=until)
     if found is None:
         late = _late(problem, relative_gap(makespan_s(slots, problem), bound_s))
-        return (
-            slots,
-            bound_s,
-            f"{notes} CP-SAT was not started: its programme was too large to build in time. {late}",
-        )
+        return (slots, bound_s, f"{notes} CP-SAT was not started: its programme was too large to build in time. {late}")
     if found.slots is not None and makespan_s(found.slots, problem) < makespan_s(slots, problem):
         slots, notes = found.slots, "Best: CP-SAT."
     bound_s = max(bound_s, found.bound_s)

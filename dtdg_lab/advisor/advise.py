@@ -15,16 +15,7 @@ from tempfile import mkdtemp
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.advisor.rates import (
-    QUANTITIES,
-    FoundRuns,
-    MeasuredRun,
-    Predicted,
-    Rates,
-    find_runs,
-    fit_rates,
-    kind_of,
-)
+from dtdg_lab.advisor.rates import QUANTITIES, FoundRuns, MeasuredRun, Predicted, Rates, find_runs, fit_rates, kind_of
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig

@@ -142,10 +142,7 @@ def expected_halo(snapshots: Sequence[Snapshot], parts: int, asked: Sequence[str
         return 0.0
     total = 0.0
     for snapshot in snapshots:
-        pulled = {
-            "in": np.bincount(snapshot.indices, minlength=snapshot.num_nodes),
-            "out": np.diff(snapshot.indptr),
-        }
+        pulled = {"in": np.bincount(snapshot.indices, minlength=snapshot.num_nodes), "out": np.diff(snapshot.indptr)}
         for direction in asked:
             total += float(((parts - 1) * -np.expm1(pulled[direction] * np.log1p(-1 / parts))).sum())
     return total

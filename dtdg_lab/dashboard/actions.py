@@ -14,7 +14,7 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.style import Mark, coloured, short
-from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker, describe
+from dtdg_lab.widgets.run_page import ACTIVE, BackgroundWorker, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

@@ -29,8 +29,7 @@ from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.live import LiveCharts, ThemeSwitch, labelled
-from dtdg_lab.widgets.run_page import STRETCH, Page, PageContext
-from dtdg_lab.widgets.worker import ACTIVE, describe
+from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, Page, PageContext, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -241,9 +240,7 @@ class Dashboard:
             margin=(0, 8, 0, 0),
         )
         self.tabs = pn.Tabs(
-            *((title, page.panel) for title, page in self.pages.items()),
-            **STRETCH,
-            stylesheets=[_WRAPPED],
+            *((title, page.panel) for title, page in self.pages.items()), **STRETCH, stylesheets=[_WRAPPED]
         )
         return _NotebookRow(left, self.tabs, sizing_mode="stretch_width", margin=4)
 

@@ -28,12 +28,7 @@ from dtdg_lab.runs.run import StoredRun
 # Repeating a run: trained again if its settings determine it, replayed if timing or live changes mattered.
 
 
-_DECIDED = (
-    "settings",
-    "control_received",
-    "paused",
-    "resumed",
-)  # kinds of events that settings do not determine
+_DECIDED = ("settings", "control_received", "paused", "resumed")  # kinds of events that settings do not determine
 _DECIDING = ("rounds", "decisions")  # tables of such decisions
 _BULKY = ("phases", "energy", "phase_energy", "memory", "links", "exchanges", "transfers", "fetches", "resolved")
 _SCORES = ("train_loss", "validation_loss", "test_loss")

@@ -21,15 +21,7 @@ from dtdg_lab.export.artifacts import (
     write_tables,
 )
 from dtdg_lab.export.chrome_trace import trace_file
-from dtdg_lab.export.race import (
-    open_race,
-    race_events,
-    race_notebook,
-    race_page,
-    race_script,
-    race_tables,
-    race_trace,
-)
+from dtdg_lab.export.race import open_race, race_events, race_notebook, race_page, race_script, race_tables, race_trace
 from dtdg_lab.export.tensorboard import write_events
 from dtdg_lab.runs.exports import ABOUT, CONFIG, PartialRun, open_run, pieces
 from dtdg_lab.runs.run import StoredRun

@@ -17,12 +17,11 @@ from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_con
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.loss import compare_figure, edge_life
+from dtdg_lab.visualization.loss import compare_figure, edge_life, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.study_result import COLUMNS
 from dtdg_lab.visualization.style import BASELINE
-from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -15,12 +15,14 @@ import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.errors import ConfigError, DataError, RunFailedError
 from dtdg_lab.core.events import EpochEnded, RanksGathered, SettingsChanged
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.core.support import PAIRS, RANKED, few_pairs, interval_of, is_score
+from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
+from dtdg_lab.network.patterns import save_trace
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, write_json
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.visualization.partition import facts_of
@@ -28,6 +30,8 @@ from dtdg_lab.visualization.phases import OWN
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dtdg_lab.runs.run import StoredRun
 
 
 # Difference between the training loss under node partitioning and the loss of the whole graph.
@@ -506,3 +510,74 @@ def _summary(tables: RunTables, state: str, reason: str, rank: int | None) -> di
         **summarize(config, tables.frames(read), everything),
         "records": read_json(run.merged_file)["rows"],
     }
+
+
+# What runs say of a machine and its links: seconds of steps, watts by state, traces of congestion.
+
+
+# Costs of steps and fetches on this machine: measured cells, as files and as a calibration.
+
+
+WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, first-touch memory
+# phases of a run by which power is measured
+STATES: Mapping[str, tuple[str, ...]] = {"gpu_compute": ("compute",), "cpu_spin": ("wait", "stall"), "idle": ("idle",)}
+
+
+def step_seconds(run: StoredRun) -> list[float]:
+    """Seconds of every step that counts, on the slowest rank.
+
+    Raises:
+        RunFailedError: the run has too few steps.
+    """
+    steps = run.table("steps")
+    longest = steps[steps["step"] >= WARM_UPS].groupby("step")["time_s"].max()
+    if longest.empty:
+        raise RunFailedError(
+            f"run {run.id} has {steps['step'].nunique()} steps, and the first {WARM_UPS} are excluded as warm-up: "
+            "give the config more epochs."
+        )
+    return [float(seconds) for seconds in longest]
+
+
+def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
+    """Mean watts of a rank by activity, including its GPU, over runs; nothing if a state's power is unknown.
+
+    ``host`` names the machine's processor, and ``samples`` the number of runs.
+    """
+    by_run = [run.table("phase_energy") for run in runs]
+    found = []
+    for state, phases in STATES.items():
+        of_runs = [spent(rows[rows["phase"].isin(phases)]) for rows in by_run]
+        known = [of for of in of_runs if of.joules is not None and of.seconds * of.coverage > 0]
+        if not known:
+            return []
+        watts = sum(of.joules or 0.0 for of in known) / sum(of.seconds * of.coverage for of in known)
+        sources = sorted({source for of in known for source in of.sources})
+        found.append({"host": "+".join(sources), "state": state, "cpu_w": watts, "gpu_w": 0.0, "samples": len(known)})
+    return found
+
+
+# The congestion of a run as a file that another run repeats.
+
+
+def save_congestion_trace(run: StoredRun, file: str | Path) -> Path:
+    """Write the link conditions of a run over time, for ``RunConfig(congestion="recorded", congestion_file=file)``.
+
+    Manual changes during the run are included, by their effect.
+
+    Args:
+        run: with events ``congestion``: of a system that transfers features or rows between partitions.
+        file: JSON lines.
+
+    Raises:
+        DataError: the run has no such events, or the file cannot be written.
+    """
+    events, steps = run.table("events"), run.table("steps")
+    described = events[(events["kind"] == "congestion") & (events["rank"] == 0)]
+    if not len(described) or not len(steps):
+        raise DataError(
+            f"{run.path} has no link records: only runs of systems that transfer features or rows between partitions "
+            "have they have completed a step."
+        )
+    per_epoch = int(steps.groupby("epoch")["iteration"].max().max()) + 1
+    return save_trace(described.to_dict("records"), as_path(file, "file"), steps_per_epoch=per_epoch)

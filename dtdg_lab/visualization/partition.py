@@ -26,8 +26,7 @@ from dtdg_lab.visualization.charts import (
     points,
     rule,
 )
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, join_words, share
+from dtdg_lab.visualization.layout import Figure, grid, join_words, share
 from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Plan, PlanView, reading_event
 from dtdg_lab.visualization.series import StepSums, read_fields

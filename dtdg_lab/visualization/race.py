@@ -27,8 +27,7 @@ from dtdg_lab.visualization.charts import (
     points,
     rule,
 )
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, as_drawn, join_words
+from dtdg_lab.visualization.layout import Figure, as_drawn, grid, join_words
 from dtdg_lab.visualization.loss import NEAR
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import RunView, SharedViews

@@ -25,8 +25,7 @@ from dtdg_lab.visualization.charts import (
     points,
     time_unit,
 )
-from dtdg_lab.visualization.grid import bare_layout, grid
-from dtdg_lab.visualization.layout import Figure, percent, with_note
+from dtdg_lab.visualization.layout import Figure, bare_layout, grid, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
 
 # Efficiency over ranks: what of each further rank's time becomes a shorter epoch.

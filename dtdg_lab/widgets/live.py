@@ -189,10 +189,7 @@ class WholeCharts(Charts):
     """
 
     def __init__(
-        self,
-        figures: Callable[[], dict[str, Figure]],
-        captions: Callable[[], dict[str, str]] = dict,
-        **params: Any,
+        self, figures: Callable[[], dict[str, Figure]], captions: Callable[[], dict[str, str]] = dict, **params: Any
     ) -> None:
         super().__init__(charts=list(figures()), **params)
         self._figures, self._captions = figures, captions

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import panel as pn
 
-from dtdg_lab.cards.card import PAPERS, TEXTS, Card
-from dtdg_lab.cards.pictures import run_pictures
+from dtdg_lab.cards.card import PAPERS, TEXTS, Card, run_pictures
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.visualization.cards import Panel
+from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.live import WholeCharts
-from dtdg_lab.widgets.run_page import STRETCH, Page, text_line
-from dtdg_lab.widgets.worker import BackgroundWorker
+from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

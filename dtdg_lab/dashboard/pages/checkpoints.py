@@ -17,8 +17,7 @@ from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.directory import Kept, kept_checkpoints
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.widgets.controls import folded
-from dtdg_lab.widgets.run_page import Page
-from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker
+from dtdg_lab.widgets.run_page import ACTIVE, BackgroundWorker, Page
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

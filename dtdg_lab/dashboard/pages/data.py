@@ -25,8 +25,7 @@ from dtdg_lab.visualization.graph import (
 )
 from dtdg_lab.visualization.layout import Figure, frame, with_note
 from dtdg_lab.widgets.live import WholeCharts
-from dtdg_lab.widgets.run_page import STRETCH, Page
-from dtdg_lab.widgets.worker import BackgroundWorker, describe
+from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe
 
 # The chosen graph's statistics, computed by a thread: the page must not wait for a file or a generator.
 

@@ -23,8 +23,7 @@ from dtdg_lab.visualization.layout import Figure, share
 from dtdg_lab.visualization.partition import Panel, PartitionFacts, facts_of, head_words, panels
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.live import WholeCharts, labelled
-from dtdg_lab.widgets.run_page import PROBLEM, STRETCH, TEXT, Page, text_line
-from dtdg_lab.widgets.worker import BackgroundWorker, describe
+from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe, show_text, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -226,14 +225,14 @@ class PartitionPage(Page):
                 task = dataset_tasks(self.data.value)[0]  # partitions do not depend on it
                 config = config.replace(dataset=self.data.value, task=task)
         except LabError as error:
-            self._say(str(error), problem=True)
+            show_text(self.status, str(error), problem=True)
             return
         if not names:
-            self._say("No partitioner is selected: tick at least one.", problem=True)
+            show_text(self.status, "No partitioner is selected: tick at least one.", problem=True)
             return
         self._wanted = WantedPartition(config, self.parts.value, names)
         self._measured, self._refused, self._panels = {}, {}, {}
-        self._say(f"{_what(self._wanted)}: measuring …")
+        show_text(self.status, f"{_what(self._wanted)}: measuring …")
         self._report()
         self._worker.ask(self._wanted)
 
@@ -268,10 +267,10 @@ class PartitionPage(Page):
         if wanted is not self._wanted:
             return
         if why_not:
-            self._say(f"{_what(wanted)}: {why_not}", problem=True)
+            show_text(self.status, f"{_what(wanted)}: {why_not}", problem=True)
             self._wanted = None
         else:
-            self._say(f"{_what(wanted)}:")
+            show_text(self.status, f"{_what(wanted)}:")
         self._report()
 
     def _report(self) -> None:
@@ -285,9 +284,6 @@ class PartitionPage(Page):
         self.table.param.update(value=table_html(self._measured, self._refused, waiting), visible=wanted is not None)
         self.reading.visible = wanted is not None
         self._offer()
-
-    def _say(self, text: str, *, problem: bool = False) -> None:
-        self.status.param.update(value=html.escape(text, quote=False), styles=PROBLEM if problem else TEXT)
 
     def _offer(self) -> None:
         """The partitions that can be selected: the run's own, and the measured ones."""

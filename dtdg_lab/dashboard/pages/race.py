@@ -20,8 +20,7 @@ from dtdg_lab.studies.race_plan import StopRule, labels_for, races_in
 from dtdg_lab.studies.race_result import open_race
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, Panel, PanelCharts, text_line
-from dtdg_lab.widgets.worker import BackgroundWorker, describe
+from dtdg_lab.widgets.run_page import STRETCH, TEXT, BackgroundWorker, Page, Panel, PanelCharts, describe, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

@@ -15,8 +15,7 @@ from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 from dtdg_lab.studies.sweep import number
 from dtdg_lab.studies.trials import FILE, Trial
-from dtdg_lab.widgets.run_page import STRETCH, Page, Panel, PanelCharts, text_line
-from dtdg_lab.widgets.worker import BackgroundWorker, describe
+from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, Panel, PanelCharts, describe, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -193,12 +192,7 @@ class StudyPage(Page):
         self.colour = pn.widgets.Select(label="Coloured by", options=[], **wide)
         self.trial = pn.widgets.Select(label="Selected run (or click on a cell)", options={"none": ""}, **wide)
         self.report = pn.widgets.FileDownload(
-            label="Run report",
-            filename="report.html",
-            callback=lambda: b"",
-            disabled=True,
-            margin=(20, 8),
-            width=190,
+            label="Run report", filename="report.html", callback=lambda: b"", disabled=True, margin=(20, 8), width=190
         )
         self.words, self.run_words = text_line(_HOW), text_line(margin=(2, 10))
         self.folder.param.watch(lambda event: self._defer(self._look), "value")

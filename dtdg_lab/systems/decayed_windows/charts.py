@@ -32,8 +32,7 @@ from dtdg_lab.visualization.charts import (
     named_axis,
     points,
 )
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, join_words, percent, share
+from dtdg_lab.visualization.layout import Figure, grid, join_words, percent, share
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     EDGE_COLOUR,

@@ -24,8 +24,7 @@ from dtdg_lab.systems.feature_cache.charts import (
 )
 from dtdg_lab.systems.feature_cache.log import FeatureLog, HitSums, resolved_of
 from dtdg_lab.systems.feature_cache.policy_charts import actions_panel, values_panel
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.style import Marks
 

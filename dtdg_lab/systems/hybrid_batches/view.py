@@ -29,8 +29,7 @@ from dtdg_lab.systems.hybrid_batches.policy_charts import (
     batch_policy_words,
 )
 from dtdg_lab.visualization.charts import Panel
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.run_view import PlanView, SharedViews, plan_ended
 from dtdg_lab.visualization.series import RankSteps
 

@@ -32,8 +32,7 @@ from dtdg_lab.visualization.charts import (
     rule,
     time_unit,
 )
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, share
+from dtdg_lab.visualization.layout import Figure, grid, share
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     PHASE_COLOURS,

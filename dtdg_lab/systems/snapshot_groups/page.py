@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -14,19 +13,21 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.systems.snapshot_groups.charts import (
-    PSG,
-    Epoch,
-    ScheduleFacts,
-    ScheduleView,
-    epoch_times_figure,
-    name_of,
-)
+from dtdg_lab.systems.snapshot_groups.charts import PSG, Epoch, ScheduleFacts, ScheduleView, epoch_times_figure, name_of
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
+from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import share
-from dtdg_lab.widgets.run_page import PROBLEM, STRETCH, TEXT, PageContext, Panel, RunPage, text_line
-from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker, describe
+from dtdg_lab.widgets.run_page import (
+    ACTIVE,
+    STRETCH,
+    BackgroundWorker,
+    PageContext,
+    RunPage,
+    describe,
+    show_text,
+    text_line,
+)
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -314,7 +315,7 @@ class SchedulePage(RunPage):
     def _take_schedule(self, facts: ScheduleFacts | None) -> None:
         """There is another schedule, or none: predictions from the last one are dropped."""
         self._facts, self._epochs, self._wanted = facts, None, None
-        self._tell(f"{ASK} {COSTS}")
+        show_text(self.status, f"{ASK} {COSTS}")
         for widget in (self.button, self.status):
             widget.visible = facts is not None
 
@@ -328,10 +329,10 @@ class SchedulePage(RunPage):
             known = calibrate(run.live.view("schedule"))
             self._asked = run.live.view("schedule").facts
         if known is None:
-            self._tell(TOO_EARLY, problem=True)
+            show_text(self.status, TOO_EARLY, problem=True)
             return
         self._wanted = WantedSchedule(run, run.config, known)
-        self._tell(f"{ASK} Computing …")
+        show_text(self.status, f"{ASK} Computing …")
         self._worker.ask(self._wanted)
 
     def _work(self, wanted: WantedSchedule) -> None:
@@ -353,11 +354,10 @@ class SchedulePage(RunPage):
         if outcome.epochs:
             figure, words = epoch_times_figure(outcome.epochs)
             self._epochs = figure, f"{words} {basis_words(wanted.measured)}"
-        self._tell(outcome.why_not or _answered(wanted.measured, outcome.others), problem=bool(outcome.why_not))
+        show_text(
+            self.status, outcome.why_not or _answered(wanted.measured, outcome.others), problem=bool(outcome.why_not)
+        )
         self._draw()
-
-    def _tell(self, text: str, *, problem: bool = False) -> None:
-        self.status.param.update(value=html.escape(text, quote=False), styles=PROBLEM if problem else TEXT)
 
     # what is drawn
 

@@ -28,7 +28,7 @@ from dtdg_lab.runs.html import text
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import EpochWork, Facts, count_work, facts_of
-from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words
+from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words, relative_errors
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.study_result import StudyResult
 
@@ -113,13 +113,8 @@ def summed(errors: Sequence[RunError], quantity: str, system: str | None = None)
         quantity: name of the quantity.
         system: whose runs; by default all.
     """
-    mine = [
-        each
-        for each in errors
-        if each.quantity == quantity and each.left_out and (system is None or each.system == system)
-    ]
-    undisturbed = [each for each in mine if not each.crowded or quantity.endswith("bytes")]  # these stay the same
-    found = [abs(each.error) for each in undisturbed or mine]
+    mine = [each.row() for each in errors if each.quantity == quantity and system in (None, each.system)]
+    found = relative_errors(mine)
     return (median(found), max(found), len(found)) if found else None
 
 
@@ -309,11 +304,7 @@ class Suggestion:
             "held_bytes": described.held_bytes,
             "imbalance": described.imbalance,
             "imbalance_error": str(self.learnt["imbalance"]),
-            "compute_s": described.compute_s,
-            "communicate_s": described.communicate_s,
-            "transfer_s": described.transfer_s,
-            "fetch_s": described.fetch_s,
-            "bound_s": described.bound_s,
+            **{name: getattr(described, name) for name in (*NAMES, "bound_s")},
             "error": self.learnt["epoch_s"].middle,
             "budget_bytes": self.budget_bytes,
             "remedy": str(self.remedy or ""),
@@ -426,11 +417,8 @@ class Advice(StudyResult):
     def _repr_html_(self) -> str:
         said = "".join(f"<p>{text(line)}</p>" for line in self.summary().split("\n"))
         left = "".join(f"<li>{text(name)}: {text(why)}</li>" for name, why in self.left.items())
-        return (
-            self.readable(self.html_columns).to_html(index=False)
-            + said
-            + (f"<p>Cannot run so:</p><ul>{left}</ul>" if left else "")
-        )
+        refused = f"<p>Cannot run so:</p><ul>{left}</ul>" if left else ""
+        return f"{self.readable(self.html_columns).to_html(index=False)}{said}{refused}"
 
 
 def _against(first: Suggestion, second: Suggestion) -> str:

@@ -103,13 +103,12 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
                 continue
             halo[count] = float(measures.halo.sum())
             copies[count] = float(measures.replicated.mean(axis=0).max())
-        limits = {count: expected[count] for count in ranks}
         if name == "hash":
             described = [
                 (count, halo.get(count, expected[count]), "counted" if count in halo else "formula") for count in ranks
             ]
         else:
-            described, growth = _continued(halo, ranks, limits)
+            described, growth = _continued(halo, ranks, expected)
             if growth is not None:
                 grown[f"rank_bytes: halo rows, {name}"] = growth
         rows += [
@@ -363,17 +362,9 @@ def _measured_what_if(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
 def _notes(
     rates: Rates, growth: Mapping[str, GrowthCurve], mine: Sequence[MeasuredRun], runs: Sequence[MeasuredRun]
 ) -> list[str]:
-    return (
-        template("advisor/templates/what_if.txt")
-        .render(
-            rates=rates,
-            off=summed(learn_errors(runs), "epoch_s") if rates.runs else None,
-            seen=max((run.work.ranks for run in mine), default=0),
-            mine=len(mine),
-            growth=growth,
-        )
-        .splitlines()
-    )
+    off, seen = summed(learn_errors(runs), "epoch_s") if rates.runs else None, [run.work.ranks for run in mine]
+    given = {"rates": rates, "off": off, "seen": max(seen, default=0), "mine": len(mine), "growth": growth}
+    return template("advisor/templates/what_if.txt").render(given).splitlines()
 
 
 def _ends(rows: Sequence[Mapping[str, Any]]) -> list[str]:

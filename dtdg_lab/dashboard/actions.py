@@ -217,12 +217,8 @@ def _where(mark: Mark) -> str:
 # The status line: what the run is doing, how far it is, and how the cluster is.
 
 
-COLOURS = {
-    "running": coloured("good"),
-    "finished": coloured("info"),
-    "failed": coloured("bad"),
-    "paused": coloured("care"),
-}
+_STATES = {"running": "good", "finished": "info", "failed": "bad", "paused": "care"}
+COLOURS = {state: coloured(name) for state, name in _STATES.items()}
 
 
 def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, ready: bool) -> str:

@@ -328,18 +328,11 @@ def script(run: StoredRun) -> bytes:
         f"RUNS]\n{of.why}{note}\n"
     )
     recorded = f"Path(runs_dir) / {of.run!r}" if of.forked else ""
-    held = json.dumps({"run": of.run, "config": of.config.model_dump()})
-    return (
-        template("export/templates/script.py.jinja")
-        .render(
-            of=of,
-            head=docstring(head),
-            settings=settings_code(of.config),
-            recorded="lab.runs.open(__file__)" if of.packed else recorded,
-            marks=f"{CONFIG_MARK}{held}" + (f"\n{PACKED_MARK}{of.packed}" if of.packed else ""),
-        )
-        .encode()
-    )
+    marks = CONFIG_MARK + json.dumps({"run": of.run, "config": of.config.model_dump()})
+    if of.packed:
+        recorded, marks = "lab.runs.open(__file__)", f"{marks}\n{PACKED_MARK}{of.packed}"
+    given = {"head": docstring(head), "settings": settings_code(of.config), "recorded": recorded, "marks": marks}
+    return template("export/templates/script.py.jinja").render(of=of, **given).encode()
 
 
 def docstring(text: str) -> str:

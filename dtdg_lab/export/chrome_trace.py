@@ -139,19 +139,10 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
             track, number = divmod(lane - 1, _A_TRACK)
             name = TRACKS[track] + (f" ({number + 1})" if number else "")
             names.append(_named("thread_name", process[rank], name, thread=lane))
-        timed += [
-            _event(
-                "X",
-                of.name,
-                of.start_ns,
-                process[rank],
-                thread=lanes[place],
-                cat=of.category,
-                dur=(of.end_ns - of.start_ns) / 1000,
-                args={"rank": rank, **of.described},
-            )
-            for place, of in enumerate(slices)
-        ]
+        for place, of in enumerate(slices):
+            facts: Event = {"dur": (of.end_ns - of.start_ns) / 1000, "args": {"rank": rank, **of.described}}
+            at = (of.start_ns, process[rank])
+            timed.append(_event("X", of.name, *at, thread=lanes[place], cat=of.category, **facts))
         timed += _beside(own, origin_ns, process[rank])
     timed += counters(run, frames, process, everyone, origin_ns)
     timed += _instants(frames, process, everyone, origin_ns)
@@ -236,19 +227,16 @@ def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> It
         (int(row["attempt"]), int(row["step"])): int(row["time_ns"]) - nanoseconds(row["time_s"]) - origin_ns
         for row in rows
     }
-    kinds = (("exchanges", "in_flight_s", "exchange"), ("windows", "rebuild_s", "cache"))
+    exchange = ("exchanges", "in_flight_s", "exchange", "exchange: {collective}, layer {layer}")
+    cache = ("windows", "rebuild_s", "cache", "rebuild of a cache")
     number = 0
-    for table, column, category in kinds:
+    for table, column, category, named in (exchange, cache):
         for row in own[table].to_dict("records"):
             start_ns = begun.get((int(row["attempt"]), int(row["step"])))
             if start_ns is None or not row[column] or math.isnan(row[column]):
                 continue
             number += 1
-            name = (
-                f"exchange: {row['collective']}, layer {row['layer']}"
-                if category == "exchange"
-                else "rebuild of a cache"
-            )
+            name = named.format_map(row)
             same: dict[str, Any] = {"cat": category, "id": f"{process}.{number}"}
             place = "only its duration was recorded: it is drawn from the start of its step"
             yield _event("b", name, start_ns, process, **same, args={**_to_dict(row), "place": place})

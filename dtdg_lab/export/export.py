@@ -10,16 +10,7 @@ from typing import Any
 
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.units import as_path
-from dtdg_lab.export.artifacts import (
-    notebook,
-    place_file,
-    place_folder,
-    run_page,
-    run_tables,
-    script,
-    target,
-    write_tables,
-)
+from dtdg_lab.export import artifacts
 from dtdg_lab.export.chrome_trace import trace_file
 from dtdg_lab.export.race import open_race, race_events, race_notebook, race_page, race_script, race_tables, race_trace
 from dtdg_lab.export.tensorboard import write_events
@@ -72,7 +63,7 @@ def export(run: Any, path: str | Path | None = None, kind: str = "html", *, over
     race = _race(run)
     stored: Any = _stored(run) if race is None else race
     name, of = (stored.id, KINDS[kind]) if race is None else (race.name, RACE_KINDS[kind])
-    return of.write(stored, target(path, of.name.format(name), overwrite=overwrite), overwrite)
+    return of.write(stored, artifacts.target(path, of.name.format(name), overwrite=overwrite), overwrite)
 
 
 def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
@@ -133,21 +124,23 @@ def _stored(run: Any) -> StoredRun:
 
 
 def _file(content: Callable[[Any], bytes]) -> Writer:
-    return lambda shown, where, overwrite: place_file(where, content(shown), overwrite=overwrite)
+    return lambda shown, where, overwrite: artifacts.place_file(where, content(shown), overwrite=overwrite)
 
 
 def _tables(files: Callable[[Any], dict[str, bytes]]) -> Writer:
-    return lambda shown, where, overwrite: write_tables(files(shown), where, overwrite=overwrite)
+    return lambda shown, where, overwrite: artifacts.write_tables(files(shown), where, overwrite=overwrite)
 
 
 def _folder(fill: Callable[[Any, Path], None]) -> Writer:
-    return lambda shown, where, overwrite: place_folder(where, lambda folder: fill(shown, folder), overwrite=overwrite)
+    return lambda shown, where, overwrite: artifacts.place_folder(
+        where, lambda folder: fill(shown, folder), overwrite=overwrite
+    )
 
 
 def _timeline(content: Callable[[Any], bytes]) -> Writer:
     def write(shown: Any, where: Path, overwrite: bool) -> Path:
         made = content(shown)
-        return place_file(
+        return artifacts.place_file(
             where, gzip.compress(made, 6, mtime=0) if where.suffix == ".gz" else made, overwrite=overwrite
         )
 
@@ -155,14 +148,16 @@ def _timeline(content: Callable[[Any], bytes]) -> Writer:
 
 
 KINDS = {
-    "html": ExportKind("{}.html", _file(run_page)),
-    "parquet": ExportKind("{}.parquet.zip", _tables(run_tables)),
+    "html": ExportKind("{}.html", _file(artifacts.run_page)),
+    "parquet": ExportKind("{}.parquet.zip", _tables(artifacts.run_tables)),
     "tensorboard": ExportKind("{}.tensorboard", _folder(write_events)),
     "trace": ExportKind("{}.trace.json", _timeline(trace_file)),
-    "script": ExportKind("repeat-{}.py", _file(script)),
+    "script": ExportKind("repeat-{}.py", _file(artifacts.script)),
     "notebook": ExportKind(
         "repeat-{}.ipynb",
-        lambda run, where, overwrite: place_file(where, notebook(run, where.name), overwrite=overwrite),
+        lambda run, where, overwrite: artifacts.place_file(
+            where, artifacts.notebook(run, where.name), overwrite=overwrite
+        ),
     ),
 }
 RACE_KINDS = {

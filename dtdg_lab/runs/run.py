@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
@@ -144,6 +145,11 @@ class StoredRun:
 
     def __repr__(self) -> str:
         return f"StoredRun({self.id!r}, {self.status!r})"
+
+    @property
+    def family(self) -> Any:
+        """The family of its system."""
+        return catalogue.family(catalogue.system(self.config.system).family)
 
     @property
     def status(self) -> str:
@@ -330,13 +336,11 @@ def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Co
 
 def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
     """The opened run, after reading everything that is compared."""
-    from dtdg_lab.runs.exports import (
-        open_run as open_run_or_export,  # imported here because that module imports this one
-    )
+    from dtdg_lab.runs import exports  # imported here because that module imports this one
 
     path = run.path if isinstance(run, StoredRun) else run
     try:
-        opened = run if isinstance(run, StoredRun) else open_run_or_export(run)
+        opened = run if isinstance(run, StoredRun) else exports.open_run(run)
         if not isinstance(opened, StoredRun):
             raise RunStoreError("it holds only a part of a run. Give its folder, or an html or parquet export of it.")
         for known in (opened.live, opened.summary, opened.status, provenance(opened)):

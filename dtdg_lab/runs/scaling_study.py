@@ -9,20 +9,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, shortened
 from dtdg_lab.graphs.delta import SequenceChanges, scaled
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.run import StoredRun, open_run
-from dtdg_lab.systems.step_time import (
-    PARTS,
-    MeasuredStep,
-    NetworkCosts,
-    PredictedStepTime,
-    ScalingModel,
-    StepForecast,
-    fit_scaling,
-)
+from dtdg_lab.systems import step_time
 from dtdg_lab.systems.workload import StepWork
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.scaling import scaling_figure, scaling_words
@@ -50,12 +41,12 @@ class ScalingStudy(StudyResult):
 
     rows: tuple[dict[str, Any], ...]
     errors: tuple[dict[str, Any], ...]
-    model: ScalingModel
+    model: step_time.ScalingModel
     described: str
     weak: bool
     paper: float | None = None
     meanings = MEANINGS
-    text_columns = ("ranks", "source", *(f"{part}_s" for part in PARTS), "step_s", "speedup")
+    text_columns = ("ranks", "source", *(f"{part}_s" for part in step_time.PARTS), "step_s", "speedup")
 
     def error(self, part: str = "sum", *, fitted: bool = False) -> tuple[float, float] | None:
         """Median and largest absolute error of a part over steps that were fitted, or held out; None without any."""
@@ -80,7 +71,7 @@ def extrapolate(
     weak: bool = False,
     size: float = 1.0,
     graph: DynamicGraph | None = None,
-    network: NetworkCosts | None = None,
+    network: step_time.NetworkCosts | None = None,
     cores: int | None = None,
 ) -> ScalingStudy:
     """Extrapolate runs on few ranks to many, separately for compute, communicate and transfer.
@@ -110,7 +101,7 @@ def extrapolate(
     opened = [_opened(run) for run in runs]
     if not opened or not ranks:
         raise ConfigError(f"{len(opened)} runs and ranks={tuple(ranks)}: at least one of each is needed.")
-    found = [_family(run).measured_step(run, graph, cores=cores) for run in (*opened, *map(_opened, held_out))]
+    found = [run.family.measured_step(run, graph, cores=cores) for run in (*opened, *map(_opened, held_out))]
     (_, settings, changes), *others = found
     for run, (_, other, _) in zip([*opened[1:], *map(_opened, held_out)], others, strict=True):
         if differing := settings.differences(other):
@@ -132,14 +123,14 @@ def extrapolate(
 
 
 def continued(
-    fitted: Sequence[MeasuredStep],
-    held_out: Sequence[MeasuredStep],
-    settings: StepForecast,
+    fitted: Sequence[step_time.MeasuredStep],
+    held_out: Sequence[step_time.MeasuredStep],
+    settings: step_time.StepForecast,
     changes: SequenceChanges,
     *,
     ranks: Sequence[int] = RANKS,
     weak: bool = False,
-    network: NetworkCosts | None = None,
+    network: step_time.NetworkCosts | None = None,
     described: str = "",
 ) -> ScalingStudy:
     """Fit steps, predict held-out steps and those of other numbers of ranks.
@@ -157,7 +148,7 @@ def continued(
     Raises:
         PlanError: nothing was measured, a phase is missing, or the ranks do not fit the graph.
     """
-    model = fit_scaling(fitted)
+    model = step_time.fit_scaling(fitted)
     alone = settings.work(changes, 1)
     base_s = alone.edges / model.predict(alone, network).total_s
     measured = [(step, step in fitted) for step in (*fitted, *held_out)]
@@ -177,10 +168,6 @@ def continued(
     return ScalingStudy(tuple(rows), tuple(errors), model, described, weak, settings.paper_speedup(weak=weak))
 
 
-def _family(run: StoredRun) -> Any:
-    return catalogue.family(catalogue.system(run.config.system).family)
-
-
 def _opened(run: Any) -> StoredRun:
     if isinstance(run, str | Path):
         return open_run(run)
@@ -196,7 +183,13 @@ def _same(step: StepWork, work: StepWork) -> bool:
 
 
 def _row(
-    settings: StepForecast, work: StepWork, time: PredictedStepTime, source: str, base_s: float | None, *, fitted: bool
+    settings: step_time.StepForecast,
+    work: StepWork,
+    time: step_time.PredictedStepTime,
+    source: str,
+    base_s: float | None,
+    *,
+    fitted: bool,
 ) -> dict[str, Any]:
     shared = source == "own time"
     return {
@@ -215,24 +208,17 @@ def _row(
 
 
 def _errors(
-    step: MeasuredStep, model: ScalingModel, network: NetworkCosts | None, *, fitted: bool
+    step: step_time.MeasuredStep, model: step_time.ScalingModel, network: step_time.NetworkCosts | None, *, fitted: bool
 ) -> list[dict[str, Any]]:
     """Prediction error of each measured phase; ``sum`` leaves out exchanges if they are unknown."""
     predicted, measured = model.predict(step.work, network), step.time
-    known = [part for part in PARTS if getattr(measured, f"{part}_s") > 0]
+    known = [part for part in step_time.PARTS if getattr(measured, f"{part}_s") > 0]
     pairs = [(part, getattr(measured, f"{part}_s"), getattr(predicted, f"{part}_s")) for part in known]
     pairs.append(("sum", measured.total_s, sum(value for _, _, value in pairs)))
     if step.step_s is not None:
         pairs.append(("wall", step.step_s, predicted.total_s))
+    of = {"name": step.name, "ranks": step.ranks, "fitted": fitted}
     return [
-        {
-            "name": step.name,
-            "ranks": step.ranks,
-            "fitted": fitted,
-            "part": part,
-            "measured_s": truth,
-            "predicted_s": value,
-            "error": value / truth - 1,
-        }
+        {**of, "part": part, "measured_s": truth, "predicted_s": value, "error": value / truth - 1}
         for part, truth, value in pairs
     ]

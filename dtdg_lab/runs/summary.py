@@ -502,20 +502,14 @@ def _summary(tables: RunTables, state: str, reason: str, rank: int | None) -> di
         "status": state,
         "reason": reason,
         "rank": rank,
-        "system": config.system,
-        "dataset": config.dataset,
-        "model": config.model,
-        "ranks": config.ranks,
+        **{name: config[name] for name in ("system", "dataset", "model", "ranks")},
         "attempts": int(everything["steps"]["attempt"].nunique()),
         **summarize(config, tables.frames(read), everything),
         "records": read_json(run.merged_file)["rows"],
     }
 
 
-# What runs say of a machine and its links: seconds of steps, watts by state, traces of congestion.
-
-
-# Costs of steps and fetches on this machine: measured cells, as files and as a calibration.
+# What runs say of a machine and its links: seconds of steps and watts by state for a calibration, congestion traces.
 
 
 WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, first-touch memory

@@ -15,7 +15,7 @@ from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.run import StoredRun, open_run
-from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number
+from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number, settings_text
 from dtdg_lab.studies.trials import (
     FAILED,
     FINISHED,
@@ -28,17 +28,8 @@ from dtdg_lab.studies.trials import (
     importance,
     planned,
 )
+from dtdg_lab.visualization import study as charts
 from dtdg_lab.visualization.layout import Figure, join_words
-from dtdg_lab.visualization.study import (
-    MapNames,
-    StudyCell,
-    Way,
-    study_course,
-    study_line,
-    study_map,
-    study_parallel,
-    writer,
-)
 from dtdg_lab.visualization.study_result import COLUMNS
 
 if TYPE_CHECKING:
@@ -82,10 +73,7 @@ class Combination:
     @property
     def described(self) -> str:
         """Its settings as text."""
-        return ", ".join(
-            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in self.settings.items()
-        )
+        return settings_text(self.settings)
 
 
 def combinations_of(trials: Sequence[Trial], of: str) -> tuple[Combination, ...]:
@@ -118,10 +106,10 @@ def axis_name(name: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> StudyCell:
+def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> charts.StudyCell:
     trials = [trial for each in combinations for trial in each.trials]
     states = {state: sum(trial.status == state for trial in trials) for state in (FAILED, PRUNED, RUNNING)}
-    return StudyCell(
+    return charts.StudyCell(
         *place,
         values=tuple(value for each in combinations for value in each.values),
         asked=len(trials),
@@ -134,7 +122,7 @@ def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: 
 def _to_dict(trial: Trial, measure: str) -> str:
     value = number(trial.values.get(measure)) if trial.status == FINISHED else None
     if value is not None:
-        return f"seed {trial.seed}: {writer(measure)(value)}"
+        return f"seed {trial.seed}: {charts.writer(measure)(value)}"
     reason = f": {trial.reason[:90]}" if trial.reason else ""
     return f"seed {trial.seed}: {trial.status}{reason}"
 
@@ -343,8 +331,8 @@ class Study:
         least = self._least if measure == self.sweep.objective else measure not in ("skill", "hit_rate")
         pooled = tuple(name for name in names if name not in (x, y))
         title = f"{self.name}: {measure}"
-        shown = MapNames(title, axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
-        return study_map([_cell(place, each, measure) for place, each in found.items()], shown)
+        shown = charts.MapNames(title, axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
+        return charts.study_map([_cell(place, each, measure) for place, each in found.items()], shown)
 
     @property
     def _least(self) -> bool:
@@ -356,18 +344,17 @@ class Study:
         first = axis_name(sweep.names[0])
         if sweep.is_search:
             cells = [_cell((each.number, ""), [each], objective) for each in combinations]
-            found["history"] = study_course(
-                cells, MapNames(self.name, "trial", "", objective, least_is_best=self._least)
-            )
+            names = charts.MapNames(self.name, "trial", "", objective, least_is_best=self._least)
+            found["history"] = charts.study_course(cells, names)
         if len(sweep.names) == 1:
             cells = [_cell((each.settings[sweep.names[0]], ""), [each], objective) for each in combinations]
-            names = MapNames(self.name, first, "", objective, least_is_best=self._least)
-            found["line"] = study_line(cells, names, joined=not sweep.is_search)
+            names = charts.MapNames(self.name, first, "", objective, least_is_best=self._least)
+            found["line"] = charts.study_line(cells, names, joined=not sweep.is_search)
         elif len(sweep.names) == 2 and not sweep.is_search:
             found["map"] = self.map_panel()
         else:
             ways = [
-                Way(
+                charts.Way(
                     tuple(each.settings[name] for name in sweep.names),
                     each.middle,
                     "<br>".join([each.described, *(_to_dict(trial, objective) for trial in each.trials[:8])]),
@@ -377,7 +364,7 @@ class Study:
                 if each.middle is not None
             ]
             heads = [axis_name(name) for name in sweep.names]
-            found["parallel"] = study_parallel(ways, heads, objective, title=self.name, least=self._least)
+            found["parallel"] = charts.study_parallel(ways, heads, objective, title=self.name, least=self._least)
         return found
 
     def analysis(self) -> dict[str, Panel]:

@@ -16,12 +16,8 @@ Panel = tuple[Figure, str]  # a chart and its caption
 Drawn = dict[str, Any]  # a trace, a shape or an annotation
 
 STEPS = "step (model updates)"
-NAMES = {
-    "autorange": "reversed",
-    "type": "category",
-    "showgrid": False,
-    "ticksuffix": " ",
-}  # axis of names, first on top
+# axis of names, first on top
+NAMES = {"autorange": "reversed", "type": "category", "showgrid": False, "ticksuffix": " "}
 FROM_ZERO: Drawn = {"rangemode": "tozero"}
 CATEGORIES: Drawn = {"type": "category", "showgrid": False}
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x", "star")
@@ -154,12 +150,9 @@ def whiskers(low: Sequence[float], middle: Sequence[float], high: Sequence[float
 
 def right_axis(layout: dict[str, Any], title: str, margin: int, **changes: Any) -> None:
     """Add a second y axis on the right, for traces with ``yaxis="y2"``."""
-    named = {
-        "title": {"text": title, "standoff": 4, "font": {"size": 11, "color": TEXT_COLOUR}},
-        "side": "right",
-        "overlaying": "y",
-    }
-    layout["yaxis2"] = {**named, "showgrid": False, "zeroline": False, "automargin": True, **changes}
+    named = {"title": {"text": title, "standoff": 4, "font": {"size": 11, "color": TEXT_COLOUR}}, "side": "right"}
+    bare = {"overlaying": "y", "showgrid": False, "zeroline": False, "automargin": True}
+    layout["yaxis2"] = {**named, **bare, **changes}
     layout["margin"] = {**layout["margin"], "r": margin}
 
 
@@ -244,16 +237,9 @@ def stacked_panel(title: str, axes: tuple[str, str], parts: Mapping[str, Sequenc
     """
     colours = (EDGE_COLOUR, _OTHER_COLOUR, VERTEX_COLOUR)
     count = len(next(iter(parts.values())))
-    data = [
-        bars(
-            name,
-            range(count),
-            [round(float(each), 3) for each in heights],
-            None,
-            "%{x}: %{y:,.4~g}",
-            marker={"color": colour, "line": {"width": 0}},
-        )
-        for (name, heights), colour in zip(parts.items(), colours, strict=False)
-    ]
+    data = []
+    for (name, heights), colour in zip(parts.items(), colours, strict=False):
+        y, marker = [round(float(each), 3) for each in heights], {"color": colour, "line": {"width": 0}}
+        data.append(bars(name, range(count), y, None, "%{x}: %{y:,.4~g}", marker=marker))
     ticks = {"dtick": max(1, count // 12), "showgrid": False, "range": [-0.6, count - 0.4]}
     return chart(title, *axes, data, xaxis=ticks, barmode="stack", bargap=0.12), words

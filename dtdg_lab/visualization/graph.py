@@ -15,19 +15,10 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
+from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, box, chart, label, line, points, right_axis
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.loss import add_panel
-from dtdg_lab.visualization.palette import (
-    BASELINE_COLOUR,
-    EDGE_COLOUR,
-    PURGE_COLOUR,
-    SPLIT_COLOURS,
-    TEXT_COLOUR,
-    VERTEX_COLOUR,
-    WARNING_COLOUR,
-    series_colour,
-)
 from dtdg_lab.visualization.style import coloured, runs_of, shown_indices
 
 # Where the parts of a split lie in a chart over snapshots: shaded bands with their names.
@@ -80,7 +71,7 @@ def span_marks(spans: list[Span]) -> Drawn:
 
 
 def _colour(name: str) -> str:
-    return SPLIT_COLOURS.get(name, PURGE_COLOUR)
+    return palette.SPLIT_COLOURS.get(name, palette.PURGE_COLOUR)
 
 
 # What to look for in the charts of a graph, in a sentence or two for each, from its statistics.
@@ -210,8 +201,8 @@ def _snapshots_chart(found: GraphStatistics, spans: list[Span], title: str, y_ti
 
 def _size(found: GraphStatistics, spans: list[Span]) -> Figure:
     data = [
-        _over_time("edges", found.edges, EDGE_COLOUR),
-        _over_time("nodes with an edge (right axis)", found.active, VERTEX_COLOUR, yaxis="y2"),
+        _over_time("edges", found.edges, palette.EDGE_COLOUR),
+        _over_time("nodes with an edge (right axis)", found.active, palette.VERTEX_COLOUR, yaxis="y2"),
     ]
     if found.empty:
         data.append(_empty_marks(found))
@@ -226,13 +217,13 @@ def _empty_marks(found: GraphStatistics) -> Drawn:
     said = [f"snapshot {first}" if first == last else f"snapshots {first} to {last}" for first, last in stretches]
     x, y = [(first + last) / 2 for first, last in stretches], [0] * len(stretches)
     looks: Drawn = {"size": 8, "marker": {"symbol": "x"}, "cliponaxis": False, "text": said}
-    return points("no edges", x, y, WARNING_COLOUR, "%{text}: no edges<extra></extra>", **looks)
+    return points("no edges", x, y, palette.WARNING_COLOUR, "%{text}: no edges<extra></extra>", **looks)
 
 
 def _overlap(found: GraphStatistics, spans: list[Span]) -> Figure:
     data = [
-        _over_time("share of the edges before that are still there", found.kept, series_colour(1), start=1),
-        _over_time("Jaccard index", found.jaccard, series_colour(2), start=1),
+        _over_time("share of the edges before that are still there", found.kept, palette.series_colour(1), start=1),
+        _over_time("Jaccard index", found.jaccard, palette.series_colour(2), start=1),
     ]
     figure = _snapshots_chart(found, spans, "Edges shared with the snapshot before", "share (1)", data)
     figure["layout"]["yaxis"]["range"] = [-0.02, 1.02]
@@ -246,13 +237,13 @@ def _degrees(found: GraphStatistics) -> Figure:
     hover = "%{y:.3~g} of the in-degrees are at least %{x:,}"
     x, y = found.degrees[drawn].tolist(), (above[drawn] / whole).tolist()
     dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4}, "width": 1}
-    data = [line("nodes and snapshots", x, y, EDGE_COLOUR, hover, **dots)]
+    data = [line("nodes and snapshots", x, y, palette.EDGE_COLOUR, hover, **dots)]
     if found.tail is not None:
         tail = found.tail
         ends = np.array([tail.start, int(found.degrees[-1])], dtype=np.float64)
         fitted = tail.values / whole * (ends / tail.start) ** (1 - tail.exponent)
         name, x, y = f"power law, exponent {tail.exponent:.2f}", ends.tolist(), fitted.tolist()
-        data.append(line(name, x, y, BASELINE_COLOUR, hover, width=1.5, dash="dash"))
+        data.append(line(name, x, y, palette.BASELINE_COLOUR, hover, width=1.5, dash="dash"))
     log: Drawn = {"type": "log", "dtick": 1}
     axes: Drawn = {"xaxis": log, "yaxis": {**log, "exponentformat": "power"}, "showlegend": True}
     return chart("In-degrees at least this large", "in-degree (edges)", "share of in-degrees above 0", data, **axes)
@@ -268,8 +259,8 @@ def _spread(degrees: NDArray[np.int64], most: int = 300) -> NDArray[np.int64]:
 
 def _baselines(found: GraphStatistics, spans: list[Span]) -> Figure:
     data = [
-        _over_time("persistence: as before", found.persistence_errors, series_colour(0)),
-        _over_time("mean of all labels", found.mean_errors, BASELINE_COLOUR, dash="dot"),
+        _over_time("persistence: as before", found.persistence_errors, palette.series_colour(0)),
+        _over_time("mean of all labels", found.mean_errors, palette.BASELINE_COLOUR, dash="dot"),
     ]
     return _snapshots_chart(found, spans, "What learns nothing scores", "mean squared error of the label", data)
 
@@ -311,9 +302,9 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
     kept, hover = "edges kept by the next snapshot (right axis)", "%{x}: %{y:.4~g}"
     over: Drawn = {"mode": "lines+markers", "marker": {}, "yaxis": "y2"}
     data = [
-        bars("persistence", names, values("persistence"), EDGE_COLOUR, hover),
-        bars("mean of all labels", names, values("mean"), BASELINE_COLOUR, hover),
-        line(kept, names, values("kept"), series_colour(1), "%{x}: %{y:.0%}", **over),
+        bars("persistence", names, values("persistence"), palette.EDGE_COLOUR, hover),
+        bars("mean of all labels", names, values("mean"), palette.BASELINE_COLOUR, hover),
+        line(kept, names, values("kept"), palette.series_colour(1), "%{x}: %{y:.0%}", **over),
     ]
     titles = ("What learns nothing scores, by graph", "graph", "mean squared error of the label")
     looks: Drawn = {"barmode": "group", "bargap": 0.35, "showlegend": True}
@@ -356,7 +347,7 @@ def thumbnail_svg(edges: NDArray[np.integer], kept: NDArray[np.floating], spans:
     parts = [
         f'<polygon points="{" ".join(area)}" fill="{_AREA}" opacity="0.55"/>',
         *(f'<polyline points="{" ".join(place(t + 1, kept[t]) for t in line)}" {_STROKE}/>' for line in shared),
-        *(_strip(t * step, max(step, 1), WARNING_COLOUR) for t in empty),
+        *(_strip(t * step, max(step, 1), palette.WARNING_COLOUR) for t in empty),
         *(_strip(first * step, (last + 1 - first) * step, _colour(name)) for name, first, last in spans),
     ]
     return (
@@ -415,7 +406,7 @@ def vertex_figure(
     """
     data = [
         bars("in-neighbours (right axis)", range(len(label)), neighbours.tolist(), "#D7DCE2", yaxis="y2"),
-        _line("label", label, {"color": TEXT_COLOUR, "width": 3}),
+        _line("label", label, {"color": palette.TEXT_COLOUR, "width": 3}),
         *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
     ]
     title = f"Node {vertex}: its label, and what each model predicts"
@@ -439,16 +430,9 @@ def perturbation_figure(
     for index, name in enumerate(affected):
         data.append(_line(name, _gaps(affected[name]), _style(index), **points))
         data.append(_line(name, _gaps(largest[name]), _style(index), **points, yaxis="y2", showlegend=False))
-    figure = chart(
-        "Nodes that a change of one node affects, and how strongly",
-        "snapshots since the change (number)",
-        "affected nodes",
-        data,
-        showlegend=True,
-        height=520,
-        margin={"l": 64, "r": 14, "t": 34, "b": 96},
-        yaxis={"type": "log", "dtick": 1},
-    )
+    titles = ("Nodes that a change of one node affects, and how strongly", "snapshots since the change (number)")
+    looks: Drawn = {"showlegend": True, "height": 520, "margin": {"l": 64, "r": 14, "t": 34, "b": 96}}
+    figure = chart(*titles, "affected nodes", data, yaxis={"type": "log", "dtick": 1}, **looks)
     below: Drawn = {"exponentformat": "power", "dtick": 2}
     add_panel(figure["layout"], "largest difference of a hidden value", ends=0.45, begins=0.55, **below)
     return figure
@@ -460,7 +444,7 @@ def _gaps(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _style(index: int) -> dict[str, Any]:
-    return {"color": series_colour(index), "width": 1.6, "dash": "solid" if index < _COLOURS else "dot"}
+    return {"color": palette.series_colour(index), "width": 1.6, "dash": "solid" if index < _COLOURS else "dot"}
 
 
 def _line(name: str, values: NDArray[np.floating], stroke: Drawn, **more: Any) -> Drawn:

@@ -12,12 +12,15 @@ from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
 Figure = dict[str, Any]
 
 WAITING = "waiting for the first step"
+LEGEND = {"font": {"size": 10}, "bgcolor": "rgba(0,0,0,0)"}
+_SHEET = {"paper_bgcolor": "white", "plot_bgcolor": "white", "hovermode": "closest"}
 
 
 def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, Any]:
     """A plotly layout for 420x300 px and more; ``changes`` replace top-level entries, or extend the axes' entries."""
     axis = {"gridcolor": GRID_COLOUR, "zeroline": False, "automargin": True, "linecolor": "#B8BEC6", "showline": True}
     small = {"size": 11, "color": TEXT_COLOUR}
+    bottom = {"x": 0, "xanchor": "left", "xref": "container", "y": 0, "yanchor": "bottom", "yref": "container"}
     x_axis = {**axis, "title": {"text": x_title, "standoff": 6, "font": small}, **changes.pop("xaxis", {})}
     y_axis = {**axis, "title": {"text": y_title, "standoff": 6, "font": small}, **changes.pop("yaxis", {})}
     return {
@@ -25,22 +28,9 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
         "font": {"family": "Helvetica, Arial, sans-serif", "size": 11, "color": TEXT_COLOUR},
         "xaxis": x_axis,
         "yaxis": y_axis,
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "xref": "container",
-            "y": 0,
-            "yanchor": "bottom",
-            "yref": "container",
-            "font": {"size": 10},
-            "traceorder": "normal",
-            "bgcolor": "rgba(0,0,0,0)",
-        },
+        "legend": {**LEGEND, "orientation": "h", "traceorder": "normal", **bottom},
         "margin": {"l": 56, "r": 14, "t": 34, "b": 78},  # two rows of legend under the axis title
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
-        "hovermode": "closest",
+        **_SHEET,
         "uirevision": "dtdg-lab",  # constant: zoom and hidden traces survive updates
         "shapes": [],
         "annotations": [],
@@ -50,15 +40,8 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
 
 def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
     """The layout of an empty chart: its axes, and a note in the middle."""
-    text = {
-        "text": note,
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0.5,
-        "y": 0.5,
-        "showarrow": False,
-        "font": {"size": 13, "color": "#6B7280"},
-    }
+    middle = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+    text = {"text": note, **middle, "font": {"size": 13, "color": "#6B7280"}}
     bare = {"range": [0, 1], "showticklabels": False}  # numbers on an empty axis would mean nothing
     axes = {axis: {**layout[axis], **bare} for axis in ("xaxis", "yaxis")}
     # another revision: else the next run's axes would keep what was zoomed to, or fixed here, in the last one
@@ -136,9 +119,7 @@ def bare_layout(first: dict[str, Any], title: str, height: int, margin: dict[str
     return {
         "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
         "font": first["font"],
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
-        "hovermode": "closest",
+        **_SHEET,
         "height": height,
         "margin": margin,
         "shapes": [],
@@ -196,16 +177,8 @@ class _Room:
         layout[f"yaxis{y[1:]}"] = {**own["yaxis"], "domain": [bottom, top], "anchor": x}
         if "yaxis2" in own:
             layout[f"yaxis{self._axis('y2')[1:]}"] = {**own["yaxis2"], "anchor": x, "overlaying": y}
-        layout[self._legend] = {
-            "orientation": "h",
-            "x": left,
-            "xanchor": "left",
-            "y": bottom - _LEGEND * self._pixel,
-            "yanchor": "top",
-            "font": {"size": 10},
-            "bgcolor": "rgba(0,0,0,0)",
-            "traceorder": "normal",
-        }
+        below = {"x": left, "xanchor": "left", "y": bottom - _LEGEND * self._pixel, "yanchor": "top"}
+        layout[self._legend] = {**LEGEND, "orientation": "h", "traceorder": "normal", **below}
         layout["shapes"] += [self._moved(shape) for shape in own["shapes"]]
         layout["annotations"] += [self._moved(note) for note in own["annotations"]]
         title = {"text": f"<b>{own['title']['text']}</b>", "x": left, "y": top, "yanchor": "bottom", "yshift": 15}
@@ -228,12 +201,5 @@ def _number(index: int) -> str:
 
 
 def _text(placed: dict[str, Any], size: int) -> dict[str, Any]:
-    return {
-        "xref": "paper",
-        "yref": "paper",
-        "xanchor": "left",
-        "align": "left",
-        "showarrow": False,
-        "font": {"size": size, "color": TEXT_COLOUR},
-        **placed,
-    }
+    left = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left", "showarrow": False}
+    return {**left, "font": {"size": size, "color": TEXT_COLOUR}, **placed}

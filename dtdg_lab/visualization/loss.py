@@ -93,12 +93,7 @@ class LossView(RunView):
         faint = {"mode": "lines", "line": {"color": STEP_COLOUR, "width": 1}}
         lines = [self.steps.line("each step", x, faint)]
         for split in self._shown_splits():
-            style = {
-                "mode": "lines+markers",
-                "line": {"color": SPLIT_COLOURS[split], "width": 2},
-                "marker": {"size": 5},
-            }
-            lines.append(self.splits[split].line(split, x, style))
+            lines.append(self.splits[split].line(split, x, _evaluated(SPLIT_COLOURS[split])))
         return lines + self._baseline_lines(x) + self._metric_lines(x)
 
     def _shown_splits(self) -> list[str]:
@@ -124,12 +119,8 @@ class LossView(RunView):
             return []
         lines = []
         for split in (self.judged, "test"):
-            style = {
-                "mode": "lines+markers",
-                "yaxis": "y2",
-                "line": {"color": SPLIT_COLOURS[split], "width": 1.5, "dash": "dot"},
-                "marker": {"size": 6, "symbol": "diamond-open"},
-            }
+            dots = {"line": {"color": SPLIT_COLOURS[split], "width": 1.5, "dash": "dot"}, "yaxis": "y2"}
+            style = {"mode": "lines+markers", "marker": {"size": 6, "symbol": "diamond-open"}, **dots}
             if name in self.metrics[split]:
                 lines.append(self.metrics[split][name].line(f"{split} {words(name)}", x, style))
         value = self._newest.get(self.judged, {}).get(BASELINE + name)
@@ -186,6 +177,11 @@ class LossView(RunView):
         return f" {text[0].upper()}{text[1:]}{pairs}.{found}" if said else ""
 
 
+def _evaluated(colour: str) -> dict[str, Any]:
+    """The style of a line through evaluations."""
+    return {"mode": "lines+markers", "line": {"color": colour, "width": 2}, "marker": {"size": 5}}
+
+
 def _level(name: str, value: float, end: float, line: dict[str, Any], **more: Any) -> Line:
     """A horizontal line from the start of the chart to its end."""
     return Line(f"{name}/{value!r}", name, [0.0, end], [value, value], 1, {"mode": "lines", "line": line, **more})
@@ -226,12 +222,7 @@ def _title(runs: Labelled) -> str:
 
 
 def _line(label: str, window: RunWindow, index: int, x: XAxis, *, metric: str = "") -> dict[str, Any]:
-    loss = window.loss
-    style: dict[str, Any] = {
-        "mode": "lines+markers",
-        "line": {"color": series_colour(index), "width": 2},
-        "marker": {"size": 5},
-    }
+    loss, style = window.loss, _evaluated(series_colour(index))
     if metric:
         style |= {"yaxis": "y2", "showlegend": False, "legendgroup": label}
     series = loss.metrics[loss.judged][metric] if metric else loss.splits[loss.judged]
@@ -407,17 +398,11 @@ def _line_over_seconds(label: str, window: RunWindow, index: int, split: str) ->
     """Evaluations as points; the loss of each step, thin, where the training split was never evaluated."""
     evaluated = window.loss.splits[split]
     steps = split == "train" and not len(evaluated)
-    colour = series_colour(index)
-    style: dict[str, Any] = {"mode": "lines", "line": {"color": colour, "width": 1}}
-    if not steps:
-        style = {"mode": "lines+markers", "line": {"color": colour, "width": 2}, "marker": {"size": 5}}
+    thin = {"mode": "lines", "line": {"color": series_colour(index), "width": 1}}
+    style = thin if steps else _evaluated(series_colour(index))
     found = (window.loss.steps if steps else evaluated).line(label, "seconds", style).trace()
-    return {
-        **found,
-        "x": [round(at, 4) for at in found["x"]],
-        "legendgroup": label,
-        "hovertemplate": "%{x:.2f} s: %{y:.4~g}<extra>%{fullData.name}</extra>",
-    }
+    hover = "%{x:.2f} s: %{y:.4~g}<extra>%{fullData.name}</extra>"
+    return {**found, "x": [round(at, 4) for at in found["x"]], "legendgroup": label, "hovertemplate": hover}
 
 
 def _reached(runs: Labelled) -> list[dict[str, Any]]:

@@ -14,19 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
-from dtdg_lab.visualization.charts import (
-    FROM_ZERO,
-    NAMES,
-    Drawn,
-    Panel,
-    byte_unit,
-    chart,
-    label,
-    level_bars,
-    line,
-    points,
-    rule,
-)
+from dtdg_lab.visualization import charts
+from dtdg_lab.visualization.charts import Drawn, Panel
 from dtdg_lab.visualization.layout import Figure, as_drawn, grid, join_words
 from dtdg_lab.visualization.loss import NEAR
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
@@ -211,16 +200,16 @@ def _panel(
     unit, factor = _unit(cost, largest)
     title, x_title = _TITLES[cost]
     titles = (title, f"{x_title} ({unit})", _loss_name(curves))
-    looks: Drawn = {"showlegend": True, "xaxis": FROM_ZERO, "yaxis": _loss_axis(curves)}
+    looks: Drawn = {"showlegend": True, "xaxis": charts.FROM_ZERO, "yaxis": _loss_axis(curves)}
     unknown = [label for label in labels if _lacks(label, cost, curves)]
     if not shown or (cost == "bytes" and not largest):
         note = f"{_LEAST[cost]} is unknown for {join_words(unknown)}" if unknown else NO_LOSS
         note = "no communication: one process each" if shown else note
-        return chart(*titles, [], empty=as_drawn(note), **looks), _LOOK[cost]
+        return charts.chart(*titles, [], empty=as_drawn(note), **looks), _LOOK[cost]
     data = [_thin(curve, cost, factor, labels) for curve in shown]
     by_label = {label: [curve for curve in shown if curve.label == label] for label in labels}
     data += [_thick(own, cost, factor, labels) for own in by_label.values() if own]
-    figure = chart(*titles, data, **looks)
+    figure = charts.chart(*titles, data, **looks)
     _draw_levels(figure["layout"], levels, factor, labels)
     return figure, _words(cost, curves, labels, unknown, near)
 
@@ -236,7 +225,7 @@ def _unit(cost: str, largest: float) -> tuple[str, float]:
         return ("min", 1 / 60) if largest > 600 else ("s", 1.0)
     if cost == "joules":
         return ("kJ", 1e-3) if largest >= 1e4 else ("J", 1.0)
-    unit, size = byte_unit(largest)
+    unit, size = charts.byte_unit(largest)
     return unit, 1 / size
 
 
@@ -265,8 +254,8 @@ def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> Draw
     xs, ys = [value * factor for value in curve.cost(cost)], list(curve.losses)
     looks: Drawn = {"hover": f"{_HOVER}</extra>", "legendgroup": curve.label, "showlegend": False, "opacity": 0.45}
     if cost == "peak":
-        return points(name, xs[:1], [min(ys)], style["colour"], size=6, **looks)
-    return line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **looks)
+        return charts.points(name, xs[:1], [min(ys)], style["colour"], size=6, **looks)
+    return charts.line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **looks)
 
 
 def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]) -> Drawn:
@@ -276,7 +265,7 @@ def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]
     if cost == "peak":
         x, y = median(curve.cost(cost)[0] for curve in own), median(min(curve.losses) for curve in own)
         diamond = {"symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}
-        return points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **looks)
+        return charts.points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **looks)
     lengths = sorted((len(curve.losses) for curve in own), reverse=True)
     reach = lengths[ceil(len(lengths) / 2) - 1]
     xs, ys = [], []
@@ -284,7 +273,7 @@ def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]
         there = [curve for curve in own if len(curve.losses) > place]
         xs.append(round(median(curve.cost(cost)[place] for curve in there) * factor, 6))
         ys.append(median(curve.losses[place] for curve in there))
-    return line(as_drawn(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **looks)
+    return charts.line(as_drawn(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **looks)
 
 
 def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: float, labels: Sequence[str]) -> None:
@@ -292,10 +281,10 @@ def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: fl
     for place, level in enumerate(levels):
         colour = _style(level.label, labels)["colour"] if level.label in labels else BASELINE_COLOUR
         x = level.value * factor
-        layout["shapes"].append(rule(x=x, colour=colour, width=1.5, dash="dash") | {"layer": "below"})
+        layout["shapes"].append(charts.rule(x=x, colour=colour, width=1.5, dash="dash") | {"layer": "below"})
         words = as_drawn(f"{level.label}: {level.name}")
         beside: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "top", "xshift": 3}
-        layout["annotations"].append(label(words, x, 0.98 - 0.09 * place, colour, 10, **beside))
+        layout["annotations"].append(charts.label(words, x, 0.98 - 0.09 * place, colour, 10, **beside))
 
 
 _LOOK: Mapping[str, str] = MappingProxyType(
@@ -400,7 +389,9 @@ def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
 def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> Panel:
     titles, look = (*QUANTITIES[quantity], ""), _RACE_BOUNDS_LOOK[quantity]
     if not bounds:
-        return chart(*titles, [], empty=NO_BOUND, xaxis=FROM_ZERO, yaxis=NAMES, bargap=0.45, showlegend=True), look
+        return charts.chart(
+            *titles, [], empty=NO_BOUND, xaxis=charts.FROM_ZERO, yaxis=charts.NAMES, bargap=0.45, showlegend=True
+        ), look
     names = [as_drawn(each.label) for each in bounds]
     colours = [series_colour(labels.index(each.label)) for each in bounds]
     above: Drawn = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
@@ -410,11 +401,11 @@ def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[
     mark: Drawn = {"size": 22, "marker": {"symbol": "line-ns-open", "line": {"width": 2.5}}}
     hover = "%{y}: %{x:.4~g}<extra>bound</extra>"
     data = [
-        level_bars("measured", names, measured, None, "%{y}: %{x:.4~g}", **above),
-        points(of_bounds, limits, names, TEXT_COLOUR, hover, **mark),
+        charts.level_bars("measured", names, measured, None, "%{y}: %{x:.4~g}", **above),
+        charts.points(of_bounds, limits, names, TEXT_COLOUR, hover, **mark),
     ]
-    x_axis = {**FROM_ZERO, **_axis([*measured, *limits])}
-    figure = chart(*titles, data, xaxis=x_axis, yaxis=NAMES, bargap=0.45, showlegend=True)
+    x_axis = {**charts.FROM_ZERO, **_axis([*measured, *limits])}
+    figure = charts.chart(*titles, data, xaxis=x_axis, yaxis=charts.NAMES, bargap=0.45, showlegend=True)
     return figure, f"{_bound_text(quantity, bounds)} {look}"
 
 

@@ -157,14 +157,9 @@ class LogControl(SettingControl):
 
     def _make(self, choices: Choices) -> pn.widgets.Widget:
         low, high = self.option.slider
-        return pn.widgets.FloatSlider(
-            start=math.log10(low),
-            end=math.log10(high),
-            step=0.05,
-            value=math.log10(self.option.default),
-            format=CustomJSTickFormatter(code=_POWER),
-            **self._common(),
-        )
+        low, high, usual = (math.log10(value) for value in (low, high, self.option.default))
+        written = CustomJSTickFormatter(code=_POWER)
+        return pn.widgets.FloatSlider(start=low, end=high, step=0.05, value=usual, format=written, **self._common())
 
     def _typed(self, value: Any) -> Any:
         return None if value is None else float(f"{10**value:.3g}")
@@ -280,16 +275,8 @@ class LinkEditor:
         self.free = pn.widgets.Button(label="Reset all", width=80, margin=(3, 8))
         self.free.on_click(lambda event: defer(lambda: self._ask("")))
         self._tables = pn.Row(sizing_mode="stretch_width", margin=0)
-        self.panel = pn.Card(
-            pn.Column(self._tables, pn.Row(self.free, self.words, margin=0), margin=0, sizing_mode="stretch_width"),
-            title="Slow links, one by one",
-            collapsed=True,
-            visible=False,
-            sizing_mode="stretch_width",
-            margin=(4, 8),
-            styles={"border": f"1px solid {coloured('line')}", "box-shadow": "none"},
-            header_background="#f6f8fa",
-        )
+        self.panel = folded("Slow links, one by one", self._tables, pn.Row(self.free, self.words, margin=0))
+        self.panel.param.update(visible=False, margin=(4, 8))
 
     def follow(self, run: Run | None) -> None:
         """Show another run."""

@@ -25,6 +25,15 @@ ACTIVE = ("starting", "running", "paused", "stopping")  # states of a run that h
 STRETCH: Mapping[str, Any] = {"sizing_mode": "stretch_width", "margin": 0}
 TEXT = {"font-size": "13px", "color": coloured("text")}
 PROBLEM = {"font-size": "13px", "color": coloured("problem")}
+ALERT = {
+    **TEXT,
+    "color": coloured("alert"),
+    "background": coloured("alert-back"),
+    "padding": "8px",
+    "border": f"1px solid {coloured('alert-line')}",
+    "border-radius": "6px",
+    "overflow-wrap": "anywhere",
+}
 
 
 def text_line(value: str = "", **more: Any) -> pn.widgets.StaticText:
@@ -37,6 +46,11 @@ def text_line(value: str = "", **more: Any) -> pn.widgets.StaticText:
 def show_text(line: pn.widgets.StaticText, text: str, *, problem: bool = False) -> None:
     """Show another text in a line, in the colour of problems where it is one."""
     line.param.update(value=html.escape(text, quote=False), styles=PROBLEM if problem else TEXT)
+
+
+def alert_html(text: str) -> str:
+    """A text that screen readers read out at once."""
+    return f'<div role="alert">{html.escape(text, quote=False)}</div>'
 
 
 @dataclass(frozen=True, slots=True)

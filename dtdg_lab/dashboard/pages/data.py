@@ -14,15 +14,7 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.settings import Settings, is_generated, is_stored
 from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
-from dtdg_lab.visualization.graph import (
-    GRAPH_CHARTS,
-    GraphCharts,
-    mean_of,
-    message_html,
-    thumbnail_html,
-    thumbnail_svg,
-    thumbnail_words,
-)
+from dtdg_lab.visualization import graph
 from dtdg_lab.visualization.layout import Figure, frame, with_note
 from dtdg_lab.widgets.live import WholeCharts
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe
@@ -136,10 +128,10 @@ class GraphPage(Page):
         super().__init__()
         self._settings = settings
         self._key: tuple[Any, ...] | None = None
-        self._view: GraphCharts | None = None
+        self._view: graph.GraphCharts | None = None
         self._note = READING
         self._loader = GraphLoader(lambda described: defer(lambda: self._show(described)))
-        self.picture = pn.widgets.StaticText(value=message_html(READING), margin=(0, 8, 4, 9), width=285)
+        self.picture = pn.widgets.StaticText(value=graph.message_html(READING), margin=(0, 8, 4, 9), width=285)
         self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **STRETCH)
         self.panel = self.place(self.charts)
         settings.put_under("dataset", self.picture)
@@ -152,11 +144,11 @@ class GraphPage(Page):
             return self._view.figures()
         note = "<br>".join(textwrap.wrap(self._note, 44))
         empty: Figure = {"data": [], "layout": with_note(frame("", "", ""), note)}
-        return dict.fromkeys(GRAPH_CHARTS, empty)
+        return dict.fromkeys(graph.GRAPH_CHARTS, empty)
 
     def captions(self) -> dict[str, str]:
         """The captions of the charts; none where there are none."""
-        return dict.fromkeys(GRAPH_CHARTS, "") if self._view is None else self._view.captions()
+        return dict.fromkeys(graph.GRAPH_CHARTS, "") if self._view is None else self._view.captions()
 
     def _follow_settings(self) -> None:
         """Ask for the graph of the present settings where it is another than before."""
@@ -184,9 +176,11 @@ class GraphPage(Page):
             return  # another one has been chosen since
         if found is None:
             self._view, self._note = None, described.why_not
-            self.picture.value = message_html(f"No chart: {described.why_not}.")
+            self.picture.value = graph.message_html(f"No chart: {described.why_not}.")
         else:
-            self._view = GraphCharts(found, config.protocol)
-            words = thumbnail_words(len(found.edges), found.V, int(found.edges.max()), mean_of(found.kept))
-            self.picture.value = thumbnail_html(thumbnail_svg(found.edges, found.kept, self._view.spans), words)
+            self._view = graph.GraphCharts(found, config.protocol)
+            words = graph.thumbnail_words(len(found.edges), found.V, int(found.edges.max()), graph.mean_of(found.kept))
+            self.picture.value = graph.thumbnail_html(
+                graph.thumbnail_svg(found.edges, found.kept, self._view.spans), words
+            )
         self.charts.redraw()

@@ -161,15 +161,8 @@ class PartitionPage(Page):
     def _make_widgets(self, defer: Callable[[Callable[[], None]], None]) -> None:
         named = [name for name in catalogue.names("partition") if name != "file"]
         data = {"The settings": {AS_SET: ""}, **dataset_choices()}
-        self.data = pn.widgets.Select(
-            label="Data",
-            groups=data,
-            value="",
-            sizing_mode="stretch_width",
-            min_width=100,
-            max_width=190,
-            margin=(3, 8),
-        )
+        wide = {"sizing_mode": "stretch_width", "min_width": 100, "max_width": 190, "margin": (3, 8)}
+        self.data = pn.widgets.Select(label="Data", groups=data, value="", **wide)
         offered = [parts for parts in PARTS if parts >= FEWEST]
         self.parts = pn.widgets.Select(label="Parts", options=offered, value=FEWEST, width=80, margin=(3, 8))
         self.partitioners = pn.widgets.CheckBoxGroup(
@@ -193,17 +186,8 @@ class PartitionPage(Page):
 
     def _lay_out(self) -> pn.Column:
         asked = pn.Row(self.data, self.parts, self.button, margin=0, sizing_mode="stretch_width")
-        return pn.Column(
-            asked,
-            self.partitioners,
-            self.status,
-            self.table,
-            self.reading,
-            self.looked_at,
-            self.words,
-            self.place(self.charts),
-            **STRETCH,
-        )
+        looked_at = (self.looked_at, self.words, self.place(self.charts))
+        return pn.Column(asked, self.partitioners, self.status, self.table, self.reading, *looked_at, **STRETCH)
 
     # user actions
 
@@ -275,12 +259,8 @@ class PartitionPage(Page):
 
     def _report(self) -> None:
         """Update table and menu with the partitions measured so far."""
-        wanted = self._wanted
-        waiting = [
-            name
-            for name in (wanted.partitioners if wanted else ())
-            if name not in self._measured and name not in self._refused
-        ]
+        wanted, known = self._wanted, {*self._measured, *self._refused}
+        waiting = [name for name in (wanted.partitioners if wanted else ()) if name not in known]
         self.table.param.update(value=table_html(self._measured, self._refused, waiting), visible=wanted is not None)
         self.reading.visible = wanted is not None
         self._offer()

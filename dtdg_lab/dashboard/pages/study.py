@@ -15,6 +15,7 @@ from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 from dtdg_lab.studies.sweep import number
 from dtdg_lab.studies.trials import FILE, Trial
+from dtdg_lab.visualization.style import short
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, Panel, PanelCharts, describe, text_line
 
 if TYPE_CHECKING:
@@ -109,10 +110,7 @@ def look_at_study(wanted: WantedStudy) -> StudySeen:
 
 
 def _called(study: Study, trial: Trial) -> str:
-    described = ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in trial.settings.items()
-    )
+    described = ", ".join(f"{name} {short(value)}" for name, value in trial.settings.items())
     value = number(trial.values.get(study.sweep.objective))
     came = trial.status if value is None else f"{trial.status}, {study.sweep.objective} {value:.4g}"
     return f"{trial.number}: {described}, seed {trial.seed} ({came})"
@@ -172,17 +170,8 @@ class StudyPage(Page):
         self.map.on_click(self._clicked)
         self.charts = PanelCharts("study-run", defer=defer, chart_height=330, **STRETCH)
         choices = pn.Row(self.study, self.across, self.up, self.colour, **STRETCH)
-        shown = pn.Row(self.trial, self.report, **STRETCH)
-        self.panel = pn.Column(
-            self.folder,
-            choices,
-            self.words,
-            self.place(self.map),
-            shown,
-            self.run_words,
-            self.place(self.charts),
-            **STRETCH,
-        )
+        of_run = (pn.Row(self.trial, self.report, **STRETCH), self.run_words, self.place(self.charts))
+        self.panel = pn.Column(self.folder, choices, self.words, self.place(self.map), *of_run, **STRETCH)
 
     def _make_widgets(self, folder: str | Path) -> None:
         wide = {"sizing_mode": "stretch_width", "margin": (3, 8)}

@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from functools import cache, cached_property, lru_cache
 from html import escape
 from importlib.util import find_spec
@@ -349,7 +350,8 @@ class Card:
         self.text = TEXTS[name]
         self.run = run
         if run is not None:
-            self.pictures = self._of_run(run)
+            with getattr(run, "lock", nullcontext()):
+                self.pictures = run_pictures(self.system, run)
 
     def __repr__(self) -> str:
         return card_markdown(self.system, self.text, root=None, options=False)
@@ -432,13 +434,6 @@ class Card:
                 katex=katex_js(),
             ),
         )
-
-    def _of_run(self, run: Any) -> list[Panel]:
-        lock = getattr(run, "lock", None)
-        if lock is None:
-            return run_pictures(self.system, run)
-        with lock:
-            return run_pictures(self.system, run)
 
     def _repr_markdown_(self) -> str:
         return card_markdown(self.system, self.text, root=_way_to_repository())

@@ -352,16 +352,9 @@ def _options() -> dict[str, Option]:
         "protocol": "How evaluation metrics are computed.",
     }
     default = RunConfig.model_fields
-    named = {
-        name: Option(
-            name=name,
-            owner="run",
-            kind=str,
-            default=default[name].default,
-            meaning=meaning,
-            live="epoch" if name == "system" else "no",
-        )
-        for name, meaning in listed.items()
-    }
+    named = {}
+    for name, meaning in listed.items():
+        facts: dict[str, Any] = {"name": name, "owner": "run", "kind": str, "default": default[name].default}
+        named[name] = Option(**facts, meaning=meaning, live="epoch" if name == "system" else "no")
     glossary = {name: option(name) for name in OPTIONS}
     return {**{name: {**named, **glossary}[name] for name in MAIN}, **named, **glossary}

@@ -557,20 +557,15 @@ class ScheduleBench(_Bench):
         return f"{self.scheduler} ends after {format_seconds(mine)}, {above}." + (f" Others: {others}." * bool(others))
 
     def _figure(self) -> Figure:
-        figure = planned_figure(
-            self.schedule(), self.times_s, per_rank=self.per_rank, label=self.scheduler, until_s=self._until_s
-        )
+        until_s = max(self.makespan_s(name) for name in self.schedulers)  # of all that are offered, for a common axis
+        looks: dict[str, Any] = {"per_rank": self.per_rank, "label": self.scheduler, "until_s": until_s}
+        figure = planned_figure(self.schedule(), self.times_s, **looks)
         figure["layout"] |= {"height": 110 + 60 * self.ranks}
         return figure
 
     def _on_step(self, time_s: float) -> float:
         """The nearest slider position: the page would round the value without notifying the kernel."""
         return round(max(1, round(time_s / self._step_s)) * self._step_s, 12)
-
-    @property
-    def _until_s(self) -> float:
-        """The longest epoch of the offered schedulers, for a common axis."""
-        return max(self.makespan_s(name) for name in self.schedulers)
 
 
 def _round_step(most: float) -> float:

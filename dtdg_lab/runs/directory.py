@@ -209,11 +209,8 @@ def _gpus() -> dict[str, Any]:
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
         found = [
-            {
-                "name": _text(pynvml.nvmlDeviceGetName(handle)),
-                "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(handle).total,
-            }
-            for handle in handles
+            {"name": _text(pynvml.nvmlDeviceGetName(of)), "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(of).total}
+            for of in handles
         ]
         return {"gpus": found, "gpus_note": f"driver {_text(pynvml.nvmlSystemGetDriverVersion())}"}
     except pynvml.NVMLError as error:

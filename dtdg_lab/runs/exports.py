@@ -371,12 +371,8 @@ class PartialRun:
             UnknownNameError: the file does not hold it.
         """
         if name not in self.tables:
-            raise UnknownNameError(
-                f"record table of a {self.kind}",
-                name,
-                self.tables,
-                "An HTML or Parquet export, or the run's folder, has all tables.",
-            )
+            advice = "An HTML or Parquet export, or the run's folder, has all tables."
+            raise UnknownNameError(f"record table of a {self.kind}", name, self.tables, advice)
         return self.tables[name]
 
 

@@ -153,15 +153,12 @@ class _Room:
 
     def traces(self, traces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """The panel's traces on its own axes, named in its own legend; a panel without any still shows its axes."""
-        return [
-            {
-                **trace,
-                "xaxis": self._axis("x"),
-                "yaxis": self._axis(trace.get("yaxis", "y")),
-                **({"colorbar": self._beside(trace["colorbar"])} if "colorbar" in trace else {"legend": self._legend}),
-            }
-            for trace in traces or (_NO_TRACE,)
-        ]
+        found = []
+        for trace in traces or (_NO_TRACE,):
+            legend = {"colorbar": self._beside(trace["colorbar"])} if "colorbar" in trace else {"legend": self._legend}
+            axes = {"xaxis": self._axis("x"), "yaxis": self._axis(trace.get("yaxis", "y"))}
+            found.append({**trace, **axes, **legend})
+        return found
 
     def _beside(self, bar: dict[str, Any]) -> dict[str, Any]:
         """A legend of colours at the right of the panel, as high as it."""

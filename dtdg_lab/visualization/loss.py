@@ -92,13 +92,10 @@ class LossView(RunView):
         """The lines of the chart, in drawing order; the baselines are those of validation."""
         faint = {"mode": "lines", "line": {"color": STEP_COLOUR, "width": 1}}
         lines = [self.steps.line("each step", x, faint)]
-        for split in self._shown_splits():
+        # training and validation, test once it is known; no validation under a protocol that has none
+        for split in (name for name in SPLITS if len(self.splits[name]) or name in ("train", self.judged)):
             lines.append(self.splits[split].line(split, x, _evaluated(SPLIT_COLOURS[split])))
         return lines + self._baseline_lines(x) + self._metric_lines(x)
-
-    def _shown_splits(self) -> list[str]:
-        """Training and validation, test once it is known; no validation under a protocol that has none."""
-        return [name for name in SPLITS if len(self.splits[name]) or name in ("train", self.judged)]
 
     def _end(self, x: XAxis) -> float:
         newest = [series.last for series in (self.steps, *self.splits.values()) if series.last is not None]

@@ -15,7 +15,7 @@ from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel
 from dtdg_lab.visualization.layout import Figure, grid, join_words, share
 from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import Plan, PlanView, reading_event
+from dtdg_lab.visualization.run_view import PlanView, reading_event
 from dtdg_lab.visualization.series import StepSums, read_fields
 from dtdg_lab.visualization.style import ALWAYS, Matrix
 
@@ -137,13 +137,10 @@ def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: floa
     }
     trace = charts.heat(title, cells, range(count), range(count), HEAT_SCALES["bytes"], **looks)
     size = 10 if count <= _WRITTEN // 2 else 8
-    notes = [
-        charts.label(
-            format_bytes(float(whole[q, p])), p, q, "white" if whole[q, p] > _DARK * top else TEXT_COLOUR, size
-        )
-        for q, p in zip(*(at.tolist() for at in whole.nonzero()), strict=True)
-        if count <= _WRITTEN
-    ]
+    notes = []
+    for q, p in zip(*(at.tolist() for at in whole.nonzero()), strict=True) if count <= _WRITTEN else ():
+        colour = "white" if whole[q, p] > _DARK * top else TEXT_COLOUR
+        notes.append(charts.label(format_bytes(float(whole[q, p])), p, q, colour, size))
     axes: Drawn = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
     return charts.chart(title, f"to {who} (number)", f"from {who}", [trace], annotations=notes, **axes)
 
@@ -608,7 +605,8 @@ class PartitionView(PlanView[PartitionFacts]):
         """Forget what an earlier attempt did from ``step`` on; a change just before ``step`` stays."""
         self.links.truncate(step, attempt)
         super().truncate(step, attempt)
-        self._known = _changes(self._known)
+        pairs = zip([None, *self._known], self._known, strict=False)  # without those that are as the one before them
+        self._known = [each for before, each in pairs if before is None or not _same(each.facts, before.facts)]
 
     @property
     def before(self) -> PartitionFacts | None:
@@ -634,11 +632,6 @@ class PartitionView(PlanView[PartitionFacts]):
     def caption(self) -> str:
         """The partition, its traffic and its last change, in words."""
         return "" if self.facts is None else run_words(self.facts, self.before, self.sent())
-
-
-def _changes(known: list[Plan[PartitionFacts]]) -> list[Plan[PartitionFacts]]:
-    """Without those that are as the one before them."""
-    return [each for place, each in enumerate(known) if not place or not _same(each.facts, known[place - 1].facts)]
 
 
 def _same(facts: PartitionFacts | None, other: PartitionFacts | None) -> bool:

@@ -92,11 +92,6 @@ def curve_of(label: str, seed: int, window: RunWindow, *, over: bool) -> Curve:
     )
 
 
-def labels_of(curves: Sequence[Curve]) -> tuple[str, ...]:
-    """The contestants in the order in which they came."""
-    return tuple(dict.fromkeys(curve.label for curve in curves))
-
-
 def near_losses(
     curves: Sequence[Curve], labels: Sequence[str], lost: Collection[tuple[str, int]] = ()
 ) -> dict[int, float]:
@@ -177,7 +172,7 @@ def race_panels(
         labels: the contestants in order, which gives them their colours; those of the curves where not given.
         lost: contestant and seed of runs that failed and are not waited for.
     """
-    named = tuple(labels) if labels is not None else labels_of(curves)
+    named = tuple(dict.fromkeys(curve.label for curve in curves) if labels is None else labels)
     near = near_losses(curves, named, lost)
     of_cost = {cost: [level for level in levels if level.cost == cost] for cost in COSTS}
     return {cost: _panel(cost, curves, of_cost[cost], named, near) for cost in COSTS}

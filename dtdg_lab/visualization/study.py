@@ -61,11 +61,9 @@ def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str, *, nothing: st
     faint: Drawn = {"marker": {"color": colours, "opacity": 0.55}}
     seeds = [(value, name) for name, bar in zip(labels, bars, strict=True) for value in bar.values]
     x, y = [value for value, _ in seeds], [name for _, name in seeds]
-    hover = "%{y}: %{x:.4~g}"
+    hover, middle = "%{y}: %{x:.4~g}", [bar.middle for bar in bars]
     data = [
-        charts.level_bars(
-            "median", labels, [bar.middle for bar in bars], None, f"{hover} (median)<extra></extra>", **faint
-        ),
+        charts.level_bars("median", labels, middle, None, f"{hover} (median)<extra></extra>", **faint),
         charts.points("each seed", x, y, palette.TEXT_COLOUR, f"{hover}<extra></extra>", size=6),
     ]
     margin = {"l": 56, "r": 14, "t": 34, "b": 54}
@@ -364,14 +362,12 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
     least, most = [min(cell.values) for cell in done], [max(cell.values) for cell in done]
     looks: Drawn = {"mode": "lines+markers" if joined and numeric else "markers", "marker": {"size": 8}}
     looks["error_y"] = charts.whiskers(least, middle, most, palette.series_colour(0), width=4)
-    circle = {"symbol": "circle-open", "line": {"width": 2}}
+    place, circle = ([x_of(best)], [median(best.values)]), {"symbol": "circle-open", "line": {"width": 2}}
     x, said = [x_of(cell) for cell in done], _clickable(done, heads)
     data = [
         charts.line("median over seeds", x, middle, palette.series_colour(0), **said, **looks),
         *_unfinished(cells, x_of, max(middle)),
-        charts.points(
-            "best", [x_of(best)], [median(best.values)], palette.TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"
-        ),
+        charts.points("best", *place, palette.TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"),
     ]
     x_axis = {"type": "log"} if _is_wide(values) else ticks
     return charts.chart(*titles, data, xaxis=x_axis, **_CLICKS), _words_study_line(done, best, names)

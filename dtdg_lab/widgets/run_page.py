@@ -20,6 +20,7 @@ from dtdg_lab.widgets.live import Charts, OpenedPage, WholeCharts
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
+T = TypeVar("T")
 Panel = tuple[Figure, str]  # a chart with its caption
 ACTIVE = ("starting", "running", "paused", "stopping")  # states of a run that has not ended
 STRETCH: Mapping[str, Any] = {"sizing_mode": "stretch_width", "margin": 0}
@@ -83,12 +84,19 @@ class Page:
 
     def __init__(self) -> None:
         self._opened: list[OpenedPage] = []
+        self._workers: list[BackgroundWorker[Any]] = []
 
     def place(self, charts: Charts) -> pn.Column:
         """Where these charts appear on the page once it is open."""
         opened = OpenedPage(charts)
         self._opened.append(opened)
         return opened.panel
+
+    def in_background(self, work: Callable[[T], None], name: str) -> BackgroundWorker[T]:
+        """A thread for the page's work, which ends when the page is closed; see :class:`BackgroundWorker`."""
+        worker = BackgroundWorker(work, name)
+        self._workers.append(worker)
+        return worker
 
     def open(self) -> None:
         """Show the charts; called at every update while the page is open."""
@@ -107,7 +115,9 @@ class Page:
         """
 
     def close(self) -> None:
-        """End its threads."""
+        """End its threads after their present work."""
+        for worker in self._workers:
+            worker.close()
 
 
 class PanelCharts(WholeCharts):
@@ -221,8 +231,6 @@ class RunPage(Page):
 
 
 _LOG = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 def describe(error: Exception, what: str) -> str:

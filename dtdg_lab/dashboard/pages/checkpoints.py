@@ -17,7 +17,7 @@ from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.directory import Kept, kept_checkpoints
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.widgets.controls import folded
-from dtdg_lab.widgets.run_page import ACTIVE, BackgroundWorker, Page
+from dtdg_lab.widgets.run_page import ACTIVE, Page
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -47,7 +47,7 @@ class Branch(Page):
         self._replayed: Run | None = None
         self._kept: dict[str, Kept] = {}
         self._files: tuple[Any, ...] = ()
-        self._reader: BackgroundWorker[Path] = BackgroundWorker(self._read, "dashboard-checkpoints")
+        self._reader = self.in_background(self._read, "dashboard-checkpoints")
         self.keep = self._button("Keep a checkpoint", self._keep_one)
         self.at = pn.widgets.Select(label="Checkpoint", options={}, **_ROW)
         self.at.param.watch(lambda event: actions.later(self._show_changes), "value")
@@ -161,10 +161,6 @@ class Branch(Page):
         if kept.epoch >= self._settings.config().epochs:
             return f"All {kept.epoch} epochs are trained: a fork from here needs more epochs."
         return f"From there on, a fork differs by {described}." if described else "A fork repeats this run."
-
-    def close(self) -> None:
-        """End the thread."""
-        self._reader.close()
 
 
 def _label(kept: Kept) -> str:

@@ -22,8 +22,8 @@ from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.layout import Figure, share
 from dtdg_lab.visualization.partition import Panel, PartitionFacts, facts_of, head_words, panels
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import WholeCharts, labelled
-from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe, show_text, text_line
+from dtdg_lab.widgets.live import labelled
+from dtdg_lab.widgets.run_page import STRETCH, Page, PanelCharts, describe, show_text, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -151,9 +151,9 @@ class PartitionPage(Page):
         self._run_panels: list[Panel] = []
         self._run_words = ""
         self._version = -1
-        self._worker: BackgroundWorker[WantedPartition] = BackgroundWorker(self._work, "dashboard-partitions")
+        self._worker = self.in_background(self._work, "dashboard-partitions")
         self._make_widgets(defer)
-        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **STRETCH)
+        self.charts = PanelCharts("partition", defer=defer, chart_height=330, **STRETCH)
         self.panel = self._lay_out()
         settings.watch(self._follow_settings)
         self._follow_settings()
@@ -308,24 +308,12 @@ class PartitionPage(Page):
             self._panels[name] = panels(self._measured[name])
         return self._panels.get(name, [])
 
-    def figures(self) -> dict[str, Figure]:
-        """The detail panels by position."""
-        return {f"partition-{place}": _narrow(figure) for place, (figure, _) in enumerate(self.shown)}
-
-    def captions(self) -> dict[str, str]:
-        """The caption of each panel."""
-        return {f"partition-{place}": words for place, (_, words) in enumerate(self.shown)}
-
     def _draw(self) -> None:
         chosen = self.looked_at.value
         facts = self._measured.get(chosen)
         words = self._run_words if chosen == RUN else head_words(facts) if facts is not None else ""
         self.words.value = html.escape(words, quote=False)
-        self.charts.redraw()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._worker.close()
+        self.charts.draw({str(place): (_narrow(figure), words) for place, (figure, words) in enumerate(self.shown)})
 
 
 def _narrow(figure: Figure) -> Figure:

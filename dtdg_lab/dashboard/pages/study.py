@@ -16,7 +16,7 @@ from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 from dtdg_lab.studies.sweep import number
 from dtdg_lab.studies.trials import FILE, Trial
 from dtdg_lab.visualization.style import short
-from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, Panel, PanelCharts, describe, text_line
+from dtdg_lab.widgets.run_page import STRETCH, Page, Panel, PanelCharts, describe, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -163,8 +163,8 @@ class StudyPage(Page):
         self._stamp: Any = None
         self._run = RunSeen()
         self._run_key, self._ticks = "", 0
-        self._reader: BackgroundWorker[WantedStudy] = BackgroundWorker(self._read, "study-reader")
-        self._run_reader: BackgroundWorker[tuple[Path, str]] = BackgroundWorker(self._read_run, "study-run-reader")
+        self._reader = self.in_background(self._read, "study-reader")
+        self._run_reader = self.in_background(self._read_run, "study-run-reader")
         self._make_widgets(folder)
         self.map = PanelCharts("study", defer=defer, chart_height=430, **STRETCH)
         self.map.on_click(self._clicked)
@@ -201,11 +201,6 @@ class StudyPage(Page):
         self._ticks += 1
         if self._run.under_way and self._ticks % AGAIN_TICKS == 0:
             self._ask_run()
-
-    def close(self) -> None:
-        """End the threads."""
-        self._reader.close()
-        self._run_reader.close()
 
     # the study
 

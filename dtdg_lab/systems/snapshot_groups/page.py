@@ -18,16 +18,7 @@ from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import share
-from dtdg_lab.widgets.run_page import (
-    ACTIVE,
-    STRETCH,
-    BackgroundWorker,
-    PageContext,
-    RunPage,
-    describe,
-    show_text,
-    text_line,
-)
+from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, PageContext, RunPage, describe, show_text, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -268,7 +259,7 @@ class SchedulePage(RunPage):
         self._epochs: Panel | None = None
         self._wanted: WantedSchedule | None = None  # the newest request
         self._asked: ScheduleFacts | None = None  # the schedule it was about
-        self._worker: BackgroundWorker[WantedSchedule] = BackgroundWorker(self._work, "dashboard-schedules")
+        self._worker = self.in_background(self._work, "dashboard-schedules")
         self.gantt = self.add_charts(_HIGH)
         self.button = pn.widgets.Button(label="Ask", color="primary", width=80, margin=(8, 8), visible=False)
         self.button.on_click(lambda event: context.defer(self._ask))
@@ -374,10 +365,6 @@ class SchedulePage(RunPage):
         """The other charts, and the epochs predicted."""
         panels = {str(place): panel for place, panel in enumerate(self._panels)}
         self.charts.draw(panels if self._epochs is None else {**panels, "epochs": self._epochs})
-
-    def close(self) -> None:
-        """End the thread."""
-        self._worker.close()
 
 
 def basis_words(known: ScheduleCalibration) -> str:

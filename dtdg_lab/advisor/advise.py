@@ -30,7 +30,7 @@ from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import EpochWork, Facts, count_work, facts_of
 from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words, relative_errors
 from dtdg_lab.visualization.layout import Figure, percent
-from dtdg_lab.visualization.study_result import StudyResult
+from dtdg_lab.visualization.study_result import StudyResult, paragraphs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,14 +121,12 @@ def summed(errors: Sequence[RunError], quantity: str, system: str | None = None)
 # Known error of a prediction, in the form that is printed beside it: exact, learnt, of others, or assumed.
 
 
-_RESTS_ON: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "epoch_s": ("compute", "communicate", "transfer", "fetch"),
-        "rank_bytes": (),
-        "peak_bytes": ("memory",),
-        "imbalance": ("compute",),
-    }
-)
+_RESTS_ON: Mapping[str, tuple[str, ...]] = {
+    "epoch_s": ("compute", "communicate", "transfer", "fetch"),
+    "rank_bytes": (),
+    "peak_bytes": ("memory",),
+    "imbalance": ("compute",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,10 +413,9 @@ class Advice(StudyResult):
         return "\n".join([self.readable(self.text_columns).to_string(index=False), *left, self.summary()])
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{text(line)}</p>" for line in self.summary().split("\n"))
         left = "".join(f"<li>{text(name)}: {text(why)}</li>" for name, why in self.left.items())
         refused = f"<p>Cannot run so:</p><ul>{left}</ul>" if left else ""
-        return f"{self.readable(self.html_columns).to_html(index=False)}{said}{refused}"
+        return f"{self.readable(self.html_columns).to_html(index=False)}{paragraphs(self.summary())}{refused}"
 
 
 def _against(first: Suggestion, second: Suggestion) -> str:

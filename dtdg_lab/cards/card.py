@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import System, family, option_owners
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, RunStoreError, UnknownNameError, shortened
 from dtdg_lab.core.lazy import parsed
@@ -157,7 +156,7 @@ class Difference(NamedTuple):
     text: str
 
 
-def code_places(system: System, more: tuple[str, ...] = ()) -> list[CodePlace]:
+def code_places(system: catalogue.System, more: tuple[str, ...] = ()) -> list[CodePlace]:
     """The components of the system in the catalogue, then further code worth reading.
 
     Args:
@@ -229,7 +228,7 @@ def _as_sentence(text: str) -> str:
 _SPECIAL = re.compile(r"[\\`*\[\]<|$]|(?<![^\W_])_|_(?![^\W_])")
 
 
-def card_markdown(system: System, text: CardText, *, root: str | None = "", options: bool = True) -> str:
+def card_markdown(system: catalogue.System, text: CardText, *, root: str | None = "", options: bool = True) -> str:
     """The whole card but its pictures.
 
     Args:
@@ -271,9 +270,9 @@ def _escaped(value: Any) -> str:
     return value if hasattr(value, "__html__") else _SPECIAL.sub(r"\\\g<0>", str(value))
 
 
-def _options(system: System, text: CardText) -> list[tuple[str, str, str, str]]:
+def _options(system: catalogue.System, text: CardText) -> list[tuple[str, str, str, str]]:
     config = card_config(text)
-    owners = option_owners(system.name, config.dataset, config.model)
+    owners = catalogue.option_owners(system.name, config.dataset, config.model)
     rows = []
     for name in dict.fromkeys(name for room in system.parts for name in owners[room]):
         option = OPTIONS[name]
@@ -468,22 +467,22 @@ SMALL: Mapping[str, Any] = MappingProxyType(
 )
 
 
-def drawn_pictures(system: System) -> list[Panel]:
+def drawn_pictures(system: catalogue.System) -> list[Panel]:
     """One to four charts with their captions, computed now from the small graph.
 
     Args:
         system: of the catalogue.
     """
-    pictures: list[Panel] = family(system.family).pictures(system, small_graph())
+    pictures: list[Panel] = catalogue.family(system.family).pictures(system, small_graph())
     return pictures
 
 
-def picture_note(system: System) -> str:
+def picture_note(system: catalogue.System) -> str:
     """The data source of :func:`drawn_pictures`."""
-    return str(family(system.family).pictures_note)
+    return str(catalogue.family(system.family).pictures_note)
 
 
-def run_pictures(system: System, run: Any) -> list[Panel]:
+def run_pictures(system: catalogue.System, run: Any) -> list[Panel]:
     """Charts of a run of the system, the first few that its records allow.
 
     Args:
@@ -499,7 +498,7 @@ def run_pictures(system: System, run: Any) -> list[Panel]:
             f"card({run.config.system!r}, run=...) draws it."
         )
     window = run.live
-    views = [window.view(name) for name in family(system.family).card_views]
+    views = [window.view(name) for name in catalogue.family(system.family).card_views]
     panels = [panel for view in views for panel in view.panels() if _shows(panel[0])]
     if not panels:
         captions = window.captions()

@@ -264,12 +264,8 @@ class Dashboard:
             for name in changes:
                 self.settings.refused(name, run.config)
 
-        self.actions.do(
-            f"Set {join_words([*changes])}",
-            partial(run.set, **changes),
-            then=lambda version: self._was_asked(run, changes, version),
-            otherwise=refused,
-        )
+        then = partial(self._was_asked, run, changes)
+        self.actions.do(f"Set {join_words([*changes])}", partial(run.set, **changes), then=then, otherwise=refused)
 
     def _was_asked(self, run: Run, changes: dict[str, Any], version: int) -> None:
         if run is not self._run:

@@ -14,7 +14,6 @@ from typing import Any
 import panel as pn
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.options import CHOSEN_BY, OPTIONS, Option, default, option
@@ -101,7 +100,7 @@ def dataset_tasks(dataset: str) -> tuple[str, ...]:
 def about(name: str, value: str) -> str:
     """The text under a choice, as HTML: a description of the data set, model or protocol."""
     if name == "protocol":
-        text = PROTOCOLS[value].meaning
+        text = catalogue.PROTOCOLS[value].meaning
         said = f"{text[0].upper()}{text[1:]}."
     elif name == "dataset" and is_stored(value):
         said = str(_stored_meta(value).get("source", "Not stored on this machine."))
@@ -185,7 +184,7 @@ class Settings:
         return {
             "system": catalogue.names("systems"),
             "model": catalogue.names("models"),
-            "protocol": tuple(PROTOCOLS),
+            "protocol": tuple(catalogue.PROTOCOLS),
         }.get(name)
 
     @staticmethod
@@ -330,7 +329,7 @@ class Settings:
 def _with_defaults(chooser: str, value: str) -> set[str]:
     """Names of the options for which a data set, protocol or system has a default of its own."""
     if chooser == "protocol":
-        return set(PROTOCOLS[value].settings)
+        return set(catalogue.PROTOCOLS[value].settings)
     if chooser == "dataset":
         # a time span in one data set's unit means nothing in another's
         return {"interval", *(() if is_stored(value) else catalogue.entry("datasets", value).defaults)}

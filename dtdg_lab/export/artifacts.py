@@ -344,7 +344,7 @@ def docstring(text: str) -> str:
 # A run's tables as Parquet, with its settings, environment and summary: a zip file or a folder.
 
 
-def write_tables(files: dict[str, bytes], where: Path, *, overwrite: bool) -> Path:
+def place_tables(where: Path, files: dict[str, bytes], *, overwrite: bool) -> Path:
     """Write named pieces as a zip where the name ends in ``.zip``, else as a folder.
 
     Raises:

@@ -17,7 +17,6 @@ from dtdg_lab.export.chrome_trace import chrome_trace, written
 from dtdg_lab.export.tensorboard import write_events
 from dtdg_lab.runs import exports
 from dtdg_lab.runs.directory import RunDirectory, dumps, reading, store_error
-from dtdg_lab.runs.exports import PackedRun
 from dtdg_lab.runs.html import plotly_js, render, template
 from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.runs.run import provenance
@@ -82,7 +81,7 @@ def open_race(path: str | Path) -> Race:
         raise RunStoreError(f"{where}: {error}") from error
 
 
-def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = False) -> PackedRun:
+def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = False) -> exports.PackedRun:
     """Pack a race with the newest run of every contestant and seed.
 
     Args:
@@ -107,7 +106,7 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
     files |= {TRIALS: _trials(race), TABLE: _table(race)}
     for name, packed in parts.items():
         files |= {f"{RUNS}{name}/{piece}": content for piece, content in packed.files.items()}
-    return PackedRun(files, thinned)
+    return exports.PackedRun(files, thinned)
 
 
 def _limits(sizes: Mapping[str, int], most_bytes: int | None) -> dict[str, int]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
@@ -190,7 +189,7 @@ def _meaning(name: str, value: Any) -> tuple[str, str]:
     if name in OPTIONS:
         return OPTIONS[name].unit, OPTIONS[name].meaning
     if name == "protocol":
-        return "", f"What an evaluation number means: {PROTOCOLS[value].meaning}."
+        return "", f"What an evaluation number means: {catalogue.PROTOCOLS[value].meaning}."
     return "", {"system": "How training is distributed.", "dataset": "What is learnt.", "model": "What learns."}[name]
 
 

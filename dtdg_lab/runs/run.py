@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
@@ -51,7 +50,7 @@ def provenance(run: StoredRun) -> dict[str, Any]:
     with reading(run.directory.environment_file):
         data_hash = (environment.get("data") or {}).get("sha256") or None
         data = data_hash[:_DIGITS] if data_hash else None
-    leaky = PROTOCOLS[run.config.protocol].leaky and edge_life(run.config) != 1
+    leaky = catalogue.PROTOCOLS[run.config.protocol].leaky and edge_life(run.config) != 1
     return {"protocol": run.config.protocol, "leaky": leaky, "purge": _purge(run), "data": data, "data_hash": data_hash}
 
 
@@ -81,7 +80,7 @@ def differences(runs: Sequence[StoredRun]) -> list[str]:
         captions.append(f"The runs use different data: {named}. Their losses cannot be compared.")
     protocols = list(dict.fromkeys(run.config.protocol for run in runs))
     if len(protocols) > 1:
-        meant = ", ".join(f"{name} ({PROTOCOLS[name].meaning.partition(';')[0]})" for name in protocols)
+        meant = ", ".join(f"{name} ({catalogue.PROTOCOLS[name].meaning.partition(';')[0]})" for name in protocols)
         captions.append(f"The runs use different evaluation protocols: {meant}. Their losses mean different things.")
     gaps = sorted({each["purge"] for each in described if each["purge"] is not None})
     if len(gaps) > 1:
@@ -100,8 +99,8 @@ def _purge(run: StoredRun) -> int | None:
         if parts is not None:
             ends = [parts[name] for name in _PARTS if name in parts]
             return int(ends[1]["first"]) - int(ends[0]["last"]) - 1 if len(ends) > 1 else None
-    life = 1 if PROTOCOLS[run.config.protocol].leaky else edge_life(run.config)
-    return None if life is None else PROTOCOLS[run.config.protocol].gap(life)
+    life = 1 if catalogue.PROTOCOLS[run.config.protocol].leaky else edge_life(run.config)
+    return None if life is None else catalogue.PROTOCOLS[run.config.protocol].gap(life)
 
 
 def _parts_event(run: StoredRun) -> dict[str, Any] | None:

@@ -560,13 +560,9 @@ class GridRunner:
 
         started_s = time.monotonic()
         try:
+            judge, runs_dir = self._judge(trial, others), self._runs_dir
             done = run_config(
-                config,
-                session=self._session,
-                engines=engines,
-                runs_dir=self._runs_dir,
-                judge=self._judge(trial, others),
-                on_start=on_start,
+                config, session=self._session, engines=engines, runs_dir=runs_dir, judge=judge, on_start=on_start
             )
         except OF_THE_STUDY as error:
             self._interrupted(trial, str(error))

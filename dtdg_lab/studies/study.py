@@ -353,16 +353,12 @@ class Study:
         elif len(sweep.names) == 2 and not sweep.is_search:
             found["map"] = self.map_panel()
         else:
-            ways = [
-                charts.Way(
-                    tuple(each.settings[name] for name in sweep.names),
-                    each.middle,
-                    "<br>".join([each.described, *(_to_dict(trial, objective) for trial in each.trials[:8])]),
-                    _shown(each.trials),
-                )
-                for each in combinations
-                if each.middle is not None
-            ]
+            ways = []
+            for each in combinations:
+                described = "<br>".join([each.described, *(_to_dict(trial, objective) for trial in each.trials[:8])])
+                settings = tuple(each.settings[name] for name in sweep.names)
+                if each.middle is not None:
+                    ways.append(charts.Way(settings, each.middle, described, _shown(each.trials)))
             heads = [axis_name(name) for name in sweep.names]
             found["parallel"] = charts.study_parallel(ways, heads, objective, title=self.name, least=self._least)
         return found

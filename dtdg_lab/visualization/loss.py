@@ -8,7 +8,6 @@ from statistics import median_high
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.support import PAIRS, few_pairs, interval_of
 from dtdg_lab.core.units import format_seconds
@@ -269,7 +268,7 @@ def ground_words(runs: Sequence[tuple[str, RunWindow]]) -> str:
         said.append(f"These runs have different tasks ({', '.join(tasks)}).")
     if said:
         return f"{' '.join(said)} Their losses cannot be compared."
-    protocol, life = PROTOCOLS[configs[0].protocol], edge_life(configs[0])
+    protocol, life = catalogue.PROTOCOLS[configs[0].protocol], edge_life(configs[0])
     gap = "a purge gap" if life is None else f"{protocol.gap(life)} snapshot{'' if protocol.gap(life) == 1 else 's'}"
     left = "nothing" if protocol.leaky else gap
     return f"Protocol {protocol.name}, {left} left out at each boundary, on {configs[0].dataset}."

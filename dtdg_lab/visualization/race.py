@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -129,14 +128,12 @@ NO_LOSS = "no run has been evaluated yet"
 _HOVER = "%{x:.4~g}, loss %{y:.4~g}<extra>%{fullData.name}"
 _DASHES = ("solid", "dot", "dashdot", "longdash")
 _LOG_FROM = 20.0  # largest over least loss from which the axis is logarithmic
-_TITLES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "seconds": ("Loss against wall time", "time since the run began"),
-        "joules": ("Loss against energy", "energy of all ranks"),
-        "bytes": ("Loss against bytes sent", "sent by all ranks"),
-        "peak": ("Loss against memory", "largest peak of tensor memory of a rank"),
-    }
-)
+_TITLES: Mapping[str, tuple[str, str]] = {
+    "seconds": ("Loss against wall time", "time since the run began"),
+    "joules": ("Loss against energy", "energy of all ranks"),
+    "bytes": ("Loss against bytes sent", "sent by all ranks"),
+    "peak": ("Loss against memory", "largest peak of tensor memory of a rank"),
+}
 _TOLD = {"seconds": format_seconds, "joules": format_joules, "bytes": format_bytes, "peak": format_bytes}
 _LEAST = {"seconds": "time", "joules": "energy", "bytes": "bytes", "peak": "memory"}
 
@@ -262,7 +259,7 @@ def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]
         diamond = {"symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}
         return charts.points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **looks)
     lengths = sorted((len(curve.losses) for curve in own), reverse=True)
-    reach = lengths[ceil(len(lengths) / 2) - 1]
+    reach = lengths[math.ceil(len(lengths) / 2) - 1]
     xs, ys = [], []
     for place in range(reach):
         there = [curve for curve in own if len(curve.losses) > place]
@@ -282,16 +279,13 @@ def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: fl
         layout["annotations"].append(charts.label(words, x, 0.98 - 0.09 * place, colour, 10, **beside))
 
 
-_LOOK: Mapping[str, str] = MappingProxyType(
-    {
-        "seconds": "Look which thick line is lowest at the left: thin lines are seeds, and where they cross, so may "
-        "the ranking.",
-        "joules": "The same losses by what they cost in energy: a system that is quick on more cores need not be "
-        "thrifty.",
-        "bytes": "Further left is less traffic for the same loss; one process alone sends nothing.",
-        "peak": "A diamond is the median of the least losses; further left fits a smaller machine.",
-    }
-)
+_LOOK: Mapping[str, str] = {
+    "seconds": "Look which thick line is lowest at the left: thin lines are seeds, and where they cross, so may "
+    "the ranking.",
+    "joules": "The same losses by what they cost in energy: a system that is quick on more cores need not be thrifty.",
+    "bytes": "Further left is less traffic for the same loss; one process alone sends nothing.",
+    "peak": "A diamond is the median of the least losses; further left fits a smaller machine.",
+}
 
 
 def _words(
@@ -327,17 +321,15 @@ QUANTITIES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "energy": ("Joules of an epoch, and without waiting for features", "energy of an epoch (J)"),
     }
 )
-_RACE_BOUNDS_LOOK: Mapping[str, str] = MappingProxyType(
-    {
-        "epoch": "A bar that ends at its line is as good as this work on these ranks can be; what is beyond it is "
-        "waiting, exchange and control.",
-        "moving": "The line is a core copying as many bytes in memory, as measured here. A shorter bar hid its "
-        "exchange behind computing; one far beyond pays latency, not bandwidth.",
-        "energy": "The line is the clairvoyant's own joules where it takes part: its plan is the best in the cost "
-        "model, so that a real run may end before it. Else it is what is left when the joules of standing still for "
-        "features are taken off, which no cache can beat.",
-    }
-)
+_RACE_BOUNDS_LOOK: Mapping[str, str] = {
+    "epoch": "A bar that ends at its line is as good as this work on these ranks can be; what is beyond it is "
+    "waiting, exchange and control.",
+    "moving": "The line is a core copying as many bytes in memory, as measured here. A shorter bar hid its "
+    "exchange behind computing; one far beyond pays latency, not bandwidth.",
+    "energy": "The line is the clairvoyant's own joules where it takes part: its plan is the best in the cost "
+    "model, so that a real run may end before it. Else it is what is left when the joules of standing still for "
+    "features are taken off, which no cache can beat.",
+}
 _RACE_BOUNDS_LOG_FROM = 50.0
 NO_BOUND = "no run has ended yet, or none has such a bound"
 

@@ -237,15 +237,13 @@ PANELS: Mapping[str, tuple[str, str, float, bool]] = MappingProxyType(
         "fetch_s": ("A step that fetches features, on another cluster", "time of a step (ms)", 1e3, False),
     }
 )
-_LOOK: Mapping[str, str] = MappingProxyType(
-    {
-        "epoch_s": "Look where a line turns up: exchanges then cost more than ranks save.",
-        "efficiency": "Look how far the lines are below the bound.",
-        "rank_bytes": "Look where halo rows cross rows by snapshots, and what is left beside gradients.",
-        "held_rows": "The gap to own rows is copies: memory that more ranks do not save.",
-        "fetch_s": "A step waits for its slowest owner, however many there are: look what a late link does.",
-    }
-)
+_LOOK: Mapping[str, str] = {
+    "epoch_s": "Look where a line turns up: exchanges then cost more than ranks save.",
+    "efficiency": "Look how far the lines are below the bound.",
+    "rank_bytes": "Look where halo rows cross rows by snapshots, and what is left beside gradients.",
+    "held_rows": "The gap to own rows is copies: memory that more ranks do not save.",
+    "fetch_s": "A step waits for its slowest owner, however many there are: look what a late link does.",
+}
 _OTHERS = "other systems, measured"
 _REGION = "rgba(0, 158, 115, 0.12)"
 _HEIGHT, _PLOT, _TOP = 330, 214, 56  # pixels: of a panel, of its axes, above them; the sentence is below

@@ -107,10 +107,17 @@ class StudyResult:
     def _repr_html_(self) -> str:
         """The table with what its columns mean; ``lab.plot`` draws the figure."""
         table = self.readable(self.html_columns)
-        words = "".join(f"<p>{html.escape(line)}</p>" for line in self.conclusion().split("\n") if line)
         kept = {name: meaning for name, meaning in self.meanings.items() if name in table or not self.html_columns}
-        columns = "".join(f"<li><b>{name}</b>: {html.escape(meaning)}</li>" for name, meaning in kept.items())
-        return (
-            f"<p>{html.escape(self.described)}</p>{table.to_html(index=False)}{words}"
-            f"<ul style='font-size:90%'>{columns}</ul>"
-        )
+        words = paragraphs(self.conclusion())
+        return f"<p>{html.escape(self.described)}</p>{table.to_html(index=False)}{words}{explained(kept)}"
+
+
+def paragraphs(words: str) -> str:
+    """Lines as paragraphs of a page."""
+    return "".join(f"<p>{html.escape(line)}</p>" for line in words.split("\n") if line)
+
+
+def explained(meanings: Mapping[str, str]) -> str:
+    """Names with what they mean, as a list of a page."""
+    items = "".join(f"<li><b>{html.escape(name)}</b>: {html.escape(words)}</li>" for name, words in meanings.items())
+    return f"<ul style='font-size:90%'>{items}</ul>"

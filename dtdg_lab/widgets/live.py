@@ -111,10 +111,6 @@ def _sent(line: Line) -> _Sent:
 PATIENCE_S = 20.0  # a second display that never loads must not hold up the first
 
 
-def _at_once(call: Callable[[], None]) -> None:
-    call()
-
-
 class Charts(JSComponent):
     """Charts by name. It keeps no state: a display that reports ready gets what ``_on_ready`` sends.
 
@@ -127,7 +123,7 @@ class Charts(JSComponent):
 
     _esm: ClassVar[str] = theme_script() + (Path(__file__).parent / "live.js").read_text(encoding="utf-8")
 
-    def __init__(self, *, defer: Callable[[Callable[[], None]], None] = _at_once, **params: Any) -> None:
+    def __init__(self, *, defer: Callable[[Callable[[], None]], None] = lambda call: call(), **params: Any) -> None:
         super().__init__(**params)
         self._defer = defer
         self._ready = False

@@ -71,8 +71,8 @@ def describe_data(config: RunConfig) -> Described:
     try:
         refused = why_not(config)
         return Described(config, why_not=refused) if refused else Described(config, statistics_of(load_for(config)))
-    except LabError as error:
-        return Described(config, why_not=str(error))
+    except Exception as error:  # there is no caller to raise to: the page says it
+        return Described(config, why_not=describe(error, f"{config.dataset} could not be described"))
 
 
 class GraphLoader:
@@ -96,18 +96,12 @@ class GraphLoader:
 
     def _work(self, config: RunConfig) -> None:
         key = data_key(config)
-        found = self._known.get(key) or self._described(config)
+        found = self._known.get(key) or describe_data(config)
         if found.statistics is not None:  # a graph that is missing now may be there once a run has fetched it
             self._known[key] = found
         while len(self._known) > KEPT:
             self._known.pop(next(iter(self._known)))
         self._on_done(found)
-
-    def _described(self, config: RunConfig) -> Described:
-        try:
-            return describe_data(config)
-        except Exception as error:  # there is no caller to raise to: the page says it
-            return Described(config, why_not=describe(error, f"{config.dataset} could not be described"))
 
 
 # The chosen graph: a small picture beside the controls, and a page of charts.

@@ -375,7 +375,7 @@ class Card:
             return f"No pictures: {self._lacks}"
         if not self.pictures:
             return f"No pictures: the family of {self.system.name!r} draws none. Give a run of it: card(..., run=run)."
-        return picture_note(self.system)
+        return str(catalogue.family(self.system.family).pictures_note)
 
     @property
     def figure(self) -> Figure:
@@ -475,11 +475,6 @@ def drawn_pictures(system: catalogue.System) -> list[Panel]:
     """
     pictures: list[Panel] = catalogue.family(system.family).pictures(system, small_graph())
     return pictures
-
-
-def picture_note(system: catalogue.System) -> str:
-    """The data source of :func:`drawn_pictures`."""
-    return str(catalogue.family(system.family).pictures_note)
 
 
 def run_pictures(system: catalogue.System, run: Any) -> list[Panel]:

@@ -80,18 +80,17 @@ class Spent:
     sources: tuple[str, ...]
 
 
-def joules_per_loss(joules: float | None, evaluations: pd.DataFrame, *, split: str = "train") -> float | None:
-    """Joules per unit of decrease in loss.
+def joules_per_loss(joules: float | None, evaluations: pd.DataFrame) -> float | None:
+    """Joules per unit of decrease in the loss of the training split.
 
     Args:
         joules: of the whole run.
         evaluations: that table.
-        split: whose loss is used.
 
     Returns:
         None if the joules are unknown, or the loss was evaluated less than twice or did not decrease.
     """
-    described = evaluations[evaluations["split"] == split].sort_values("time_ns", kind="stable")
+    described = evaluations[evaluations["split"] == "train"].sort_values("time_ns", kind="stable")
     losses = described["loss"].astype(float).dropna()
     if joules is None or len(losses) < 2 or losses.iloc[-1] >= losses.iloc[0]:
         return None

@@ -588,7 +588,7 @@ class PartitionView(PlanView[PartitionFacts]):
     def __init__(self, links: LinkLog) -> None:
         super().__init__()
         self.links = links
-        self.tables = {"links": links.link, "steps": links.recorded_step}
+        self.tables = {"links": links.link, "steps": lambda rank, row, attempt: links.step(rank, int(row["step"]))}
         self.events = {self.name: self.event}
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:

@@ -44,18 +44,17 @@ class SpreadBar:
         return median(self.values) if self.values else None
 
 
-def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str, *, nothing: str = "no run has ended yet") -> Figure:
+def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str) -> Figure:
     """Horizontal bars in the order given, the first on top; points are seeds.
 
     Args:
         bars: of any length; those without a value keep their row.
         title: of the figure.
         unit: title of the x axis, with its unit.
-        nothing: said in place of bars where none has a value.
     """
     y_axis = {"autorange": "reversed", "type": "category"}
     if not any(bar.values for bar in bars):
-        return charts.chart(title, unit, "", [], empty=nothing, yaxis=y_axis, showlegend=False)
+        return charts.chart(title, unit, "", [], empty="no run has ended yet", yaxis=y_axis, showlegend=False)
     labels = [_labelled(bar) for bar in bars]
     colours = [palette.series_colour(0) if bar.values else palette.BASELINE_COLOUR for bar in bars]
     faint: Drawn = {"marker": {"color": colours, "opacity": 0.55}}

@@ -48,7 +48,7 @@ class Branch(Page):
         self._kept: dict[str, Kept] = {}
         self._files: tuple[Any, ...] = ()
         self._reader = self.in_background(self._read, "dashboard-checkpoints")
-        self.keep = self._button("Keep a checkpoint", self._keep_one)
+        self.keep = self._button("Keep a checkpoint", lambda run: actions.do("Save a checkpoint", run.save_checkpoint))
         self.at = pn.widgets.Select(label="Checkpoint", options={}, **_ROW)
         self.at.param.watch(lambda event: actions.later(self._show_changes), "value")
         self.fork = self._button("Fork from it with the settings above", self._fork)
@@ -69,9 +69,6 @@ class Branch(Page):
             ask(self._run)
 
     # user actions
-
-    def _keep_one(self, run: Run) -> None:
-        self._actions.do("Save a checkpoint", run.save_checkpoint)
 
     def _fork(self, run: Run) -> None:
         kept = self._chosen

@@ -30,7 +30,7 @@ from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import EpochWork, Facts, count_work, facts_of
 from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words, relative_errors
 from dtdg_lab.visualization.layout import Figure, percent
-from dtdg_lab.visualization.study_result import StudyResult, paragraphs
+from dtdg_lab.visualization.study import StudyResult, paragraphs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -29,7 +29,7 @@ from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_row
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.scaling import what_if_ranks_figure
-from dtdg_lab.visualization.study_result import StudyResult, explained, paragraphs
+from dtdg_lab.visualization.study import StudyResult, explained, paragraphs
 
 # Curves of the forecast over ranks: counted as far as possible, then extrapolated and marked as such.
 #

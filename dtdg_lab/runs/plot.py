@@ -18,7 +18,7 @@ from dtdg_lab.visualization.graph import GraphCharts, perturbation_figure
 from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.partition import compare_partitions_figure, facts_of, microscope, title_words
 from dtdg_lab.visualization.series import XAxis
-from dtdg_lab.visualization.study_result import StudyResult
+from dtdg_lab.visualization.study import StudyResult
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

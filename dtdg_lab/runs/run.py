@@ -20,7 +20,7 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import XAxis
-from dtdg_lab.visualization.study_result import COLUMNS
+from dtdg_lab.visualization.study import COLUMNS
 from dtdg_lab.visualization.style import BASELINE
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dtdg_lab.systems import step_time
 from dtdg_lab.systems.workload import StepWork
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.scaling import scaling_figure, scaling_words
-from dtdg_lab.visualization.study_result import StudyResult
+from dtdg_lab.visualization.study import StudyResult
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to stand beside them

@@ -30,7 +30,6 @@ from dtdg_lab.studies.trials import (
 )
 from dtdg_lab.visualization import study as charts
 from dtdg_lab.visualization.layout import Figure, join_words
-from dtdg_lab.visualization.study_result import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -282,7 +281,7 @@ class Study:
             "status": trial.status,
             "objective": number(values.get(self.sweep.objective)) if trial.status == FINISHED else None,
             **{name: values.get(name) for name in _LOSSES},
-            **{name: trial.provenance.get(name) for name in COLUMNS},
+            **{name: trial.provenance.get(name) for name in charts.COLUMNS},
             "seconds": trial.seconds,
             "run": None if trial.run is None else str(trial.run),
             "reason": trial.reason,

@@ -50,7 +50,7 @@ from dtdg_lab.systems.snapshot_blocks.workload import StepSettings, settings_of
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import Facts, Row, curve_row
 from dtdg_lab.visualization.layout import Figure, grid
-from dtdg_lab.visualization.study_result import StudyResult
+from dtdg_lab.visualization.study import StudyResult
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.run import StoredRun

@@ -18,7 +18,7 @@ from dtdg_lab.systems.snapshot_groups.time_model import CURVES, group_times, gro
 from dtdg_lab.systems.snapshot_groups.workload import group_work
 from dtdg_lab.systems.workload import Facts, Numbers, Row, curve_row
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.study_result import StudyResult
+from dtdg_lab.visualization.study import StudyResult
 
 if TYPE_CHECKING:
     from dtdg_lab.advisor.rates import Rates

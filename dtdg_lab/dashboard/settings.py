@@ -125,11 +125,8 @@ EXPLAINED = ("dataset", "model", "protocol")
 LINK_ONLY = catalogue.entry("tasks", "link").options
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_ROWS = (
-    *_DECLARED["above"],
-    *(row for family in catalogue.families() for row in family.setting_rows),
-    *_DECLARED["below"],
-)
+_OF_FAMILIES = [row for family in catalogue.families() for row in family.setting_rows]
+_ROWS = (*_DECLARED["above"], *_OF_FAMILIES, *_DECLARED["below"])
 MAIN = tuple(name for row in _ROWS for name in row if not name.endswith("?"))
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
 

@@ -93,12 +93,9 @@ def _timed(rank: int, path: Path) -> Iterator[tuple[tuple[int, int], int, int, L
     """Lines with a key that never decreases within a file; the position avoids comparing the lines themselves."""
     latest = (0, 0)
     for position, line in enumerate(read_lines(path)):
-        times = [
-            row[line["columns"].index(clock)] for clock in _CLOCKS if clock in line["columns"] for row in line["rows"]
-        ]
-        latest = max(
-            latest, (line["attempt"], max((int(time) for time in times if time is not None), default=latest[1]))
-        )
+        clocks = [line["columns"].index(clock) for clock in _CLOCKS if clock in line["columns"]]
+        times = [int(row[clock]) for row in line["rows"] for clock in clocks if row[clock] is not None]
+        latest = max(latest, (line["attempt"], max(times, default=latest[1])))
         yield latest, rank, position, line
 
 

@@ -158,11 +158,8 @@ def changed_settings(config: RunConfig) -> dict[str, Any]:
     """The settings that make these: the three names, and whatever differs from their defaults."""
     names = {name: config[name] for name in _NAMED}
     usual = RunConfig(**names).flat
-    return (
-        names
-        | {name: value for name, value in config.flat.items() if usual.get(name) != value and name != "parts"}
-        | ({"parts": config.parts} if config.parts != config.ranks else {})
-    )
+    chosen = {name: value for name, value in config.flat.items() if usual.get(name) != value and name != "parts"}
+    return names | chosen | ({"parts": config.parts} if config.parts != config.ranks else {})
 
 
 def python_cell(config: RunConfig) -> str:

@@ -324,11 +324,8 @@ def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Co
     differing = tuple(name for name in names if any(flat.get(name) != settings[0].get(name) for flat in settings))
     labels = _labels(opened, differing)
     figure = compare_figure([(label, run.live) for label, run in zip(labels, opened, strict=True)], x)
-    few = [
-        f"{label}: {run.summary['link_warning']}"
-        for label, run in zip(labels, opened, strict=True)
-        if run.summary.get("link_warning")
-    ]
+    warnings = zip(labels, (run.summary.get("link_warning") for run in opened), strict=True)
+    few = [f"{label}: {warning}" for label, warning in warnings if warning]
     notes = (*differences(opened), *few)
     return Comparison(opened, differing, _table(opened, differing), figure, tuple(labels), notes)
 
@@ -371,11 +368,8 @@ def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFr
     import pandas as pd
 
     metrics = [run.summary.get("metrics") or {} for run in runs]
-    scores = [
-        name
-        for name in dict.fromkeys(name for described in metrics for name in described)
-        if not name.startswith(BASELINE)
-    ]
+    named = dict.fromkeys(name for described in metrics for name in described)
+    scores = [name for name in named if not name.startswith(BASELINE)]
     linked = [name for name in _LINKED if any(run.summary.get(name) is not None for run in runs)]
     rows = [
         {name: run.config.flat.get(name) for name in differing}

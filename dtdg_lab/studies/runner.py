@@ -893,12 +893,9 @@ def _conflict(before: Sweep, now: Sweep) -> str:
         return ""
     old, new = before.base.flat, now.base.flat
     changed = [name for name in old if name != "seed" and old[name] != new.get(name) and name not in now.names]
-    lost = next(iter(missing.values()))
-    return (
-        f"{', '.join(f'{name} was {old[name]!r} and is {new.get(name)!r}' for name in changed)}"
-        if changed
-        else f"it had the run ({lost}), which is missing now; runs may be added, but not removed"
-    )
+    if changed:
+        return ", ".join(f"{name} was {old[name]!r} and is {new.get(name)!r}" for name in changed)
+    return f"it had the run ({next(iter(missing.values()))}), which is missing now; runs may be added, but not removed"
 
 
 def _differing(old: Any, new: Any) -> str:

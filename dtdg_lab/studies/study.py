@@ -376,16 +376,12 @@ class Study:
         """Progress, best settings and their margin, failed, pruned and skipped runs, and differences between losses."""
         counts, total = self.counts, self.sweep.total
         described = [f"{counts.get(status, 0)} {status}" for status in (FINISHED, PRUNED, FAILED, REFUSED, RUNNING)]
-        said = [
-            f"{self.name}: {total} runs, "
-            f"{join_words([each for each in described if each[0] != '0'] or ['none finished'])}."
-        ]
+        ended = [each for each in described if each[0] != "0"] or ["none finished"]
+        said = [f"{self.name}: {total} runs, {join_words(ended)}."]
         best = self.best
         if best is not None and best.middle is not None:
-            several = len(best.values) > 1
-            spread = (
-                f" ({best.low:.4g} to {best.high:.4g} over {len(best.values)} seeds)" if several else ", of one seed"
-            )
+            ends = f" ({best.low:.4g} to {best.high:.4g} over {len(best.values)} seeds)"
+            spread = ends if len(best.values) > 1 else ", of one seed"
             said.append(f"Best {self.sweep.objective}: {best.middle:.4g}{spread} at {best.described}.")
         if self.sweep.skipped:
             why = Counter(each.reason for each in self.sweep.skipped)

@@ -362,8 +362,7 @@ def thumbnail_html(svg: str, words: str) -> str:
     style = f"font-size:11px;line-height:1.3;color:{coloured('text')}"
     legend = (
         f'<span aria-hidden="true" style="color:{_AREA}">■</span> edges by snapshot &nbsp;'
-        f'<span aria-hidden="true" style="color:{_LINE}">━</span> share '
-        "kept by the next"
+        f'<span aria-hidden="true" style="color:{_LINE}">━</span> share kept by the next'
     )
     return f'{svg}<div style="{style}">{legend}<br>{html.escape(words, quote=False)}</div>'
 

@@ -75,26 +75,18 @@ def describe_data(config: RunConfig) -> Described:
         return Described(config, why_not=describe(error, f"{config.dataset} could not be described"))
 
 
-class GraphLoader:
+class GraphLoader(BackgroundWorker[RunConfig]):
     """Describes the latest requested graph; earlier requests that have not begun are skipped.
 
     ``on_done(described)`` is called by the thread.
     """
 
     def __init__(self, on_done: Callable[[Described], None]) -> None:
+        super().__init__(self._describe, "dashboard-graph")
         self._on_done = on_done
         self._known: dict[tuple[Any, ...], Described] = {}
-        self._worker = BackgroundWorker(self._work, "dashboard-graph")
 
-    def ask(self, config: RunConfig) -> None:
-        """Describe this graph next."""
-        self._worker.ask(config)
-
-    def close(self) -> None:
-        """End the thread once it has finished its current work."""
-        self._worker.close()
-
-    def _work(self, config: RunConfig) -> None:
+    def _describe(self, config: RunConfig) -> None:
         key = data_key(config)
         found = self._known.get(key) or describe_data(config)
         if found.statistics is not None:  # a graph that is missing now may be there once a run has fetched it
@@ -125,6 +117,7 @@ class GraphPage(Page):
         self._view: graph.GraphCharts | None = None
         self._note = READING
         self._loader = GraphLoader(lambda described: defer(lambda: self._show(described)))
+        self._workers.append(self._loader)
         self.picture = pn.widgets.StaticText(value=graph.message_html(READING), margin=(0, 8, 4, 9), width=285)
         self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **STRETCH)
         self.panel = self.place(self.charts)
@@ -159,10 +152,6 @@ class GraphPage(Page):
         if self._view is None and self._note != READING:
             self._key = None
             self._follow_settings()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._loader.close()
 
     def _show(self, described: Described) -> None:
         config, found = described.config, described.statistics

@@ -20,6 +20,7 @@ from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems import step_time
 from dtdg_lab.systems.feature_cache.policies.calibration import DEFAULT_RPC, fetches_of, fit_rpc
 from dtdg_lab.systems.feature_cache.policies.costs import RpcModel
+from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers, count_work
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class MeasuredRun:
     run: StoredRun
     work: EpochWork
     facts: Facts
-    step: step_time.MeasuredStep
+    step: MeasuredStep
     quantities: Mapping[str, float]
     rpc: RpcModel | None
     shared: bool
@@ -127,7 +128,8 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
     own_s = float(counted[list(step_time.OWN_SECONDS)].sum(axis=1).sum())  # unknown whether crowded if GPUs compute
     shared, crowded = run.config.ranks > available, not gpus and float(counted["cpu_s"].sum()) < LEAST_BUSY * own_s
     step, quantities = _step(run, work, counted, shared=shared or crowded), _quantities(run, counted)
-    machine = run.environment.get("cpu", {}).get("model", "unknown processor") + f", {len(gpus)} GPUs" * bool(gpus)
+    processor = run.environment.get("cpu", {}).get("model", "unknown processor")
+    machine = f"{processor}{f', {len(gpus)} GPUs' if gpus else ''}"
     return MeasuredRun(run, work, facts, step, quantities, _rpc(run), shared, machine, crowded)
 
 
@@ -162,7 +164,7 @@ def _refuse(run: StoredRun) -> None:
         raise DataError(f"run {run.id} had live changes: its settings changed during training.")
 
 
-def _step(run: StoredRun, work: EpochWork, steps: pd.DataFrame, *, shared: bool) -> step_time.MeasuredStep:
+def _step(run: StoredRun, work: EpochWork, steps: pd.DataFrame, *, shared: bool) -> MeasuredStep:
     """Means over the steps of an epoch, and over epochs, of each rank: what predicts the mean of an epoch."""
     by_rank = steps.groupby(["rank", "epoch"])[list(step_time.STEP_SECONDS)].mean().groupby("rank").mean()
     own_s = by_rank[[*step_time.OWN_SECONDS, "transfer_s"]].sum(axis=1)
@@ -213,7 +215,7 @@ def _rpc(run: StoredRun) -> RpcModel | None:
 QUANTITIES = ("epoch_s", "rank_bytes", "peak_bytes", "imbalance")
 # assumed, and reported as such, if no run provides them: links of 10 Gb/s
 ASSUMED_TRANSFER = (2e-5, 1e-9, 0.0)
-ASSUMED_NETWORK = step_time.NetworkCosts(rank_bytes_s=1.25e9, message_s=1e-4)
+ASSUMED_NETWORK = NetworkCosts(rank_bytes_s=1.25e9, message_s=1e-4)
 ASSUMED_MEMORY = 4.0  # bytes per kept value
 LEAST_FITTED = 7  # runs, for a fit of six rates; fewer scale the assumed ones
 
@@ -269,7 +271,7 @@ class Rates:
         notes: further remarks.
     """
 
-    scaling: step_time.ScalingModel
+    scaling: ScalingModel
     seconds_of: Mapping[str, float]
     memory: float
     memory_of: Mapping[str, float]
@@ -278,9 +280,9 @@ class Rates:
     runs: int
     notes: tuple[str, ...] = ()
 
-    def network(self, network: step_time.NetworkCosts | None) -> step_time.NetworkCosts:
+    def network(self, network: NetworkCosts | None) -> NetworkCosts:
         """The given rates, with unmeasured ones marked as assumed."""
-        given = network or step_time.NetworkCosts(per_node=2**20)
+        given = network or NetworkCosts(per_node=2**20)
         if self.scaling.message_s is None or self.scaling.byte_s is None:
             return replace(
                 given,
@@ -305,7 +307,7 @@ class Rates:
 
         return seconds
 
-    def predict(self, work: EpochWork, facts: Facts, network: step_time.NetworkCosts | None = None) -> Predicted:
+    def predict(self, work: EpochWork, facts: Facts, network: NetworkCosts | None = None) -> Predicted:
         """Predict an epoch of some work."""
         factor = self.factor(work.system, work.ranks)
         step = self.scaling.predict(work.step(), self.network(network))
@@ -343,7 +345,7 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
     """
     chosen, notes = _alike(runs, like)
     if not chosen:
-        scaling = step_time.ScalingModel(np.array(ASSUMED_COMPUTE), np.array(ASSUMED_TRANSFER), None, None)
+        scaling = ScalingModel(np.array(ASSUMED_COMPUTE), np.array(ASSUMED_TRANSFER), None, None)
         nothing: Mapping[str, float] = MappingProxyType({})
         all_assumed = frozenset({"compute", "communicate", "transfer", "memory", "fetch"})
         return Rates(scaling, nothing, ASSUMED_MEMORY, nothing, DEFAULT_RPC, all_assumed, 0, notes)
@@ -415,7 +417,7 @@ def _size(facts: Facts) -> tuple[Any, ...]:
     return config.model, config.hidden, config.layers, config["dtype"]
 
 
-def _mean_rank(run: MeasuredRun) -> step_time.MeasuredStep:
+def _mean_rank(run: MeasuredRun) -> MeasuredStep:
     """The step with the mean work and seconds for every rank, because the assignment of groups is a schedule's."""
     step = run.step
     if run.work.groups is None:

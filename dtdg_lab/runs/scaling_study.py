@@ -14,6 +14,7 @@ from dtdg_lab.graphs.delta import SequenceChanges, scaled
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems import step_time
+from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, PredictedStepTime, ScalingModel, StepForecast
 from dtdg_lab.systems.workload import StepWork
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.scaling import scaling_figure, scaling_words
@@ -41,7 +42,7 @@ class ScalingStudy(StudyResult):
 
     rows: tuple[dict[str, Any], ...]
     errors: tuple[dict[str, Any], ...]
-    model: step_time.ScalingModel
+    model: ScalingModel
     described: str
     weak: bool
     paper: float | None = None
@@ -71,7 +72,7 @@ def extrapolate(
     weak: bool = False,
     size: float = 1.0,
     graph: DynamicGraph | None = None,
-    network: step_time.NetworkCosts | None = None,
+    network: NetworkCosts | None = None,
     cores: int | None = None,
 ) -> ScalingStudy:
     """Extrapolate runs on few ranks to many, separately for compute, communicate and transfer.
@@ -123,14 +124,14 @@ def extrapolate(
 
 
 def continued(
-    fitted: Sequence[step_time.MeasuredStep],
-    held_out: Sequence[step_time.MeasuredStep],
-    settings: step_time.StepForecast,
+    fitted: Sequence[MeasuredStep],
+    held_out: Sequence[MeasuredStep],
+    settings: StepForecast,
     changes: SequenceChanges,
     *,
     ranks: Sequence[int] = RANKS,
     weak: bool = False,
-    network: step_time.NetworkCosts | None = None,
+    network: NetworkCosts | None = None,
     described: str = "",
 ) -> ScalingStudy:
     """Fit steps, predict held-out steps and those of other numbers of ranks.
@@ -183,13 +184,7 @@ def _same(step: StepWork, work: StepWork) -> bool:
 
 
 def _row(
-    settings: step_time.StepForecast,
-    work: StepWork,
-    time: step_time.PredictedStepTime,
-    source: str,
-    base_s: float | None,
-    *,
-    fitted: bool,
+    settings: StepForecast, work: StepWork, time: PredictedStepTime, source: str, base_s: float | None, *, fitted: bool
 ) -> dict[str, Any]:
     shared = source == "own time"
     return {
@@ -208,7 +203,7 @@ def _row(
 
 
 def _errors(
-    step: step_time.MeasuredStep, model: step_time.ScalingModel, network: step_time.NetworkCosts | None, *, fitted: bool
+    step: MeasuredStep, model: ScalingModel, network: NetworkCosts | None, *, fitted: bool
 ) -> list[dict[str, Any]]:
     """Prediction error of each measured phase; ``sum`` leaves out exchanges if they are unknown."""
     predicted, measured = model.predict(step.work, network), step.time

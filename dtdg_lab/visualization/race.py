@@ -375,10 +375,9 @@ def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
 
 def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> Panel:
     titles, look = (*QUANTITIES[quantity], ""), _RACE_BOUNDS_LOOK[quantity]
+    looks: Drawn = {"yaxis": charts.NAMES, "bargap": 0.45, "showlegend": True}
     if not bounds:
-        return charts.chart(
-            *titles, [], empty=NO_BOUND, xaxis=charts.FROM_ZERO, yaxis=charts.NAMES, bargap=0.45, showlegend=True
-        ), look
+        return charts.chart(*titles, [], empty=NO_BOUND, xaxis=charts.FROM_ZERO, **looks), look
     names = [as_drawn(each.label) for each in bounds]
     colours = [series_colour(labels.index(each.label)) for each in bounds]
     above: Drawn = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
@@ -392,7 +391,7 @@ def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[
         charts.points(of_bounds, limits, names, TEXT_COLOUR, hover, **mark),
     ]
     x_axis = {**charts.FROM_ZERO, **_axis([*measured, *limits])}
-    figure = charts.chart(*titles, data, xaxis=x_axis, yaxis=charts.NAMES, bargap=0.45, showlegend=True)
+    figure = charts.chart(*titles, data, xaxis=x_axis, **looks)
     return figure, f"{_bound_text(quantity, bounds)} {look}"
 
 

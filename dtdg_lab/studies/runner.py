@@ -23,15 +23,7 @@ from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, end_run, run_confi
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import (
-    ClusterError,
-    ConfigError,
-    ControlError,
-    LabError,
-    RunFailedError,
-    RunStoreError,
-    error_text,
-)
+from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, RunStoreError
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
 from dtdg_lab.runs.run import StoredRun, open_run, provenance
@@ -568,7 +560,7 @@ class GridRunner:
             self._interrupted(trial, str(error))
             raise
         except Exception as error:
-            said = error_text(error)
+            said = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
             if error in self._of_caller:
                 self._interrupted(trial, said)
                 raise

@@ -15,19 +15,9 @@ from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number, settings_text
-from dtdg_lab.studies.trials import (
-    FAILED,
-    FINISHED,
-    OVER,
-    PRUNED,
-    REFUSED,
-    RUNNING,
-    Trial,
-    TrialLog,
-    importance,
-    planned,
-)
+from dtdg_lab.studies.trials import Trial, TrialLog
 from dtdg_lab.visualization import study as charts
 from dtdg_lab.visualization.layout import Figure, join_words
 
@@ -87,7 +77,7 @@ def combinations_of(trials: Sequence[Trial], of: str) -> tuple[Combination, ...]
         found.setdefault(trial.number, []).append(trial)
     combinations = []
     for place, each in sorted(found.items()):
-        known = [number(trial.values.get(of)) for trial in each if trial.status == FINISHED]
+        known = [number(trial.values.get(of)) for trial in each if trial.status == log.FINISHED]
         values = tuple(value for value in known if value is not None)
         combinations.append(Combination(place, each[0].settings, tuple(each), values))
     return tuple(combinations)
@@ -107,7 +97,7 @@ def axis_name(name: str) -> str:
 
 def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> charts.StudyCell:
     trials = [trial for each in combinations for trial in each.trials]
-    states = {state: sum(trial.status == state for trial in trials) for state in (FAILED, PRUNED, RUNNING)}
+    states = {state: sum(trial.status == state for trial in trials) for state in (log.FAILED, log.PRUNED, log.RUNNING)}
     return charts.StudyCell(
         *place,
         values=tuple(value for each in combinations for value in each.values),
@@ -119,7 +109,7 @@ def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: 
 
 
 def _to_dict(trial: Trial, measure: str) -> str:
-    value = number(trial.values.get(measure)) if trial.status == FINISHED else None
+    value = number(trial.values.get(measure)) if trial.status == log.FINISHED else None
     if value is not None:
         return f"seed {trial.seed}: {charts.writer(measure)(value)}"
     reason = f": {trial.reason[:90]}" if trial.reason else ""
@@ -129,7 +119,7 @@ def _to_dict(trial: Trial, measure: str) -> str:
 def _shown(trials: Sequence[Trial]) -> str:
     """The run that a click opens: the first active one, else the first one."""
     with_run = [trial for trial in trials if trial.run is not None]
-    first = [trial for trial in with_run if trial.status == RUNNING] or with_run
+    first = [trial for trial in with_run if trial.status == log.RUNNING] or with_run
     return first[0].key if first else ""
 
 
@@ -142,13 +132,13 @@ def importance_of(sweep: Sweep, trials: Sequence[Trial], folder: Path) -> dict[s
     :attr:`Study.importance`).
     """
     if sweep.is_search:
-        return dict(importance(folder, sweep))
+        return dict(log.importance(folder, sweep))
     import pandas as pd
 
     rows = [
         {**trial.settings, "seed": trial.seed, "value": value}
         for trial in trials
-        if trial.status == FINISHED and (value := number(trial.values.get(sweep.objective))) is not None
+        if trial.status == log.FINISHED and (value := number(trial.values.get(sweep.objective))) is not None
     ]
     frame = pd.DataFrame(rows, columns=[*sweep.names, "seed", "value"]).astype(dict.fromkeys(sweep.names, object))
     centred = frame["value"] - frame.groupby("seed")["value"].transform("mean")
@@ -184,7 +174,7 @@ class Study:
     @property
     def is_complete(self) -> bool:
         """Whether every run has finished, or was pruned."""
-        return sum(trial.status in OVER for trial in self.trials) >= self.sweep.total
+        return sum(trial.status in log.OVER for trial in self.trials) >= self.sweep.total
 
     @property
     def counts(self) -> dict[str, int]:
@@ -279,7 +269,7 @@ class Study:
             **{name: trial.settings.get(name) for name in self.sweep.names},
             "seed": trial.seed,
             "status": trial.status,
-            "objective": number(values.get(self.sweep.objective)) if trial.status == FINISHED else None,
+            "objective": number(values.get(self.sweep.objective)) if trial.status == log.FINISHED else None,
             **{name: values.get(name) for name in _LOSSES},
             **{name: trial.provenance.get(name) for name in charts.COLUMNS},
             "seconds": trial.seconds,
@@ -375,7 +365,10 @@ class Study:
     def summary(self) -> str:
         """Progress, best settings and their margin, failed, pruned and skipped runs, and differences between losses."""
         counts, total = self.counts, self.sweep.total
-        described = [f"{counts.get(status, 0)} {status}" for status in (FINISHED, PRUNED, FAILED, REFUSED, RUNNING)]
+        described = [
+            f"{counts.get(status, 0)} {status}"
+            for status in (log.FINISHED, log.PRUNED, log.FAILED, log.REFUSED, log.RUNNING)
+        ]
         ended = [each for each in described if each[0] != "0"] or ["none finished"]
         said = [f"{self.name}: {total} runs, {join_words(ended)}."]
         best = self.best
@@ -440,6 +433,7 @@ def study_of(folder: Path, sweep: Sweep) -> Study:
     if sweep.is_search:
         return Study(folder, sweep, tuple(logged.values()))
     trials = [
-        replace(logged[cell.key], number=cell.number) if cell.key in logged else planned(cell) for cell in sweep.cells
+        replace(logged[cell.key], number=cell.number) if cell.key in logged else log.planned(cell)
+        for cell in sweep.cells
     ]
     return Study(folder, sweep, tuple(trials))

@@ -117,15 +117,10 @@ class BatchBench(_Bench):
         self._policies, self._seeds, self._decide_every = tuple(policies), tuple(seeds), decide_every
         self.labels = [" x ".join(given_words(share) for share in size) for size in simulator.sizes]
         self._middle = len(self.labels) // 2
-        self._menus = [
-            ipywidgets.Dropdown(
-                options=list(zip(self.labels, range(len(self.labels)), strict=True)),
-                value=self._middle,
-                description=f"{stage * 100 // stages} %" if stage else "start",
-                layout={"width": "210px"},
-            )
-            for stage in range(stages)
-        ]
+        sizes = list(zip(self.labels, range(len(self.labels)), strict=True))
+        looks = {"options": sizes, "value": self._middle, "layout": {"width": "210px"}}
+        heads = [f"{stage * 100 // stages} %" if stage else "start" for stage in range(stages)]
+        self._menus = [ipywidgets.Dropdown(description=head, **looks) for head in heads]
         for menu in self._menus:
             menu.observe(lambda _: self._draw(), names="value")
         menus = ipywidgets.HBox(self._menus, layout={"flex_flow": "row wrap"})
@@ -481,17 +476,10 @@ class ScheduleBench(_Bench):
             raise UnknownNameError("scheduler", chosen, schedulers)
         self._step_s = _round_step(float(first.max()) / 50)
         self._longest_s = self._on_step(2 * float(first.max()))
+        span = {"min": self._step_s, "max": self._longest_s, "step": self._step_s}
+        looks = {"orientation": "vertical", "readout_format": ".3g", "layout": {"width": "60px", "height": "170px"}}
         self._sliders = [
-            ipywidgets.FloatSlider(
-                value=self._on_step(float(time)),
-                min=self._step_s,
-                max=self._longest_s,
-                step=self._step_s,
-                description=str(group),
-                orientation="vertical",
-                readout_format=".3g",
-                layout={"width": "60px", "height": "170px"},
-            )
+            ipywidgets.FloatSlider(value=self._on_step(float(time)), description=str(group), **span, **looks)
             for group, time in enumerate(first)
         ]
         self._choice = ipywidgets.ToggleButtons(options=self.schedulers, value=chosen or self.schedulers[0])

@@ -124,23 +124,10 @@ _nothing: Callable[..., None] = lambda *_: None  # noqa: E731
 # Environment of a run: versions, processors, memory, GPUs and commit; nothing that identifies a person or machine.
 
 
-PACKAGES = (
-    "dtdg-lab",
-    "numpy",
-    "pandas",
-    "pyarrow",
-    "pydantic",
-    "psutil",
-    "torch",
-    "dgl",
-    "ipyparallel",
-    "pyzmq",
-    "panel",
-    "bokeh",
-    "plotly",
-    "jupyterlab",
-    "nvidia-ml-py",
-)
+_OF_DATA = ("numpy", "pandas", "pyarrow", "pydantic", "psutil")
+_OF_TRAINING = ("torch", "dgl", "ipyparallel", "pyzmq")
+_OF_PAGES = ("panel", "bokeh", "plotly", "jupyterlab")
+PACKAGES = ("dtdg-lab", *_OF_DATA, *_OF_TRAINING, *_OF_PAGES, "nvidia-ml-py")
 ENVIRONMENT_SCHEMA = 1
 
 
@@ -535,16 +522,8 @@ def _clear(hidden: Path, made_root: Path | None) -> None:
 
 
 RESTORE = "Restore it from a copy; nothing in the run's folder was changed."
-_PARSING = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    NotImplementedError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+_BEYOND_READERS = (MemoryError, NotImplementedError, RecursionError)
+_PARSING = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, *_BEYOND_READERS)
 
 
 @contextmanager

@@ -182,15 +182,10 @@ def make_control(option: Option, choices: Choices | None = None) -> SettingContr
 def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
     """The content under a title that opens it; what is higher than ``most_px``, where given, scrolls."""
     scrolling = {"max-height": f"{most_px}px", "overflow-y": "auto"} if most_px else {}
-    return pn.Card(
-        pn.Column(*content, sizing_mode="stretch_width", margin=0, styles=scrolling),
-        title=title,
-        collapsed=True,
-        sizing_mode="stretch_width",
-        margin=(6, 8),
-        styles={"border": f"1px solid {coloured('line')}", "box-shadow": "none"},
-        header_background="#f6f8fa",
-    )
+    inside = pn.Column(*content, sizing_mode="stretch_width", margin=0, styles=scrolling)
+    edge = {"border": f"1px solid {coloured('line')}", "box-shadow": "none"}
+    looks: dict[str, Any] = {"styles": edge, "header_background": "#f6f8fa"}
+    return pn.Card(inside, title=title, collapsed=True, sizing_mode="stretch_width", margin=(6, 8), **looks)
 
 
 # A row of a run's live settings beside the charts that show what they do.

@@ -163,7 +163,6 @@ class GraphPage(Page):
         else:
             self._view = graph.GraphCharts(found, config.protocol)
             words = graph.thumbnail_words(len(found.edges), found.V, int(found.edges.max()), graph.mean_of(found.kept))
-            self.picture.value = graph.thumbnail_html(
-                graph.thumbnail_svg(found.edges, found.kept, self._view.spans), words
-            )
+            drawing = graph.thumbnail_svg(found.edges, found.kept, self._view.spans)
+            self.picture.value = graph.thumbnail_html(drawing, words)
         self.charts.redraw()

@@ -159,20 +159,16 @@ class PartitionPage(Page):
         self._follow_settings()
 
     def _make_widgets(self, defer: Callable[[Callable[[], None]], None]) -> None:
-        named = [name for name in catalogue.names("partition") if name != "file"]
+        every = list(catalogue.names("partition"))
+        named = [name for name in every if name != "file"]
         data = {"The settings": {AS_SET: ""}, **dataset_choices()}
         wide = {"sizing_mode": "stretch_width", "min_width": 100, "max_width": 190, "margin": (3, 8)}
         self.data = pn.widgets.Select(label="Data", groups=data, value="", **wide)
         offered = [parts for parts in PARTS if parts >= FEWEST]
         self.parts = pn.widgets.Select(label="Parts", options=offered, value=FEWEST, width=80, margin=(3, 8))
-        self.partitioners = pn.widgets.CheckBoxGroup(
-            options=list(catalogue.names("partition")),
-            value=named,
-            inline=True,
-            margin=(0, 8, 4, 8),
-            sizing_mode="stretch_width",
-            stylesheets=[".bk-input-group.bk-inline { flex-wrap: wrap; }", labelled("Partitioners to measure")],
-        )
+        sheets = [".bk-input-group.bk-inline { flex-wrap: wrap; }", labelled("Partitioners to measure")]
+        looks = {"inline": True, "margin": (0, 8, 4, 8), "sizing_mode": "stretch_width", "stylesheets": sheets}
+        self.partitioners = pn.widgets.CheckBoxGroup(options=every, value=named, **looks)
         self.button = pn.widgets.Button(label="Measure", color="primary", width=100, margin=(20, 8, 0, 8))
         self.button.on_click(lambda event: defer(self._measure))
         self.status = text_line(FIRST, margin=(2, 10))

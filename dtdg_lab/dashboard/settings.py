@@ -21,6 +21,7 @@ from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.graphs.storage import graph_folder, read_meta
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
+from dtdg_lab.widgets.live import Defer
 
 # Settings as text: a cell that repeats them, and JSON.
 
@@ -143,7 +144,7 @@ class Settings:
         config: RunConfig,
         on_change: Callable[[str, Any], None],
         *,
-        defer: Callable[[Callable[[], None]], None] = lambda call: call(),
+        defer: Defer = lambda call: call(),
     ) -> None:
         self._on_change = on_change
         self._running = False

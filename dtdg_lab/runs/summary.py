@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.run import StoredRun
 
 
+Tables = Mapping[str, "pd.DataFrame"]  # record tables by name
+
+
 # Difference between the training loss under node partitioning and the loss of the whole graph.
 
 
@@ -193,9 +196,7 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def summarize(
-    config: RunConfig, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]
-) -> dict[str, Any]:
+def summarize(config: RunConfig, tables: Tables, everything: Tables) -> dict[str, Any]:
     """Losses, times, bytes, memory and energy of a run; see ``summary.toml``.
 
     Imbalance follows SYSTEMS.md section 3 (DyGNeX's definition): waiting is excluded, per epoch, median over epochs.
@@ -229,7 +230,7 @@ def summarize(
     }
 
 
-def _of_families(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+def _of_families(tables: Tables) -> dict[str, Any]:
     """The numbers of all families; one that fails leaves those of the others, and its error under ``family_errors``."""
     found: dict[str, Any] = {}
     errors: dict[str, str] = {}
@@ -242,19 +243,14 @@ def _of_families(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     return found | ({"family_errors": errors} if errors else {})
 
 
-def _energy(
-    tables: Mapping[str, pd.DataFrame],
-    everything: Mapping[str, pd.DataFrame],
-    finished: list[int],
-    congested: set[int] | None,
-) -> dict[str, Any]:
+def _energy(tables: Tables, everything: Tables, finished: list[int], congested: set[int] | None) -> dict[str, Any]:
     in_steps = everything["steps"][["rank", "attempt", "time_ns", "time_s", "energy_j", "energy_source"]]
     total = total_of(everything["energy"].to_dict("records"), in_steps.to_dict("records"))
     phases, scored = everything["phase_energy"], tables["evaluations"]
     return energy_facts(phases, total, scored, finished=finished, congested=congested)
 
 
-def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:
+def _bytes(tables: Tables, name: str) -> int | None:
     """Bytes of steps, and of service to other ranks after a rank's end."""
     events = tables["events"]
     waited = sum(int(data[name]) for data in events.loc[events["kind"] == RanksGathered.kind, "data"])
@@ -340,7 +336,7 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
+def _deviation(tables: Tables) -> float | None:
     """Loss deviation under the run's last partition; None if its strategy had none."""
     events = tables["events"]
     described = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
@@ -349,7 +345,7 @@ def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
     return loss_deviation(tables["steps"], tables["evaluations"], first=int(described.iloc[-1]["step"]))
 
 
-def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> list[int]:
+def _finished_epochs(tables: Tables, config: RunConfig) -> list[int]:
     """Finished epochs: those with an event ``epoch``; without such events, those followed by a later epoch."""
     events = tables["events"]
     described = events.loc[events["kind"] == EpochEnded.kind, "data"]
@@ -360,7 +356,7 @@ def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> l
     return started if over else started[:-1]
 
 
-def _congested_epochs(tables: Mapping[str, pd.DataFrame], finished: list[int]) -> set[int] | None:
+def _congested_epochs(tables: Tables, finished: list[int]) -> set[int] | None:
     """Finished epochs with a slow link in some step; None if no link was ever slow."""
     events, steps = tables["events"], tables["steps"]
     described = events[events["kind"] == "congestion"]

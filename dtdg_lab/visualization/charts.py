@@ -14,6 +14,7 @@ from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, TEXT_CO
 
 Panel = tuple[Figure, str]  # a chart and its caption
 Drawn = dict[str, Any]  # a trace, a shape or an annotation
+Values = Sequence[Any]  # of points along an axis
 
 STEPS = "step (model updates)"
 # axis of names, first on top
@@ -33,8 +34,8 @@ def chart(
 
 def line(
     name: str,
-    x: Sequence[Any],
-    y: Sequence[Any],
+    x: Values,
+    y: Values,
     colour: str = BASELINE_COLOUR,
     hover: str = "",
     *,
@@ -47,40 +48,31 @@ def line(
     return _trace("scatter", name, x, y, hover, **{**drawn, "marker": {"color": colour}, **more})
 
 
-def points(
-    name: str, x: Sequence[Any], y: Sequence[Any], colour: str, hover: str = "", *, size: float = 7, **more: Any
-) -> Drawn:
+def points(name: str, x: Values, y: Values, colour: str, hover: str = "", *, size: float = 7, **more: Any) -> Drawn:
     """Markers; ``marker`` among ``more`` adds to their looks."""
     marker = {"color": colour, "size": size, **more.pop("marker", {})}
     return _trace("scatter", name, x, y, hover, mode="markers", marker=marker, **more)
 
 
-def bars(name: str, x: Sequence[Any], y: Sequence[Any], colour: Any, hover: str = "", **more: Any) -> Drawn:
+def bars(name: str, x: Values, y: Values, colour: Any, hover: str = "", **more: Any) -> Drawn:
     """Upright bars."""
     return _trace("bar", name, x, y, hover, **{"marker": {"color": colour}, **more})
 
 
-def level_bars(name: str, y: Sequence[Any], x: Sequence[Any], colour: Any, hover: str = "", **more: Any) -> Drawn:
+def level_bars(name: str, y: Values, x: Values, colour: Any, hover: str = "", **more: Any) -> Drawn:
     """Bars to the right, each at its place on the y axis."""
     return bars(name, x, y, colour, hover, orientation="h", **more)
 
 
 def heat(
-    name: str,
-    z: Sequence[Sequence[Any]],
-    x: Sequence[Any],
-    y: Sequence[Any],
-    scale: Sequence[Any],
-    *,
-    span: tuple[float, float],
-    **more: Any,
+    name: str, z: Sequence[Values], x: Values, y: Values, scale: Values, *, span: tuple[float, float], **more: Any
 ) -> Drawn:
     """A heat map whose cells say what is in ``customdata``; ``scale`` spreads over ``span``."""
     looks = {"z": z, "zmin": span[0], "zmax": span[1], "colorscale": [list(stop) for stop in scale]}
     return _trace("heatmap", name, x, y, more.pop("hover", "%{customdata}<extra></extra>"), **looks, **more)
 
 
-def _trace(kind: str, name: str, x: Sequence[Any], y: Sequence[Any], hover: str, **more: Any) -> Drawn:
+def _trace(kind: str, name: str, x: Values, y: Values, hover: str, **more: Any) -> Drawn:
     said = hover if "<extra>" in hover else f"{hover}<extra>{name}</extra>"
     text = {"hovertemplate": said} if hover else {} if "hoverinfo" in more else {"hoverinfo": "name"}
     return {"type": kind, "name": name, "x": list(x), "y": list(y), **text, **more}
@@ -156,7 +148,7 @@ def right_axis(layout: dict[str, Any], title: str, margin: int, **changes: Any) 
     layout["margin"] = {**layout["margin"], "r": margin}
 
 
-def with_gaps(steps: Sequence[int], values: Sequence[Any]) -> tuple[list[int], list[Any]]:
+def with_gaps(steps: Sequence[int], values: Values) -> tuple[list[int], list[Any]]:
     """Points of a line that ends before steps without a value and restarts after them."""
     x: list[int] = []
     y: list[Any] = []

@@ -21,6 +21,8 @@ from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.loss import add_panel
 from dtdg_lab.visualization.style import coloured, runs_of, shown_indices
 
+Floats = NDArray[np.floating]
+
 # Where the parts of a split lie in a chart over snapshots: shaded bands with their names.
 
 
@@ -136,7 +138,7 @@ def baselines(found: GraphStatistics) -> str:
     return f"{text} Persistence is no better than the mean here: the past says little, or says the opposite."
 
 
-def mean_of(values: NDArray[np.floating]) -> float:
+def mean_of(values: Floats) -> float:
     """The mean of what is a number; NaN where nothing is."""
     there = values[~np.isnan(values)]
     return float(there.mean()) if len(there) else float("nan")
@@ -323,7 +325,7 @@ _AREA, _LINE = "#56B4E9", "#D55E00"
 _STROKE = f'fill="none" stroke="{_LINE}"'
 
 
-def thumbnail_svg(edges: NDArray[np.integer], kept: NDArray[np.floating], spans: list[tuple[str, int, int]]) -> str:
+def thumbnail_svg(edges: NDArray[np.integer], kept: Floats, spans: list[tuple[str, int, int]]) -> str:
     """A picture of T snapshots.
 
     Args:
@@ -390,10 +392,7 @@ _COLOURS = 8  # of the palette; from there on lines are dotted
 
 
 def vertex_figure(
-    vertex: int,
-    label: NDArray[np.floating],
-    predictions: Mapping[str, NDArray[np.floating]],
-    neighbours: NDArray[np.integer],
+    vertex: int, label: Floats, predictions: Mapping[str, Floats], neighbours: NDArray[np.integer]
 ) -> Figure:
     """A node's label and every model's prediction of it, over its in-neighbours.
 
@@ -415,9 +414,7 @@ def vertex_figure(
     return figure
 
 
-def perturbation_figure(
-    affected: Mapping[str, NDArray[np.integer]], largest: Mapping[str, NDArray[np.floating]]
-) -> Figure:
+def perturbation_figure(affected: Mapping[str, NDArray[np.integer]], largest: Mapping[str, Floats]) -> Figure:
     """The number of nodes that a change affects, and the largest difference, by snapshots since the change.
 
     Args:
@@ -446,7 +443,7 @@ def _style(index: int) -> dict[str, Any]:
     return {"color": palette.series_colour(index), "width": 1.6, "dash": "solid" if index < _COLOURS else "dot"}
 
 
-def _line(name: str, values: NDArray[np.floating], stroke: Drawn, **more: Any) -> Drawn:
+def _line(name: str, values: Floats, stroke: Drawn, **more: Any) -> Drawn:
     ys = [None if np.isnan(value) else value for value in values.tolist()]
     looks: Drawn = {"mode": "lines", "line": stroke, "hovertemplate": "snapshot %{x}: %{y:.4~g}", "connectgaps": False}
     return {"type": "scatter", "name": name, "x": list(range(len(ys))), "y": ys, **looks, **more}

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 
 COSTS = ("seconds", "joules", "bytes", "peak")
+Place = tuple[str, int]  # contestant and seed
+Curves = Sequence["Curve"]
+Near = Mapping[int, float]  # seed -> a loss near the best
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,7 @@ def curve_of(label: str, seed: int, window: RunWindow, *, over: bool) -> Curve:
     )
 
 
-def near_losses(
-    curves: Sequence[Curve], labels: Sequence[str], lost: Collection[tuple[str, int]] = ()
-) -> dict[int, float]:
+def near_losses(curves: Curves, labels: Sequence[str], lost: Collection[Place] = ()) -> dict[int, float]:
     """By seed, the least loss that any contestant reached and 5 % more; seeds that some contestant lacks are left out.
 
     What is near follows the seed, since graph and first parameters do.
@@ -115,7 +116,7 @@ def near_losses(
     }
 
 
-def reached(curve: Curve, near: Mapping[int, float], cost: str) -> float | None:
+def reached(curve: Curve, near: Near, cost: str) -> float | None:
     """What the run had spent when it was near the best for the first time; None where it never was, or is unknown."""
     spent = curve.cost(cost)
     if curve.seed not in near or not spent:
@@ -156,10 +157,7 @@ class RaceLevel:
 
 
 def race_panels(
-    curves: Sequence[Curve],
-    levels: Sequence[RaceLevel] = (),
-    labels: Sequence[str] | None = None,
-    lost: Collection[tuple[str, int]] = (),
+    curves: Curves, levels: Sequence[RaceLevel] = (), labels: Sequence[str] | None = None, lost: Collection[Place] = ()
 ) -> dict[str, Panel]:
     """``seconds``, ``joules``, ``bytes`` and ``peak``: a figure each, and a sentence to stand under it.
 
@@ -184,9 +182,7 @@ def race_figure(panels: Mapping[str, Panel], title: str = "Race") -> Figure:
     return drawn
 
 
-def _panel(
-    cost: str, curves: Sequence[Curve], levels: Sequence[RaceLevel], labels: Sequence[str], near: Mapping[int, float]
-) -> Panel:
+def _panel(cost: str, curves: Curves, levels: Sequence[RaceLevel], labels: Sequence[str], near: Near) -> Panel:
     shown = [curve for curve in curves if curve.losses and curve.cost(cost)]
     largest = max((max(curve.cost(cost)) for curve in shown), default=0.0)
     unit, factor = _unit(cost, largest)
@@ -206,7 +202,7 @@ def _panel(
     return figure, _words(cost, curves, labels, unknown, near)
 
 
-def _lacks(label: str, cost: str, curves: Sequence[Curve]) -> bool:
+def _lacks(label: str, cost: str, curves: Curves) -> bool:
     own = [curve for curve in curves if curve.label == label and curve.losses]
     return bool(own) and not any(curve.cost(cost) for curve in own)
 
@@ -221,14 +217,14 @@ def _unit(cost: str, largest: float) -> tuple[str, float]:
     return unit, 1 / size
 
 
-def _loss_name(curves: Sequence[Curve]) -> str:
+def _loss_name(curves: Curves) -> str:
     names = {curve.loss_name for curve in curves} or {"loss"}
     parts = {curve.judged for curve in curves if curve.losses} or {"validation"}
     part = "training" if parts == {"train"} else "validation"
     return f"{part}: {names.pop() if len(names) == 1 else 'loss'}"
 
 
-def _loss_axis(curves: Sequence[Curve]) -> dict[str, Any]:
+def _loss_axis(curves: Curves) -> dict[str, Any]:
     """Logarithmic where losses fall so far that the end of a straight axis would show nothing."""
     losses = [loss for curve in curves for loss in curve.losses]
     wide = bool(losses) and min(losses) > 0 and max(losses) / min(losses) > _LOG_FROM
@@ -250,7 +246,7 @@ def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> Draw
     return charts.line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **looks)
 
 
-def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]) -> Drawn:
+def _thick(own: Curves, cost: str, factor: float, labels: Sequence[str]) -> Drawn:
     """The median over seeds, evaluation by evaluation, as far as half of the seeds have come."""
     name, style = own[0].label, _style(own[0].label, labels)
     looks: Drawn = {"hover": f"{_HOVER}, median</extra>", "legendgroup": name}
@@ -288,9 +284,7 @@ _LOOK: Mapping[str, str] = {
 }
 
 
-def _words(
-    cost: str, curves: Sequence[Curve], labels: Sequence[str], unknown: Sequence[str], near: Mapping[int, float]
-) -> str:
+def _words(cost: str, curves: Curves, labels: Sequence[str], unknown: Sequence[str], near: Near) -> str:
     """Who needs least to come near the best loss, and what to look for."""
     lost = f" Unknown for {join_words(unknown)}." if unknown else ""
     spent: dict[str, list[float]] = {}

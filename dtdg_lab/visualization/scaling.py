@@ -244,6 +244,7 @@ _LOOK: Mapping[str, str] = {
     "held_rows": "The gap to own rows is copies: memory that more ranks do not save.",
     "fetch_s": "A step waits for its slowest owner, however many there are: look what a late link does.",
 }
+CurvesOf = Mapping[str, tuple[str, ...]]  # system -> curves that its points go with
 _OTHERS = "other systems, measured"
 _REGION = "rgba(0, 158, 115, 0.12)"
 _HEIGHT, _PLOT, _TOP = 330, 214, 56  # pixels: of a panel, of its axes, above them; the sentence is below
@@ -252,11 +253,7 @@ _LINE = 118  # characters of a sentence in a line
 
 
 def what_if_ranks_figure(
-    rows: Sequence[Row],
-    *,
-    measured_ranks: int = 0,
-    title: str = "",
-    curves_of: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    rows: Sequence[Row], *, measured_ranks: int = 0, title: str = "", curves_of: CurvesOf = MappingProxyType({})
 ) -> Figure:
     """A panel for each quantity there is, one under another, each with its legend beside it.
 
@@ -312,7 +309,7 @@ def _text(said: str, size: int, y: float, **more: Any) -> Drawn:
     return charts.label(said, 0, y, size=size, **place, **more)
 
 
-def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: Mapping[str, tuple[str, ...]]) -> Panel:
+def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: CurvesOf) -> Panel:
     title, y_title, factor, is_log = PANELS[name]
     ranks = sorted({row["ranks"] for row in rows})
     y_axis: Drawn = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else charts.FROM_ZERO
@@ -349,9 +346,7 @@ def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[
     return found
 
 
-def _measured(
-    rows: Sequence[Row], colours: Mapping[str, str], factor: float, curves_of: Mapping[str, tuple[str, ...]]
-) -> list[Drawn]:
+def _measured(rows: Sequence[Row], colours: Mapping[str, str], factor: float, curves_of: CurvesOf) -> list[Drawn]:
     """Points: in the colour of the curve that predicts them, those of all other systems small and grey."""
     found = []
     by_name: dict[str, list[Row]] = {}

@@ -17,7 +17,7 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.options import Option, option
 from dtdg_lab.network.patterns import BITS, LinkState, format_links, parse_links
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import labelled
+from dtdg_lab.widgets.live import Defer, labelled
 from dtdg_lab.widgets.run_page import ACTIVE
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class LinkEditor:
         apply: requests changes of the run.
     """
 
-    def __init__(self, defer: Callable[[Callable[[], None]], None], apply: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, defer: Defer, apply: Callable[[dict[str, Any]], None]) -> None:
         self._defer, self._apply = defer, apply
         self._parts = 0
         self._asked: tuple[str, float] = ("", 0.0)  # text, until when it is waited for

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 Message = dict[str, Any]
+Defer = Callable[[Callable[[], None]], None]  # has a call made by the event loop
 RELAID = ("title", "shapes", "annotations")  # layout fields that may change without redrawing the lines
 REDRAWN = ("phases", "timeline")  # small charts that change as a whole
 
@@ -123,7 +124,7 @@ class Charts(JSComponent):
 
     _esm: ClassVar[str] = theme_script() + (Path(__file__).parent / "live.js").read_text(encoding="utf-8")
 
-    def __init__(self, *, defer: Callable[[Callable[[], None]], None] = lambda call: call(), **params: Any) -> None:
+    def __init__(self, *, defer: Defer = lambda call: call(), **params: Any) -> None:
         super().__init__(**params)
         self._defer = defer
         self._ready = False

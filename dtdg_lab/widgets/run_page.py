@@ -15,7 +15,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import Charts, OpenedPage, WholeCharts
+from dtdg_lab.widgets.live import Charts, Defer, OpenedPage, WholeCharts
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -64,7 +64,7 @@ class PageContext:
         runs: the session's runs, oldest first. It may read from disk: call it in a thread only.
     """
 
-    defer: Callable[[Callable[[], None]], None]
+    defer: Defer
     apply: Callable[[dict[str, Any]], None]
     runs: Callable[[], Sequence[Run]]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dtdg_lab.core.lazy import lazy_namespace
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.calibration import save_congestion_trace as save_trace
+    from dtdg_lab.runs.summary import save_congestion_trace as save_trace
 
 __all__ = ["save_trace"]
 

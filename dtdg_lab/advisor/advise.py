@@ -15,16 +15,7 @@ from tempfile import mkdtemp
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.advisor.rates import (
-    QUANTITIES,
-    FoundRuns,
-    MeasuredRun,
-    Predicted,
-    Rates,
-    find_runs,
-    fit_rates,
-    kind_of,
-)
+from dtdg_lab.advisor.rates import QUANTITIES, FoundRuns, MeasuredRun, Predicted, Rates, find_runs, fit_rates, kind_of
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -37,9 +28,9 @@ from dtdg_lab.runs.html import text
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import EpochWork, Facts, count_work, facts_of
-from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words
+from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words, relative_errors
 from dtdg_lab.visualization.layout import Figure, percent
-from dtdg_lab.visualization.study_result import StudyResult
+from dtdg_lab.visualization.study import StudyResult, paragraphs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,27 +113,20 @@ def summed(errors: Sequence[RunError], quantity: str, system: str | None = None)
         quantity: name of the quantity.
         system: whose runs; by default all.
     """
-    mine = [
-        each
-        for each in errors
-        if each.quantity == quantity and each.left_out and (system is None or each.system == system)
-    ]
-    undisturbed = [each for each in mine if not each.crowded or quantity.endswith("bytes")]  # these stay the same
-    found = [abs(each.error) for each in undisturbed or mine]
+    mine = [each.row() for each in errors if each.quantity == quantity and system in (None, each.system)]
+    found = relative_errors(mine)
     return (median(found), max(found), len(found)) if found else None
 
 
 # Known error of a prediction, in the form that is printed beside it: exact, learnt, of others, or assumed.
 
 
-_RESTS_ON: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "epoch_s": ("compute", "communicate", "transfer", "fetch"),
-        "rank_bytes": (),
-        "peak_bytes": ("memory",),
-        "imbalance": ("compute",),
-    }
-)
+_RESTS_ON: Mapping[str, tuple[str, ...]] = {
+    "epoch_s": ("compute", "communicate", "transfer", "fetch"),
+    "rank_bytes": (),
+    "peak_bytes": ("memory",),
+    "imbalance": ("compute",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,11 +302,7 @@ class Suggestion:
             "held_bytes": described.held_bytes,
             "imbalance": described.imbalance,
             "imbalance_error": str(self.learnt["imbalance"]),
-            "compute_s": described.compute_s,
-            "communicate_s": described.communicate_s,
-            "transfer_s": described.transfer_s,
-            "fetch_s": described.fetch_s,
-            "bound_s": described.bound_s,
+            **{name: getattr(described, name) for name in (*NAMES, "bound_s")},
             "error": self.learnt["epoch_s"].middle,
             "budget_bytes": self.budget_bytes,
             "remedy": str(self.remedy or ""),
@@ -433,13 +413,9 @@ class Advice(StudyResult):
         return "\n".join([self.readable(self.text_columns).to_string(index=False), *left, self.summary()])
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{text(line)}</p>" for line in self.summary().split("\n"))
         left = "".join(f"<li>{text(name)}: {text(why)}</li>" for name, why in self.left.items())
-        return (
-            self.readable(self.html_columns).to_html(index=False)
-            + said
-            + (f"<p>Cannot run so:</p><ul>{left}</ul>" if left else "")
-        )
+        refused = f"<p>Cannot run so:</p><ul>{left}</ul>" if left else ""
+        return f"{self.readable(self.html_columns).to_html(index=False)}{paragraphs(self.summary())}{refused}"
 
 
 def _against(first: Suggestion, second: Suggestion) -> str:

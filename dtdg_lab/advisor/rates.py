@@ -17,17 +17,10 @@ from dtdg_lab.core.errors import DataError, LabError, RunStoreError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.systems import step_time
 from dtdg_lab.systems.feature_cache.policies.calibration import DEFAULT_RPC, fetches_of, fit_rpc
 from dtdg_lab.systems.feature_cache.policies.costs import RpcModel
-from dtdg_lab.systems.step_time import (
-    OWN_SECONDS,
-    STEP_SECONDS,
-    MeasuredStep,
-    NetworkCosts,
-    ScalingModel,
-    fit_scaling,
-    measured_from,
-)
+from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers, count_work
 
 if TYPE_CHECKING:
@@ -132,19 +125,12 @@ def measured_run(run: StoredRun, graph: DynamicGraph | None = None, *, cores: in
         raise DataError(f"run {run.id} has one epoch: record {LEAST_EPOCHS} or more.")
     available = len(os.sched_getaffinity(0)) if cores is None else cores
     gpus = [] if run.config.device == "cpu" else run.environment.get("gpus") or []
-    own_s = float(counted[list(OWN_SECONDS)].sum(axis=1).sum())  # unknown whether crowded if GPUs compute
+    own_s = float(counted[list(step_time.OWN_SECONDS)].sum(axis=1).sum())  # unknown whether crowded if GPUs compute
     shared, crowded = run.config.ranks > available, not gpus and float(counted["cpu_s"].sum()) < LEAST_BUSY * own_s
-    return MeasuredRun(
-        run,
-        work,
-        facts,
-        _step(run, work, counted, shared=shared or crowded),
-        _quantities(run, counted),
-        _rpc(run),
-        shared,
-        f"{run.environment.get('cpu', {}).get('model', 'unknown processor')}{f', {len(gpus)} GPUs' if gpus else ''}",
-        crowded,
-    )
+    step, quantities = _step(run, work, counted, shared=shared or crowded), _quantities(run, counted)
+    processor = run.environment.get("cpu", {}).get("model", "unknown processor")
+    machine = f"{processor}{f', {len(gpus)} GPUs' if gpus else ''}"
+    return MeasuredRun(run, work, facts, step, quantities, _rpc(run), shared, machine, crowded)
 
 
 def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> list[StoredRun]:
@@ -180,9 +166,11 @@ def _refuse(run: StoredRun) -> None:
 
 def _step(run: StoredRun, work: EpochWork, steps: pd.DataFrame, *, shared: bool) -> MeasuredStep:
     """Means over the steps of an epoch, and over epochs, of each rank: what predicts the mean of an epoch."""
-    by_rank = steps.groupby(["rank", "epoch"])[list(STEP_SECONDS)].mean().groupby("rank").mean()
-    own_s = by_rank[[*OWN_SECONDS, "transfer_s"]].sum(axis=1)
-    found = measured_from(run.id, work.step(), by_rank.assign(cpu_s=by_rank["cpu_s"].clip(upper=own_s)), shared=shared)
+    by_rank = steps.groupby(["rank", "epoch"])[list(step_time.STEP_SECONDS)].mean().groupby("rank").mean()
+    own_s = by_rank[[*step_time.OWN_SECONDS, "transfer_s"]].sum(axis=1)
+    found = step_time.measured_from(
+        run.id, work.step(), by_rank.assign(cpu_s=by_rank["cpu_s"].clip(upper=own_s)), shared=shared
+    )
     return found if run.config.ranks > 1 and work.waits else replace(found, communicate_s=None)
 
 
@@ -333,22 +321,12 @@ class Rates:
         a_number = self.memory * (facts.itemsize / 4) * _factor(self.memory_of, work.system, work.ranks)
         peak = (work.alive @ _per_row(facts)) * a_number
         most = int(np.argmax(peak + work.held_bytes))
-        epoch_s = compute_s + communicate_s + transfer_s + fetch_s
+        seconds = (compute_s, communicate_s, transfer_s, fetch_s)
+        epoch_s, most_bytes = sum(seconds), (float(peak[most]), float(work.held_bytes[most]))
         rounds = 0.0
         if work.round_bytes is not None and work.ranks > 1:  # at least one at the end of the run
             rounds = work.round_bytes[0] * max(1.0, epoch_s / work.round_bytes[1])
-        return Predicted(
-            epoch_s,
-            compute_s,
-            communicate_s,
-            transfer_s,
-            fetch_s,
-            work.rank_bytes + rounds,
-            float(peak[most]),
-            float(work.held_bytes[most]),
-            imbalance,
-            bound_s,
-        )
+        return Predicted(epoch_s, *seconds, work.rank_bytes + rounds, *most_bytes, imbalance, bound_s)
 
     def _fetch_s(self, work: EpochWork, compute_s: float) -> float:
         """Exposed seconds of an epoch's feature fetches: prefetching overlaps with computing."""
@@ -372,7 +350,7 @@ def fit_rates(runs: Sequence[MeasuredRun], like: Facts | None = None) -> Rates:
         all_assumed = frozenset({"compute", "communicate", "transfer", "memory", "fetch"})
         return Rates(scaling, nothing, ASSUMED_MEMORY, nothing, DEFAULT_RPC, all_assumed, 0, notes)
     steps = [_mean_rank(run) for run in chosen]
-    scaling, assumed = fit_scaling(steps), set()
+    scaling, assumed = step_time.fit_scaling(steps), set()
     if len(chosen) < LEAST_FITTED:
         usual = np.array(ASSUMED_COMPUTE)
         of_usual = median(float(step.compute_s.sum() / (step.work.passes @ usual).sum()) for step in steps)

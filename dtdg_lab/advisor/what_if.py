@@ -23,13 +23,13 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.metrics import PartitionMeasures
-from dtdg_lab.runs.html import template, text
+from dtdg_lab.runs.html import template
 from dtdg_lab.systems.base import GRADIENTS
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_row
 from dtdg_lab.visualization.layout import Figure, percent
 from dtdg_lab.visualization.scaling import what_if_ranks_figure
-from dtdg_lab.visualization.study_result import StudyResult
+from dtdg_lab.visualization.study import StudyResult, explained, paragraphs
 
 # Curves of the forecast over ranks: counted as far as possible, then extrapolated and marked as such.
 #
@@ -103,13 +103,12 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
                 continue
             halo[count] = float(measures.halo.sum())
             copies[count] = float(measures.replicated.mean(axis=0).max())
-        limits = {count: expected[count] for count in ranks}
         if name == "hash":
             described = [
                 (count, halo.get(count, expected[count]), "counted" if count in halo else "formula") for count in ranks
             ]
         else:
-            described, growth = _continued(halo, ranks, limits)
+            described, growth = _continued(halo, ranks, expected)
             if growth is not None:
                 grown[f"rank_bytes: halo rows, {name}"] = growth
         rows += [
@@ -142,10 +141,7 @@ def expected_halo(snapshots: Sequence[Snapshot], parts: int, asked: Sequence[str
         return 0.0
     total = 0.0
     for snapshot in snapshots:
-        pulled = {
-            "in": np.bincount(snapshot.indices, minlength=snapshot.num_nodes),
-            "out": np.diff(snapshot.indptr),
-        }
+        pulled = {"in": np.bincount(snapshot.indices, minlength=snapshot.num_nodes), "out": np.diff(snapshot.indptr)}
         for direction in asked:
             total += float(((parts - 1) * -np.expm1(pulled[direction] * np.log1p(-1 / parts))).sum())
     return total
@@ -215,24 +211,19 @@ class WhatIf(StudyResult):
     @property
     def figure(self) -> Figure:
         """A panel for each quantity, ranks on a logarithmic axis."""
-        return what_if_ranks_figure(
-            self.rows,
-            measured_ranks=self.measured_ranks,
-            title=self.described,
-            # curves beside which the measured runs of a system are drawn
-            curves_of={name: of for family in catalogue.families() for name, of in family.curves_of.items()},
-        )
+        # curves beside which the measured runs of a system are drawn
+        beside = {name: of for family in catalogue.families() for name, of in family.curves_of.items()}
+        most, title = self.measured_ranks, self.described
+        return what_if_ranks_figure(self.rows, measured_ranks=most, title=title, curves_of=beside)
 
     def summary(self) -> str:
         """The values at the most ranks, and their sources."""
         return "\n".join([self.described + ".", *_ends(self.rows), *self.notes])
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{text(line)}</p>" for line in self.summary().split("\n"))
-        kinds = "".join(f"<li><b>{text(name)}</b>: {text(words)}</li>" for name, words in KINDS.items())
         frame = self.table.pivot_table(index=["quantity", "curve"], columns="ranks", values="value", aggfunc="median")
         table = frame.to_html(float_format=lambda value: f"{value:.4g}", na_rep="")
-        return f"{said}{table}<ul style='font-size:90%'>{kinds}</ul>"
+        return f"{paragraphs(self.summary())}{table}{explained(KINDS)}"
 
 
 def scaling_forecast(
@@ -366,17 +357,9 @@ def _measured_what_if(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
 def _notes(
     rates: Rates, growth: Mapping[str, GrowthCurve], mine: Sequence[MeasuredRun], runs: Sequence[MeasuredRun]
 ) -> list[str]:
-    return (
-        template("advisor/templates/what_if.txt")
-        .render(
-            rates=rates,
-            off=summed(learn_errors(runs), "epoch_s") if rates.runs else None,
-            seen=max((run.work.ranks for run in mine), default=0),
-            mine=len(mine),
-            growth=growth,
-        )
-        .splitlines()
-    )
+    off, seen = summed(learn_errors(runs), "epoch_s") if rates.runs else None, [run.work.ranks for run in mine]
+    given = {"rates": rates, "off": off, "seen": max(seen, default=0), "mine": len(mine), "growth": growth}
+    return template("advisor/templates/what_if.txt").render(given).splitlines()
 
 
 def _ends(rows: Sequence[Mapping[str, Any]]) -> list[str]:

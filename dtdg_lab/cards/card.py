@@ -6,27 +6,27 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache, cached_property
+from contextlib import nullcontext
+from functools import cache, cached_property, lru_cache
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dtdg_lab.cards.pictures import drawn_pictures, picture_note, run_pictures
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import System, option_owners
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, RunStoreError, UnknownNameError, shortened
 from dtdg_lab.core.lazy import parsed
 from dtdg_lab.core.options import OPTIONS, default
+from dtdg_lab.datasets.names import load_dataset
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.directory import write_text
 from dtdg_lab.runs.html import plotly_js, render, templates
 from dtdg_lab.runs.plot import plot
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.visualization.cards import Panel
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.charts import Panel
+from dtdg_lab.visualization.layout import Figure, grid
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -156,7 +156,7 @@ class Difference(NamedTuple):
     text: str
 
 
-def code_places(system: System, more: tuple[str, ...] = ()) -> list[CodePlace]:
+def code_places(system: catalogue.System, more: tuple[str, ...] = ()) -> list[CodePlace]:
     """The components of the system in the catalogue, then further code worth reading.
 
     Args:
@@ -228,7 +228,7 @@ def _as_sentence(text: str) -> str:
 _SPECIAL = re.compile(r"[\\`*\[\]<|$]|(?<![^\W_])_|_(?![^\W_])")
 
 
-def card_markdown(system: System, text: CardText, *, root: str | None = "", options: bool = True) -> str:
+def card_markdown(system: catalogue.System, text: CardText, *, root: str | None = "", options: bool = True) -> str:
     """The whole card but its pictures.
 
     Args:
@@ -270,9 +270,9 @@ def _escaped(value: Any) -> str:
     return value if hasattr(value, "__html__") else _SPECIAL.sub(r"\\\g<0>", str(value))
 
 
-def _options(system: System, text: CardText) -> list[tuple[str, str, str, str]]:
+def _options(system: catalogue.System, text: CardText) -> list[tuple[str, str, str, str]]:
     config = card_config(text)
-    owners = option_owners(system.name, config.dataset, config.model)
+    owners = catalogue.option_owners(system.name, config.dataset, config.model)
     rows = []
     for name in dict.fromkeys(name for room in system.parts for name in owners[room]):
         option = OPTIONS[name]
@@ -349,7 +349,8 @@ class Card:
         self.text = TEXTS[name]
         self.run = run
         if run is not None:
-            self.pictures = self._of_run(run)
+            with getattr(run, "lock", nullcontext()):
+                self.pictures = run_pictures(self.system, run)
 
     def __repr__(self) -> str:
         return card_markdown(self.system, self.text, root=None, options=False)
@@ -374,7 +375,7 @@ class Card:
             return f"No pictures: {self._lacks}"
         if not self.pictures:
             return f"No pictures: the family of {self.system.name!r} draws none. Give a run of it: card(..., run=run)."
-        return picture_note(self.system)
+        return str(catalogue.family(self.system.family).pictures_note)
 
     @property
     def figure(self) -> Figure:
@@ -433,13 +434,6 @@ class Card:
             ),
         )
 
-    def _of_run(self, run: Any) -> list[Panel]:
-        lock = getattr(run, "lock", None)
-        if lock is None:
-            return run_pictures(self.system, run)
-        with lock:
-            return run_pictures(self.system, run)
-
     def _repr_markdown_(self) -> str:
         return card_markdown(self.system, self.text, root=_way_to_repository())
 
@@ -462,3 +456,59 @@ def _way_to_repository() -> str:
         if folder == _ROOT:
             return "../" * up
     return ""
+
+
+# The pictures of a system's card: computed by our planners from a small synthetic graph, or taken from a run.
+
+
+MOST = 4  # panels of a run
+SMALL: Mapping[str, Any] = MappingProxyType(
+    {"generated_nodes": 240, "generated_edges": 1600, "generated_snapshots": 24, "growth": 6.0}
+)
+
+
+def drawn_pictures(system: catalogue.System) -> list[Panel]:
+    """One to four charts with their captions, computed now from the small graph.
+
+    Args:
+        system: of the catalogue.
+    """
+    pictures: list[Panel] = catalogue.family(system.family).pictures(system, small_graph())
+    return pictures
+
+
+def run_pictures(system: catalogue.System, run: Any) -> list[Panel]:
+    """Charts of a run of the system, the first few that its records allow.
+
+    Args:
+        system: of the catalogue.
+        run: with ``config`` and ``live``, such as that of ``lab.runs.open``.
+
+    Raises:
+        ConfigError: the run is of another system, or has recorded nothing that can be drawn yet.
+    """
+    if run.config.system != system.name:
+        raise ConfigError(
+            f"run {run.id} trained system {run.config.system!r}, and this is the card of {system.name!r}: "
+            f"card({run.config.system!r}, run=...) draws it."
+        )
+    window = run.live
+    views = [window.view(name) for name in catalogue.family(system.family).card_views]
+    panels = [panel for view in views for panel in view.panels() if _shows(panel[0])]
+    if not panels:
+        captions = window.captions()
+        panels = [(figure, captions[name]) for name, figure in window.figures("steps").items() if name in captions]
+    if not panels:
+        raise ConfigError(f"run {run.id} has recorded nothing that can be drawn: wait for its first epoch.")
+    return panels[:MOST]
+
+
+@lru_cache(maxsize=1)
+def small_graph() -> DynamicGraph:
+    """A graph of 240 nodes whose 24 snapshots grow sixfold, from seed 0."""
+    return load_dataset("growing", **SMALL)
+
+
+def _shows(figure: Figure) -> bool:
+    """Whether it contains anything but a note."""
+    return any(value is not None for trace in figure["data"] for value in trace.get("x") or ())

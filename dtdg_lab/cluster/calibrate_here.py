@@ -10,8 +10,8 @@ from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core.catalogue import family, system
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
-from dtdg_lab.runs.calibration import WARM_UPS, power_rows, step_seconds
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.summary import WARM_UPS, power_rows, step_seconds
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session

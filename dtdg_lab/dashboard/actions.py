@@ -14,7 +14,7 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.style import Mark, coloured, short
-from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker, describe
+from dtdg_lab.widgets.run_page import ACTIVE, BackgroundWorker, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -217,12 +217,8 @@ def _where(mark: Mark) -> str:
 # The status line: what the run is doing, how far it is, and how the cluster is.
 
 
-COLOURS = {
-    "running": coloured("good"),
-    "finished": coloured("info"),
-    "failed": coloured("bad"),
-    "paused": coloured("care"),
-}
+_STATES = {"running": "good", "finished": "info", "failed": "bad", "paused": "care"}
+COLOURS = {state: coloured(name) for state, name in _STATES.items()}
 
 
 def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, ready: bool) -> str:

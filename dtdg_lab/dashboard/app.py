@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -27,10 +26,8 @@ from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import XAxis
-from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.live import LiveCharts, ThemeSwitch, labelled
-from dtdg_lab.widgets.run_page import STRETCH, Page, PageContext
-from dtdg_lab.widgets.worker import ACTIVE, describe
+from dtdg_lab.widgets.run_page import ACTIVE, ALERT, STRETCH, Page, PageContext, alert_html, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -124,17 +121,7 @@ WATCH_TICKS = 2  # ticks between two looks at the session
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
 _STATUS = {"font-size": "13px", "min-height": "76px"}
-_ALERT = {
-    "font-size": "13px",
-    "color": coloured("alert"),
-    "background": coloured("alert-back"),
-    "border": f"1px solid {coloured('alert-line')}",
-    "border-radius": "6px",
-    "padding": "8px",
-    "box-sizing": "border-box",
-    "width": "285px",
-    "overflow-wrap": "anywhere",
-}
+_ALERT = {**ALERT, "box-sizing": "border-box", "width": "285px"}
 # tabs that do not fit go into a second line
 _WRAPPED = ":host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }"
 _BUTTONS = (
@@ -250,20 +237,11 @@ class Dashboard:
             for names in (("run", "pause", "stop"), ("resume", "repair"))
         ]
         axis = pn.Row(pn.pane.HTML("Loss over", margin=(8, 0, 0, 10)), self.axis, margin=0)
-        controls = (self.settings.panel, axis, self.settings.more, self.branch.panel)
-        left = pn.Column(
-            *rows,
-            self.status,
-            self.alert,
-            *controls,
-            ThemeSwitch(margin=(6, 10), width=200),
-            width=305,
-            margin=(0, 8, 0, 0),
-        )
+        theme = ThemeSwitch(margin=(6, 10), width=200)
+        controls = (self.settings.panel, axis, self.settings.more, self.branch.panel, theme)
+        left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
         self.tabs = pn.Tabs(
-            *((title, page.panel) for title, page in self.pages.items()),
-            **STRETCH,
-            stylesheets=[_WRAPPED],
+            *((title, page.panel) for title, page in self.pages.items()), **STRETCH, stylesheets=[_WRAPPED]
         )
         return _NotebookRow(left, self.tabs, sizing_mode="stretch_width", margin=4)
 
@@ -306,12 +284,8 @@ class Dashboard:
             for name in changes:
                 self.settings.refused(name, run.config)
 
-        self.actions.do(
-            f"Set {join_words([*changes])}",
-            partial(run.set, **changes),
-            then=lambda version: self._was_asked(run, changes, version),
-            otherwise=refused,
-        )
+        then = partial(self._was_asked, run, changes)
+        self.actions.do(f"Set {join_words([*changes])}", partial(run.set, **changes), then=then, otherwise=refused)
 
     def _was_asked(self, run: Run, changes: dict[str, Any], version: int) -> None:
         if run is not self._run:
@@ -335,7 +309,7 @@ class Dashboard:
             self.settings.settled(change.name)
 
     def _show_problem(self, text: str) -> None:
-        self.alert.param.update(value=_alert(text), visible=True)
+        self.alert.param.update(value=alert_html(text), visible=True)
 
     def _clear_problem(self) -> None:
         self.alert.param.update(value="", visible=False)
@@ -419,7 +393,7 @@ class Dashboard:
     def _tell_failure(self, run: Run, state: str) -> None:
         """Show once why a run failed, or why something was refused."""
         if not run.reason and self._described:  # the run has made a later change, and forgotten what it refused
-            if self.alert.value == _alert(self._described):
+            if self.alert.value == alert_html(self._described):
                 self._clear_problem()
             self._described = ""
         if run.reason and run.reason != self._described and state in ("failed", *ACTIVE):
@@ -487,10 +461,6 @@ class Dashboard:
             page.close()
         self.watch.close()
         self.actions.close()
-
-
-def _alert(text: str) -> str:
-    return f'<div role="alert">{html.escape(text, quote=False)}</div>'
 
 
 # The dashboard as a web page: one session, one dashboard for each page that is opened.

@@ -14,7 +14,6 @@ from typing import Any
 import panel as pn
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.options import CHOSEN_BY, OPTIONS, Option, default, option
@@ -22,6 +21,7 @@ from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.graphs.storage import graph_folder, read_meta
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
+from dtdg_lab.widgets.live import Defer
 
 # Settings as text: a cell that repeats them, and JSON.
 
@@ -101,7 +101,7 @@ def dataset_tasks(dataset: str) -> tuple[str, ...]:
 def about(name: str, value: str) -> str:
     """The text under a choice, as HTML: a description of the data set, model or protocol."""
     if name == "protocol":
-        text = PROTOCOLS[value].meaning
+        text = catalogue.PROTOCOLS[value].meaning
         said = f"{text[0].upper()}{text[1:]}."
     elif name == "dataset" and is_stored(value):
         said = str(_stored_meta(value).get("source", "Not stored on this machine."))
@@ -126,11 +126,8 @@ EXPLAINED = ("dataset", "model", "protocol")
 LINK_ONLY = catalogue.entry("tasks", "link").options
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_ROWS = (
-    *_DECLARED["above"],
-    *(row for family in catalogue.families() for row in family.setting_rows),
-    *_DECLARED["below"],
-)
+_OF_FAMILIES = [row for family in catalogue.families() for row in family.setting_rows]
+_ROWS = (*_DECLARED["above"], *_OF_FAMILIES, *_DECLARED["below"])
 MAIN = tuple(name for row in _ROWS for name in row if not name.endswith("?"))
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
 
@@ -147,7 +144,7 @@ class Settings:
         config: RunConfig,
         on_change: Callable[[str, Any], None],
         *,
-        defer: Callable[[Callable[[], None]], None] = lambda call: call(),
+        defer: Defer = lambda call: call(),
     ) -> None:
         self._on_change = on_change
         self._running = False
@@ -185,7 +182,7 @@ class Settings:
         return {
             "system": catalogue.names("systems"),
             "model": catalogue.names("models"),
-            "protocol": tuple(PROTOCOLS),
+            "protocol": tuple(catalogue.PROTOCOLS),
         }.get(name)
 
     @staticmethod
@@ -330,7 +327,7 @@ class Settings:
 def _with_defaults(chooser: str, value: str) -> set[str]:
     """Names of the options for which a data set, protocol or system has a default of its own."""
     if chooser == "protocol":
-        return set(PROTOCOLS[value].settings)
+        return set(catalogue.PROTOCOLS[value].settings)
     if chooser == "dataset":
         # a time span in one data set's unit means nothing in another's
         return {"interval", *(() if is_stored(value) else catalogue.entry("datasets", value).defaults)}
@@ -352,16 +349,9 @@ def _options() -> dict[str, Option]:
         "protocol": "How evaluation metrics are computed.",
     }
     default = RunConfig.model_fields
-    named = {
-        name: Option(
-            name=name,
-            owner="run",
-            kind=str,
-            default=default[name].default,
-            meaning=meaning,
-            live="epoch" if name == "system" else "no",
-        )
-        for name, meaning in listed.items()
-    }
+    named = {}
+    for name, meaning in listed.items():
+        facts: dict[str, Any] = {"name": name, "owner": "run", "kind": str, "default": default[name].default}
+        named[name] = Option(**facts, meaning=meaning, live="epoch" if name == "system" else "no")
     glossary = {name: option(name) for name in OPTIONS}
     return {**{name: {**named, **glossary}[name] for name in MAIN}, **named, **glossary}

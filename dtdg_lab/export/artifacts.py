@@ -28,12 +28,7 @@ from dtdg_lab.runs.run import StoredRun
 # Repeating a run: trained again if its settings determine it, replayed if timing or live changes mattered.
 
 
-_DECIDED = (
-    "settings",
-    "control_received",
-    "paused",
-    "resumed",
-)  # kinds of events that settings do not determine
+_DECIDED = ("settings", "control_received", "paused", "resumed")  # kinds of events that settings do not determine
 _DECIDING = ("rounds", "decisions")  # tables of such decisions
 _BULKY = ("phases", "energy", "phase_energy", "memory", "links", "exchanges", "transfers", "fetches", "resolved")
 _SCORES = ("train_loss", "validation_loss", "test_loss")
@@ -333,18 +328,11 @@ def script(run: StoredRun) -> bytes:
         f"RUNS]\n{of.why}{note}\n"
     )
     recorded = f"Path(runs_dir) / {of.run!r}" if of.forked else ""
-    held = json.dumps({"run": of.run, "config": of.config.model_dump()})
-    return (
-        template("export/templates/script.py.jinja")
-        .render(
-            of=of,
-            head=docstring(head),
-            settings=settings_code(of.config),
-            recorded="lab.runs.open(__file__)" if of.packed else recorded,
-            marks=f"{CONFIG_MARK}{held}" + (f"\n{PACKED_MARK}{of.packed}" if of.packed else ""),
-        )
-        .encode()
-    )
+    marks = CONFIG_MARK + json.dumps({"run": of.run, "config": of.config.model_dump()})
+    if of.packed:
+        recorded, marks = "lab.runs.open(__file__)", f"{marks}\n{PACKED_MARK}{of.packed}"
+    given = {"head": docstring(head), "settings": settings_code(of.config), "recorded": recorded, "marks": marks}
+    return template("export/templates/script.py.jinja").render(of=of, **given).encode()
 
 
 def docstring(text: str) -> str:
@@ -356,7 +344,7 @@ def docstring(text: str) -> str:
 # A run's tables as Parquet, with its settings, environment and summary: a zip file or a folder.
 
 
-def write_tables(files: dict[str, bytes], where: Path, *, overwrite: bool) -> Path:
+def place_tables(where: Path, files: dict[str, bytes], *, overwrite: bool) -> Path:
     """Write named pieces as a zip where the name ends in ``.zip``, else as a folder.
 
     Raises:

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+Event = dict[str, Any]
+Frames = Mapping[str, "pd.DataFrame"]  # tables of a run by name
+
+
 # Counters of a run's timeline: losses, bytes, joules and memory.
 
 
 def counters(
-    run: StoredRun, frames: Mapping[str, pd.DataFrame], process: Mapping[int, int], everyone: int, origin_ns: int
-) -> Iterator[dict[str, Any]]:
+    run: StoredRun, frames: Frames, process: Mapping[int, int], everyone: int, origin_ns: int
+) -> Iterator[Event]:
     """Counter events of a run.
 
     Args:
@@ -46,7 +50,7 @@ def counters(
     yield from _losses(run.table("steps"), frames["evaluations"], everyone, origin_ns)
 
 
-def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[dict[str, Any]]:
+def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[Event]:
     """Bytes of each step during the step."""
     for row in steps.sort_values("time_ns", kind="stable").to_dict("records"):
         end_ns = int(row["time_ns"]) - origin_ns
@@ -58,7 +62,7 @@ def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[dict
                 yield _event("C", "bytes moved by the step", at, process, args=args)
 
 
-def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origin_ns: int) -> Iterator[dict[str, Any]]:
+def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origin_ns: int) -> Iterator[Event]:
     first = steps.sort_values("time_ns", kind="stable").drop_duplicates("step", keep="last")
     for time_ns, loss in zip(first["time_ns"], first["global_loss"], strict=True):
         if _known(loss):
@@ -69,7 +73,7 @@ def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origi
             yield _event("C", f"{row['split']} loss, evaluated", at, everyone, args={"loss": row["loss"]})
 
 
-def _event(kind: str, name: str, time_ns: int, process: int, *, thread: int = 1, **more: Any) -> dict[str, Any]:
+def _event(kind: str, name: str, time_ns: int, process: int, *, thread: int = 1, **more: Any) -> Event:
     """An event of the format, in microseconds."""
     return {"name": name, "ph": kind, "ts": time_ns / 1000, "pid": process, "tid": thread, **more}
 
@@ -83,7 +87,6 @@ def _known(value: Any) -> bool:
     return value is not None and math.isfinite(value)
 
 
-Event = dict[str, Any]
 TRACKS = ("epochs", "steps", "between steps", "groups")
 _A_TRACK = 100  # maximum number of threads of a track
 _MOST_LETTERS = 2_000  # maximum length of an event's text
@@ -139,19 +142,10 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
             track, number = divmod(lane - 1, _A_TRACK)
             name = TRACKS[track] + (f" ({number + 1})" if number else "")
             names.append(_named("thread_name", process[rank], name, thread=lane))
-        timed += [
-            _event(
-                "X",
-                of.name,
-                of.start_ns,
-                process[rank],
-                thread=lanes[place],
-                cat=of.category,
-                dur=(of.end_ns - of.start_ns) / 1000,
-                args={"rank": rank, **of.described},
-            )
-            for place, of in enumerate(slices)
-        ]
+        for place, of in enumerate(slices):
+            facts: Event = {"dur": (of.end_ns - of.start_ns) / 1000, "args": {"rank": rank, **of.described}}
+            at = (of.start_ns, process[rank])
+            timed.append(_event("X", of.name, *at, thread=lanes[place], cat=of.category, **facts))
         timed += _beside(own, origin_ns, process[rank])
     timed += counters(run, frames, process, everyone, origin_ns)
     timed += _instants(frames, process, everyone, origin_ns)
@@ -177,14 +171,14 @@ def written(events: Iterable[Event], about: Mapping[str, Any]) -> bytes:
     return f'{head[:-1]}, "traceEvents": [\n{lines}\n]}}\n'.encode()
 
 
-def _origin(frames: Mapping[str, pd.DataFrame]) -> int:
+def _origin(frames: Frames) -> int:
     """The earliest time, in nanoseconds since 1970."""
     phases, events = frames["phases"], frames["events"]
     firsts = [column.min() for column in (phases["start_ns"], events["time_ns"]) if len(column.dropna())]
     return int(min(firsts, default=0))
 
 
-def _slices(own: Mapping[str, pd.DataFrame], origin_ns: int) -> list[Slice]:
+def _slices(own: Frames, origin_ns: int) -> list[Slice]:
     """The slices of one rank, sorted by start, longer ones first."""
     found: list[Slice] = []
     phases = own["phases"].to_dict("records")
@@ -229,35 +223,30 @@ def _lanes(slices: list[Slice]) -> dict[int, int]:
     return lanes
 
 
-def _beside(own: Mapping[str, pd.DataFrame], origin_ns: int, process: int) -> Iterator[Event]:
+def _beside(own: Frames, origin_ns: int, process: int) -> Iterator[Event]:
     """Exchanges and rebuilt caches, with known duration only: asynchronous slices from the start of their step."""
     rows = own["steps"].to_dict("records")
     begun = {
         (int(row["attempt"]), int(row["step"])): int(row["time_ns"]) - nanoseconds(row["time_s"]) - origin_ns
         for row in rows
     }
-    kinds = (("exchanges", "in_flight_s", "exchange"), ("windows", "rebuild_s", "cache"))
+    exchange = ("exchanges", "in_flight_s", "exchange", "exchange: {collective}, layer {layer}")
+    cache = ("windows", "rebuild_s", "cache", "rebuild of a cache")
     number = 0
-    for table, column, category in kinds:
+    for table, column, category, named in (exchange, cache):
         for row in own[table].to_dict("records"):
             start_ns = begun.get((int(row["attempt"]), int(row["step"])))
             if start_ns is None or not row[column] or math.isnan(row[column]):
                 continue
             number += 1
-            name = (
-                f"exchange: {row['collective']}, layer {row['layer']}"
-                if category == "exchange"
-                else "rebuild of a cache"
-            )
+            name = named.format_map(row)
             same: dict[str, Any] = {"cat": category, "id": f"{process}.{number}"}
             place = "only its duration was recorded: it is drawn from the start of its step"
             yield _event("b", name, start_ns, process, **same, args={**_to_dict(row), "place": place})
             yield _event("e", name, start_ns + round(row[column] * 1e9), process, **same)
 
 
-def _instants(
-    frames: Mapping[str, pd.DataFrame], process: Mapping[int, int], everyone: int, origin_ns: int
-) -> Iterator[Event]:
+def _instants(frames: Frames, process: Mapping[int, int], everyone: int, origin_ns: int) -> Iterator[Event]:
     """Events of the run, those of live changes over all processes, and evaluations."""
     for row in frames["events"].to_dict("records"):
         if row["kind"] in _PASSED_OVER:

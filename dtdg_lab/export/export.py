@@ -5,31 +5,15 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.units import as_path
-from dtdg_lab.export.artifacts import (
-    notebook,
-    place_file,
-    place_folder,
-    run_page,
-    run_tables,
-    script,
-    target,
-    write_tables,
-)
+from dtdg_lab.export import artifacts
 from dtdg_lab.export.chrome_trace import trace_file
-from dtdg_lab.export.race import (
-    open_race,
-    race_events,
-    race_notebook,
-    race_page,
-    race_script,
-    race_tables,
-    race_trace,
-)
+from dtdg_lab.export.race import open_race, race_events, race_notebook, race_page, race_script, race_tables, race_trace
 from dtdg_lab.export.tensorboard import write_events
 from dtdg_lab.runs.exports import ABOUT, CONFIG, PartialRun, open_run, pieces
 from dtdg_lab.runs.run import StoredRun
@@ -37,15 +21,14 @@ from dtdg_lab.studies.race_plan import FILE
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 
-Writer = Callable[[Any, Path, bool], Path]
-
 
 @dataclass(frozen=True, slots=True)
 class ExportKind:
-    """A kind of file: its default name (``{}`` is the run's), and its writer."""
+    """A kind of file: its default name (``{}`` is the run's), its content from a run or race, and how it is placed."""
 
     name: str
-    write: Writer
+    content: Callable[[Any], Any]
+    place: Callable[..., Path] = artifacts.place_file
 
 
 def export(run: Any, path: str | Path | None = None, kind: str = "html", *, overwrite: bool = False) -> Path:
@@ -80,7 +63,8 @@ def export(run: Any, path: str | Path | None = None, kind: str = "html", *, over
     race = _race(run)
     stored: Any = _stored(run) if race is None else race
     name, of = (stored.id, KINDS[kind]) if race is None else (race.name, RACE_KINDS[kind])
-    return of.write(stored, target(path, of.name.format(name), overwrite=overwrite), overwrite)
+    where = artifacts.target(path, of.name.format(name), overwrite=overwrite)
+    return of.place(where, of.content(stored), overwrite=overwrite)
 
 
 def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
@@ -140,44 +124,28 @@ def _stored(run: Any) -> StoredRun:
     )
 
 
-def _file(content: Callable[[Any], bytes]) -> Writer:
-    return lambda shown, where, overwrite: place_file(where, content(shown), overwrite=overwrite)
+def _place_timeline(where: Path, content: bytes, *, overwrite: bool) -> Path:
+    packed = gzip.compress(content, 6, mtime=0) if where.suffix == ".gz" else content
+    return artifacts.place_file(where, packed, overwrite=overwrite)
 
 
-def _tables(files: Callable[[Any], dict[str, bytes]]) -> Writer:
-    return lambda shown, where, overwrite: write_tables(files(shown), where, overwrite=overwrite)
-
-
-def _folder(fill: Callable[[Any, Path], None]) -> Writer:
-    return lambda shown, where, overwrite: place_folder(where, lambda folder: fill(shown, folder), overwrite=overwrite)
-
-
-def _timeline(content: Callable[[Any], bytes]) -> Writer:
-    def write(shown: Any, where: Path, overwrite: bool) -> Path:
-        made = content(shown)
-        return place_file(
-            where, gzip.compress(made, 6, mtime=0) if where.suffix == ".gz" else made, overwrite=overwrite
-        )
-
-    return write
+def _place_notebook(where: Path, run: StoredRun, *, overwrite: bool) -> Path:
+    return artifacts.place_file(where, artifacts.notebook(run, where.name), overwrite=overwrite)
 
 
 KINDS = {
-    "html": ExportKind("{}.html", _file(run_page)),
-    "parquet": ExportKind("{}.parquet.zip", _tables(run_tables)),
-    "tensorboard": ExportKind("{}.tensorboard", _folder(write_events)),
-    "trace": ExportKind("{}.trace.json", _timeline(trace_file)),
-    "script": ExportKind("repeat-{}.py", _file(script)),
-    "notebook": ExportKind(
-        "repeat-{}.ipynb",
-        lambda run, where, overwrite: place_file(where, notebook(run, where.name), overwrite=overwrite),
-    ),
+    "html": ExportKind("{}.html", artifacts.run_page),
+    "parquet": ExportKind("{}.parquet.zip", artifacts.run_tables, artifacts.place_tables),
+    "tensorboard": ExportKind("{}.tensorboard", lambda run: partial(write_events, run), artifacts.place_folder),
+    "trace": ExportKind("{}.trace.json", trace_file, _place_timeline),
+    "script": ExportKind("repeat-{}.py", artifacts.script),
+    "notebook": ExportKind("repeat-{}.ipynb", lambda run: run, _place_notebook),
 }
 RACE_KINDS = {
-    "html": ExportKind("race-{}.html", _file(race_page)),
-    "parquet": ExportKind("race-{}.parquet.zip", _tables(race_tables)),
-    "tensorboard": ExportKind("race-{}.tensorboard", _folder(race_events)),
-    "trace": ExportKind("race-{}.trace.json", _timeline(race_trace)),
-    "script": ExportKind("repeat-race-{}.py", _file(race_script)),
-    "notebook": ExportKind("repeat-race-{}.ipynb", _file(race_notebook)),
+    "html": ExportKind("race-{}.html", race_page),
+    "parquet": ExportKind("race-{}.parquet.zip", race_tables, artifacts.place_tables),
+    "tensorboard": ExportKind("race-{}.tensorboard", lambda race: partial(race_events, race), artifacts.place_folder),
+    "trace": ExportKind("race-{}.trace.json", race_trace, _place_timeline),
+    "script": ExportKind("repeat-race-{}.py", race_script),
+    "notebook": ExportKind("repeat-race-{}.ipynb", race_notebook),
 }

@@ -15,18 +15,8 @@ from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.export.artifacts import MOST_BYTES, PLACE, docstring, notebook_of, settings_code, tables_section
 from dtdg_lab.export.chrome_trace import chrome_trace, written
 from dtdg_lab.export.tensorboard import write_events
+from dtdg_lab.runs import exports
 from dtdg_lab.runs.directory import RunDirectory, dumps, reading, store_error
-from dtdg_lab.runs.exports import (
-    ABOUT,
-    EXPORT_AGAIN,
-    SCHEMA,
-    PackedRun,
-    pack,
-    pieces,
-    read_about,
-    temporary_folder,
-    unpack,
-)
 from dtdg_lab.runs.html import plotly_js, render, template
 from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.runs.run import provenance
@@ -55,8 +45,8 @@ class ExportedRace(Race):
     """
 
     def __init__(self, files: Mapping[str, bytes], source: Path) -> None:
-        about = read_about(files, "race")
-        super().__init__(_unpack(files, temporary_folder(self)))
+        about = exports.read_about(files, "race")
+        super().__init__(_unpack(files, exports.temporary_folder(self)))
         self.source = source
         self.thinned: str = about.get("thinned") or ""
 
@@ -77,11 +67,11 @@ def open_race(path: str | Path) -> Race:
         RunStoreError: there is no race at that path, its file is damaged, or a newer version wrote it.
     """
     where = as_path(path, "path")
-    if where.name == FILE or not where.exists() or (where.is_dir() and not (where / ABOUT).is_file()):
+    if where.name == FILE or not where.exists() or (where.is_dir() and not (where / exports.ABOUT).is_file()):
         return race_result.open_race(where)
     try:
-        with reading(where, EXPORT_AGAIN):
-            found = pieces(where)
+        with reading(where, exports.EXPORT_AGAIN):
+            found = exports.pieces(where)
             if found is None:
                 raise RunStoreError("this is not a race. Give its folder, or an HTML or Parquet export of it.")
             return ExportedRace(found, where)
@@ -91,7 +81,7 @@ def open_race(path: str | Path) -> Race:
         raise RunStoreError(f"{where}: {error}") from error
 
 
-def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = False) -> PackedRun:
+def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = False) -> exports.PackedRun:
     """Pack a race with the newest run of every contestant and seed.
 
     Args:
@@ -103,28 +93,20 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
         DataError: a record line is damaged.
         RunStoreError: a file cannot be read, or not even the thinned tables fit.
     """
-    whole = {run.path.name: (run, pack(run.open(), telling=telling)) for run in present(race) if run.path is not None}
+    whole = {
+        run.path.name: (run, exports.pack(run.open(), telling=telling)) for run in present(race) if run.path is not None
+    }
     parts = {name: packed for name, (_, packed) in whole.items()}
     for name, limit in _limits({name: packed.size for name, packed in parts.items()}, most_bytes).items():
-        parts[name] = pack(whole[name][0].open(), most_bytes=limit)
+        parts[name] = exports.pack(whole[name][0].open(), most_bytes=limit)
     thinned = "; ".join(f"run {name}: {packed.thinned}" for name, packed in parts.items() if packed.thinned)
-    about = {
-        "schema": SCHEMA,
-        "records": RECORDS_SCHEMA,
-        "kind": "race",
-        "race": race.name,
-        "folder": race.folder.name,
-        "thinned": thinned,
-    }
-    files = {
-        ABOUT: dumps(about, indent=2).encode(),
-        FILE: (race.folder / FILE).read_bytes(),
-        TRIALS: _trials(race),
-        TABLE: _table(race),
-    }
+    about = {"schema": exports.SCHEMA, "records": RECORDS_SCHEMA, "kind": "race", "race": race.name}
+    about |= {"folder": race.folder.name, "thinned": thinned}
+    files = {exports.ABOUT: dumps(about, indent=2).encode(), FILE: (race.folder / FILE).read_bytes()}
+    files |= {TRIALS: _trials(race), TABLE: _table(race)}
     for name, packed in parts.items():
         files |= {f"{RUNS}{name}/{piece}": content for piece, content in packed.files.items()}
-    return PackedRun(files, thinned)
+    return exports.PackedRun(files, thinned)
 
 
 def _limits(sizes: Mapping[str, int], most_bytes: int | None) -> dict[str, int]:
@@ -173,7 +155,7 @@ def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
             name, _, rest = piece.removeprefix(RUNS).partition("/")
             by_run.setdefault(name, {})[rest] = content
     for of_run in by_run.values():
-        unpack(of_run, folder)
+        exports.unpack(of_run, folder)
     where = folder / FOLDER / "exported"
     try:
         where.mkdir(parents=True)
@@ -262,8 +244,8 @@ def race_events(race: Race, folder: Path) -> None:
             where = folder / f"{label}-seed{run.seed}-{number}"
         where.mkdir()
         write_events(run.open(), where)
-    about = {"schema": SCHEMA, "kind": "folder of TensorBoard events of a race", "race": race.name}
-    (folder / ABOUT).write_text(dumps(about), encoding="utf-8")
+    about = {"schema": exports.SCHEMA, "kind": "folder of TensorBoard events of a race", "race": race.name}
+    (folder / exports.ABOUT).write_text(dumps(about), encoding="utf-8")
 
 
 def race_trace(race: Race) -> bytes:

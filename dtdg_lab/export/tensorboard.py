@@ -163,13 +163,9 @@ def _settings(run: StoredRun, start_s: float) -> list[Any]:
     }
     ended = {"finished": api_pb2.STATUS_SUCCESS, "failed": api_pb2.STATUS_FAILURE}.get(run.status)
     begun = summary_v2.hparams_pb(settings, trial_id=run.id, start_time_secs=start_s)
-    scores = Summary(
-        value=[
-            Summary.Value(tag=f"score/{name}", simple_value=float(run.summary[name]))
-            for name in ("validation_loss", "test_loss", "skill", "total_time_s", "epoch_time_s", "total_j")
-            if _known(run.summary.get(name))
-        ]
-    )
+    names, summary = ("validation_loss", "test_loss", "skill", "total_time_s", "epoch_time_s", "total_j"), run.summary
+    known = {f"score/{name}": float(summary[name]) for name in names if _known(summary.get(name))}
+    scores = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in known.items()])
     return [begun, scores, *([] if ended is None else [_end(ended)])]
 
 
@@ -181,6 +177,5 @@ def _end(status: int) -> Any:
         version=0, session_end_info=plugin_data_pb2.SessionEndInfo(status=status)
     ).SerializeToString()
     plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=described)
-    return Summary(
-        value=[Summary.Value(tag="_hparams_/session_end_info", metadata=SummaryMetadata(plugin_data=plugin))]
-    )
+    ended = SummaryMetadata(plugin_data=plugin)
+    return Summary(value=[Summary.Value(tag="_hparams_/session_end_info", metadata=ended)])

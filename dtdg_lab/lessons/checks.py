@@ -66,15 +66,8 @@ class Estimate(_Question):
         if not factor > 1:
             raise ConfigError(f"factor={factor}: the allowed ratio of estimate and answer must be above 1.")
         self.unit, self.factor = unit, factor
-        self._field = ipywidgets.Text(
-            value="",
-            placeholder="a number",
-            description=unit,
-            layout=_WIDE,
-            continuous_update=False,
-            style={"description_width": "initial"},
-            tooltip=question,
-        )
+        looks = {"layout": _WIDE, "style": {"description_width": "initial"}, "continuous_update": False}
+        self._field = ipywidgets.Text("", placeholder="a number", description=unit, tooltip=question, **looks)
         super().__init__(question, self._field)
 
     def __repr__(self) -> str:
@@ -273,6 +266,11 @@ def _judged(task: int, wrong: str, hint: str, praise: str) -> Feedback:
     return Feedback(False, f"{task}: {wrong}; {hint}") if wrong else Feedback(True, f"{task}: {praise}")
 
 
+def _compared(task: int, function: Any, rule: Callable[..., Any], hint: str, praise: str, **how: Any) -> Feedback:
+    """The feedback on a learner's function after the cases of the right one; see :func:`agrees` for ``how``."""
+    return _judged(task, agrees(function, rule, _cases(rule.__name__), **how), hint, praise)
+
+
 def may_say(first: Sequence[float], second: Sequence[float]) -> bool:
     """Whether the first of two systems may be called better, judging by the losses of their seeds.
 
@@ -283,9 +281,8 @@ def may_say(first: Sequence[float], second: Sequence[float]) -> bool:
 
 def check_may_say(function: Any) -> Feedback:
     """Check ``may_say(first, second)``."""
-    wrong = agrees(function, may_say, _cases("may_say"), same=_same_truth)
     hint = "compare the worst seed of one with the best of the other; a single seed has no spread"
-    return _judged(1, wrong, hint, "this is the rule for bold numbers in the table")
+    return _compared(1, function, may_say, hint, "this is the rule for bold numbers in the table", same=_same_truth)
 
 
 def first_near(seconds: Sequence[float], losses: Sequence[float], least: float) -> float | None:
@@ -295,9 +292,8 @@ def first_near(seconds: Sequence[float], losses: Sequence[float], least: float) 
 
 def check_first_near(function: Any) -> Feedback:
     """Check ``first_near(seconds, losses, least)``."""
-    wrong = agrees(function, first_near, _cases("first_near"), same=_same_moment)
     hint = "return seconds, not an index, of the first point within 5 % of the best of all, or None if there is none"
-    return _judged(2, wrong, hint, "the column 'time to near best'")
+    return _compared(2, function, first_near, hint, "the column 'time to near best'", same=_same_moment)
 
 
 def pairs(base: RunConfig) -> dict[str, Pair]:
@@ -375,9 +371,8 @@ def reported(validation: Sequence[float], test: Sequence[float]) -> float:
 
 def check_reported(function: Any) -> Feedback:
     """Check ``reported(validation, test)``."""
-    wrong = agrees(function, reported, _cases("reported"))
     hint = "the validation split chooses one system; then only that system's test loss is read"
-    return _judged(5, wrong, hint, "chosen on one split, measured on another")
+    return _compared(5, function, reported, hint, "chosen on one split, measured on another")
 
 
 def _same_truth(answer: Any, truth: bool) -> bool:
@@ -417,9 +412,9 @@ def ring(gradient_bytes: float, ranks: int) -> float:
 
 def check_ring(function: Any) -> Feedback:
     """Check ``sent(gradient_bytes, ranks)``."""
-    wrong = agrees(function, ring, _cases("ring"))
     hint = "one rank sends nothing, and each of two ranks sends the gradient's size once (half of it, twice)"
-    return _judged(1, wrong, hint, "twice the other ranks' share, so it hardly grows with the number of ranks")
+    praise = "twice the other ranks' share, so it hardly grows with the number of ranks"
+    return _compared(1, function, ring, hint, praise)
 
 
 def efficiency(one_rank_s: float, seconds: float, ranks: int) -> float:
@@ -429,9 +424,8 @@ def efficiency(one_rank_s: float, seconds: float, ranks: int) -> float:
 
 def check_efficiency(function: Any) -> Feedback:
     """Check ``efficiency(one_rank_s, seconds, ranks)``."""
-    wrong = agrees(function, efficiency, _cases("efficiency"))
     hint = "two ranks that take half as long have efficiency 1, like a single rank"
-    return _judged(2, wrong, hint, "the share of the ranks' time that shortens the epoch")
+    return _compared(2, function, efficiency, hint, "the share of the ranks' time that shortens the epoch")
 
 
 def first_below(rows: Iterable[Mapping[str, Any]], curve: str, share: float) -> int | None:
@@ -500,9 +494,8 @@ def runs(values: Sequence[int], seeds: int) -> int:
 
 def check_runs(function: Any) -> Feedback:
     """Check ``runs(values, seeds)``."""
-    wrong = agrees(function, runs, _cases("runs"))
     hint = "combine every value of an axis with every value of the others, and each combination with every seed"
-    return _judged(1, wrong, hint, "axes multiply: one more axis of ten values costs ten times as much")
+    return _compared(1, function, runs, hint, "axes multiply: one more axis of ten values costs ten times as much")
 
 
 def left(total: int, finished: int) -> int:
@@ -536,12 +529,12 @@ def ties(cells: Losses) -> set[str]:
 
 def check_ties(function: Any) -> Feedback:
     """Check ``ties(cells)``."""
-    wrong = agrees(function, ties, _cases("ties"), same=_same_names, shown=_briefly)
     hint = (
         "the best cell has the lowest median, and another cell is excluded only if its lowest loss is "
         "above the best cell's highest"
     )
-    return _judged(3, wrong, hint, "the result of a study is a set of settings, not one of them")
+    praise = "the result of a study is a set of settings, not one of them"
+    return _compared(3, function, ties, hint, praise, same=_same_names, shown=_briefly)
 
 
 def stopped(curves: Losses, epoch: int, trials: int) -> list[str]:

@@ -117,15 +117,10 @@ class BatchBench(_Bench):
         self._policies, self._seeds, self._decide_every = tuple(policies), tuple(seeds), decide_every
         self.labels = [" x ".join(given_words(share) for share in size) for size in simulator.sizes]
         self._middle = len(self.labels) // 2
-        self._menus = [
-            ipywidgets.Dropdown(
-                options=list(zip(self.labels, range(len(self.labels)), strict=True)),
-                value=self._middle,
-                description=f"{stage * 100 // stages} %" if stage else "start",
-                layout={"width": "210px"},
-            )
-            for stage in range(stages)
-        ]
+        sizes = list(zip(self.labels, range(len(self.labels)), strict=True))
+        looks = {"options": sizes, "value": self._middle, "layout": {"width": "210px"}}
+        heads = [f"{stage * 100 // stages} %" if stage else "start" for stage in range(stages)]
+        self._menus = [ipywidgets.Dropdown(description=head, **looks) for head in heads]
         for menu in self._menus:
             menu.observe(lambda _: self._draw(), names="value")
         menus = ipywidgets.HBox(self._menus, layout={"flex_flow": "row wrap"})
@@ -481,17 +476,10 @@ class ScheduleBench(_Bench):
             raise UnknownNameError("scheduler", chosen, schedulers)
         self._step_s = _round_step(float(first.max()) / 50)
         self._longest_s = self._on_step(2 * float(first.max()))
+        span = {"min": self._step_s, "max": self._longest_s, "step": self._step_s}
+        looks = {"orientation": "vertical", "readout_format": ".3g", "layout": {"width": "60px", "height": "170px"}}
         self._sliders = [
-            ipywidgets.FloatSlider(
-                value=self._on_step(float(time)),
-                min=self._step_s,
-                max=self._longest_s,
-                step=self._step_s,
-                description=str(group),
-                orientation="vertical",
-                readout_format=".3g",
-                layout={"width": "60px", "height": "170px"},
-            )
+            ipywidgets.FloatSlider(value=self._on_step(float(time)), description=str(group), **span, **looks)
             for group, time in enumerate(first)
         ]
         self._choice = ipywidgets.ToggleButtons(options=self.schedulers, value=chosen or self.schedulers[0])
@@ -557,20 +545,15 @@ class ScheduleBench(_Bench):
         return f"{self.scheduler} ends after {format_seconds(mine)}, {above}." + (f" Others: {others}." * bool(others))
 
     def _figure(self) -> Figure:
-        figure = planned_figure(
-            self.schedule(), self.times_s, per_rank=self.per_rank, label=self.scheduler, until_s=self._until_s
-        )
+        until_s = max(self.makespan_s(name) for name in self.schedulers)  # of all that are offered, for a common axis
+        looks: dict[str, Any] = {"per_rank": self.per_rank, "label": self.scheduler, "until_s": until_s}
+        figure = planned_figure(self.schedule(), self.times_s, **looks)
         figure["layout"] |= {"height": 110 + 60 * self.ranks}
         return figure
 
     def _on_step(self, time_s: float) -> float:
         """The nearest slider position: the page would round the value without notifying the kernel."""
         return round(max(1, round(time_s / self._step_s)) * self._step_s, 12)
-
-    @property
-    def _until_s(self) -> float:
-        """The longest epoch of the offered schedulers, for a common axis."""
-        return max(self.makespan_s(name) for name in self.schedulers)
 
 
 def _round_step(most: float) -> float:

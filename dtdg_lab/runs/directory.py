@@ -124,23 +124,10 @@ _nothing: Callable[..., None] = lambda *_: None  # noqa: E731
 # Environment of a run: versions, processors, memory, GPUs and commit; nothing that identifies a person or machine.
 
 
-PACKAGES = (
-    "dtdg-lab",
-    "numpy",
-    "pandas",
-    "pyarrow",
-    "pydantic",
-    "psutil",
-    "torch",
-    "dgl",
-    "ipyparallel",
-    "pyzmq",
-    "panel",
-    "bokeh",
-    "plotly",
-    "jupyterlab",
-    "nvidia-ml-py",
-)
+_OF_DATA = ("numpy", "pandas", "pyarrow", "pydantic", "psutil")
+_OF_TRAINING = ("torch", "dgl", "ipyparallel", "pyzmq")
+_OF_PAGES = ("panel", "bokeh", "plotly", "jupyterlab")
+PACKAGES = ("dtdg-lab", *_OF_DATA, *_OF_TRAINING, *_OF_PAGES, "nvidia-ml-py")
 ENVIRONMENT_SCHEMA = 1
 
 
@@ -209,11 +196,8 @@ def _gpus() -> dict[str, Any]:
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
         found = [
-            {
-                "name": _text(pynvml.nvmlDeviceGetName(handle)),
-                "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(handle).total,
-            }
-            for handle in handles
+            {"name": _text(pynvml.nvmlDeviceGetName(of)), "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(of).total}
+            for of in handles
         ]
         return {"gpus": found, "gpus_note": f"driver {_text(pynvml.nvmlSystemGetDriverVersion())}"}
     except pynvml.NVMLError as error:
@@ -538,16 +522,8 @@ def _clear(hidden: Path, made_root: Path | None) -> None:
 
 
 RESTORE = "Restore it from a copy; nothing in the run's folder was changed."
-_PARSING = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    NotImplementedError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+_BEYOND_READERS = (MemoryError, NotImplementedError, RecursionError)
+_PARSING = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, *_BEYOND_READERS)
 
 
 @contextmanager

@@ -190,14 +190,9 @@ def _parquet(table: pa.Table, metadata: dict[str, Any] | None) -> bytes:
         elif pa.types.is_float64(column.type):
             encoding[column.name] = "BYTE_STREAM_SPLIT"
     made = io.BytesIO()
-    pyarrow.parquet.write_table(
-        table,
-        made,
-        compression="zstd",
-        compression_level=_LEVEL,
-        column_encoding=encoding or None,
-        use_dictionary=[field.name for field in table.schema if field.name not in encoding],
-    )
+    usual = [field.name for field in table.schema if field.name not in encoding]
+    how: dict[str, Any] = {"compression": "zstd", "compression_level": _LEVEL, "column_encoding": encoding or None}
+    pyarrow.parquet.write_table(table, made, use_dictionary=usual, **how)
     return made.getvalue()
 
 
@@ -290,14 +285,7 @@ def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:
     """
     kept = [field for field in table.schema if field.name not in ("rank", "attempt", LINE)]
     columns = [_values(table, field) for field in kept]
-    head = {
-        "v": RECORDS_SCHEMA,
-        "rank": 0,
-        "attempt": 0,
-        "seq": 0,
-        "table": name,
-        "columns": [field.name for field in kept],
-    }
+    head = {"v": RECORDS_SCHEMA, "rank": 0, "attempt": 0, "seq": 0, "table": name, "columns": [of.name for of in kept]}
     found: dict[tuple[int, int, int], list[tuple[Any, ...]]] = {}
     places = list(zip(*(table.column(of).to_pylist() for of in ("rank", LINE, "attempt")), strict=True))
     if not all(type(number) is int and number >= 0 for place in set(places) for number in place):
@@ -383,12 +371,8 @@ class PartialRun:
             UnknownNameError: the file does not hold it.
         """
         if name not in self.tables:
-            raise UnknownNameError(
-                f"record table of a {self.kind}",
-                name,
-                self.tables,
-                "An HTML or Parquet export, or the run's folder, has all tables.",
-            )
+            advice = "An HTML or Parquet export, or the run's folder, has all tables."
+            raise UnknownNameError(f"record table of a {self.kind}", name, self.tables, advice)
         return self.tables[name]
 
 
@@ -562,13 +546,6 @@ def _one_table(where: Path, content: bytes) -> PartialRun:
     bare = table.drop_columns([LINE]) if LINE in table.schema.names else table
     names = [name.partition(".")[0] for name in WHOLE if name != "status.json"]
     held = {name: facts.get(name) or {} for name in names if name != "config"}
-    return PartialRun(
-        str(held["summary"].get("run", where.stem)),
-        "table",
-        where,
-        config,
-        {where.stem: to_frame(bare)},
-        held["summary"],
-        held["environment"],
-        f"its table {where.stem}, settings, environment and summary",
-    )
+    run = str(held["summary"].get("run", where.stem))
+    words = f"its table {where.stem}, settings, environment and summary"
+    return PartialRun(run, "table", where, config, {where.stem: to_frame(bare)}, **held, holds=words)

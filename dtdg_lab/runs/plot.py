@@ -14,13 +14,11 @@ from dtdg_lab.graphs.statistics import GraphStatistics
 from dtdg_lab.partition.metrics import MeasuredPartition
 from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbation
 from dtdg_lab.runs.run import Comparison, StoredRun
-from dtdg_lab.visualization.graph import GraphCharts
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.graph import GraphCharts, perturbation_figure
+from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.partition import compare_partitions_figure, facts_of, microscope, title_words
 from dtdg_lab.visualization.series import XAxis
-from dtdg_lab.visualization.study_result import StudyResult
-from dtdg_lab.visualization.vertex import perturbation_figure
+from dtdg_lab.visualization.study import StudyResult
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

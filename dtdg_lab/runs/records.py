@@ -18,17 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import SCHEMA, TABLES, rows_of
-from dtdg_lab.runs.directory import (
-    RESTORE,
-    RunDirectory,
-    finite,
-    read_json,
-    read_object,
-    reading,
-    replacing,
-    store_error,
-    write_json,
-)
+from dtdg_lab.runs import directory
+from dtdg_lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +54,7 @@ def read_lines(path: str | Path) -> Iterator[Line]:
                     return
                 yield last
     except OSError as error:
-        raise store_error("read", path, error) from error
+        raise directory.store_error("read", path, error) from error
 
 
 def tail(path: str | Path, offset: int = 0, *, most_bytes: int = -1) -> tuple[list[Line], int]:
@@ -89,7 +80,7 @@ def tail(path: str | Path, offset: int = 0, *, most_bytes: int = -1) -> tuple[li
     except FileNotFoundError:
         return [], offset
     except OSError as error:
-        raise store_error("read", path, error) from error
+        raise directory.store_error("read", path, error) from error
     whole = block[: block.rfind(b"\n") + 1]
     lines, begin = [], offset
     for raw in whole.splitlines(keepends=True):
@@ -102,12 +93,9 @@ def _timed(rank: int, path: Path) -> Iterator[tuple[tuple[int, int], int, int, L
     """Lines with a key that never decreases within a file; the position avoids comparing the lines themselves."""
     latest = (0, 0)
     for position, line in enumerate(read_lines(path)):
-        times = [
-            row[line["columns"].index(clock)] for clock in _CLOCKS if clock in line["columns"] for row in line["rows"]
-        ]
-        latest = max(
-            latest, (line["attempt"], max((int(time) for time in times if time is not None), default=latest[1]))
-        )
+        clocks = [line["columns"].index(clock) for clock in _CLOCKS if clock in line["columns"]]
+        times = [int(row[clock]) for row in line["rows"] for clock in clocks if row[clock] is not None]
+        latest = max(latest, (line["attempt"], max(times, default=latest[1])))
         yield latest, rank, position, line
 
 
@@ -296,7 +284,7 @@ class RunTables:
 
         wanted = {*only, "steps"} if only else None  # steps show where attempts begin
         frames = self._merged(wanted)
-        with reading(self.run.records):
+        with directory.reading(self.run.records):
             if frames is None:
                 frames = {table: to_frame(found) for table, found in self.collect(wanted).items()}
             for table in TABLES.keys() - frames.keys():
@@ -364,17 +352,17 @@ class RunTables:
 
         sizes, merged = self._sizes(), self.collect()
         for table, content in merged.items():
-            with replacing(self.run.table_file(table)) as temporary:
+            with directory.replacing(self.run.table_file(table)) as temporary:
                 pyarrow.parquet.write_table(content, temporary, compression="zstd")
         rows = {table: content.num_rows for table, content in merged.items()}
-        write_json(self.run.merged_file, {"schema": SCHEMA, "sizes": sizes, "rows": rows})
+        directory.write_json(self.run.merged_file, {"schema": SCHEMA, "sizes": sizes, "rows": rows})
         return rows
 
     def is_current(self) -> bool:
         """Whether the merged tables are of this schema and cover all lines (a resumed run may have written more)."""
         if not self.run.merged_file.is_file():
             return False
-        merged = read_json(self.run.merged_file)
+        merged = directory.read_json(self.run.merged_file)
         return bool(merged["sizes"] == self._sizes() and merged.get("schema") == SCHEMA)
 
     def _sizes(self) -> dict[str, int]:
@@ -384,10 +372,10 @@ class RunTables:
         """The merged tables; None if they do not cover all lines, or there are none."""
         run = self.run
         lines = "the ranks' lines are read instead" if run.record_files() else "the lines it was made from are missing"
-        with reading(run.merged_file, f"Remove it: {lines}."):
+        with directory.reading(run.merged_file, f"Remove it: {lines}."):
             if not self.is_current():
                 return None
-            names = [str(table) for table in read_object(run.merged_file, needs=("rows",))["rows"]]
+            names = [str(table) for table in directory.read_object(run.merged_file, needs=("rows",))["rows"]]
         remedy = f"Remove {run.merged_file}: {lines}."
         return {name: _stored(run.table_file(name), remedy) for name in names if wanted is None or name in wanted}
 
@@ -400,14 +388,14 @@ class RunTables:
             if column in numbers and len(frame) and not is_numeric_dtype(frame[column]):
                 raise DataError(
                     f"{self.run.records} is damaged: {column} of table {table} holds a value that is not a number. "
-                    f"{RESTORE}"
+                    f"{directory.RESTORE}"
                 )
 
 
 def _stored(file: Path, remedy: str) -> pd.DataFrame:
     import pyarrow.parquet
 
-    with reading(file, remedy):
+    with directory.reading(file, remedy):
         if not file.is_file():
             raise RunStoreError(f"{file} is missing. {remedy}")
         try:
@@ -491,7 +479,7 @@ class RecordWriter:
         try:
             self._file, self._seq = _open_at_end(self.path)
         except OSError as error:
-            raise store_error("record to", self.path, error) from error
+            raise directory.store_error("record to", self.path, error) from error
         except (ValueError, KeyError) as error:
             raise RunStoreError(
                 f"{self.path} ends with a damaged line ({error!r}). Move it away to continue."
@@ -570,7 +558,7 @@ class RecordWriter:
                 while rest:  # the operating system may accept only a part at a time
                     rest = rest[os.write(self._file, rest) :]
             except OSError as error:
-                self._failure = store_error("record to", self.path, error)
+                self._failure = directory.store_error("record to", self.path, error)
                 self._failure.__cause__ = error
                 return
             except Exception as error:  # kept for check(): a dead thread would leave the run unrecorded
@@ -600,21 +588,15 @@ class RecordWriter:
                 text = _encode(values)
             except ValueError:  # a NaN or an infinity; located only then, since it is rare
                 lost.update(_not_finite(table, self._tables[table], values))
-                text = _encode(finite(values))
+                text = _encode(directory.finite(values))
             lines.append(self._line(table, text))
         if lost:
             lines.append(self._line("events", _encode([self._event("not_finite", fact) for fact in lost.values()])))
         return b"".join(lines)
 
     def _line(self, table: str, rows: str) -> bytes:
-        head = {
-            "v": SCHEMA,
-            "rank": self.rank,
-            "attempt": self.attempt,
-            "seq": self._seq,
-            "table": table,
-            "columns": self._tables[table],
-        }
+        facts = {"v": SCHEMA, "rank": self.rank, "attempt": self.attempt, "seq": self._seq, "table": table}
+        head = {**facts, "columns": self._tables[table]}
         self._seq += 1
         return f'{json.dumps(head)[:-1]}, "rows": {rows}}}\n'.encode()
 
@@ -643,14 +625,8 @@ def _not_finite(table: str, columns: tuple[str, ...], rows: list[Row]) -> dict[t
             try:
                 _encode(value)
             except ValueError:
-                first = {
-                    "table": table,
-                    "column": column,
-                    "value": str(value)[:200],
-                    "step": place.get("step"),
-                    "epoch": place.get("epoch"),
-                    "rows": 0,
-                }
+                first: Line = {"table": table, "column": column, "value": str(value)[:200]}
+                first |= {"step": place.get("step"), "epoch": place.get("epoch"), "rows": 0}
                 found.setdefault((table, column), first)["rows"] += 1
     return found
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
@@ -159,11 +158,8 @@ def changed_settings(config: RunConfig) -> dict[str, Any]:
     """The settings that make these: the three names, and whatever differs from their defaults."""
     names = {name: config[name] for name in _NAMED}
     usual = RunConfig(**names).flat
-    return (
-        names
-        | {name: value for name, value in config.flat.items() if usual.get(name) != value and name != "parts"}
-        | ({"parts": config.parts} if config.parts != config.ranks else {})
-    )
+    chosen = {name: value for name, value in config.flat.items() if usual.get(name) != value and name != "parts"}
+    return names | chosen | ({"parts": config.parts} if config.parts != config.ranks else {})
 
 
 def python_cell(config: RunConfig) -> str:
@@ -190,7 +186,7 @@ def _meaning(name: str, value: Any) -> tuple[str, str]:
     if name in OPTIONS:
         return OPTIONS[name].unit, OPTIONS[name].meaning
     if name == "protocol":
-        return "", f"What an evaluation number means: {PROTOCOLS[value].meaning}."
+        return "", f"What an evaluation number means: {catalogue.PROTOCOLS[value].meaning}."
     return "", {"system": "How training is distributed.", "dataset": "What is learnt.", "model": "What learns."}[name]
 
 
@@ -230,10 +226,11 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         DataError: a record line is damaged.
         RunStoreError: the run's files cannot be read.
     """
-    run.live.complete(run.summary or {})
+    summary = run.summary
+    run.live.complete(summary)
     captions, events = run.captions(), run.events
     parts: dict[str, Any] = next((event["data"] or {} for event in events if event["kind"] == "parts"), {})
-    few = run.summary.get("link_warning")
+    few = summary.get("link_warning")
     return render(
         "runs/templates/report.html",
         title=f"Run {run.id}",
@@ -241,7 +238,7 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         config=run.config,
         status=status or run.directory.status(),
         provenance=ground((run,)).removesuffix("."),
-        summary=run.summary,
+        summary=summary,
         in_seconds=format_seconds,
         in_joules=format_joules,
         parts=parts_line(parts),
@@ -250,28 +247,25 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
             *([few] if parts and few else []),
             *(
                 f"The numbers of family {name!r} are missing, because its summary failed: {error}"
-                for name, error in (run.summary.get("family_errors") or {}).items()
+                for name, error in (summary.get("family_errors") or {}).items()
             ),
         ],
         library=plotly_js(),
         figures=run.figures(),
         captions={name: captions[name] for name in CHARTS},
         sections=[view for view in run.live.shown() if view.title],
-        numbers=_numbers(run.summary),
+        numbers=[
+            (name, _shown(name, summary[name]), words) for name, words in SUMMARY_MEANINGS.items() if name in summary
+        ],
         events=event_rows(events),
         most_events=_MOST_EVENTS,
         settings=explained(run.config),
         changed=changed_settings(run.config),
-        started=next((event["data"] or {} for event in run.events if event["kind"] == "started"), {}),
+        started=next((event["data"] or {} for event in events if event["kind"] == "started"), {}),
         cell=python_cell(run.config),
         command=shell_command(),
         more=more,
     )
-
-
-def _numbers(summary: dict[str, Any]) -> list[tuple[str, str | None, str]]:
-    known = ((name, meaning) for name, meaning in SUMMARY_MEANINGS.items() if name in summary)
-    return [(name, _shown(name, summary[name]), meaning) for name, meaning in known]
 
 
 def _shown(name: str, value: Any) -> str | None:

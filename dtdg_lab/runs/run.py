@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
@@ -17,12 +17,11 @@ from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_con
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.loss import compare_figure, edge_life
+from dtdg_lab.visualization.loss import compare_figure, edge_life, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import XAxis
-from dtdg_lab.visualization.study_result import COLUMNS
+from dtdg_lab.visualization.study import COLUMNS
 from dtdg_lab.visualization.style import BASELINE
-from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +50,7 @@ def provenance(run: StoredRun) -> dict[str, Any]:
     with reading(run.directory.environment_file):
         data_hash = (environment.get("data") or {}).get("sha256") or None
         data = data_hash[:_DIGITS] if data_hash else None
-    leaky = PROTOCOLS[run.config.protocol].leaky and edge_life(run.config) != 1
+    leaky = catalogue.PROTOCOLS[run.config.protocol].leaky and edge_life(run.config) != 1
     return {"protocol": run.config.protocol, "leaky": leaky, "purge": _purge(run), "data": data, "data_hash": data_hash}
 
 
@@ -81,7 +80,7 @@ def differences(runs: Sequence[StoredRun]) -> list[str]:
         captions.append(f"The runs use different data: {named}. Their losses cannot be compared.")
     protocols = list(dict.fromkeys(run.config.protocol for run in runs))
     if len(protocols) > 1:
-        meant = ", ".join(f"{name} ({PROTOCOLS[name].meaning.partition(';')[0]})" for name in protocols)
+        meant = ", ".join(f"{name} ({catalogue.PROTOCOLS[name].meaning.partition(';')[0]})" for name in protocols)
         captions.append(f"The runs use different evaluation protocols: {meant}. Their losses mean different things.")
     gaps = sorted({each["purge"] for each in described if each["purge"] is not None})
     if len(gaps) > 1:
@@ -100,8 +99,8 @@ def _purge(run: StoredRun) -> int | None:
         if parts is not None:
             ends = [parts[name] for name in _PARTS if name in parts]
             return int(ends[1]["first"]) - int(ends[0]["last"]) - 1 if len(ends) > 1 else None
-    life = 1 if PROTOCOLS[run.config.protocol].leaky else edge_life(run.config)
-    return None if life is None else PROTOCOLS[run.config.protocol].gap(life)
+    life = 1 if catalogue.PROTOCOLS[run.config.protocol].leaky else edge_life(run.config)
+    return None if life is None else catalogue.PROTOCOLS[run.config.protocol].gap(life)
 
 
 def _parts_event(run: StoredRun) -> dict[str, Any] | None:
@@ -145,6 +144,11 @@ class StoredRun:
 
     def __repr__(self) -> str:
         return f"StoredRun({self.id!r}, {self.status!r})"
+
+    @property
+    def family(self) -> Any:
+        """The family of its system."""
+        return catalogue.family(catalogue.system(self.config.system).family)
 
     @property
     def status(self) -> str:
@@ -320,24 +324,19 @@ def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Co
     differing = tuple(name for name in names if any(flat.get(name) != settings[0].get(name) for flat in settings))
     labels = _labels(opened, differing)
     figure = compare_figure([(label, run.live) for label, run in zip(labels, opened, strict=True)], x)
-    few = [
-        f"{label}: {run.summary['link_warning']}"
-        for label, run in zip(labels, opened, strict=True)
-        if run.summary.get("link_warning")
-    ]
+    warnings = zip(labels, (run.summary.get("link_warning") for run in opened), strict=True)
+    few = [f"{label}: {warning}" for label, warning in warnings if warning]
     notes = (*differences(opened), *few)
     return Comparison(opened, differing, _table(opened, differing), figure, tuple(labels), notes)
 
 
 def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
     """The opened run, after reading everything that is compared."""
-    from dtdg_lab.runs.exports import (
-        open_run as open_run_or_export,  # imported here because that module imports this one
-    )
+    from dtdg_lab.runs import exports  # imported here because that module imports this one
 
     path = run.path if isinstance(run, StoredRun) else run
     try:
-        opened = run if isinstance(run, StoredRun) else open_run_or_export(run)
+        opened = run if isinstance(run, StoredRun) else exports.open_run(run)
         if not isinstance(opened, StoredRun):
             raise RunStoreError("it holds only a part of a run. Give its folder, or an html or parquet export of it.")
         for known in (opened.live, opened.summary, opened.status, provenance(opened)):
@@ -369,11 +368,8 @@ def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFr
     import pandas as pd
 
     metrics = [run.summary.get("metrics") or {} for run in runs]
-    scores = [
-        name
-        for name in dict.fromkeys(name for described in metrics for name in described)
-        if not name.startswith(BASELINE)
-    ]
+    named = dict.fromkeys(name for described in metrics for name in described)
+    scores = [name for name in named if not name.startswith(BASELINE)]
     linked = [name for name in _LINKED if any(run.summary.get(name) is not None for run in runs)]
     rows = [
         {name: run.config.flat.get(name) for name in differing}

@@ -9,24 +9,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, shortened
 from dtdg_lab.graphs.delta import SequenceChanges, scaled
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.run import StoredRun, open_run
-from dtdg_lab.systems.step_time import (
-    PARTS,
-    MeasuredStep,
-    NetworkCosts,
-    PredictedStepTime,
-    ScalingModel,
-    StepForecast,
-    fit_scaling,
-)
+from dtdg_lab.systems import step_time
+from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, PredictedStepTime, ScalingModel, StepForecast
 from dtdg_lab.systems.workload import StepWork
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.scaling import scaling_figure, scaling_words
-from dtdg_lab.visualization.study_result import StudyResult
+from dtdg_lab.visualization.study import StudyResult
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to stand beside them
@@ -55,7 +47,7 @@ class ScalingStudy(StudyResult):
     weak: bool
     paper: float | None = None
     meanings = MEANINGS
-    text_columns = ("ranks", "source", *(f"{part}_s" for part in PARTS), "step_s", "speedup")
+    text_columns = ("ranks", "source", *(f"{part}_s" for part in step_time.PARTS), "step_s", "speedup")
 
     def error(self, part: str = "sum", *, fitted: bool = False) -> tuple[float, float] | None:
         """Median and largest absolute error of a part over steps that were fitted, or held out; None without any."""
@@ -110,7 +102,7 @@ def extrapolate(
     opened = [_opened(run) for run in runs]
     if not opened or not ranks:
         raise ConfigError(f"{len(opened)} runs and ranks={tuple(ranks)}: at least one of each is needed.")
-    found = [_family(run).measured_step(run, graph, cores=cores) for run in (*opened, *map(_opened, held_out))]
+    found = [run.family.measured_step(run, graph, cores=cores) for run in (*opened, *map(_opened, held_out))]
     (_, settings, changes), *others = found
     for run, (_, other, _) in zip([*opened[1:], *map(_opened, held_out)], others, strict=True):
         if differing := settings.differences(other):
@@ -157,7 +149,7 @@ def continued(
     Raises:
         PlanError: nothing was measured, a phase is missing, or the ranks do not fit the graph.
     """
-    model = fit_scaling(fitted)
+    model = step_time.fit_scaling(fitted)
     alone = settings.work(changes, 1)
     base_s = alone.edges / model.predict(alone, network).total_s
     measured = [(step, step in fitted) for step in (*fitted, *held_out)]
@@ -175,10 +167,6 @@ def continued(
             row["speedup"] = (row["edges"] / row["step_s"]) / (one["edges"] / one["step_s"])
     errors = [error for step, known in measured for error in _errors(step, model, network, fitted=known)]
     return ScalingStudy(tuple(rows), tuple(errors), model, described, weak, settings.paper_speedup(weak=weak))
-
-
-def _family(run: StoredRun) -> Any:
-    return catalogue.family(catalogue.system(run.config.system).family)
 
 
 def _opened(run: Any) -> StoredRun:
@@ -219,20 +207,13 @@ def _errors(
 ) -> list[dict[str, Any]]:
     """Prediction error of each measured phase; ``sum`` leaves out exchanges if they are unknown."""
     predicted, measured = model.predict(step.work, network), step.time
-    known = [part for part in PARTS if getattr(measured, f"{part}_s") > 0]
+    known = [part for part in step_time.PARTS if getattr(measured, f"{part}_s") > 0]
     pairs = [(part, getattr(measured, f"{part}_s"), getattr(predicted, f"{part}_s")) for part in known]
     pairs.append(("sum", measured.total_s, sum(value for _, _, value in pairs)))
     if step.step_s is not None:
         pairs.append(("wall", step.step_s, predicted.total_s))
+    of = {"name": step.name, "ranks": step.ranks, "fitted": fitted}
     return [
-        {
-            "name": step.name,
-            "ranks": step.ranks,
-            "fitted": fitted,
-            "part": part,
-            "measured_s": truth,
-            "predicted_s": value,
-            "error": value / truth - 1,
-        }
+        {**of, "part": part, "measured_s": truth, "predicted_s": value, "error": value / truth - 1}
         for part, truth, value in pairs
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -15,11 +15,13 @@ import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.errors import ConfigError, DataError, RunFailedError
 from dtdg_lab.core.events import EpochEnded, RanksGathered, SettingsChanged
 from dtdg_lab.core.records import PAIRS, PHASES, RANKED, few_pairs, interval_of, is_score
+from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
+from dtdg_lab.network.patterns import save_trace
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, write_json
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.visualization.partition import facts_of
@@ -27,6 +29,11 @@ from dtdg_lab.visualization.phases import OWN
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dtdg_lab.runs.run import StoredRun
+
+
+Tables = Mapping[str, "pd.DataFrame"]  # record tables by name
 
 
 # Difference between the training loss under node partitioning and the loss of the whole graph.
@@ -75,18 +82,17 @@ class Spent:
     sources: tuple[str, ...]
 
 
-def joules_per_loss(joules: float | None, evaluations: pd.DataFrame, *, split: str = "train") -> float | None:
-    """Joules per unit of decrease in loss.
+def joules_per_loss(joules: float | None, evaluations: pd.DataFrame) -> float | None:
+    """Joules per unit of decrease in the loss of the training split.
 
     Args:
         joules: of the whole run.
         evaluations: that table.
-        split: whose loss is used.
 
     Returns:
         None if the joules are unknown, or the loss was evaluated less than twice or did not decrease.
     """
-    described = evaluations[evaluations["split"] == split].sort_values("time_ns", kind="stable")
+    described = evaluations[evaluations["split"] == "train"].sort_values("time_ns", kind="stable")
     losses = described["loss"].astype(float).dropna()
     if joules is None or len(losses) < 2 or losses.iloc[-1] >= losses.iloc[0]:
         return None
@@ -189,9 +195,7 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def summarize(
-    config: RunConfig, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]
-) -> dict[str, Any]:
+def summarize(config: RunConfig, tables: Tables, everything: Tables) -> dict[str, Any]:
     """Losses, times, bytes, memory and energy of a run; see ``summary.toml``.
 
     Imbalance follows SYSTEMS.md section 3 (DyGNeX's definition): waiting is excluded, per epoch, median over epochs.
@@ -225,7 +229,7 @@ def summarize(
     }
 
 
-def _of_families(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+def _of_families(tables: Tables) -> dict[str, Any]:
     """The numbers of all families; one that fails leaves those of the others, and its error under ``family_errors``."""
     found: dict[str, Any] = {}
     errors: dict[str, str] = {}
@@ -238,19 +242,14 @@ def _of_families(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     return found | ({"family_errors": errors} if errors else {})
 
 
-def _energy(
-    tables: Mapping[str, pd.DataFrame],
-    everything: Mapping[str, pd.DataFrame],
-    finished: list[int],
-    congested: set[int] | None,
-) -> dict[str, Any]:
+def _energy(tables: Tables, everything: Tables, finished: list[int], congested: set[int] | None) -> dict[str, Any]:
     in_steps = everything["steps"][["rank", "attempt", "time_ns", "time_s", "energy_j", "energy_source"]]
     total = total_of(everything["energy"].to_dict("records"), in_steps.to_dict("records"))
     phases, scored = everything["phase_energy"], tables["evaluations"]
     return energy_facts(phases, total, scored, finished=finished, congested=congested)
 
 
-def _bytes(tables: Mapping[str, pd.DataFrame], name: str) -> int | None:
+def _bytes(tables: Tables, name: str) -> int | None:
     """Bytes of steps, and of service to other ranks after a rank's end."""
     events = tables["events"]
     waited = sum(int(data[name]) for data in events.loc[events["kind"] == RanksGathered.kind, "data"])
@@ -336,7 +335,7 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
+def _deviation(tables: Tables) -> float | None:
     """Loss deviation under the run's last partition; None if its strategy had none."""
     events = tables["events"]
     described = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
@@ -345,7 +344,7 @@ def _deviation(tables: Mapping[str, pd.DataFrame]) -> float | None:
     return loss_deviation(tables["steps"], tables["evaluations"], first=int(described.iloc[-1]["step"]))
 
 
-def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> list[int]:
+def _finished_epochs(tables: Tables, config: RunConfig) -> list[int]:
     """Finished epochs: those with an event ``epoch``; without such events, those followed by a later epoch."""
     events = tables["events"]
     described = events.loc[events["kind"] == EpochEnded.kind, "data"]
@@ -356,7 +355,7 @@ def _finished_epochs(tables: Mapping[str, pd.DataFrame], config: RunConfig) -> l
     return started if over else started[:-1]
 
 
-def _congested_epochs(tables: Mapping[str, pd.DataFrame], finished: list[int]) -> set[int] | None:
+def _congested_epochs(tables: Tables, finished: list[int]) -> set[int] | None:
     """Finished epochs with a slow link in some step; None if no link was ever slow."""
     events, steps = tables["events"], tables["steps"]
     described = events[events["kind"] == "congestion"]
@@ -497,11 +496,76 @@ def _summary(tables: RunTables, state: str, reason: str, rank: int | None) -> di
         "status": state,
         "reason": reason,
         "rank": rank,
-        "system": config.system,
-        "dataset": config.dataset,
-        "model": config.model,
-        "ranks": config.ranks,
+        **{name: config[name] for name in ("system", "dataset", "model", "ranks")},
         "attempts": int(everything["steps"]["attempt"].nunique()),
         **summarize(config, tables.frames(read), everything),
         "records": read_json(run.merged_file)["rows"],
     }
+
+
+# What runs say of a machine and its links: seconds of steps and watts by state for a calibration, congestion traces.
+
+
+WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, first-touch memory
+# phases of a run by which power is measured
+STATES: Mapping[str, tuple[str, ...]] = {"gpu_compute": ("compute",), "cpu_spin": ("wait", "stall"), "idle": ("idle",)}
+
+
+def step_seconds(run: StoredRun) -> list[float]:
+    """Seconds of every step that counts, on the slowest rank.
+
+    Raises:
+        RunFailedError: the run has too few steps.
+    """
+    steps = run.table("steps")
+    longest = steps[steps["step"] >= WARM_UPS].groupby("step")["time_s"].max()
+    if longest.empty:
+        raise RunFailedError(
+            f"run {run.id} has {steps['step'].nunique()} steps, and the first {WARM_UPS} are excluded as warm-up: "
+            "give the config more epochs."
+        )
+    return [float(seconds) for seconds in longest]
+
+
+def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
+    """Mean watts of a rank by activity, including its GPU, over runs; nothing if a state's power is unknown.
+
+    ``host`` names the machine's processor, and ``samples`` the number of runs.
+    """
+    by_run = [run.table("phase_energy") for run in runs]
+    found = []
+    for state, phases in STATES.items():
+        of_runs = [spent(rows[rows["phase"].isin(phases)]) for rows in by_run]
+        known = [of for of in of_runs if of.joules is not None and of.seconds * of.coverage > 0]
+        if not known:
+            return []
+        watts = sum(of.joules or 0.0 for of in known) / sum(of.seconds * of.coverage for of in known)
+        sources = sorted({source for of in known for source in of.sources})
+        found.append({"host": "+".join(sources), "state": state, "cpu_w": watts, "gpu_w": 0.0, "samples": len(known)})
+    return found
+
+
+# The congestion of a run as a file that another run repeats.
+
+
+def save_congestion_trace(run: StoredRun, file: str | Path) -> Path:
+    """Write the link conditions of a run over time, for ``RunConfig(congestion="recorded", congestion_file=file)``.
+
+    Manual changes during the run are included, by their effect.
+
+    Args:
+        run: with events ``congestion``: of a system that transfers features or rows between partitions.
+        file: JSON lines.
+
+    Raises:
+        DataError: the run has no such events, or the file cannot be written.
+    """
+    events, steps = run.table("events"), run.table("steps")
+    described = events[(events["kind"] == "congestion") & (events["rank"] == 0)]
+    if not len(described) or not len(steps):
+        raise DataError(
+            f"{run.path} has no link records: only runs of systems that transfer features or rows between partitions "
+            "have they have completed a step."
+        )
+    per_epoch = int(steps.groupby("epoch")["iteration"].max().max()) + 1
+    return save_trace(described.to_dict("records"), as_path(file, "file"), steps_per_epoch=per_epoch)

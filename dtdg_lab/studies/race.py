@@ -47,7 +47,7 @@ def race(
         configs: of the contestants, at least two; a mapping names them. Their seeds are replaced.
         seeds: of the runs of each; at least two are needed for a spread, without which nothing is called the best.
         session: whose engines train, into its own folder of runs; by default this process, with ``ranks=1``.
-        parallel: run two contestants in parallel, on disjoint halves of the session's engines. They share the machine's
+        parallel: run two contestants in parallel, on disjoint halves of the session's engines. They share the machine.
         stop: stops runs early, judging by the validation split and the clock alone.
         runs_dir: folder that holds ``races/`` and, without a session, the runs.
         name: of the race, needed to resume it; by default made of the systems, and then every call is a new race.

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.local import Evaluated, Verdict
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import MEMORY_ON_LAYOUT, PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
 from dtdg_lab.core.options import OPTIONS, option
@@ -80,8 +79,8 @@ class StopRule:
         Raises:
             ConfigError: it uses the validation split, and the config's protocol has none.
         """
-        if self.judges and not PROTOCOLS[config.protocol].validation_share:
-            able = [name for name, known in PROTOCOLS.items() if known.validation_share]
+        if self.judges and not catalogue.PROTOCOLS[config.protocol].validation_share:
+            able = [name for name, known in catalogue.PROTOCOLS.items() if known.validation_share]
             raise ConfigError(
                 f"The rule ({self.summary()}) needs a validation split, and protocol="
                 f"{config.protocol!r} has none. Stop by epochs= alone, or choose one of {', '.join(able)}."
@@ -193,7 +192,7 @@ def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
     layout, family = parts["parallel"], catalogue.family(catalogue.system(config.system).family)
     learning = tuple(flat.get(name) for name in _DECLARED["learning"])
     learning += tuple(sorted((name, flat[name]) for name in _options_of(config, "tasks", "models", "datasets")))
-    how = MEMORY_ON_LAYOUT.get((catalogue.entry("models", config.model).memory, layout), "")
+    how = catalogue.MEMORY_ON_LAYOUT.get((catalogue.entry("models", config.model).memory, layout), "")
     if layout in family.full_batch and "batching" not in config.options and how.startswith("exact"):
         return (learning, "full batch"), "both train on the whole training split in one step, exactly"
     if (flat.get("exchange") == "models" and config.ranks > 1) or family.has_clock(config):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
@@ -26,22 +25,10 @@ from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialLog
-from dtdg_lab.systems.base import SystemFamily
+from dtdg_lab.visualization import race as charts
 from dtdg_lab.visualization.layout import Figure, join_words
 from dtdg_lab.visualization.phases import OWN
-from dtdg_lab.visualization.race import (
-    Bound,
-    Curve,
-    Panel,
-    RaceLevel,
-    bounds_figure,
-    bounds_panels,
-    curve_of,
-    near_losses,
-    race_figure,
-    race_panels,
-    reached,
-)
+from dtdg_lab.visualization.race import Bound, Curve, Panel, RaceLevel
 from dtdg_lab.visualization.style import coloured
 
 if TYPE_CHECKING:
@@ -479,7 +466,7 @@ def _epoch(run: StoredRun) -> Pair | None:
     done = run.summary.get("epochs") or 0
     steps = steps[(steps["epoch"] < done) & (steps["epoch"] >= done - MOST_EPOCHS)]
     measured = steps.groupby(["epoch", "rank"])["time_s"].sum(min_count=1).groupby("epoch").max()
-    bounds, name = _family(run).epoch_bounds(run, MOST_EPOCHS), "makespan bound"
+    bounds, name = run.family.epoch_bounds(run, MOST_EPOCHS), "makespan bound"
     if bounds is None and run.config.ranks == 1:
         return None
     if bounds is None:
@@ -497,24 +484,14 @@ def _moving(run: StoredRun, copy_bytes_per_s: float) -> Pair | None:
         return None
     rank = sums["bytes_sent"].groupby(level="rank").sum().idxmax()
     own = sums.xs(rank, level="rank").mean()
-    return (
-        "moving",
-        float(own["communicate_s"]),
-        float(own["bytes_sent"]) / copy_bytes_per_s,
-        "copying in memory",
-        False,
-    )
+    copying_s = float(own["bytes_sent"]) / copy_bytes_per_s
+    return "moving", float(own["communicate_s"]), copying_s, "copying in memory", False
 
 
 def _energy(run: StoredRun, raced: Sequence[StoredRun]) -> Pair | None:
     measured = run.summary.get("epoch_j")
-    bound = None if measured is None else _family(run).energy_bound(run, raced)
+    bound = None if measured is None else run.family.energy_bound(run, raced)
     return None if measured is None or bound is None else ("energy", measured, *bound)
-
-
-def _family(run: StoredRun) -> SystemFamily:
-    found: SystemFamily = catalogue.family(catalogue.system(run.config.system).family)
-    return found
 
 
 # The race.
@@ -639,7 +616,7 @@ class Race:
                 trial, handle = trials[place], self._live.get(trials[place].key)
                 key = (trial.status, trial.run, None if handle is None else handle.version)
                 if self._curves.get(place, (None, None))[0] != key:
-                    self._curves[place] = key, curve_of(*place, window, over=trial.status == FINISHED)
+                    self._curves[place] = key, charts.curve_of(*place, window, over=trial.status == FINISHED)
             return [self._curves[place][1] for place in windows]
 
     @property
@@ -660,8 +637,9 @@ class Race:
 
     def rows(self) -> list[Row]:
         """The rows of the table."""
-        finished, curves, verdicts, started = self.finished(), self.curves(), self._verdicts(), self._started()
-        near = near_losses(curves, tuple(self.configs), self._lost())
+        finished, curves, verdicts = self.finished(), self.curves(), self._verdicts()
+        grounds = [(of, trial.provenance) for (of, _), trial in self._started().items() if trial.status == FINISHED]
+        near = charts.near_losses(curves, tuple(self.configs), self._lost())
         by_place = {(curve.label, curve.seed): curve for curve in curves}
         names = differing(self.configs)
         found = []
@@ -679,11 +657,7 @@ class Race:
                     failed=tuple(run.why for run in self.runs if run.label == label and run.state == FAILED),
                     spreads=spreads_of(finished[label], seconds),
                     coincides=verdicts.get(label),
-                    grounds=tuple(
-                        trial.provenance
-                        for (of, _), trial in started.items()
-                        if of == label and trial.status == FINISHED
-                    ),
+                    grounds=tuple(ground for of, ground in grounds if of == label),
                 )
             )
         return found
@@ -705,8 +679,8 @@ class Race:
     def panels(self) -> dict[str, Panel]:
         """Loss against ``seconds``, ``joules``, ``bytes`` and ``peak`` memory, and the bounds: figure and caption."""
         bounds, labels = self.bounds, tuple(self.configs)
-        drawn = race_panels(self.curves(), self._levels(bounds), labels, self._lost())
-        return {**drawn, **{f"bound-{name}": panel for name, panel in bounds_panels(bounds, labels).items()}}
+        drawn = charts.race_panels(self.curves(), self._levels(bounds), labels, self._lost())
+        return {**drawn, **{f"bound-{name}": panel for name, panel in charts.bounds_panels(bounds, labels).items()}}
 
     def _levels(self, bounds: list[Bound]) -> list[RaceLevel]:
         """Bounds of a whole race as vertical lines: seconds and joules of the epochs that were trained.
@@ -738,15 +712,14 @@ class Race:
         single = self.panels()
         return {
             **{name: figure for name, (figure, _) in single.items()},
-            "race": race_figure(single, title=f"Race {self.name}"),
-            "bounds": bounds_figure(self.bounds, tuple(self.configs)),
+            "race": charts.race_figure(single, title=f"Race {self.name}"),
+            "bounds": charts.bounds_figure(self.bounds, tuple(self.configs)),
         }
 
     @property
     def figure(self) -> Figure:
         """Loss against wall time, joules, bytes and memory on shared axes."""
-        drawn = race_panels(self.curves(), self._levels(self.bounds), tuple(self.configs), self._lost())
-        return race_figure(drawn, title=f"Race {self.name}")
+        return charts.race_figure(self.panels(), title=f"Race {self.name}")
 
     def captions(self) -> dict[str, str]:
         """The caption of each panel."""
@@ -772,7 +745,7 @@ def _near_s(curve: Curve | None, near: Mapping[int, float]) -> float | None:
     """Seconds to a loss close to the best: infinite if the run never reached it, None if unknown."""
     if curve is None or curve.seed not in near:
         return None
-    seconds = reached(curve, near, "seconds")
+    seconds = charts.reached(curve, near, "seconds")
     return math.inf if seconds is None else seconds
 
 

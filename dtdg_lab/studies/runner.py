@@ -28,23 +28,10 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
 from dtdg_lab.runs.run import StoredRun, open_run, provenance
 from dtdg_lab.runs.summary import finish
+from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.study import SWEEP_FILE, Study, study_of
 from dtdg_lab.studies.sweep import BEST, LAST, Cell, Sweep, decides_the_loss, key_of, number, values_of, without_lists
-from dtdg_lab.studies.trials import (
-    FAILED,
-    FILE,
-    FINISHED,
-    INTERRUPTED,
-    JOURNAL,
-    OVER,
-    PRUNED,
-    REFUSED,
-    RUNNING,
-    OptunaSearch,
-    Trial,
-    TrialLog,
-    planned,
-)
+from dtdg_lab.studies.trials import OptunaSearch, Trial, TrialLog
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
@@ -326,7 +313,7 @@ def time_left(trials: Sequence[Trial], left: Sequence[Cell]) -> float | None:
     done = [
         (trial.settings, trial.seconds / trial.values["epochs"])
         for trial in trials
-        if trial.status == FINISHED and trial.seconds and trial.values.get("epochs")
+        if trial.status == log.FINISHED and trial.seconds and trial.values.get("epochs")
     ][-MOST:]
     if not done:
         return None
@@ -408,8 +395,8 @@ class GridRunner:
         """
         self._wanted = {cell.key for cell in cells}
         self.report()
-        missing = [cell for cell in cells if self._trial(cell).status not in OVER]
-        waiting = deque(sorted(missing, key=lambda cell: self._trial(cell).status != RUNNING))
+        missing = [cell for cell in cells if self._trial(cell).status not in log.OVER]
+        waiting = deque(sorted(missing, key=lambda cell: self._trial(cell).status != log.RUNNING))
         if not parallel or self._session is None:
             self._one_after_another(waiting, None)
             return
@@ -453,7 +440,7 @@ class GridRunner:
             self.make(self._trial(cell), cell.config, None if half is None else half[: cell.config.ranks])
 
     def _trial(self, cell: Cell) -> Trial:
-        return self.trials.get(cell.key) or planned(cell)
+        return self.trials.get(cell.key) or log.planned(cell)
 
     def stop(self) -> None:
         """Stop the active runs and start no more; in this process at the next evaluation of the validation split."""
@@ -466,7 +453,7 @@ class GridRunner:
         """Show the progress of the runs that are wanted now, and call the caller's ``report``."""
         if self.bar is not None:
             wanted = [each for each in list(self.trials.values()) if self._wanted is None or each.key in self._wanted]
-            self.bar.n = sum(trial.status in (*OVER, FAILED) for trial in wanted)
+            self.bar.n = sum(trial.status in (*log.OVER, log.FAILED) for trial in wanted)
             self.bar.refresh()
         self._notify(self._on_report)
 
@@ -487,12 +474,12 @@ class GridRunner:
             RunFailedError: its run was stopped; the study ends with it.
             LabError: no trial can be executed now.
         """
-        if trial.status in OVER:
+        if trial.status in log.OVER:
             return trial
         others = [other for other in list(self.trials.values()) if other.key != trial.key]
-        is_left = trial.asked_ns and trial.status != FAILED
+        is_left = trial.asked_ns and trial.status != log.FAILED
         trial = self._left(trial, config, others) if is_left else planned_again(trial)
-        if trial.status not in (*OVER, FAILED):
+        if trial.status not in (*log.OVER, log.FAILED):
             trial = self._new(trial, config, others, engines)
         self.report()
         return trial
@@ -506,7 +493,7 @@ class GridRunner:
 
     def forget(self, trial: Trial, why: str) -> None:
         """Have a trial executed again, whose run does not serve any more."""
-        self.put(self._noted(replace(planned_again(trial), status=INTERRUPTED), f"{why}: restarted"))
+        self.put(self._noted(replace(planned_again(trial), status=log.INTERRUPTED), f"{why}: restarted"))
 
     def _noted(self, trial: Trial, note: str) -> Trial:
         if self.bar is not None and not self.bar.disable:
@@ -539,7 +526,9 @@ class GridRunner:
 
     def _new(self, trial: Trial, config: RunConfig, others: Sequence[Trial], engines: Sequence[int] | None) -> Trial:
         on_engines = self._session is not None
-        trial = self.put(replace(planned_again(trial), status=RUNNING, asked_ns=time.time_ns(), on_engines=on_engines))
+        trial = self.put(
+            replace(planned_again(trial), status=log.RUNNING, asked_ns=time.time_ns(), on_engines=on_engines)
+        )
 
         def on_start(run: Any) -> None:
             nonlocal trial
@@ -552,13 +541,9 @@ class GridRunner:
 
         started_s = time.monotonic()
         try:
+            judge, runs_dir = self._judge(trial, others), self._runs_dir
             done = run_config(
-                config,
-                session=self._session,
-                engines=engines,
-                runs_dir=self._runs_dir,
-                judge=self._judge(trial, others),
-                on_start=on_start,
+                config, session=self._session, engines=engines, runs_dir=runs_dir, judge=judge, on_start=on_start
             )
         except OF_THE_STUDY as error:
             self._interrupted(trial, str(error))
@@ -591,18 +576,18 @@ class GridRunner:
         return judge
 
     def _interrupted(self, trial: Trial, why: str) -> None:
-        self.put(replace(trial, status=INTERRUPTED, reason=why))
+        self.put(replace(trial, status=log.INTERRUPTED, reason=why))
 
     def _failed(self, trial: Trial, why: str) -> Trial:
         if self.bar is not None and not self.bar.disable:
             self.bar.write(f"trial {trial.number}, seed {trial.seed} failed: {why}")
-        return self.put(replace(trial, status=FAILED, reason=why, values={}, curve=()))
+        return self.put(replace(trial, status=log.FAILED, reason=why, values={}, curve=()))
 
     def _ended(
         self, trial: Trial, run: StoredRun, verdict: Verdict | None = None, *, seconds: float | None = None
     ) -> Trial:
-        status = PRUNED if verdict is not None and verdict.what == "stop" and not self.stopped else run.status
-        if status not in OVER:
+        status = log.PRUNED if verdict is not None and verdict.what == "stop" and not self.stopped else run.status
+        if status not in log.OVER:
             self._interrupted(trial, f"run {run.id} was {status}")
             raise RunFailedError(
                 f"run {run.id} was {status}, and the {self._kind} with it. Finished runs are kept in {self._folder}; "
@@ -773,7 +758,7 @@ def _search(runner: GridRunner, folder: Path, sweep: Sweep) -> None:
         settings = search.ask(drawn)
         made = [_drawn(runner, sweep, drawn, settings, seed) for seed in sweep.all_seeds]
         search.report(drawn, _value(sweep.objective, made))
-        if all(trial.status == FINISHED for trial in made):
+        if all(trial.status == log.FINISHED for trial in made):
             each = sum(trial.seconds or 0.0 for trial in made)
             runner.bar.set_postfix_str(f"about {format_seconds(each * (sweep.trials - drawn - 1))} left")
 
@@ -783,12 +768,12 @@ def _drawn(runner: GridRunner, sweep: Sweep, drawn: int, settings: dict[str, Any
     try:
         config = sweep.config_of(settings, seed)
     except ConfigError as error:
-        trial = Trial(f"{drawn:05d}-refused-{seed}", drawn, settings, seed, REFUSED, without_lists(error))
+        trial = Trial(f"{drawn:05d}-refused-{seed}", drawn, settings, seed, log.REFUSED, without_lists(error))
     else:
         key = f"{drawn:05d}-{key_of(config)}"
         trial = runner.trials.get(key, Trial(key, drawn, settings, seed))
-        same = [each for name, each in runner.trials.items() if name[6:] == key[6:] and each.status == FINISHED]
-        if not same or trial.status in OVER:
+        same = [each for name, each in runner.trials.items() if name[6:] == key[6:] and each.status == log.FINISHED]
+        if not same or trial.status in log.OVER:
             return runner.make(trial, config)
         note = f"has the same settings as trial {same[0].number} and shares its run"
         trial = replace(same[0], key=key, number=drawn, seconds=0.0, notes=(note,))
@@ -800,9 +785,9 @@ def _drawn(runner: GridRunner, sweep: Sweep, drawn: int, settings: dict[str, Any
 
 def _value(objective: str, made: Sequence[Trial]) -> float | None:
     """The value for the sampler: the median over seeds; for pruned runs their lowest validation loss so far."""
-    values = [number(trial.values.get(objective)) for trial in made if trial.status == FINISHED]
+    values = [number(trial.values.get(objective)) for trial in made if trial.status == log.FINISHED]
     if objective in (LAST, BEST):
-        values += [min((loss for _, loss in trial.curve), default=None) for trial in made if trial.status == PRUNED]
+        values += [min((loss for _, loss in trial.curve), default=None) for trial in made if trial.status == log.PRUNED]
     known = [value for value in values if value is not None]
     return median(known) if known and len(known) == len(made) else None
 
@@ -889,12 +874,9 @@ def _conflict(before: Sweep, now: Sweep) -> str:
         return ""
     old, new = before.base.flat, now.base.flat
     changed = [name for name in old if name != "seed" and old[name] != new.get(name) and name not in now.names]
-    lost = next(iter(missing.values()))
-    return (
-        f"{', '.join(f'{name} was {old[name]!r} and is {new.get(name)!r}' for name in changed)}"
-        if changed
-        else f"it had the run ({lost}), which is missing now; runs may be added, but not removed"
-    )
+    if changed:
+        return ", ".join(f"{name} was {old[name]!r} and is {new.get(name)!r}" for name in changed)
+    return f"it had the run ({next(iter(missing.values()))}), which is missing now; runs may be added, but not removed"
 
 
 def _differing(old: Any, new: Any) -> str:
@@ -906,7 +888,7 @@ def _differing(old: Any, new: Any) -> str:
 
 def _put_away(folder: Path) -> None:
     """Move a study's files into a subfolder, so that nothing is lost."""
-    files = [folder / name for name in (SWEEP_FILE, FILE, JOURNAL) if (folder / name).exists()]
+    files = [folder / name for name in (SWEEP_FILE, log.FILE, log.JOURNAL) if (folder / name).exists()]
     if not files:
         return
     count = 1

@@ -15,31 +15,11 @@ from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.run import StoredRun, open_run
-from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number
-from dtdg_lab.studies.trials import (
-    FAILED,
-    FINISHED,
-    OVER,
-    PRUNED,
-    REFUSED,
-    RUNNING,
-    Trial,
-    TrialLog,
-    importance,
-    planned,
-)
+from dtdg_lab.studies import trials as log
+from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number, settings_text
+from dtdg_lab.studies.trials import Trial, TrialLog
+from dtdg_lab.visualization import study as charts
 from dtdg_lab.visualization.layout import Figure, join_words
-from dtdg_lab.visualization.study import (
-    MapNames,
-    StudyCell,
-    Way,
-    study_course,
-    study_line,
-    study_map,
-    study_parallel,
-    writer,
-)
-from dtdg_lab.visualization.study_result import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,10 +62,7 @@ class Combination:
     @property
     def described(self) -> str:
         """Its settings as text."""
-        return ", ".join(
-            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in self.settings.items()
-        )
+        return settings_text(self.settings)
 
 
 def combinations_of(trials: Sequence[Trial], of: str) -> tuple[Combination, ...]:
@@ -100,7 +77,7 @@ def combinations_of(trials: Sequence[Trial], of: str) -> tuple[Combination, ...]
         found.setdefault(trial.number, []).append(trial)
     combinations = []
     for place, each in sorted(found.items()):
-        known = [number(trial.values.get(of)) for trial in each if trial.status == FINISHED]
+        known = [number(trial.values.get(of)) for trial in each if trial.status == log.FINISHED]
         values = tuple(value for value in known if value is not None)
         combinations.append(Combination(place, each[0].settings, tuple(each), values))
     return tuple(combinations)
@@ -118,10 +95,10 @@ def axis_name(name: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> StudyCell:
+def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> charts.StudyCell:
     trials = [trial for each in combinations for trial in each.trials]
-    states = {state: sum(trial.status == state for trial in trials) for state in (FAILED, PRUNED, RUNNING)}
-    return StudyCell(
+    states = {state: sum(trial.status == state for trial in trials) for state in (log.FAILED, log.PRUNED, log.RUNNING)}
+    return charts.StudyCell(
         *place,
         values=tuple(value for each in combinations for value in each.values),
         asked=len(trials),
@@ -132,9 +109,9 @@ def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: 
 
 
 def _to_dict(trial: Trial, measure: str) -> str:
-    value = number(trial.values.get(measure)) if trial.status == FINISHED else None
+    value = number(trial.values.get(measure)) if trial.status == log.FINISHED else None
     if value is not None:
-        return f"seed {trial.seed}: {writer(measure)(value)}"
+        return f"seed {trial.seed}: {charts.writer(measure)(value)}"
     reason = f": {trial.reason[:90]}" if trial.reason else ""
     return f"seed {trial.seed}: {trial.status}{reason}"
 
@@ -142,7 +119,7 @@ def _to_dict(trial: Trial, measure: str) -> str:
 def _shown(trials: Sequence[Trial]) -> str:
     """The run that a click opens: the first active one, else the first one."""
     with_run = [trial for trial in trials if trial.run is not None]
-    first = [trial for trial in with_run if trial.status == RUNNING] or with_run
+    first = [trial for trial in with_run if trial.status == log.RUNNING] or with_run
     return first[0].key if first else ""
 
 
@@ -155,13 +132,13 @@ def importance_of(sweep: Sweep, trials: Sequence[Trial], folder: Path) -> dict[s
     :attr:`Study.importance`).
     """
     if sweep.is_search:
-        return dict(importance(folder, sweep))
+        return dict(log.importance(folder, sweep))
     import pandas as pd
 
     rows = [
         {**trial.settings, "seed": trial.seed, "value": value}
         for trial in trials
-        if trial.status == FINISHED and (value := number(trial.values.get(sweep.objective))) is not None
+        if trial.status == log.FINISHED and (value := number(trial.values.get(sweep.objective))) is not None
     ]
     frame = pd.DataFrame(rows, columns=[*sweep.names, "seed", "value"]).astype(dict.fromkeys(sweep.names, object))
     centred = frame["value"] - frame.groupby("seed")["value"].transform("mean")
@@ -197,7 +174,7 @@ class Study:
     @property
     def is_complete(self) -> bool:
         """Whether every run has finished, or was pruned."""
-        return sum(trial.status in OVER for trial in self.trials) >= self.sweep.total
+        return sum(trial.status in log.OVER for trial in self.trials) >= self.sweep.total
 
     @property
     def counts(self) -> dict[str, int]:
@@ -292,9 +269,9 @@ class Study:
             **{name: trial.settings.get(name) for name in self.sweep.names},
             "seed": trial.seed,
             "status": trial.status,
-            "objective": number(values.get(self.sweep.objective)) if trial.status == FINISHED else None,
+            "objective": number(values.get(self.sweep.objective)) if trial.status == log.FINISHED else None,
             **{name: values.get(name) for name in _LOSSES},
-            **{name: trial.provenance.get(name) for name in COLUMNS},
+            **{name: trial.provenance.get(name) for name in charts.COLUMNS},
             "seconds": trial.seconds,
             "run": None if trial.run is None else str(trial.run),
             "reason": trial.reason,
@@ -343,8 +320,8 @@ class Study:
         least = self._least if measure == self.sweep.objective else measure not in ("skill", "hit_rate")
         pooled = tuple(name for name in names if name not in (x, y))
         title = f"{self.name}: {measure}"
-        shown = MapNames(title, axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
-        return study_map([_cell(place, each, measure) for place, each in found.items()], shown)
+        shown = charts.MapNames(title, axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
+        return charts.study_map([_cell(place, each, measure) for place, each in found.items()], shown)
 
     @property
     def _least(self) -> bool:
@@ -356,28 +333,23 @@ class Study:
         first = axis_name(sweep.names[0])
         if sweep.is_search:
             cells = [_cell((each.number, ""), [each], objective) for each in combinations]
-            found["history"] = study_course(
-                cells, MapNames(self.name, "trial", "", objective, least_is_best=self._least)
-            )
+            names = charts.MapNames(self.name, "trial", "", objective, least_is_best=self._least)
+            found["history"] = charts.study_course(cells, names)
         if len(sweep.names) == 1:
             cells = [_cell((each.settings[sweep.names[0]], ""), [each], objective) for each in combinations]
-            names = MapNames(self.name, first, "", objective, least_is_best=self._least)
-            found["line"] = study_line(cells, names, joined=not sweep.is_search)
+            names = charts.MapNames(self.name, first, "", objective, least_is_best=self._least)
+            found["line"] = charts.study_line(cells, names, joined=not sweep.is_search)
         elif len(sweep.names) == 2 and not sweep.is_search:
             found["map"] = self.map_panel()
         else:
-            ways = [
-                Way(
-                    tuple(each.settings[name] for name in sweep.names),
-                    each.middle,
-                    "<br>".join([each.described, *(_to_dict(trial, objective) for trial in each.trials[:8])]),
-                    _shown(each.trials),
-                )
-                for each in combinations
-                if each.middle is not None
-            ]
+            ways = []
+            for each in combinations:
+                described = "<br>".join([each.described, *(_to_dict(trial, objective) for trial in each.trials[:8])])
+                settings = tuple(each.settings[name] for name in sweep.names)
+                if each.middle is not None:
+                    ways.append(charts.Way(settings, each.middle, described, _shown(each.trials)))
             heads = [axis_name(name) for name in sweep.names]
-            found["parallel"] = study_parallel(ways, heads, objective, title=self.name, least=self._least)
+            found["parallel"] = charts.study_parallel(ways, heads, objective, title=self.name, least=self._least)
         return found
 
     def analysis(self) -> dict[str, Panel]:
@@ -393,17 +365,16 @@ class Study:
     def summary(self) -> str:
         """Progress, best settings and their margin, failed, pruned and skipped runs, and differences between losses."""
         counts, total = self.counts, self.sweep.total
-        described = [f"{counts.get(status, 0)} {status}" for status in (FINISHED, PRUNED, FAILED, REFUSED, RUNNING)]
-        said = [
-            f"{self.name}: {total} runs, "
-            f"{join_words([each for each in described if each[0] != '0'] or ['none finished'])}."
+        described = [
+            f"{counts.get(status, 0)} {status}"
+            for status in (log.FINISHED, log.PRUNED, log.FAILED, log.REFUSED, log.RUNNING)
         ]
+        ended = [each for each in described if each[0] != "0"] or ["none finished"]
+        said = [f"{self.name}: {total} runs, {join_words(ended)}."]
         best = self.best
         if best is not None and best.middle is not None:
-            several = len(best.values) > 1
-            spread = (
-                f" ({best.low:.4g} to {best.high:.4g} over {len(best.values)} seeds)" if several else ", of one seed"
-            )
+            ends = f" ({best.low:.4g} to {best.high:.4g} over {len(best.values)} seeds)"
+            spread = ends if len(best.values) > 1 else ", of one seed"
             said.append(f"Best {self.sweep.objective}: {best.middle:.4g}{spread} at {best.described}.")
         if self.sweep.skipped:
             why = Counter(each.reason for each in self.sweep.skipped)
@@ -462,6 +433,7 @@ def study_of(folder: Path, sweep: Sweep) -> Study:
     if sweep.is_search:
         return Study(folder, sweep, tuple(logged.values()))
     trials = [
-        replace(logged[cell.key], number=cell.number) if cell.key in logged else planned(cell) for cell in sweep.cells
+        replace(logged[cell.key], number=cell.number) if cell.key in logged else log.planned(cell)
+        for cell in sweep.cells
     ]
     return Study(folder, sweep, tuple(trials))

@@ -342,7 +342,7 @@ class Cell:
         return key_of(self.config)
 
     def __str__(self) -> str:
-        return ", ".join([*(f"{name} {_short(value)}" for name, value in self.settings.items()), f"seed {self.seed}"])
+        return f"{settings_text(self.settings)}, seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -637,5 +637,7 @@ def without_lists(error: ConfigError) -> str:
     return re.sub(r" Allowed: [a-z0-9_, -]{120,}\.", "", str(error))
 
 
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Names and values of settings as text."""
+    values = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in settings.items()}
+    return ", ".join(f"{name} {value}" for name, value in values.items())

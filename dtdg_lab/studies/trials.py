@@ -18,15 +18,8 @@ from dtdg_lab.runs.directory import dumps, store_error
 from dtdg_lab.studies.sweep import Cell, ChoiceAxis, Drawn, Sweep
 
 FILE = "trials.jsonl"
-WAITING, RUNNING, FINISHED, PRUNED, FAILED, INTERRUPTED, REFUSED = (
-    "waiting",
-    "running",
-    "finished",
-    "pruned",
-    "failed",
-    "interrupted",
-    "refused",
-)
+WAITING, RUNNING, FINISHED, PRUNED = "waiting", "running", "finished", "pruned"
+FAILED, INTERRUPTED, REFUSED = "failed", "interrupted", "refused"
 OVER = (FINISHED, PRUNED, REFUSED)  # these are not run again
 
 

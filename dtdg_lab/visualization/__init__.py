@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from dtdg_lab.visualization.loss import compare_figure
+from dtdg_lab.visualization.loss import compare_figure, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.run_window import CHARTS, Progress, RunWindow
-from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 
-__all__ = [
-    "CHARTS",
-    "Progress",
-    "RunWindow",
-    "compare_figure",
-    "wall_time_figure",
-    "wall_time_words",
-]
+__all__ = ["CHARTS", "Progress", "RunWindow", "compare_figure", "wall_time_figure", "wall_time_words"]

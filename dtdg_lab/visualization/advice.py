@@ -10,8 +10,7 @@ from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.charts import CATEGORIES, FROM_ZERO, Drawn, Panel, bars, chart, line, points, rule
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, percent
+from dtdg_lab.visualization.layout import Figure, grid, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, WARNING_COLOUR, series_colour
 
 Row = Mapping[str, Any]
@@ -164,7 +163,7 @@ def advice_measured_words(rows: Sequence[Row]) -> str:
     """How far predictions of runs that were left out are from them, quantity by quantity."""
     said = []
     for name, words in NAMED.items():
-        off = _off([row for row in rows if row["quantity"] == name])
+        off = relative_errors([row for row in rows if row["quantity"] == name])
         if off:
             runs = f"{len(off)} run{'s' * (len(off) > 1)}"
             said.append(f"{words.lower()} {percent(median(off))} (worst {percent(max(off))}, {runs})")
@@ -173,7 +172,7 @@ def advice_measured_words(rows: Sequence[Row]) -> str:
     return "Runs predicted by the others were off by, at the median: " + "; ".join(said) + "."
 
 
-def _off(rows: Sequence[Row]) -> list[float]:
+def relative_errors(rows: Sequence[Row]) -> list[float]:
     """Relative errors of runs that were left out: of undisturbed ones, where there are any."""
     mine = [row for row in rows if row["left_out"]]
     calm = [row for row in mine if not row.get("crowded") or row["quantity"].endswith("bytes")]  # these stay the same
@@ -202,7 +201,7 @@ def _panel(rows: Sequence[Row], said: str) -> Panel:
     if not rows:
         return figure, ""
     figure["layout"]["shapes"] = [rule(y=1, width=1.5, dash="dash")]
-    off = _off(rows)
+    off = relative_errors(rows)
     noise = "Noise makes ranks uneven, which is not predicted. " * (rows[0]["quantity"] == "imbalance")
     words = f"Off by {percent(median(off))} at the median, {percent(max(off))} at worst. " if off else ""
     noise += "Grey: something else ran on the machine. " * any(row.get("crowded") for row in rows)

@@ -1,27 +1,24 @@
-"""Builders of charts: traces, reference lines, labels, axes, and a whole chart with its note where it is empty.
+"""Builders of charts: traces, reference lines, labels, axes, whole charts with a note where they are empty, pictures.
 
 All are plotly dictionaries; plotly itself is not imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import log2
 from typing import Any
 
 from dtdg_lab.visualization.layout import WAITING, Figure, frame, with_note
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, WARNING_COLOUR
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, TEXT_COLOUR, VERTEX_COLOUR, WARNING_COLOUR
 
 Panel = tuple[Figure, str]  # a chart and its caption
 Drawn = dict[str, Any]  # a trace, a shape or an annotation
+Values = Sequence[Any]  # of points along an axis
 
 STEPS = "step (model updates)"
-NAMES = {
-    "autorange": "reversed",
-    "type": "category",
-    "showgrid": False,
-    "ticksuffix": " ",
-}  # axis of names, first on top
+# axis of names, first on top
+NAMES = {"autorange": "reversed", "type": "category", "showgrid": False, "ticksuffix": " "}
 FROM_ZERO: Drawn = {"rangemode": "tozero"}
 CATEGORIES: Drawn = {"type": "category", "showgrid": False}
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x", "star")
@@ -37,8 +34,8 @@ def chart(
 
 def line(
     name: str,
-    x: Sequence[Any],
-    y: Sequence[Any],
+    x: Values,
+    y: Values,
     colour: str = BASELINE_COLOUR,
     hover: str = "",
     *,
@@ -51,40 +48,31 @@ def line(
     return _trace("scatter", name, x, y, hover, **{**drawn, "marker": {"color": colour}, **more})
 
 
-def points(
-    name: str, x: Sequence[Any], y: Sequence[Any], colour: str, hover: str = "", *, size: float = 7, **more: Any
-) -> Drawn:
+def points(name: str, x: Values, y: Values, colour: str, hover: str = "", *, size: float = 7, **more: Any) -> Drawn:
     """Markers; ``marker`` among ``more`` adds to their looks."""
     marker = {"color": colour, "size": size, **more.pop("marker", {})}
     return _trace("scatter", name, x, y, hover, mode="markers", marker=marker, **more)
 
 
-def bars(name: str, x: Sequence[Any], y: Sequence[Any], colour: Any, hover: str = "", **more: Any) -> Drawn:
+def bars(name: str, x: Values, y: Values, colour: Any, hover: str = "", **more: Any) -> Drawn:
     """Upright bars."""
     return _trace("bar", name, x, y, hover, **{"marker": {"color": colour}, **more})
 
 
-def level_bars(name: str, y: Sequence[Any], x: Sequence[Any], colour: Any, hover: str = "", **more: Any) -> Drawn:
+def level_bars(name: str, y: Values, x: Values, colour: Any, hover: str = "", **more: Any) -> Drawn:
     """Bars to the right, each at its place on the y axis."""
     return bars(name, x, y, colour, hover, orientation="h", **more)
 
 
 def heat(
-    name: str,
-    z: Sequence[Sequence[Any]],
-    x: Sequence[Any],
-    y: Sequence[Any],
-    scale: Sequence[Any],
-    *,
-    span: tuple[float, float],
-    **more: Any,
+    name: str, z: Sequence[Values], x: Values, y: Values, scale: Values, *, span: tuple[float, float], **more: Any
 ) -> Drawn:
     """A heat map whose cells say what is in ``customdata``; ``scale`` spreads over ``span``."""
     looks = {"z": z, "zmin": span[0], "zmax": span[1], "colorscale": [list(stop) for stop in scale]}
     return _trace("heatmap", name, x, y, more.pop("hover", "%{customdata}<extra></extra>"), **looks, **more)
 
 
-def _trace(kind: str, name: str, x: Sequence[Any], y: Sequence[Any], hover: str, **more: Any) -> Drawn:
+def _trace(kind: str, name: str, x: Values, y: Values, hover: str, **more: Any) -> Drawn:
     said = hover if "<extra>" in hover else f"{hover}<extra>{name}</extra>"
     text = {"hovertemplate": said} if hover else {} if "hoverinfo" in more else {"hoverinfo": "name"}
     return {"type": kind, "name": name, "x": list(x), "y": list(y), **text, **more}
@@ -154,16 +142,13 @@ def whiskers(low: Sequence[float], middle: Sequence[float], high: Sequence[float
 
 def right_axis(layout: dict[str, Any], title: str, margin: int, **changes: Any) -> None:
     """Add a second y axis on the right, for traces with ``yaxis="y2"``."""
-    named = {
-        "title": {"text": title, "standoff": 4, "font": {"size": 11, "color": TEXT_COLOUR}},
-        "side": "right",
-        "overlaying": "y",
-    }
-    layout["yaxis2"] = {**named, "showgrid": False, "zeroline": False, "automargin": True, **changes}
+    named = {"title": {"text": title, "standoff": 4, "font": {"size": 11, "color": TEXT_COLOUR}}, "side": "right"}
+    bare = {"overlaying": "y", "showgrid": False, "zeroline": False, "automargin": True}
+    layout["yaxis2"] = {**named, **bare, **changes}
     layout["margin"] = {**layout["margin"], "r": margin}
 
 
-def with_gaps(steps: Sequence[int], values: Sequence[Any]) -> tuple[list[int], list[Any]]:
+def with_gaps(steps: Sequence[int], values: Values) -> tuple[list[int], list[Any]]:
     """Points of a line that ends before steps without a value and restarts after them."""
     x: list[int] = []
     y: list[Any] = []
@@ -201,3 +186,52 @@ def byte_unit(top: float) -> tuple[str, float]:
 def time_unit(largest_s: float) -> tuple[str, float]:
     """The unit an axis of seconds is best read in, and how many of it a second has."""
     return ("ms", 1e3) if largest_s < 1 else ("s", 1.0)
+
+
+# Pictures of paper cards that no other view draws, each with a sentence.
+
+
+_OTHER_COLOUR = "#A9B4C0"
+
+
+def compared_panel(title: str, unit: str, values: Mapping[str, float], *, own: str, words: str) -> Panel:
+    """One bar for each of several methods, the card's own in blue, the least on top.
+
+    Args:
+        title: of the chart.
+        unit: of the values.
+        values: by name.
+        own: the name that is coloured.
+        words: the sentence under it.
+    """
+    order = sorted(values, key=lambda name: -values[name])
+    numbers = [round(values[name], 4) for name in order]
+    looks: Drawn = {
+        "showlegend": False,
+        "width": 0.7,
+        "marker": {"color": [EDGE_COLOUR if name == own else _OTHER_COLOUR for name in order], "line": {"width": 0}},
+        "text": [f"{number:,.0f}" if number >= 1000 else f"{number:.4g}" for number in numbers],
+        "insidetextfont": {"size": 10, "color": ["white" if name == own else "#24292F" for name in order]},
+    }
+    data = [level_bars(own, order, numbers, None, "%{y}: %{x:,.4~g} " + unit + "<extra></extra>", **looks)]
+    margin = {"l": 120, "r": 14, "t": 34, "b": 58}
+    return chart(title, unit, "", data, yaxis={"showgrid": False}, margin=margin), words
+
+
+def stacked_panel(title: str, axes: tuple[str, str], parts: Mapping[str, Sequence[float]], *, words: str) -> Panel:
+    """Bars at 0, 1, ... of up to three layers, the first at the bottom.
+
+    Args:
+        title: of the chart.
+        axes: titles of both.
+        parts: heights by layer.
+        words: the sentence under it.
+    """
+    colours = (EDGE_COLOUR, _OTHER_COLOUR, VERTEX_COLOUR)
+    count = len(next(iter(parts.values())))
+    data = []
+    for (name, heights), colour in zip(parts.items(), colours, strict=False):
+        y, marker = [round(float(each), 3) for each in heights], {"color": colour, "line": {"width": 0}}
+        data.append(bars(name, range(count), y, None, "%{x}: %{y:,.4~g}", marker=marker))
+    ticks = {"dtick": max(1, count // 12), "showgrid": False, "range": [-0.6, count - 0.4]}
+    return chart(title, *axes, data, xaxis=ticks, barmode="stack", bargap=0.12), words

@@ -98,32 +98,21 @@ class EnergyView(RunView):
         """Add one row of the table ``energy``; joules that are unknown add nothing, not zero."""
         stream = self._total.add(rank, attempt, row)
         if stream is not None:
-            self._take(self._meters, stream, row, joules=row["joules"], lasted_s=row["interval_s"], seconds=seconds)
+            for meter in self._meters_of(self._meters, stream):
+                meter.add(stream.reader, row, joules=row["joules"], lasted_s=row["interval_s"], seconds=seconds)
 
     def step(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int = 1) -> None:
         """Add the joules of a row of ``steps``: shown where a rank has no rows in the table ``energy``."""
         self._ranks.add(rank)
         stream = self._total.step(rank, attempt, row)
         if stream is not None:
-            joules, lasted_s = row["energy_j"], row.get("time_s")
-            self._take(self._from_steps, stream, row, joules=joules, lasted_s=lasted_s, seconds=seconds)
+            for meter in self._meters_of(self._from_steps, stream):
+                meter.add(stream.reader, row, joules=row["energy_j"], lasted_s=row.get("time_s"), seconds=seconds)
 
-    def _take(
-        self,
-        drawn: dict[Key, _Meter],
-        stream: Stream,
-        row: Mapping[str, Any],
-        *,
-        joules: float,
-        lasted_s: float | None,
-        seconds: float,
-    ) -> None:
-        key = (stream.scope, stream.rank, stream.source)
-        for meter in (
-            drawn.setdefault(key, _Meter(self._points)),
-            self._streams.setdefault(stream, _Meter(self._points)),
-        ):
-            meter.add(stream.reader, row, joules=joules, lasted_s=lasted_s, seconds=seconds)
+    def _meters_of(self, drawn: dict[Key, _Meter], stream: Stream) -> tuple[_Meter, _Meter]:
+        """The meter of the line that a stream adds to, and its own."""
+        line = drawn.setdefault((stream.scope, stream.rank, stream.source), _Meter(self._points))
+        return line, self._streams.setdefault(stream, _Meter(self._points))
 
     def _counted(self) -> dict[Stream, _Meter]:
         """The meters whose joules add up to the run's."""
@@ -176,16 +165,9 @@ class EnergyView(RunView):
     def layout(self) -> dict[str, Any]:
         """Title with how the energy is known, axes and marks."""
         sources = {source for _, _, source in self._shown()}
-        kinds = sorted({"measured" if source in MEASURED else source for source in sources})
-        title = "Energy by rank" + (f" · {join_words(kinds)}" if kinds else "")
-        layout = frame(
-            title,
-            "time since the start (s)",
-            "energy since the start (J)",
-            yaxis={"rangemode": "tozero"},
-            showlegend=True,
-            **self._marks.layout("seconds", self._end()),
-        )
+        titles = (_titled("Energy by rank", sources), "time since the start (s)", "energy since the start (J)")
+        looks: Drawn = {"yaxis": FROM_ZERO, "showlegend": True, **self._marks.layout("seconds", self._end())}
+        layout = frame(*titles, **looks)
         if sources:
             return layout
         return with_note(layout, "energy is unknown on this machine" if self._ranks else "waiting for the first step")
@@ -211,6 +193,12 @@ class EnergyView(RunView):
         if all(stream.scope == "node" for stream in self._total.streams()):
             text += ", of the whole machine"
         return text + "."
+
+
+def _titled(title: str, sources: Iterable[str]) -> str:
+    """A title that ends with how the energy is known."""
+    kinds = sorted({"measured" if source in MEASURED else source for source in sources})
+    return title + (f" · {join_words(kinds)}" if kinds else "")
 
 
 def _how(source: str) -> str:
@@ -294,13 +282,11 @@ class PhaseEnergyView(RunView):
         """Stacked bars, one per rank, joules; waiting is hatched."""
         whole = self.by_phase().total()
         unit, scale = ("kJ", 1e-3) if whole >= _KILO else ("J", 1.0)
-        kinds = sorted({"measured" if source in MEASURED else source for source in self._sources})
-        title = "Energy by rank and phase" + (f" · {join_words(kinds)}" if kinds else "")
-        x_title = f"energy since the start ({unit})"
+        titles = (_titled("Energy by rank and phase", self._sources), f"energy since the start ({unit})", "")
         looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": FROM_ZERO, "yaxis": CHART_NAMES}
         looks["empty"] = "energy by phase is unknown on this machine" if self._ranks else WAITING
         data = [self._bar(phase, whole, scale, unit) for phase in self._phases()] if whole else []
-        return chart(title, x_title, "", data, **looks)
+        return chart(*titles, data, **looks)
 
     def caption(self) -> str:
         """What most joules went into, what was spent standing still, and what is not known, in words."""

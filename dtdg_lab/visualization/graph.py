@@ -15,18 +15,13 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
+from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, box, chart, label, line, points, right_axis
 from dtdg_lab.visualization.layout import Figure, percent
-from dtdg_lab.visualization.palette import (
-    BASELINE_COLOUR,
-    EDGE_COLOUR,
-    PURGE_COLOUR,
-    SPLIT_COLOURS,
-    VERTEX_COLOUR,
-    WARNING_COLOUR,
-    series_colour,
-)
+from dtdg_lab.visualization.loss import add_panel
 from dtdg_lab.visualization.style import coloured, runs_of, shown_indices
+
+Floats = NDArray[np.floating]
 
 # Where the parts of a split lie in a chart over snapshots: shaded bands with their names.
 
@@ -78,7 +73,7 @@ def span_marks(spans: list[Span]) -> Drawn:
 
 
 def _colour(name: str) -> str:
-    return SPLIT_COLOURS.get(name, PURGE_COLOUR)
+    return palette.SPLIT_COLOURS.get(name, palette.PURGE_COLOUR)
 
 
 # What to look for in the charts of a graph, in a sentence or two for each, from its statistics.
@@ -143,7 +138,7 @@ def baselines(found: GraphStatistics) -> str:
     return f"{text} Persistence is no better than the mean here: the past says little, or says the opposite."
 
 
-def mean_of(values: NDArray[np.floating]) -> float:
+def mean_of(values: Floats) -> float:
     """The mean of what is a number; NaN where nothing is."""
     there = values[~np.isnan(values)]
     return float(there.mean()) if len(there) else float("nan")
@@ -208,8 +203,8 @@ def _snapshots_chart(found: GraphStatistics, spans: list[Span], title: str, y_ti
 
 def _size(found: GraphStatistics, spans: list[Span]) -> Figure:
     data = [
-        _over_time("edges", found.edges, EDGE_COLOUR),
-        _over_time("nodes with an edge (right axis)", found.active, VERTEX_COLOUR, yaxis="y2"),
+        _over_time("edges", found.edges, palette.EDGE_COLOUR),
+        _over_time("nodes with an edge (right axis)", found.active, palette.VERTEX_COLOUR, yaxis="y2"),
     ]
     if found.empty:
         data.append(_empty_marks(found))
@@ -224,13 +219,13 @@ def _empty_marks(found: GraphStatistics) -> Drawn:
     said = [f"snapshot {first}" if first == last else f"snapshots {first} to {last}" for first, last in stretches]
     x, y = [(first + last) / 2 for first, last in stretches], [0] * len(stretches)
     looks: Drawn = {"size": 8, "marker": {"symbol": "x"}, "cliponaxis": False, "text": said}
-    return points("no edges", x, y, WARNING_COLOUR, "%{text}: no edges<extra></extra>", **looks)
+    return points("no edges", x, y, palette.WARNING_COLOUR, "%{text}: no edges<extra></extra>", **looks)
 
 
 def _overlap(found: GraphStatistics, spans: list[Span]) -> Figure:
     data = [
-        _over_time("share of the edges before that are still there", found.kept, series_colour(1), start=1),
-        _over_time("Jaccard index", found.jaccard, series_colour(2), start=1),
+        _over_time("share of the edges before that are still there", found.kept, palette.series_colour(1), start=1),
+        _over_time("Jaccard index", found.jaccard, palette.series_colour(2), start=1),
     ]
     figure = _snapshots_chart(found, spans, "Edges shared with the snapshot before", "share (1)", data)
     figure["layout"]["yaxis"]["range"] = [-0.02, 1.02]
@@ -244,13 +239,13 @@ def _degrees(found: GraphStatistics) -> Figure:
     hover = "%{y:.3~g} of the in-degrees are at least %{x:,}"
     x, y = found.degrees[drawn].tolist(), (above[drawn] / whole).tolist()
     dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4}, "width": 1}
-    data = [line("nodes and snapshots", x, y, EDGE_COLOUR, hover, **dots)]
+    data = [line("nodes and snapshots", x, y, palette.EDGE_COLOUR, hover, **dots)]
     if found.tail is not None:
         tail = found.tail
         ends = np.array([tail.start, int(found.degrees[-1])], dtype=np.float64)
         fitted = tail.values / whole * (ends / tail.start) ** (1 - tail.exponent)
         name, x, y = f"power law, exponent {tail.exponent:.2f}", ends.tolist(), fitted.tolist()
-        data.append(line(name, x, y, BASELINE_COLOUR, hover, width=1.5, dash="dash"))
+        data.append(line(name, x, y, palette.BASELINE_COLOUR, hover, width=1.5, dash="dash"))
     log: Drawn = {"type": "log", "dtick": 1}
     axes: Drawn = {"xaxis": log, "yaxis": {**log, "exponentformat": "power"}, "showlegend": True}
     return chart("In-degrees at least this large", "in-degree (edges)", "share of in-degrees above 0", data, **axes)
@@ -266,8 +261,8 @@ def _spread(degrees: NDArray[np.int64], most: int = 300) -> NDArray[np.int64]:
 
 def _baselines(found: GraphStatistics, spans: list[Span]) -> Figure:
     data = [
-        _over_time("persistence: as before", found.persistence_errors, series_colour(0)),
-        _over_time("mean of all labels", found.mean_errors, BASELINE_COLOUR, dash="dot"),
+        _over_time("persistence: as before", found.persistence_errors, palette.series_colour(0)),
+        _over_time("mean of all labels", found.mean_errors, palette.BASELINE_COLOUR, dash="dot"),
     ]
     return _snapshots_chart(found, spans, "What learns nothing scores", "mean squared error of the label", data)
 
@@ -309,9 +304,9 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
     kept, hover = "edges kept by the next snapshot (right axis)", "%{x}: %{y:.4~g}"
     over: Drawn = {"mode": "lines+markers", "marker": {}, "yaxis": "y2"}
     data = [
-        bars("persistence", names, values("persistence"), EDGE_COLOUR, hover),
-        bars("mean of all labels", names, values("mean"), BASELINE_COLOUR, hover),
-        line(kept, names, values("kept"), series_colour(1), "%{x}: %{y:.0%}", **over),
+        bars("persistence", names, values("persistence"), palette.EDGE_COLOUR, hover),
+        bars("mean of all labels", names, values("mean"), palette.BASELINE_COLOUR, hover),
+        line(kept, names, values("kept"), palette.series_colour(1), "%{x}: %{y:.0%}", **over),
     ]
     titles = ("What learns nothing scores, by graph", "graph", "mean squared error of the label")
     looks: Drawn = {"barmode": "group", "bargap": 0.35, "showlegend": True}
@@ -330,7 +325,7 @@ _AREA, _LINE = "#56B4E9", "#D55E00"
 _STROKE = f'fill="none" stroke="{_LINE}"'
 
 
-def thumbnail_svg(edges: NDArray[np.integer], kept: NDArray[np.floating], spans: list[tuple[str, int, int]]) -> str:
+def thumbnail_svg(edges: NDArray[np.integer], kept: Floats, spans: list[tuple[str, int, int]]) -> str:
     """A picture of T snapshots.
 
     Args:
@@ -354,7 +349,7 @@ def thumbnail_svg(edges: NDArray[np.integer], kept: NDArray[np.floating], spans:
     parts = [
         f'<polygon points="{" ".join(area)}" fill="{_AREA}" opacity="0.55"/>',
         *(f'<polyline points="{" ".join(place(t + 1, kept[t]) for t in line)}" {_STROKE}/>' for line in shared),
-        *(_strip(t * step, max(step, 1), WARNING_COLOUR) for t in empty),
+        *(_strip(t * step, max(step, 1), palette.WARNING_COLOUR) for t in empty),
         *(_strip(first * step, (last + 1 - first) * step, _colour(name)) for name, first, last in spans),
     ]
     return (
@@ -369,8 +364,7 @@ def thumbnail_html(svg: str, words: str) -> str:
     style = f"font-size:11px;line-height:1.3;color:{coloured('text')}"
     legend = (
         f'<span aria-hidden="true" style="color:{_AREA}">■</span> edges by snapshot &nbsp;'
-        f'<span aria-hidden="true" style="color:{_LINE}">━</span> share '
-        "kept by the next"
+        f'<span aria-hidden="true" style="color:{_LINE}">━</span> share kept by the next'
     )
     return f'{svg}<div style="{style}">{legend}<br>{html.escape(words, quote=False)}</div>'
 
@@ -389,3 +383,67 @@ def thumbnail_words(snapshots: int, nodes: int, edges: int, kept: float) -> str:
 
 def _strip(left: float, width: float, colour: str) -> str:
     return f'<rect x="{left:.1f}" y="{_BOTTOM}" width="{width:.1f}" height="4" fill="{colour}"/>'
+
+
+# One node seen by several models, and how a change of it travels: figures of activations and perturbations.
+
+
+_COLOURS = 8  # of the palette; from there on lines are dotted
+
+
+def vertex_figure(
+    vertex: int, label: Floats, predictions: Mapping[str, Floats], neighbours: NDArray[np.integer]
+) -> Figure:
+    """A node's label and every model's prediction of it, over its in-neighbours.
+
+    Args:
+        vertex: its number.
+        label: shape (T,).
+        predictions: model -> shape (T,).
+        neighbours: shape (T,): in-neighbours of every snapshot.
+    """
+    data = [
+        bars("in-neighbours (right axis)", range(len(label)), neighbours.tolist(), "#D7DCE2", yaxis="y2"),
+        _line("label", label, {"color": palette.TEXT_COLOUR, "width": 3}),
+        *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
+    ]
+    title = f"Node {vertex}: its label, and what each model predicts"
+    looks: Drawn = {"yaxis": {"overlaying": "y2"}, "height": 420, "margin": {"l": 56, "t": 34, "b": 96}}
+    figure = chart(title, SNAPSHOT, "label", data, showlegend=True, **looks)
+    right_axis(figure["layout"], "in-neighbours", 56, overlaying=None, **FROM_ZERO)
+    return figure
+
+
+def perturbation_figure(affected: Mapping[str, NDArray[np.integer]], largest: Mapping[str, Floats]) -> Figure:
+    """The number of nodes that a change affects, and the largest difference, by snapshots since the change.
+
+    Args:
+        affected: model -> shape (T',): number of affected nodes.
+        largest: model -> shape (T',): the largest difference of a hidden value.
+    """
+    data = []
+    points: Drawn = {"mode": "lines+markers", "marker": {"size": 4}}  # a change may last one snapshot
+    for index, name in enumerate(affected):
+        data.append(_line(name, _gaps(affected[name]), _style(index), **points))
+        data.append(_line(name, _gaps(largest[name]), _style(index), **points, yaxis="y2", showlegend=False))
+    titles = ("Nodes that a change of one node affects, and how strongly", "snapshots since the change (number)")
+    looks: Drawn = {"showlegend": True, "height": 520, "margin": {"l": 64, "r": 14, "t": 34, "b": 96}}
+    figure = chart(*titles, "affected nodes", data, yaxis={"type": "log", "dtick": 1}, **looks)
+    below: Drawn = {"exponentformat": "power", "dtick": 2}
+    add_panel(figure["layout"], "largest difference of a hidden value", ends=0.45, begins=0.55, **below)
+    return figure
+
+
+def _gaps(values: NDArray[Any]) -> NDArray[np.float64]:
+    """0 has no place on a logarithmic axis: the line ends there."""
+    return np.where(values > 0, values, np.nan).astype(np.float64)
+
+
+def _style(index: int) -> dict[str, Any]:
+    return {"color": palette.series_colour(index), "width": 1.6, "dash": "solid" if index < _COLOURS else "dot"}
+
+
+def _line(name: str, values: Floats, stroke: Drawn, **more: Any) -> Drawn:
+    ys = [None if np.isnan(value) else value for value in values.tolist()]
+    looks: Drawn = {"mode": "lines", "line": stroke, "hovertemplate": "snapshot %{x}: %{y:.4~g}", "connectgaps": False}
+    return {"type": "scatter", "name": name, "x": list(range(len(ys))), "y": ys, **looks, **more}

@@ -1,9 +1,10 @@
-"""The common frame of all charts: title, axes with units, legend, margins that fit 420x300 px and more."""
+"""The common frame of all charts: title, axes with units, legend, margins; and several charts as panels of a figure."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
@@ -11,12 +12,15 @@ from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
 Figure = dict[str, Any]
 
 WAITING = "waiting for the first step"
+LEGEND = {"font": {"size": 10}, "bgcolor": "rgba(0,0,0,0)"}
+_SHEET = {"paper_bgcolor": "white", "plot_bgcolor": "white", "hovermode": "closest"}
 
 
 def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, Any]:
-    """A plotly layout; ``changes`` replace top-level entries, or extend ``xaxis`` and ``yaxis``."""
+    """A plotly layout for 420x300 px and more; ``changes`` replace top-level entries, or extend the axes' entries."""
     axis = {"gridcolor": GRID_COLOUR, "zeroline": False, "automargin": True, "linecolor": "#B8BEC6", "showline": True}
     small = {"size": 11, "color": TEXT_COLOUR}
+    bottom = {"x": 0, "xanchor": "left", "xref": "container", "y": 0, "yanchor": "bottom", "yref": "container"}
     x_axis = {**axis, "title": {"text": x_title, "standoff": 6, "font": small}, **changes.pop("xaxis", {})}
     y_axis = {**axis, "title": {"text": y_title, "standoff": 6, "font": small}, **changes.pop("yaxis", {})}
     return {
@@ -24,22 +28,9 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
         "font": {"family": "Helvetica, Arial, sans-serif", "size": 11, "color": TEXT_COLOUR},
         "xaxis": x_axis,
         "yaxis": y_axis,
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "xref": "container",
-            "y": 0,
-            "yanchor": "bottom",
-            "yref": "container",
-            "font": {"size": 10},
-            "traceorder": "normal",
-            "bgcolor": "rgba(0,0,0,0)",
-        },
+        "legend": {**LEGEND, "orientation": "h", "traceorder": "normal", **bottom},
         "margin": {"l": 56, "r": 14, "t": 34, "b": 78},  # two rows of legend under the axis title
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
-        "hovermode": "closest",
+        **_SHEET,
         "uirevision": "dtdg-lab",  # constant: zoom and hidden traces survive updates
         "shapes": [],
         "annotations": [],
@@ -49,15 +40,8 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
 
 def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
     """The layout of an empty chart: its axes, and a note in the middle."""
-    text = {
-        "text": note,
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0.5,
-        "y": 0.5,
-        "showarrow": False,
-        "font": {"size": 13, "color": "#6B7280"},
-    }
+    middle = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+    text = {"text": note, **middle, "font": {"size": 13, "color": "#6B7280"}}
     bare = {"range": [0, 1], "showticklabels": False}  # numbers on an empty axis would mean nothing
     axes = {axis: {**layout[axis], **bare} for axis in ("xaxis", "yaxis")}
     # another revision: else the next run's axes would keep what was zoomed to, or fixed here, in the last one
@@ -84,3 +68,135 @@ def percent(share: float) -> str:
 def share(value: float) -> str:
     """A share in percent, with a decimal where it is small."""
     return f"{100 * value:.1f} %" if 0 < value < 0.1 else percent(value)
+
+
+# Several charts as the panels of one figure, each with its title, its legend and a sentence under it.
+
+
+PANEL_HEIGHT = 362  # pixels; the space under the axis includes:
+_TITLE, _LEGEND, _SENTENCE, _FOOT = 42, 38, 60, 124
+_TOP_MARGIN, _BOTTOM_MARGIN = 30, 4
+_GAP = 0.12  # between columns, share of the width: room for the axes of both sides
+_LINE = 136  # characters of a sentence on a line as wide as the figure
+_NO_TRACE: dict[str, Any] = {"type": "scatter", "x": [None], "y": [None], "showlegend": False}
+_BAR = 0.075  # share of the width that a legend of colours takes from its panel
+
+
+def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2, wide: Collection[int] = ()) -> Figure:
+    """One figure out of several: ``columns`` panels a row, from left to right.
+
+    Args:
+        panels: figures, each with a sentence to stand under it.
+        title: of the whole.
+        columns: panels a row.
+        wide: places in ``panels`` of those that have a row to themselves.
+    """
+    places = _places(len(panels), columns, wide)
+    rows = 1 + max(row for row, _, _ in places)
+    first = panels[0][0]["layout"]
+    margin = {"l": 58, "r": 24, "t": _TOP_MARGIN, "b": _BOTTOM_MARGIN}
+    layout = bare_layout(first, title, PANEL_HEIGHT * rows + _TOP_MARGIN + _BOTTOM_MARGIN, margin)
+    modes = {figure["layout"]["barmode"] for figure, _ in panels if "barmode" in figure["layout"]}
+    if modes:  # one for the whole figure; bars with a base of their own, as in a timeline, are never stacked
+        layout |= {"barmode": "stack" if "stack" in modes else modes.pop(), "bargap": 0.35}
+    data: list[dict[str, Any]] = []
+    axes = 0
+    for index, (figure, caption) in enumerate(panels):
+        row, column, across = places[index]
+        width, pixel = (1 - _GAP * (across - 1)) / across, 1 / (PANEL_HEIGHT * rows)
+        left, top = column * (width + _GAP), 1 - row / rows
+        bottom = top - (PANEL_HEIGHT - _FOOT) * pixel
+        right = left + width - (_BAR if any("colorbar" in trace for trace in figure["data"]) else 0)
+        room = _Room(index, axes, (left, right), (bottom, top - _TITLE * pixel), pixel)
+        data += room.traces(figure["data"])
+        room.place(figure["layout"], layout, textwrap.wrap(caption, _LINE // across))
+        axes += room.used
+    return {"data": data, "layout": layout}
+
+
+def bare_layout(first: dict[str, Any], title: str, height: int, margin: dict[str, int]) -> dict[str, Any]:
+    """The layout of a figure of panels without any axis; its title and font are like those of the ``first`` panel."""
+    return {
+        "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
+        "font": first["font"],
+        **_SHEET,
+        "height": height,
+        "margin": margin,
+        "shapes": [],
+        "annotations": [],
+    }
+
+
+def _places(panels: int, columns: int, wide: Collection[int]) -> list[tuple[int, int, int]]:
+    """Row, column and panels in that row, for each panel; a wide one begins a new row and ends it."""
+    found: list[tuple[int, int, int]] = []
+    row, column = 0, 0
+    for index in range(panels):
+        if column and (column == columns or index in wide):
+            row, column = row + 1, 0
+        found.append((row, column, 1 if index in wide else columns))
+        column = columns if index in wide else column + 1
+    return found
+
+
+class _Room:
+    """The place of one panel: its part of the paper, and the numbers its axes and legend get."""
+
+    def __init__(self, index: int, axes: int, x: tuple[float, float], y: tuple[float, float], pixel: float) -> None:
+        self._legend = "legend" + _number(index)
+        self._axes, self._x, self._y, self._pixel = axes, x, y, pixel
+        self.used = 2  # a panel may have two y axes, so numbers go up by two
+
+    def _axis(self, name: str) -> str:
+        """The axis of the whole figure that stands for an axis of the panel: ``x``, ``y`` or ``y2``."""
+        return name[0] + _number(self._axes + name.endswith("2"))
+
+    def traces(self, traces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The panel's traces on its own axes, named in its own legend; a panel without any still shows its axes."""
+        found = []
+        for trace in traces or (_NO_TRACE,):
+            legend = {"colorbar": self._beside(trace["colorbar"])} if "colorbar" in trace else {"legend": self._legend}
+            axes = {"xaxis": self._axis("x"), "yaxis": self._axis(trace.get("yaxis", "y"))}
+            found.append({**trace, **axes, **legend})
+        return found
+
+    def _beside(self, bar: dict[str, Any]) -> dict[str, Any]:
+        """A legend of colours at the right of the panel, as high as it."""
+        (_, right), (bottom, top) = self._x, self._y
+        place = {"x": right, "xanchor": "left", "xpad": 6, "y": (bottom + top) / 2, "yanchor": "middle", "ypad": 0}
+        return {**bar, **place, "len": top - bottom, "lenmode": "fraction"}
+
+    def place(self, own: dict[str, Any], layout: dict[str, Any], caption: list[str]) -> None:
+        """Add the panel's axes, title, legend, marks and sentence to the layout of the whole."""
+        (left, right), (bottom, top) = self._x, self._y
+        x, y = self._axis("x"), self._axis("y")
+        layout[f"xaxis{x[1:]}"] = {**own["xaxis"], "domain": [left, right], "anchor": y}
+        layout[f"yaxis{y[1:]}"] = {**own["yaxis"], "domain": [bottom, top], "anchor": x}
+        if "yaxis2" in own:
+            layout[f"yaxis{self._axis('y2')[1:]}"] = {**own["yaxis2"], "anchor": x, "overlaying": y}
+        below = {"x": left, "xanchor": "left", "y": bottom - _LEGEND * self._pixel, "yanchor": "top"}
+        layout[self._legend] = {**LEGEND, "orientation": "h", "traceorder": "normal", **below}
+        layout["shapes"] += [self._moved(shape) for shape in own["shapes"]]
+        layout["annotations"] += [self._moved(note) for note in own["annotations"]]
+        title = {"text": f"<b>{own['title']['text']}</b>", "x": left, "y": top, "yanchor": "bottom", "yshift": 15}
+        said = {"text": "<br>".join(caption), "x": left, "y": bottom, "yanchor": "top"}
+        layout["annotations"] += [_text(title, 13), _text({**said, "yshift": -_SENTENCE}, 11)]
+
+    def _moved(self, mark: dict[str, Any]) -> dict[str, Any]:
+        """A shape or annotation of the panel, which knows its axes as x and y and its area as paper."""
+        moved = dict(mark)
+        for letter in "xy":
+            reference = mark.get(f"{letter}ref", "paper")
+            axis = self._axis(letter)
+            moved[f"{letter}ref"] = f"{axis} domain" if reference == "paper" else self._axis(reference)
+        return moved
+
+
+def _number(index: int) -> str:
+    """What plotly appends to the name of axis or legend number ``index``."""
+    return "" if index == 0 else str(index + 1)
+
+
+def _text(placed: dict[str, Any], size: int) -> dict[str, Any]:
+    left = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left", "showarrow": False}
+    return {**left, "font": {"size": size, "color": TEXT_COLOUR}, **placed}

@@ -8,11 +8,10 @@ from statistics import median_high
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import PAIRS, few_pairs, interval_of
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.visualization.charts import FROM_ZERO, line, right_axis
+from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, line, points, right_axis
 from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
@@ -92,18 +91,10 @@ class LossView(RunView):
         """The lines of the chart, in drawing order; the baselines are those of validation."""
         faint = {"mode": "lines", "line": {"color": STEP_COLOUR, "width": 1}}
         lines = [self.steps.line("each step", x, faint)]
-        for split in self._shown_splits():
-            style = {
-                "mode": "lines+markers",
-                "line": {"color": SPLIT_COLOURS[split], "width": 2},
-                "marker": {"size": 5},
-            }
-            lines.append(self.splits[split].line(split, x, style))
+        # training and validation, test once it is known; no validation under a protocol that has none
+        for split in (name for name in SPLITS if len(self.splits[name]) or name in ("train", self.judged)):
+            lines.append(self.splits[split].line(split, x, _evaluated(SPLIT_COLOURS[split])))
         return lines + self._baseline_lines(x) + self._metric_lines(x)
-
-    def _shown_splits(self) -> list[str]:
-        """Training and validation, test once it is known; no validation under a protocol that has none."""
-        return [name for name in SPLITS if len(self.splits[name]) or name in ("train", self.judged)]
 
     def _end(self, x: XAxis) -> float:
         newest = [series.last for series in (self.steps, *self.splits.values()) if series.last is not None]
@@ -124,12 +115,8 @@ class LossView(RunView):
             return []
         lines = []
         for split in (self.judged, "test"):
-            style = {
-                "mode": "lines+markers",
-                "yaxis": "y2",
-                "line": {"color": SPLIT_COLOURS[split], "width": 1.5, "dash": "dot"},
-                "marker": {"size": 6, "symbol": "diamond-open"},
-            }
+            dots = {"line": {"color": SPLIT_COLOURS[split], "width": 1.5, "dash": "dot"}, "yaxis": "y2"}
+            style = {"mode": "lines+markers", "marker": {"size": 6, "symbol": "diamond-open"}, **dots}
             if name in self.metrics[split]:
                 lines.append(self.metrics[split][name].line(f"{split} {words(name)}", x, style))
         value = self._newest.get(self.judged, {}).get(BASELINE + name)
@@ -186,6 +173,11 @@ class LossView(RunView):
         return f" {text[0].upper()}{text[1:]}{pairs}.{found}" if said else ""
 
 
+def _evaluated(colour: str) -> dict[str, Any]:
+    """The style of a line through evaluations."""
+    return {"mode": "lines+markers", "line": {"color": colour, "width": 2}, "marker": {"size": 5}}
+
+
 def _level(name: str, value: float, end: float, line: dict[str, Any], **more: Any) -> Line:
     """A horizontal line from the start of the chart to its end."""
     return Line(f"{name}/{value!r}", name, [0.0, end], [value, value], 1, {"mode": "lines", "line": line, **more})
@@ -226,12 +218,7 @@ def _title(runs: Labelled) -> str:
 
 
 def _line(label: str, window: RunWindow, index: int, x: XAxis, *, metric: str = "") -> dict[str, Any]:
-    loss = window.loss
-    style: dict[str, Any] = {
-        "mode": "lines+markers",
-        "line": {"color": series_colour(index), "width": 2},
-        "marker": {"size": 5},
-    }
+    loss, style = window.loss, _evaluated(series_colour(index))
     if metric:
         style |= {"yaxis": "y2", "showlegend": False, "legendgroup": label}
     series = loss.metrics[loss.judged][metric] if metric else loss.splits[loss.judged]
@@ -281,7 +268,7 @@ def ground_words(runs: Sequence[tuple[str, RunWindow]]) -> str:
         said.append(f"These runs have different tasks ({', '.join(tasks)}).")
     if said:
         return f"{' '.join(said)} Their losses cannot be compared."
-    protocol, life = PROTOCOLS[configs[0].protocol], edge_life(configs[0])
+    protocol, life = catalogue.PROTOCOLS[configs[0].protocol], edge_life(configs[0])
     gap = "a purge gap" if life is None else f"{protocol.gap(life)} snapshot{'' if protocol.gap(life) == 1 else 's'}"
     left = "nothing" if protocol.leaky else gap
     return f"Protocol {protocol.name}, {left} left out at each boundary, on {configs[0].dataset}."
@@ -363,3 +350,69 @@ def near_by_seed_words(windows: Mapping[str, Sequence[RunWindow]]) -> str:
         described = "  ".join(format_seconds(each) if each < math.inf else "never" for each in three)
         lines.append(f"  {label}: {described}  ({found.count(None)} of {len(found)} never)")
     return "\n".join(lines)
+
+
+# Validation and training loss of several runs over wall seconds, and when each is near the best of all.
+
+
+def wall_time_figure(runs: Labelled) -> Figure:
+    """Losses of labelled runs over seconds since each began: validation above, training below.
+
+    A star is where a run first has the least validation loss that every run reaches. Runs of a protocol without
+    validation have their training loss in both. Seconds are all that passed, evaluations and rebuilds among them; time
+    between two attempts of a run is not.
+    """
+    data = [_line_over_seconds(label, window, index, window.loss.judged) for index, (label, window) in enumerate(runs)]
+    named = {LOSSES.get(window.loss.task, "loss") for _, window in runs} or {LOSSES["regression"]}
+    judged = {window.loss.judged for _, window in runs} or {"validation"}
+    title = f"Loss over wall time: {named.pop() if len(named) == 1 else 'of different tasks'}"
+    split = "validation or training" if len(judged) > 1 else "training" if judged == {"train"} else "validation"
+    layout = frame(title, X_TITLES["seconds"], split, showlegend=True)
+    if not any(trace["x"] for trace in data):
+        return {"data": data, "layout": with_note(layout, NO_LOSS)}
+    below = {"yaxis": "y2", "showlegend": False}
+    data += [_line_over_seconds(label, window, index, "train") | below for index, (label, window) in enumerate(runs)]
+    data += _reached(runs)
+    add_panel(layout, "training", ends=0.42, begins=0.54)
+    layout["xaxis"]["rangemode"] = "tozero"
+    return {"data": data, "layout": layout}
+
+
+def wall_time_words(runs: Labelled) -> str:
+    """Which run is first near the least loss of all, and what families of systems say of these runs together."""
+    look = "Look which line is first at the star's height; a lower line later on is another merit."
+    loss = near_best([window for _, window in runs]) if runs else None
+    if loss is None:
+        return look
+    seconds = {label: taken for label, window in runs if (taken := seconds_to(window, loss)) is not None}
+    missed = [label for label, _ in runs if label not in seconds]
+    compared = [family.comparison(runs) for family in catalogue.families()]
+    return " ".join(filter(None, (time_to_loss_words(seconds, loss, missed), look, *compared)))
+
+
+def _line_over_seconds(label: str, window: RunWindow, index: int, split: str) -> dict[str, Any]:
+    """Evaluations as points; the loss of each step, thin, where the training split was never evaluated."""
+    evaluated = window.loss.splits[split]
+    steps = split == "train" and not len(evaluated)
+    thin = {"mode": "lines", "line": {"color": series_colour(index), "width": 1}}
+    style = thin if steps else _evaluated(series_colour(index))
+    found = (window.loss.steps if steps else evaluated).line(label, "seconds", style).trace()
+    hover = "%{x:.2f} s: %{y:.4~g}<extra>%{fullData.name}</extra>"
+    return {**found, "x": [round(at, 4) for at in found["x"]], "legendgroup": label, "hovertemplate": hover}
+
+
+def _reached(runs: Labelled) -> list[dict[str, Any]]:
+    """A dotted line near the least loss of all, with a star where a run reaches it."""
+    loss = near_best([window for _, window in runs])
+    if loss is None or len(runs) < 2:
+        return []
+    seconds = [seconds_to(window, loss) for _, window in runs]
+    end = max((taken for taken in seconds if taken is not None), default=0.0)
+    dotted: Drawn = {"width": 1.2, "dash": "dot", "mode": "lines", "hoverinfo": "skip"}
+    drawn = [line("near the best", [0.0, round(end, 4)], [loss, loss], **dotted)]
+    hover = "%{x:.2f} s to a loss near the best<extra>%{fullData.name}</extra>"
+    for index, ((label, _), taken) in enumerate(zip(runs, seconds, strict=True)):
+        if taken is not None:
+            star: Drawn = {"size": 13, "marker": {"symbol": "star"}, "legendgroup": label, "showlegend": False}
+            drawn.append(points(label, [round(taken, 4)], [loss], series_colour(index), hover, **star))
+    return drawn

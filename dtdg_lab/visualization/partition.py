@@ -13,25 +13,11 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.visualization.charts import (
-    CATEGORIES,
-    FROM_ZERO,
-    SYMBOLS,
-    Drawn,
-    Panel,
-    bars,
-    byte_unit,
-    chart,
-    colour_bar,
-    heat,
-    label,
-    points,
-    rule,
-)
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, join_words, share
+from dtdg_lab.visualization import charts
+from dtdg_lab.visualization.charts import Drawn, Panel
+from dtdg_lab.visualization.layout import Figure, grid, join_words, share
 from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import Plan, PlanView, reading_event
+from dtdg_lab.visualization.run_view import PlanView, reading_event
 from dtdg_lab.visualization.series import StepSums, read_fields
 from dtdg_lab.visualization.style import ALWAYS, Matrix
 
@@ -83,10 +69,10 @@ def map_figure(
     highest = float(values.max(initial=0.0)) if top is None else top
     hover = "part %{y}, snapshot %{x:.0f}: %{z:,.4~g} " + shown.unit + "<extra></extra>"
     cells, x, y = np.round(values, 2).tolist(), (bounds - 0.5).tolist(), range(len(values))
-    looks: Drawn = {"span": (0, highest or 1.0), "hover": hover, "colorbar": colour_bar(shown.unit)}
-    trace = heat(shown.title, cells, x, y, HEAT_SCALES[shown.scale], **looks)
+    looks: Drawn = {"span": (0, highest or 1.0), "hover": hover, "colorbar": charts.colour_bar(shown.unit)}
+    trace = charts.heat(shown.title, cells, x, y, HEAT_SCALES[shown.scale], **looks)
     axes: Drawn = {"xaxis": _snapshot_axis(int(bounds[0]), int(bounds[-1])), "yaxis": part_axis(len(values))}
-    return chart(shown.title + (f" · {note}" if note else ""), SNAPSHOT, "part", [trace], **axes)
+    return charts.chart(shown.title + (f" · {note}" if note else ""), SNAPSHOT, "part", [trace], **axes)
 
 
 def _snapshot_axis(first: int, end: int) -> dict[str, Any]:
@@ -146,23 +132,22 @@ def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: floa
     whole = np.sum(list(sent.values()), axis=0)
     count = len(whole)
     # plotly's prefixes for bytes would be decimal: the largest value's binary unit is chosen instead
-    unit, factor = byte_unit(top)
+    unit, factor = charts.byte_unit(top)
     cells = np.round(whole / factor, 4).tolist()
     looks: Drawn = {
         "span": (0, top / factor or 1.0),
-        "colorbar": colour_bar(f"{unit} a step", tickformat=",.3~g"),
+        "colorbar": charts.colour_bar(f"{unit} a step", tickformat=",.3~g"),
         "customdata": [[_to_dict(sent, q, p) for p in range(count)] for q in range(count)],
         "hover": f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>",
     }
-    trace = heat(title, cells, range(count), range(count), HEAT_SCALES["bytes"], **looks)
+    trace = charts.heat(title, cells, range(count), range(count), HEAT_SCALES["bytes"], **looks)
     size = 10 if count <= _WRITTEN // 2 else 8
-    notes = [
-        label(format_bytes(float(whole[q, p])), p, q, "white" if whole[q, p] > _DARK * top else TEXT_COLOUR, size)
-        for q, p in zip(*(at.tolist() for at in whole.nonzero()), strict=True)
-        if count <= _WRITTEN
-    ]
+    notes = []
+    for q, p in zip(*(at.tolist() for at in whole.nonzero()), strict=True) if count <= _WRITTEN else ():
+        colour = "white" if whole[q, p] > _DARK * top else TEXT_COLOUR
+        notes.append(charts.label(format_bytes(float(whole[q, p])), p, q, colour, size))
     axes: Drawn = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
-    return chart(title, f"to {who} (number)", f"from {who}", [trace], annotations=notes, **axes)
+    return charts.chart(title, f"to {who} (number)", f"from {who}", [trace], annotations=notes, **axes)
 
 
 def _to_dict(sent: Mapping[str, Matrix], q: int, p: int) -> str:
@@ -541,7 +526,7 @@ def _ends(part: range) -> Span:
 
 MEMORY = {"halo_vertex": "halo memory", "cached_vertex": "cache memory"}
 _IMBALANCE = ("vertices", "edges", "load")
-_EVEN_LINE = rule(y=1, width=1)
+_EVEN_LINE = charts.rule(y=1, width=1)
 _SPREAD = 0.5  # of the room of a part, over which its marks stand beside each other
 
 
@@ -555,16 +540,10 @@ def load_figure(facts: PartitionFacts, *, top: float | None = None, note: str = 
     """
     kinds = measured_of(facts)
     data = [_marks(index, name, values, len(kinds)) for index, (name, values) in enumerate(kinds.items())]
-    return chart(
-        "Load of the parts" + (f" · {note}" if note else ""),
-        "part (number)",
-        "over the mean of the parts (1)",
-        data,
-        xaxis={"dtick": max(1, -(-facts.parts // 16)), "range": [-0.6, facts.parts - 0.4], "showgrid": False},
-        yaxis={"range": [0, 1.08 * (largest(facts) if top is None else top)]},
-        showlegend=True,
-        shapes=[_EVEN_LINE],
-    )
+    titles = ("Load of the parts" + (f" · {note}" if note else ""), "part (number)", "over the mean of the parts (1)")
+    x_axis = {"dtick": max(1, -(-facts.parts // 16)), "range": [-0.6, facts.parts - 0.4], "showgrid": False}
+    y_axis = {"range": [0, 1.08 * (largest(facts) if top is None else top)]}
+    return charts.chart(*titles, data, xaxis=x_axis, yaxis=y_axis, showlegend=True, shapes=[_EVEN_LINE])
 
 
 def measured_of(facts: PartitionFacts) -> Mapping[str, NDArray[np.float64]]:
@@ -595,10 +574,10 @@ def _marks(index: int, name: str, values: NDArray[np.float64], kinds: int) -> Dr
     shift = _SPREAD * (index / max(kinds - 1, 1) - 0.5)
     said = [format_bytes(value) if "memory" in name else f"{value:,.0f}" for value in values.tolist()]
     x, y = [part + shift for part in range(len(values))], np.round(over_mean(values), 4).tolist()
-    size, marker = 7 if len(values) <= 16 else 5, {"symbol": SYMBOLS[index]}
+    size, marker = 7 if len(values) <= 16 else 5, {"symbol": charts.SYMBOLS[index]}
     looks: Drawn = {"size": size, "marker": marker, "customdata": [[part, text] for part, text in enumerate(said)]}
     hover = "part %{customdata[0]}: %{customdata[1]}, %{y:.2f} times the mean"
-    return points(name, x, y, series_colour(index), hover, **looks)
+    return charts.points(name, x, y, series_colour(index), hover, **looks)
 
 
 # What to look for in the pictures of a partition, in a sentence or two for each.
@@ -732,13 +711,10 @@ def microscope(
 
 def panels(facts: PartitionFacts, *, before: PartitionFacts | None = None, sent: Sent | None = None) -> list[Panel]:
     """The panels of the microscope, each with the sentence that stands under it, for two columns."""
-    found = _alone(facts) if before is None else _beside(before, facts)
-    return [*found, *_matrices(facts, sent)]
-
-
-def _alone(facts: PartitionFacts) -> list[Panel]:
+    if before is not None:
+        return [*_beside(before, facts), *_matrices(facts, sent)]
     maps = [(map_figure(name, facts.maps[name], facts.bounds), map_words(name, facts)) for name in MAPS]
-    return [*maps, (load_figure(facts), load_words(facts))]
+    return [*maps, (load_figure(facts), load_words(facts)), *_matrices(facts, sent)]
 
 
 def _beside(before: PartitionFacts, after: PartitionFacts) -> list[Panel]:
@@ -774,7 +750,7 @@ class PartitionView(PlanView[PartitionFacts]):
     def __init__(self, links: LinkLog) -> None:
         super().__init__()
         self.links = links
-        self.tables = {"links": links.link, "steps": links.recorded_step}
+        self.tables = {"links": links.link, "steps": lambda rank, row, attempt: links.step(rank, int(row["step"]))}
         self.events = {self.name: self.event}
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
@@ -791,7 +767,8 @@ class PartitionView(PlanView[PartitionFacts]):
         """Forget what an earlier attempt did from ``step`` on; a change just before ``step`` stays."""
         self.links.truncate(step, attempt)
         super().truncate(step, attempt)
-        self._known = _changes(self._known)
+        pairs = zip([None, *self._known], self._known, strict=False)  # without those that are as the one before them
+        self._known = [each for before, each in pairs if before is None or not _same(each.facts, before.facts)]
 
     @property
     def before(self) -> PartitionFacts | None:
@@ -817,11 +794,6 @@ class PartitionView(PlanView[PartitionFacts]):
     def caption(self) -> str:
         """The partition, its traffic and its last change, in words."""
         return "" if self.facts is None else run_words(self.facts, self.before, self.sent())
-
-
-def _changes(known: list[Plan[PartitionFacts]]) -> list[Plan[PartitionFacts]]:
-    """Without those that are as the one before them."""
-    return [each for place, each in enumerate(known) if not place or not _same(each.facts, known[place - 1].facts)]
 
 
 def _same(facts: PartitionFacts | None, other: PartitionFacts | None) -> bool:
@@ -855,9 +827,9 @@ def _bars(facts: Facts, title: str, unit: str, values: list[float], said: Callab
     colours = [series_colour(index) for index in range(len(values))]
     above: Drawn = {"textposition": "outside", "cliponaxis": False, "textfont": {"size": 10}, "showlegend": False}
     text = [said(each) for each in values]
-    data = [bars("", list(facts), values, colours, "%{x}: %{text}<extra></extra>", text=text, **above)]
-    y_axis = {**FROM_ZERO, "range": [0, 1.15 * max(values) or 1.0]}
-    return chart(title, "", unit, data, xaxis=_names(facts), yaxis=y_axis)
+    data = [charts.bars("", list(facts), values, colours, "%{x}: %{text}<extra></extra>", text=text, **above)]
+    y_axis = {**charts.FROM_ZERO, "range": [0, 1.15 * max(values) or 1.0]}
+    return charts.chart(title, "", unit, data, xaxis=_names(facts), yaxis=y_axis)
 
 
 def _names(facts: Facts) -> Drawn:
@@ -865,18 +837,14 @@ def _names(facts: Facts) -> Drawn:
     short = [name.replace("_", "_<br>").replace(", ", ",<br>").replace(" (", "<br>(") for name in facts]
     level = {"tickangle": 0} if len(short) <= _LEVEL else {}
     ticks = {"tickvals": list(facts), "ticktext": short, "tickfont": {"size": 9}}
-    return {**CATEGORIES, "range": [-0.5, len(short) - 0.5], **ticks, **level}
-
-
-def _percent(value: float) -> str:
-    return share(value / 100)
+    return {**charts.CATEGORIES, "range": [-0.5, len(short) - 0.5], **ticks, **level}
 
 
 def _share(facts: Facts, key: str) -> tuple[Figure, str]:
     title, unit, words = _SHARES[key]
     values = {name: each.shares[key] for name, each in facts.items()}
     low, high = (pick(values, key=values.__getitem__) for pick in (min, max))
-    figure = _bars(facts, title, unit, [100 * value for value in values.values()], _percent)
+    figure = _bars(facts, title, unit, [100 * value for value in values.values()], lambda value: share(value / 100))
     if values[low] == values[high]:
         return figure, f"All alike: {share(values[low])} {words}."
     return figure, f"By {low} {share(values[low])} {words}, by {high} {share(values[high])}."
@@ -887,20 +855,20 @@ def _imbalance(facts: Facts) -> tuple[Figure, str]:
     data = []
     for index, kind in enumerate(_IMBALANCE):
         name, y = "nodes" if kind == "vertices" else kind, [each.imbalance[kind] for each in facts.values()]
-        looks: Drawn = {"size": 9, "marker": {"symbol": SYMBOLS[index]}}
-        data.append(points(name, list(facts), y, series_colour(index), "%{x}: %{y:.3f} times the mean", **looks))
+        looks: Drawn = {"size": 9, "marker": {"symbol": charts.SYMBOLS[index]}}
+        data.append(charts.points(name, list(facts), y, series_colour(index), "%{x}: %{y:.3f} times the mean", **looks))
     top = max(value for each in facts.values() for value in each.imbalance.values())
     y_axis = {"range": [1 - 0.06 * (top - 1 or 0.1), 1 + 1.1 * (top - 1 or 0.1)]}
     axes: Drawn = {"xaxis": _names(facts), "yaxis": y_axis, "shapes": [_EVEN_LINE], "showlegend": True}
     worst = max(facts, key=lambda name: facts[name].imbalance["edges"])
     words = f"1 is even. A step waits for the largest part: {facts[worst].imbalance['edges']:.2f} in edges by {worst}."
-    return chart("Imbalance", "", "largest part over the mean (1)", data, **axes), words
+    return charts.chart("Imbalance", "", "largest part over the mean (1)", data, **axes), words
 
 
 def _sent(facts: Facts) -> tuple[Figure, str]:
     sent = {name: float(sum(pass_name.sum() for pass_name in each.predicted.values())) for name, each in facts.items()}
     best = min(sent, key=sent.__getitem__)
-    unit, factor = byte_unit(max(sent.values()))
+    unit, factor = charts.byte_unit(max(sent.values()))
     values = [each / factor for each in sent.values()]
     figure = _bars(facts, "Bytes exchanged", f"in a step ({unit})", values, lambda value: format_bytes(value * factor))
     return figure, f"What halo_vertex would send, forward and backward; least by {best}."

@@ -173,10 +173,8 @@ class TimelineView(RunView):
         data = []
         for phase in (*PHASES, *BETWEEN_STEPS):
             found = [(rank, start, end) for rank, some in shown.items() for kind, start, end in some if kind == phase]
-            names, x = (
-                [f"rank {rank}" for rank, *_ in found],
-                [round((end - start) / 1e9, 6) for _, start, end in found],
-            )
+            names = [f"rank {rank}" for rank, *_ in found]
+            x = [round((end - start) / 1e9, 6) for _, start, end in found]
             starts = [round((start - self._start_ns) / 1e9, 6) for _, start, _ in found]
             looks = {"base": starts, "showlegend": sum(end - start for _, start, end in found) >= NAMED * whole}
             data.append(level_bars(phase, names, x, PHASE_COLOURS[phase], "%{y}: %{x:.4f} s", **looks))

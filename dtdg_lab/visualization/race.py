@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,21 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
-from dtdg_lab.visualization.charts import (
-    FROM_ZERO,
-    NAMES,
-    Drawn,
-    Panel,
-    byte_unit,
-    chart,
-    label,
-    level_bars,
-    line,
-    points,
-    rule,
-)
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, as_drawn, join_words
+from dtdg_lab.visualization import charts
+from dtdg_lab.visualization.charts import Drawn, Panel
+from dtdg_lab.visualization.layout import Figure, as_drawn, grid, join_words
 from dtdg_lab.visualization.loss import NEAR
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import RunView, SharedViews
@@ -43,6 +30,9 @@ if TYPE_CHECKING:
 
 
 COSTS = ("seconds", "joules", "bytes", "peak")
+Place = tuple[str, int]  # contestant and seed
+Curves = Sequence["Curve"]
+Near = Mapping[int, float]  # seed -> a loss near the best
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +94,7 @@ def curve_of(label: str, seed: int, window: RunWindow, *, over: bool) -> Curve:
     )
 
 
-def labels_of(curves: Sequence[Curve]) -> tuple[str, ...]:
-    """The contestants in the order in which they came."""
-    return tuple(dict.fromkeys(curve.label for curve in curves))
-
-
-def near_losses(
-    curves: Sequence[Curve], labels: Sequence[str], lost: Collection[tuple[str, int]] = ()
-) -> dict[int, float]:
+def near_losses(curves: Curves, labels: Sequence[str], lost: Collection[Place] = ()) -> dict[int, float]:
     """By seed, the least loss that any contestant reached and 5 % more; seeds that some contestant lacks are left out.
 
     What is near follows the seed, since graph and first parameters do.
@@ -133,7 +116,7 @@ def near_losses(
     }
 
 
-def reached(curve: Curve, near: Mapping[int, float], cost: str) -> float | None:
+def reached(curve: Curve, near: Near, cost: str) -> float | None:
     """What the run had spent when it was near the best for the first time; None where it never was, or is unknown."""
     spent = curve.cost(cost)
     if curve.seed not in near or not spent:
@@ -146,14 +129,12 @@ NO_LOSS = "no run has been evaluated yet"
 _HOVER = "%{x:.4~g}, loss %{y:.4~g}<extra>%{fullData.name}"
 _DASHES = ("solid", "dot", "dashdot", "longdash")
 _LOG_FROM = 20.0  # largest over least loss from which the axis is logarithmic
-_TITLES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "seconds": ("Loss against wall time", "time since the run began"),
-        "joules": ("Loss against energy", "energy of all ranks"),
-        "bytes": ("Loss against bytes sent", "sent by all ranks"),
-        "peak": ("Loss against memory", "largest peak of tensor memory of a rank"),
-    }
-)
+_TITLES: Mapping[str, tuple[str, str]] = {
+    "seconds": ("Loss against wall time", "time since the run began"),
+    "joules": ("Loss against energy", "energy of all ranks"),
+    "bytes": ("Loss against bytes sent", "sent by all ranks"),
+    "peak": ("Loss against memory", "largest peak of tensor memory of a rank"),
+}
 _TOLD = {"seconds": format_seconds, "joules": format_joules, "bytes": format_bytes, "peak": format_bytes}
 _LEAST = {"seconds": "time", "joules": "energy", "bytes": "bytes", "peak": "memory"}
 
@@ -176,10 +157,7 @@ class RaceLevel:
 
 
 def race_panels(
-    curves: Sequence[Curve],
-    levels: Sequence[RaceLevel] = (),
-    labels: Sequence[str] | None = None,
-    lost: Collection[tuple[str, int]] = (),
+    curves: Curves, levels: Sequence[RaceLevel] = (), labels: Sequence[str] | None = None, lost: Collection[Place] = ()
 ) -> dict[str, Panel]:
     """``seconds``, ``joules``, ``bytes`` and ``peak``: a figure each, and a sentence to stand under it.
 
@@ -189,7 +167,7 @@ def race_panels(
         labels: the contestants in order, which gives them their colours; those of the curves where not given.
         lost: contestant and seed of runs that failed and are not waited for.
     """
-    named = tuple(labels) if labels is not None else labels_of(curves)
+    named = tuple(dict.fromkeys(curve.label for curve in curves) if labels is None else labels)
     near = near_losses(curves, named, lost)
     of_cost = {cost: [level for level in levels if level.cost == cost] for cost in COSTS}
     return {cost: _panel(cost, curves, of_cost[cost], named, near) for cost in COSTS}
@@ -204,29 +182,27 @@ def race_figure(panels: Mapping[str, Panel], title: str = "Race") -> Figure:
     return drawn
 
 
-def _panel(
-    cost: str, curves: Sequence[Curve], levels: Sequence[RaceLevel], labels: Sequence[str], near: Mapping[int, float]
-) -> Panel:
+def _panel(cost: str, curves: Curves, levels: Sequence[RaceLevel], labels: Sequence[str], near: Near) -> Panel:
     shown = [curve for curve in curves if curve.losses and curve.cost(cost)]
     largest = max((max(curve.cost(cost)) for curve in shown), default=0.0)
     unit, factor = _unit(cost, largest)
     title, x_title = _TITLES[cost]
     titles = (title, f"{x_title} ({unit})", _loss_name(curves))
-    looks: Drawn = {"showlegend": True, "xaxis": FROM_ZERO, "yaxis": _loss_axis(curves)}
+    looks: Drawn = {"showlegend": True, "xaxis": charts.FROM_ZERO, "yaxis": _loss_axis(curves)}
     unknown = [label for label in labels if _lacks(label, cost, curves)]
     if not shown or (cost == "bytes" and not largest):
         note = f"{_LEAST[cost]} is unknown for {join_words(unknown)}" if unknown else NO_LOSS
         note = "no communication: one process each" if shown else note
-        return chart(*titles, [], empty=as_drawn(note), **looks), _LOOK[cost]
+        return charts.chart(*titles, [], empty=as_drawn(note), **looks), _LOOK[cost]
     data = [_thin(curve, cost, factor, labels) for curve in shown]
     by_label = {label: [curve for curve in shown if curve.label == label] for label in labels}
     data += [_thick(own, cost, factor, labels) for own in by_label.values() if own]
-    figure = chart(*titles, data, **looks)
+    figure = charts.chart(*titles, data, **looks)
     _draw_levels(figure["layout"], levels, factor, labels)
     return figure, _words(cost, curves, labels, unknown, near)
 
 
-def _lacks(label: str, cost: str, curves: Sequence[Curve]) -> bool:
+def _lacks(label: str, cost: str, curves: Curves) -> bool:
     own = [curve for curve in curves if curve.label == label and curve.losses]
     return bool(own) and not any(curve.cost(cost) for curve in own)
 
@@ -237,18 +213,18 @@ def _unit(cost: str, largest: float) -> tuple[str, float]:
         return ("min", 1 / 60) if largest > 600 else ("s", 1.0)
     if cost == "joules":
         return ("kJ", 1e-3) if largest >= 1e4 else ("J", 1.0)
-    unit, size = byte_unit(largest)
+    unit, size = charts.byte_unit(largest)
     return unit, 1 / size
 
 
-def _loss_name(curves: Sequence[Curve]) -> str:
+def _loss_name(curves: Curves) -> str:
     names = {curve.loss_name for curve in curves} or {"loss"}
     parts = {curve.judged for curve in curves if curve.losses} or {"validation"}
     part = "training" if parts == {"train"} else "validation"
     return f"{part}: {names.pop() if len(names) == 1 else 'loss'}"
 
 
-def _loss_axis(curves: Sequence[Curve]) -> dict[str, Any]:
+def _loss_axis(curves: Curves) -> dict[str, Any]:
     """Logarithmic where losses fall so far that the end of a straight axis would show nothing."""
     losses = [loss for curve in curves for loss in curve.losses]
     wide = bool(losses) and min(losses) > 0 and max(losses) / min(losses) > _LOG_FROM
@@ -266,26 +242,26 @@ def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> Draw
     xs, ys = [value * factor for value in curve.cost(cost)], list(curve.losses)
     looks: Drawn = {"hover": f"{_HOVER}</extra>", "legendgroup": curve.label, "showlegend": False, "opacity": 0.45}
     if cost == "peak":
-        return points(name, xs[:1], [min(ys)], style["colour"], size=6, **looks)
-    return line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **looks)
+        return charts.points(name, xs[:1], [min(ys)], style["colour"], size=6, **looks)
+    return charts.line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **looks)
 
 
-def _thick(own: Sequence[Curve], cost: str, factor: float, labels: Sequence[str]) -> Drawn:
+def _thick(own: Curves, cost: str, factor: float, labels: Sequence[str]) -> Drawn:
     """The median over seeds, evaluation by evaluation, as far as half of the seeds have come."""
     name, style = own[0].label, _style(own[0].label, labels)
     looks: Drawn = {"hover": f"{_HOVER}, median</extra>", "legendgroup": name}
     if cost == "peak":
         x, y = median(curve.cost(cost)[0] for curve in own), median(min(curve.losses) for curve in own)
         diamond = {"symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}
-        return points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **looks)
+        return charts.points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **looks)
     lengths = sorted((len(curve.losses) for curve in own), reverse=True)
-    reach = lengths[ceil(len(lengths) / 2) - 1]
+    reach = lengths[math.ceil(len(lengths) / 2) - 1]
     xs, ys = [], []
     for place in range(reach):
         there = [curve for curve in own if len(curve.losses) > place]
         xs.append(round(median(curve.cost(cost)[place] for curve in there) * factor, 6))
         ys.append(median(curve.losses[place] for curve in there))
-    return line(as_drawn(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **looks)
+    return charts.line(as_drawn(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **looks)
 
 
 def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: float, labels: Sequence[str]) -> None:
@@ -293,27 +269,22 @@ def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: fl
     for place, level in enumerate(levels):
         colour = _style(level.label, labels)["colour"] if level.label in labels else BASELINE_COLOUR
         x = level.value * factor
-        layout["shapes"].append(rule(x=x, colour=colour, width=1.5, dash="dash") | {"layer": "below"})
+        layout["shapes"].append(charts.rule(x=x, colour=colour, width=1.5, dash="dash") | {"layer": "below"})
         words = as_drawn(f"{level.label}: {level.name}")
         beside: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "top", "xshift": 3}
-        layout["annotations"].append(label(words, x, 0.98 - 0.09 * place, colour, 10, **beside))
+        layout["annotations"].append(charts.label(words, x, 0.98 - 0.09 * place, colour, 10, **beside))
 
 
-_LOOK: Mapping[str, str] = MappingProxyType(
-    {
-        "seconds": "Look which thick line is lowest at the left: thin lines are seeds, and where they cross, so may "
-        "the ranking.",
-        "joules": "The same losses by what they cost in energy: a system that is quick on more cores need not be "
-        "thrifty.",
-        "bytes": "Further left is less traffic for the same loss; one process alone sends nothing.",
-        "peak": "A diamond is the median of the least losses; further left fits a smaller machine.",
-    }
-)
+_LOOK: Mapping[str, str] = {
+    "seconds": "Look which thick line is lowest at the left: thin lines are seeds, and where they cross, so may "
+    "the ranking.",
+    "joules": "The same losses by what they cost in energy: a system that is quick on more cores need not be thrifty.",
+    "bytes": "Further left is less traffic for the same loss; one process alone sends nothing.",
+    "peak": "A diamond is the median of the least losses; further left fits a smaller machine.",
+}
 
 
-def _words(
-    cost: str, curves: Sequence[Curve], labels: Sequence[str], unknown: Sequence[str], near: Mapping[int, float]
-) -> str:
+def _words(cost: str, curves: Curves, labels: Sequence[str], unknown: Sequence[str], near: Near) -> str:
     """Who needs least to come near the best loss, and what to look for."""
     lost = f" Unknown for {join_words(unknown)}." if unknown else ""
     spent: dict[str, list[float]] = {}
@@ -344,17 +315,15 @@ QUANTITIES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "energy": ("Joules of an epoch, and without waiting for features", "energy of an epoch (J)"),
     }
 )
-_RACE_BOUNDS_LOOK: Mapping[str, str] = MappingProxyType(
-    {
-        "epoch": "A bar that ends at its line is as good as this work on these ranks can be; what is beyond it is "
-        "waiting, exchange and control.",
-        "moving": "The line is a core copying as many bytes in memory, as measured here. A shorter bar hid its "
-        "exchange behind computing; one far beyond pays latency, not bandwidth.",
-        "energy": "The line is the clairvoyant's own joules where it takes part: its plan is the best in the cost "
-        "model, so that a real run may end before it. Else it is what is left when the joules of standing still for "
-        "features are taken off, which no cache can beat.",
-    }
-)
+_RACE_BOUNDS_LOOK: Mapping[str, str] = {
+    "epoch": "A bar that ends at its line is as good as this work on these ranks can be; what is beyond it is "
+    "waiting, exchange and control.",
+    "moving": "The line is a core copying as many bytes in memory, as measured here. A shorter bar hid its "
+    "exchange behind computing; one far beyond pays latency, not bandwidth.",
+    "energy": "The line is the clairvoyant's own joules where it takes part: its plan is the best in the cost "
+    "model, so that a real run may end before it. Else it is what is left when the joules of standing still for "
+    "features are taken off, which no cache can beat.",
+}
 _RACE_BOUNDS_LOG_FROM = 50.0
 NO_BOUND = "no run has ended yet, or none has such a bound"
 
@@ -400,8 +369,9 @@ def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
 
 def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> Panel:
     titles, look = (*QUANTITIES[quantity], ""), _RACE_BOUNDS_LOOK[quantity]
+    looks: Drawn = {"yaxis": charts.NAMES, "bargap": 0.45, "showlegend": True}
     if not bounds:
-        return chart(*titles, [], empty=NO_BOUND, xaxis=FROM_ZERO, yaxis=NAMES, bargap=0.45, showlegend=True), look
+        return charts.chart(*titles, [], empty=NO_BOUND, xaxis=charts.FROM_ZERO, **looks), look
     names = [as_drawn(each.label) for each in bounds]
     colours = [series_colour(labels.index(each.label)) for each in bounds]
     above: Drawn = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
@@ -411,11 +381,11 @@ def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[
     mark: Drawn = {"size": 22, "marker": {"symbol": "line-ns-open", "line": {"width": 2.5}}}
     hover = "%{y}: %{x:.4~g}<extra>bound</extra>"
     data = [
-        level_bars("measured", names, measured, None, "%{y}: %{x:.4~g}", **above),
-        points(of_bounds, limits, names, TEXT_COLOUR, hover, **mark),
+        charts.level_bars("measured", names, measured, None, "%{y}: %{x:.4~g}", **above),
+        charts.points(of_bounds, limits, names, TEXT_COLOUR, hover, **mark),
     ]
-    x_axis = {**FROM_ZERO, **_axis([*measured, *limits])}
-    figure = chart(*titles, data, xaxis=x_axis, yaxis=NAMES, bargap=0.45, showlegend=True)
+    x_axis = {**charts.FROM_ZERO, **_axis([*measured, *limits])}
+    figure = charts.chart(*titles, data, xaxis=x_axis, **looks)
     return figure, f"{_bound_text(quantity, bounds)} {look}"
 
 

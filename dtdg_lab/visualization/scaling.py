@@ -11,22 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.visualization.charts import (
-    CATEGORIES,
-    FROM_ZERO,
-    Drawn,
-    Panel,
-    bars,
-    box,
-    chart,
-    counts_axis,
-    label,
-    line,
-    points,
-    time_unit,
-)
-from dtdg_lab.visualization.grid import bare_layout, grid
-from dtdg_lab.visualization.layout import Figure, percent, with_note
+from dtdg_lab.visualization import charts
+from dtdg_lab.visualization.charts import Drawn, Panel
+from dtdg_lab.visualization.layout import LEGEND, Figure, bare_layout, grid, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
 
 # Efficiency over ranks: what of each further rank's time becomes a shorter epoch.
@@ -60,13 +47,13 @@ def efficiency_figure(systems: Sequence[Efficiency]) -> Figure:
         if known:
             looks: Drawn = {"mode": "lines+markers", "text": [format_seconds(each.seconds[count]) for count in known]}
             x, y = list(known), list(known.values())
-            data.append(line(each.system, x, y, series_colour(index), hover, marker={"size": 7}, **looks))
+            data.append(charts.line(each.system, x, y, series_colour(index), hover, marker={"size": 7}, **looks))
     if data:
         ends = [counts[0], counts[-1]]
-        data.insert(0, line("ideal", ends, [1, 1], width=1, dash="dot", mode="lines", hoverinfo="skip"))
+        data.insert(0, charts.line("ideal", ends, [1, 1], width=1, dash="dot", mode="lines", hoverinfo="skip"))
     titles = ("Efficiency over ranks", "ranks", "speed-up over ranks (1 is ideal)")
-    axes: Drawn = {"xaxis": {"type": "log", "tickvals": counts}, "yaxis": FROM_ZERO, "showlegend": True}
-    return chart(*titles, data, empty="no system has run on one rank yet", **axes)
+    axes: Drawn = {"xaxis": {"type": "log", "tickvals": counts}, "yaxis": charts.FROM_ZERO, "showlegend": True}
+    return charts.chart(*titles, data, empty="no system has run on one rank yet", **axes)
 
 
 def efficiency_words(systems: Sequence[Efficiency]) -> str:
@@ -151,22 +138,22 @@ def _predicted(rows: Sequence[Row]) -> list[Row]:
 
 def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
     described = _predicted(rows)
-    unit, factor = time_unit(max((row["step_s"] for row in rows), default=1.0))
+    unit, factor = charts.time_unit(max((row["step_s"] for row in rows), default=1.0))
     names = [str(row["ranks"]) for row in described]
     data = []
     for part in PARTS:
         y, said = [round(row[f"{part}_s"] * factor, 6) for row in described], "%{x} ranks: %{customdata}"
         told = [format_seconds(row[f"{part}_s"]) for row in described]
-        data.append(bars(part, names, y, PHASE_COLOURS[part], said, customdata=told))
+        data.append(charts.bars(part, names, y, PHASE_COLOURS[part], said, customdata=told))
     for source, symbol in (("measured", "diamond"), ("own time", "diamond-open")):
         found = [row for row in rows if row["source"] == source]
         if found:
             name = "measured, no exchanges" if source == "own time" else source
             x, y = [str(row["ranks"]) for row in found], [round(row["step_s"] * factor, 6) for row in found]
             hover = f"%{{x}} ranks: %{{y:.4~g}} {unit}"
-            data.append(points(name, x, y, TEXT_COLOUR, hover, size=9, marker={"symbol": symbol}))
-    x_axis = {**CATEGORIES, "categoryorder": "array", "categoryarray": names}
-    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": x_axis, "yaxis": FROM_ZERO}
+            data.append(charts.points(name, x, y, TEXT_COLOUR, hover, size=9, marker={"symbol": symbol}))
+    x_axis = {**charts.CATEGORIES, "categoryorder": "array", "categoryarray": names}
+    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": x_axis, "yaxis": charts.FROM_ZERO}
     figure = _over_ranks("Time of a step by its parts", f"time ({unit})", data, described, **looks)
     if not described:
         return figure, ""
@@ -181,7 +168,7 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
 
 def _over_ranks(title: str, y_title: str, data: Sequence[Drawn], described: Sequence[Row], **looks: Any) -> Figure:
     """A chart over ranks that says where nothing was predicted."""
-    figure = chart(title, "ranks", y_title, data, **looks)
+    figure = charts.chart(title, "ranks", y_title, data, **looks)
     return figure if described else {**figure, "layout": with_note(figure["layout"], "nothing was predicted")}
 
 
@@ -190,8 +177,8 @@ def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
     counts, speedups = [row["ranks"] for row in described], [round(row["speedup"], 6) for row in described]
     hover = "%{x} ranks: %{y:.3~g}"
     data = [
-        line("ideal", counts, counts, hover=hover, dash="dash", mode="lines"),
-        line("predicted", counts, speedups, _FITTED, hover, mode="lines"),
+        charts.line("ideal", counts, counts, hover=hover, dash="dash", mode="lines"),
+        charts.line("predicted", counts, speedups, _FITTED, hover, mode="lines"),
     ]
     measured = [row for row in rows if row["source"] == "measured" and row["speedup"]]
     known = [(row["ranks"], round(row["speedup"], 6)) for row in measured]
@@ -200,8 +187,8 @@ def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
     for name, found, symbol, colour in kinds:
         x, y = [ranks for ranks, _ in found], [speedup for _, speedup in found]
         if found:
-            data.append(points(name, x, y, colour, hover, size=10, marker={"symbol": symbol}))
-    axis = counts_axis([*counts, *((128,) if paper is not None else ())])
+            data.append(charts.points(name, x, y, colour, hover, size=10, marker={"symbol": symbol}))
+    axis = charts.counts_axis([*counts, *((128,) if paper is not None else ())])
     titles = ("Speed-up over one rank", "times the edges a second")
     figure = _over_ranks(*titles, data, described, xaxis=axis, yaxis=axis)
     if not described:
@@ -219,10 +206,10 @@ def _against(errors: Sequence[Row]) -> Panel:
     known = [row for row in errors if row["part"] in PARTS and row["measured_s"] > 0 and row["predicted_s"] > 0]
     titles, log = ("Predicted against measured", "measured (ms)", "predicted (ms)"), {"type": "log", "dtick": "D2"}
     if not known:
-        return chart(*titles, [], empty="nothing measured", xaxis=log, yaxis=log), ""
+        return charts.chart(*titles, [], empty="nothing measured", xaxis=log, yaxis=log), ""
     seconds = [row[name] for row in known for name in ("measured_s", "predicted_s")]
     ends = [1e3 * min(seconds), 1e3 * max(seconds)]
-    data = [line("equal", ends, ends, dash="dash", mode="lines", hoverinfo="skip")]
+    data = [charts.line("equal", ends, ends, dash="dash", mode="lines", hoverinfo="skip")]
     shown: set[str] = set()
     for fitted, colour, kind in ((True, _FITTED, "fitted"), (False, _HELD, "held out")):
         for part, symbol in zip(PARTS, ("circle", "diamond", "square"), strict=True):
@@ -231,55 +218,33 @@ def _against(errors: Sequence[Row]) -> Panel:
                 x, y = ([round(1e3 * row[name], 6) for row in found] for name in ("measured_s", "predicted_s"))
                 told = [f"{row['name']}, {row['ranks']} ranks: {row['error']:+.0%}" for row in found]
                 looks: Drawn = {"size": 9, "marker": {"symbol": symbol}, "showlegend": kind not in shown}
-                data.append(points(kind, x, y, colour, f"{part}: %{{customdata}}", customdata=told, **looks))
+                data.append(charts.points(kind, x, y, colour, f"{part}: %{{customdata}}", customdata=told, **looks))
                 shown.add(kind)
     look = "Circles: compute; diamonds: communicate; squares: transfer. Look how far held-out ones are from the line."
-    return chart(*titles, data, xaxis=log, yaxis=log), f"{_off(errors)} {look}"
+    return charts.chart(*titles, data, xaxis=log, yaxis=log), f"{_off(errors)} {look}"
 
 
 # A graph over numbers of ranks: epoch time, efficiency, bytes, copies, fetches, with the points that were measured.
 
 
-# quantity -> title, axis, factor, whether the axis is logarithmic, what to look for
-PANELS: Mapping[str, tuple[str, str, float, bool, str]] = MappingProxyType(
+# quantity -> title, axis, factor, whether the axis is logarithmic
+PANELS: Mapping[str, tuple[str, str, float, bool]] = MappingProxyType(
     {
-        "epoch_s": (
-            "Epoch time of this graph",
-            "time of an epoch (ms)",
-            1e3,
-            True,
-            "Look where a line turns up: exchanges then cost more than ranks save.",
-        ),
-        "efficiency": (
-            "Schedules of a longer sequence that grows like it",
-            "share of one rank's throughput",
-            1.0,
-            False,
-            "Look how far the lines are below the bound.",
-        ),
-        "rank_bytes": (
-            "Bytes that a rank sends in a step",
-            "KiB",
-            1 / 1024,
-            True,
-            "Look where halo rows cross rows by snapshots, and what is left beside gradients.",
-        ),
-        "held_rows": (
-            "Rows of a snapshot that a part holds",
-            "rows",
-            1.0,
-            True,
-            "The gap to own rows is copies: memory that more ranks do not save.",
-        ),
-        "fetch_s": (
-            "A step that fetches features, on another cluster",
-            "time of a step (ms)",
-            1e3,
-            False,
-            "A step waits for its slowest owner, however many there are: look what a late link does.",
-        ),
+        "epoch_s": ("Epoch time of this graph", "time of an epoch (ms)", 1e3, True),
+        "efficiency": ("Schedules of a longer sequence that grows like it", "share of one rank's throughput", 1, False),
+        "rank_bytes": ("Bytes that a rank sends in a step", "KiB", 1 / 1024, True),
+        "held_rows": ("Rows of a snapshot that a part holds", "rows", 1.0, True),
+        "fetch_s": ("A step that fetches features, on another cluster", "time of a step (ms)", 1e3, False),
     }
 )
+_LOOK: Mapping[str, str] = {
+    "epoch_s": "Look where a line turns up: exchanges then cost more than ranks save.",
+    "efficiency": "Look how far the lines are below the bound.",
+    "rank_bytes": "Look where halo rows cross rows by snapshots, and what is left beside gradients.",
+    "held_rows": "The gap to own rows is copies: memory that more ranks do not save.",
+    "fetch_s": "A step waits for its slowest owner, however many there are: look what a late link does.",
+}
+CurvesOf = Mapping[str, tuple[str, ...]]  # system -> curves that its points go with
 _OTHERS = "other systems, measured"
 _REGION = "rgba(0, 158, 115, 0.12)"
 _HEIGHT, _PLOT, _TOP = 330, 214, 56  # pixels: of a panel, of its axes, above them; the sentence is below
@@ -288,11 +253,7 @@ _LINE = 118  # characters of a sentence in a line
 
 
 def what_if_ranks_figure(
-    rows: Sequence[Row],
-    *,
-    measured_ranks: int = 0,
-    title: str = "",
-    curves_of: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    rows: Sequence[Row], *, measured_ranks: int = 0, title: str = "", curves_of: CurvesOf = MappingProxyType({})
 ) -> Figure:
     """A panel for each quantity there is, one under another, each with its legend beside it.
 
@@ -308,7 +269,7 @@ def what_if_ranks_figure(
         _panel(name, [row for row in rows if row["quantity"] == name], measured_ranks, curves_of) for name in found
     ]
     if not panels:
-        panels = [(chart("What if", "ranks", "value", [], empty="nothing to show"), "")]
+        panels = [(charts.chart("What if", "ranks", "value", [], empty="nothing to show"), "")]
     return _stacked(panels, title or "What if there were more ranks")
 
 
@@ -325,14 +286,7 @@ def _stacked(panels: Sequence[Panel], title: str) -> Figure:
         domain = [top - _PLOT / inner, top]
         layout[f"xaxis{number}"] = {**own["xaxis"], "domain": [0, _WIDTH], "anchor": y}
         layout[f"yaxis{number}"] = {**own["yaxis"], "domain": domain, "anchor": x}
-        layout[f"legend{number}"] = {
-            "x": _WIDTH + 0.015,
-            "xanchor": "left",
-            "y": top,
-            "yanchor": "top",
-            "font": {"size": 10},
-            "bgcolor": "rgba(0,0,0,0)",
-        }
+        layout[f"legend{number}"] = {**LEGEND, "x": _WIDTH + 0.015, "xanchor": "left", "y": top, "yanchor": "top"}
         for trace in figure["data"] or [{"type": "scatter", "x": [None], "y": [None], "showlegend": False}]:
             data.append({**trace, "xaxis": x, "yaxis": y, "legend": f"legend{number}"})
         for mark in (*own["shapes"], *own["annotations"]):
@@ -352,16 +306,16 @@ def _moved(reference: str, axis: str) -> str:
 
 def _text(said: str, size: int, y: float, **more: Any) -> Drawn:
     place = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left"}
-    return label(said, 0, y, size=size, **place, **more)
+    return charts.label(said, 0, y, size=size, **place, **more)
 
 
-def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: Mapping[str, tuple[str, ...]]) -> Panel:
-    title, y_title, factor, is_log, look = PANELS[name]
+def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: CurvesOf) -> Panel:
+    title, y_title, factor, is_log = PANELS[name]
     ranks = sorted({row["ranks"] for row in rows})
-    y_axis: Drawn = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else FROM_ZERO
+    y_axis: Drawn = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else charts.FROM_ZERO
     ends = [log10(ranks[0]) - 0.06, log10(ranks[-1]) + 0.06]
     shown = [count for count in ranks if count & (count - 1) == 0 or len(ranks) < 8]  # powers of 2 among many
-    x_axis = {**counts_axis(shown), "ticktext": [f"{count:,}" for count in shown], "range": ends}
+    x_axis = {**charts.counts_axis(shown), "ticktext": [f"{count:,}" for count in shown], "range": ends}
     data: list[Drawn] = []
     colours: dict[str, str] = {}
     for curve in dict.fromkeys(row["curve"] for row in rows if row["kind"] != "measured"):
@@ -371,9 +325,9 @@ def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: Mappi
     data += _measured(measured, colours, factor, curves_of)
     region: Drawn = {"yref": "paper", "fillcolor": _REGION, "line": {"width": 0}, "layer": "below"}
     covered = (10 ** ends[0], measured_ranks * 1.15)
-    shapes = [box(covered, (0, 1), **region)] if measured_ranks and measured else []
-    figure = chart(title, "ranks", y_title, data, xaxis=x_axis, yaxis=y_axis, shapes=shapes)
-    return figure, _words(name, rows, measured_ranks if measured else 0) + look
+    shapes = [charts.box(covered, (0, 1), **region)] if measured_ranks and measured else []
+    figure = charts.chart(title, "ranks", y_title, data, xaxis=x_axis, yaxis=y_axis, shapes=shapes)
+    return figure, _words(name, rows, measured_ranks if measured else 0) + _LOOK[name]
 
 
 def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[Drawn]:
@@ -382,21 +336,17 @@ def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[
     known, fitted = ([row for row in own if (row["kind"] == "fitted") is of_fit] for of_fit in (False, True))
     dash = "dash" if "late" in curve or curve.startswith("bound") else "solid"
     found = []
-    for name, drawn, dashes in (
-        (curve, known, dash),
-        (f"{curve}, continued", [*known[-1:], *fitted] if fitted else [], "dot"),
-    ):
+    continued = (f"{curve}, continued", [*known[-1:], *fitted] if fitted else [], "dot")
+    for name, drawn, dashes in ((curve, known, dash), continued):
         x, y = [row["ranks"] for row in drawn], [_shown(row["value"] * factor) for row in drawn]
         looks: Drawn = {"mode": "lines", "dash": dashes, "customdata": [row["kind"] for row in drawn]}
         looks |= {"showlegend": not known} if dashes == "dot" else {}
         if drawn:
-            found.append(line(name, x, y, colour, "%{x} ranks: %{y:.4g} (%{customdata})", **looks))
+            found.append(charts.line(name, x, y, colour, "%{x} ranks: %{y:.4g} (%{customdata})", **looks))
     return found
 
 
-def _measured(
-    rows: Sequence[Row], colours: Mapping[str, str], factor: float, curves_of: Mapping[str, tuple[str, ...]]
-) -> list[Drawn]:
+def _measured(rows: Sequence[Row], colours: Mapping[str, str], factor: float, curves_of: CurvesOf) -> list[Drawn]:
     """Points: in the colour of the curve that predicts them, those of all other systems small and grey."""
     found = []
     by_name: dict[str, list[Row]] = {}
@@ -412,7 +362,7 @@ def _measured(
             looks = {"size": 6, "marker": {"symbol": "circle-open", "line": edge}}
         x, y = [row["ranks"] for row in mine], [_shown(row["value"] * factor) for row in mine]
         hover, told = "%{x} ranks: %{y:.4g}<extra>%{customdata}, measured</extra>", [row["curve"] for row in mine]
-        found.append(points(said, x, y, colours.get(name, BASELINE_COLOUR), hover, customdata=told, **looks))
+        found.append(charts.points(said, x, y, colours.get(name, BASELINE_COLOUR), hover, customdata=told, **looks))
     return found
 
 
@@ -434,12 +384,8 @@ def _words(name: str, rows: Sequence[Row], measured_ranks: int) -> str:
     if not at:
         return ""
     best = max(at, key=lambda row: row["value"]) if name == "efficiency" else min(at, key=lambda row: row["value"])
-    value = {
-        "epoch_s": format_seconds,
-        "efficiency": percent,
-        "rank_bytes": format_bytes,
-        "fetch_s": format_seconds,
-    }.get(name, lambda each: f"{each:,.0f}")(best["value"])
+    writers = {"epoch_s": format_seconds, "efficiency": percent, "rank_bytes": format_bytes, "fetch_s": format_seconds}
+    value = writers.get(name, lambda each: f"{each:,.0f}")(best["value"])
     verb = "keeps" if name == "efficiency" else "takes least"
     words = f"On {last:,} ranks {best['curve']} {verb}: {value}. "
     words += f"Shaded: up to {measured_ranks} ranks, where points were measured. " * bool(measured_ranks)

@@ -315,10 +315,6 @@ class StepSums:
         """Note that a rank has recorded a step."""
         self._steps[rank] = max(step, self._steps.get(rank, -1))
 
-    def recorded_step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Note the same by a row of the table ``steps``."""
-        self.step(rank, int(row["step"]))
-
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on."""
         for rank, steps in self._rows.items():

@@ -1,40 +1,24 @@
-"""Charts of studies: lines, heat maps, parallel coordinates, progress and spread."""
+"""Charts of studies: lines, heat maps, parallel coordinates, progress and spread; the base class of their results."""
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from statistics import median
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
-from dtdg_lab.visualization.charts import (
-    Drawn,
-    Panel,
-    box,
-    chart,
-    colour_bar,
-    heat,
-    level_bars,
-    line,
-    named_axis,
-    points,
-    whiskers,
-)
-from dtdg_lab.visualization.charts import label as label_at
+from dtdg_lab.visualization import charts, palette
+from dtdg_lab.visualization.charts import Drawn, Panel
 from dtdg_lab.visualization.layout import Figure, join_words
-from dtdg_lab.visualization.palette import (
-    BASELINE_COLOUR,
-    GRID_COLOUR,
-    HEAT_SCALES,
-    MARK_COLOUR,
-    TEXT_COLOUR,
-    WARNING_COLOUR,
-    series_colour,
-)
+from dtdg_lab.visualization.style import short
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Bars of medians over seeds, with every seed as a point: what a table of a paper becomes when it is run here.
 
@@ -64,30 +48,29 @@ class SpreadBar:
         return median(self.values) if self.values else None
 
 
-def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str, *, nothing: str = "no run has ended yet") -> Figure:
+def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str) -> Figure:
     """Horizontal bars in the order given, the first on top; points are seeds.
 
     Args:
         bars: of any length; those without a value keep their row.
         title: of the figure.
         unit: title of the x axis, with its unit.
-        nothing: said in place of bars where none has a value.
     """
     y_axis = {"autorange": "reversed", "type": "category"}
     if not any(bar.values for bar in bars):
-        return chart(title, unit, "", [], empty=nothing, yaxis=y_axis, showlegend=False)
+        return charts.chart(title, unit, "", [], empty="no run has ended yet", yaxis=y_axis, showlegend=False)
     labels = [_labelled(bar) for bar in bars]
-    colours = [series_colour(0) if bar.values else BASELINE_COLOUR for bar in bars]
+    colours = [palette.series_colour(0) if bar.values else palette.BASELINE_COLOUR for bar in bars]
     faint: Drawn = {"marker": {"color": colours, "opacity": 0.55}}
     seeds = [(value, name) for name, bar in zip(labels, bars, strict=True) for value in bar.values]
     x, y = [value for value, _ in seeds], [name for _, name in seeds]
-    hover = "%{y}: %{x:.4~g}"
+    hover, middle = "%{y}: %{x:.4~g}", [bar.middle for bar in bars]
     data = [
-        level_bars("median", labels, [bar.middle for bar in bars], None, f"{hover} (median)<extra></extra>", **faint),
-        points("each seed", x, y, TEXT_COLOUR, f"{hover}<extra></extra>", size=6),
+        charts.level_bars("median", labels, middle, None, f"{hover} (median)<extra></extra>", **faint),
+        charts.points("each seed", x, y, palette.TEXT_COLOUR, f"{hover}<extra></extra>", size=6),
     ]
     margin = {"l": 56, "r": 14, "t": 34, "b": 54}
-    return chart(title, unit, "", data, yaxis=y_axis, showlegend=False, margin=margin)
+    return charts.chart(title, unit, "", data, yaxis=y_axis, showlegend=False, margin=margin)
 
 
 def _labelled(bar: SpreadBar) -> str:
@@ -128,9 +111,9 @@ _DARK, _PALE = 0.6, 0.15  # as in views.decay_map: from where writing is white, 
 _CORNER = 0.34  # of a cell: where the marks of its states stand, from its middle
 STATES: Mapping[str, tuple[str, str, str]] = MappingProxyType(  # status -> words, symbol, colour
     {
-        "failed": ("failed", "x", WARNING_COLOUR),
-        "pruned": ("ended early", "triangle-down", MARK_COLOUR),
-        "running": ("under way", "circle-open", TEXT_COLOUR),
+        "failed": ("failed", "x", palette.WARNING_COLOUR),
+        "pruned": ("ended early", "triangle-down", palette.MARK_COLOUR),
+        "running": ("under way", "circle-open", palette.TEXT_COLOUR),
     }
 )
 
@@ -185,7 +168,7 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     titles = (names.title, names.x, names.y)
     looks: Drawn = {"margin": {"l": 70, "r": 14, "t": 34, "b": 92}, **_CLICKS}
     if not cells:
-        return chart(*titles, [], empty=NOTHING_YET, **looks), "Nothing is studied yet."
+        return charts.chart(*titles, [], empty=NOTHING_YET, **looks), "Nothing is studied yet."
     grid = {(across.index(cell.x), up.index(cell.y)): cell for cell in cells}
     say = writer(names.measure)
     written = len(across) <= _COLUMNS and len(across) * len(up) <= _WRITTEN
@@ -193,35 +176,27 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     low, high = (min(middle.values()), max(middle.values())) if middle else (0.0, 1.0)
     span = (high - low) or abs(low) or 1.0
     least, most = low - _PALE * span, low + span
-    bar: Drawn = {} if written else {"colorbar": colour_bar(names.measure, tickformat=".3~g")}
+    bar: Drawn = {} if written else {"colorbar": charts.colour_bar(names.measure, tickformat=".3~g")}
     columns, rows = range(len(across)), range(len(up))
     gaps: Drawn = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False}
-    map_ = heat(
-        names.measure,
-        [[middle.get((x, y)) for x in columns] for y in rows],
-        columns,
-        rows,
-        HEAT_SCALES["owned"],
-        span=(least, most),
-        customdata=[[_hover(grid.get((x, y)), names, say) for x in columns] for y in rows],
-        hover="%{customdata[0]}<extra></extra>",
-        **gaps,
-        **bar,
-    )
+    z = [[middle.get((x, y)) for x in columns] for y in rows]
+    shown = [[_hover(grid.get((x, y)), names, say) for x in columns] for y in rows]
+    said: Drawn = {"customdata": shown, "hover": "%{customdata[0]}<extra></extra>", **gaps, **bar}
+    map_ = charts.heat(names.measure, z, columns, rows, palette.HEAT_SCALES["owned"], span=(least, most), **said)
     notes, dark = [], least + _DARK * (most - least)
     for (x, y), value in middle.items() if written else ():
         cell = grid[x, y]
         part = "" if len(cell.values) >= cell.asked else f"<br>{len(cell.values)} of {cell.asked}"
-        notes.append(label_at(say(value) + part, x, y, "white" if value > dark else TEXT_COLOUR))
+        notes.append(charts.label(say(value) + part, x, y, "white" if value > dark else palette.TEXT_COLOUR))
     best, shapes = best_cell(cells, least=names.least_is_best), []
     if best is not None:
         x, y = across.index(best.x), up.index(best.y)
-        edge: Drawn = {"line": {"color": TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
-        shapes.append(box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **edge))
+        edge: Drawn = {"line": {"color": palette.TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
+        shapes.append(charts.box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **edge))
     looks |= {"xaxis": _axis(across), "yaxis": _axis(up), "annotations": notes, "shapes": shapes}
     data = [map_, *(trace for state in STATES if (trace := _marks(grid, state)) is not None)]
     # behind cells that are not done
-    return chart(*titles, data, plot_bgcolor=GRID_COLOUR, **looks), _words(cells, names, best)
+    return charts.chart(*titles, data, plot_bgcolor=palette.GRID_COLOUR, **looks), _words(cells, names, best)
 
 
 def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Drawn:
@@ -238,7 +213,7 @@ def _unfinished(cells: Sequence[StudyCell], x_of: Callable[[StudyCell], Any], y:
         mine = [cell for cell in cells if cell.states.get(state) and not cell.values]
         looks: Drawn = {"size": 10, "marker": {"symbol": symbol}, **_clickable(mine)}
         if mine:
-            found.append(points(words, [x_of(cell) for cell in mine], [y] * len(mine), colour, **looks))
+            found.append(charts.points(words, [x_of(cell) for cell in mine], [y] * len(mine), colour, **looks))
     return found
 
 
@@ -261,11 +236,6 @@ def ordered(values: Sequence[Any]) -> list[Any]:
     return sorted(once) if is_numeric(once) else once
 
 
-def label(value: Any) -> str:
-    """A value on an axis."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def writer(measure: str) -> Callable[[float], str]:
     """How a number of runs is written, by the unit that its name ends in."""
     if measure.endswith("_bytes") or measure.startswith("bytes_"):
@@ -284,14 +254,14 @@ def best_cell(cells: Sequence[StudyCell], *, least: bool) -> StudyCell | None:
 
 
 def _axis(values: Sequence[Any]) -> Drawn:
-    return {**named_axis(label(value) for value in values), "ticks": ""}
+    return {**charts.named_axis(short(value) for value in values), "ticks": ""}
 
 
 def _hover(cell: StudyCell | None, names: MapNames, say: Callable[[float], str]) -> list[str]:
     """What is shown over a cell, and the key of the run that a click opens."""
     if cell is None:
         return ["", ""]
-    lines = [f"{names.x} {label(cell.x)}, {names.y} {label(cell.y)}"]
+    lines = [f"{names.x} {short(cell.x)}, {names.y} {short(cell.y)}"]
     if cell.values:
         spread = f", {say(min(cell.values))} to {say(max(cell.values))}" if len(cell.values) > 1 else ""
         lines.append(f"{names.measure}: median {say(median(cell.values))}{spread}")
@@ -312,7 +282,7 @@ def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> Drawn | Non
     y = [y if centred else y + up for (_, y), centred in zip(mine, alone, strict=True)]
     marker = {"symbol": symbol, "line": {"color": "white", "width": 1}}
     said = _clickable([*mine.values()], [f"{cell.states[state]} {words}" for cell in mine.values()])
-    return points(words, x, y, colour, size=11, marker=marker, **said)
+    return charts.points(words, x, y, colour, size=11, marker=marker, **said)
 
 
 def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) -> str:
@@ -320,10 +290,8 @@ def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) 
         return f"{_NOTHING_SAID}: grey cells wait."
     say = writer(names.measure)
     which = "Lowest" if names.least_is_best else "Highest"
-    middle = median(best.values)
-    described = (
-        f"{which} {names.measure} (outlined): {say(middle)} at {names.x} {label(best.x)}, {names.y} {label(best.y)}"
-    )
+    place = f"{names.x} {short(best.x)}, {names.y} {short(best.y)}"
+    described = f"{which} {names.measure} (outlined): {say(median(best.values))} at {place}"
     others = [cell for cell in cells if cell.values and cell is not best]
     if len(best.values) > 1:
         apart = [
@@ -332,10 +300,8 @@ def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) 
             if (min(cell.values) > max(best.values) if names.least_is_best else max(cell.values) < min(best.values))
         ]
         near = len(others) - len(apart)
-        described += (
-            f", the median of {len(best.values)} runs; the runs of {near or 'no'} other cell{'s' * (near != 1)} "
-        )
-        described += "overlap with its."
+        like = f"{near or 'no'} other cell{'s' * (near != 1)}"
+        described += f", the median of {len(best.values)} runs; the runs of {like} overlap with its."
     else:
         described += ", of one run: another seed may move it."
     waiting = sum(not cell.values for cell in cells)
@@ -352,20 +318,20 @@ def study_course(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     titles = (names.title, "trial", names.measure)
     done = sorted((cell for cell in cells if cell.values), key=lambda cell: cell.x)
     if not done:
-        return chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
+        return charts.chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
     middle = [median(cell.values) for cell in done]
     best = list(accumulate(middle, min if names.least_is_best else max))
     places = [cell.x for cell in done]
-    step = {"color": series_colour(1), "width": 2, "shape": "hv"}
+    step = {"color": palette.series_colour(1), "width": 2, "shape": "hv"}
     data = [
-        points("trial", places, middle, series_colour(0), size=8, **_clickable(done)),
-        line("best so far", places, best, line=step, mode="lines", hoverinfo="skip"),
+        charts.points("trial", places, middle, palette.series_colour(0), size=8, **_clickable(done)),
+        charts.line("best so far", places, best, line=step, mode="lines", hoverinfo="skip"),
         *_unfinished(cells, lambda cell: cell.x, max(middle)),
     ]
     say, last = writer(names.measure), max(place for place, value in enumerate(middle) if value == best[-1])
     since = len(done) - 1 - last
     text = f"Best so far {say(best[-1])}, found by trial {done[last].x}; {since} have ended since without a better one."
-    return chart(*titles, data, **_CLICKS), text
+    return charts.chart(*titles, data, **_CLICKS), text
 
 
 # A study over one setting: the median over seeds, with the spread from least to most.
@@ -387,33 +353,33 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
     titles = (names.title, names.x, names.measure)
     best = best_cell(cells, least=names.least_is_best)
     if best is None:
-        return chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
+        return charts.chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
     numeric = is_numeric(values)
-    ticks = {} if numeric else {"tickvals": list(range(len(values))), "ticktext": [label(value) for value in values]}
+    ticks = {} if numeric else {"tickvals": list(range(len(values))), "ticktext": [short(value) for value in values]}
 
     def x_of(cell: StudyCell) -> Any:
         return cell.x if numeric else values.index(cell.x)
 
     say, middle = writer(names.measure), [median(cell.values) for cell in done]
-    heads = [f"{names.x} {label(cell.x)}: median {say(at)}" for cell, at in zip(done, middle, strict=True)]
+    heads = [f"{names.x} {short(cell.x)}: median {say(at)}" for cell, at in zip(done, middle, strict=True)]
     least, most = [min(cell.values) for cell in done], [max(cell.values) for cell in done]
     looks: Drawn = {"mode": "lines+markers" if joined and numeric else "markers", "marker": {"size": 8}}
-    looks["error_y"] = whiskers(least, middle, most, series_colour(0), width=4)
-    circle = {"symbol": "circle-open", "line": {"width": 2}}
+    looks["error_y"] = charts.whiskers(least, middle, most, palette.series_colour(0), width=4)
+    place, circle = ([x_of(best)], [median(best.values)]), {"symbol": "circle-open", "line": {"width": 2}}
     x, said = [x_of(cell) for cell in done], _clickable(done, heads)
     data = [
-        line("median over seeds", x, middle, series_colour(0), **said, **looks),
+        charts.line("median over seeds", x, middle, palette.series_colour(0), **said, **looks),
         *_unfinished(cells, x_of, max(middle)),
-        points("best", [x_of(best)], [median(best.values)], TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"),
+        charts.points("best", *place, palette.TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"),
     ]
     x_axis = {"type": "log"} if _is_wide(values) else ticks
-    return chart(*titles, data, xaxis=x_axis, **_CLICKS), _words_study_line(done, best, names)
+    return charts.chart(*titles, data, xaxis=x_axis, **_CLICKS), _words_study_line(done, best, names)
 
 
 def _words_study_line(done: Sequence[StudyCell], best: StudyCell, names: MapNames) -> str:
     say = writer(names.measure)
     which = "Lowest" if names.least_is_best else "Highest"
-    text = f"{which} median: {say(median(best.values))} at {names.x} {label(best.x)}."
+    text = f"{which} median: {say(median(best.values))} at {names.x} {short(best.x)}."
     least, most = min(best.values), max(best.values)
     near = [cell for cell in done if cell is not best and min(cell.values) <= most and max(cell.values) >= least]
     if len(best.values) > 1:
@@ -459,30 +425,30 @@ def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, t
     """
     looks: Drawn = {"margin": {"l": 40, "r": 60, "t": 54, "b": 40}, **_CLICKS}
     if not ways:
-        return chart(title, "", "", [], empty=NOTHING_YET, **looks), f"{_NOTHING_SAID}."
+        return charts.chart(title, "", "", [], empty=NOTHING_YET, **looks), f"{_NOTHING_SAID}."
     best_last = sorted(ways, key=lambda way: way.value, reverse=least)[-MOST_LINES:]
     axes = [_Scale([way.settings[place] for way in ways]) for place in range(len(names))]
     axes.append(_Scale([way.value for way in best_last]))
     heads = [*names, measure]
     ends = {"range": [-0.25, len(heads) - 0.65], "side": "top", "showline": False}
-    x_axis = {**named_axis(heads), **ends, "showgrid": True, "gridcolor": "#B8BEC6"}
+    x_axis = {**charts.named_axis(heads), **ends, "showgrid": True, "gridcolor": "#B8BEC6"}
     beside: Drawn = {"size": 10, "xanchor": "left", "xshift": 4, "bgcolor": "rgba(255,255,255,0.7)"}
-    notes = [label_at(text, place, at, **beside) for place, axis in enumerate(axes) for at, text in axis.ticks]
+    notes = [charts.label(text, place, at, **beside) for place, axis in enumerate(axes) for at, text in axis.ticks]
     data = []
     for place, way in enumerate(best_last):
         y = [axis.place(value) for axis, value in zip(axes, (*way.settings, way.value), strict=True)]
         said: Drawn = {"customdata": [[way.described, way.key]] * len(heads), "showlegend": False}
         said |= {"hover": "%{customdata[0]}<extra></extra>", "width": 3 if place == len(best_last) - 1 else 1.4}
-        data.append(line("", range(len(heads)), y, _colour(place, len(best_last)), mode="lines", **said))
+        data.append(charts.line("", range(len(heads)), y, _colour(place, len(best_last)), mode="lines", **said))
     best = best_last[-1]
-    at = ", ".join(f"{name} {label(value)}" for name, value in zip(names, best.settings, strict=True))
+    at = ", ".join(f"{name} {short(value)}" for name, value in zip(names, best.settings, strict=True))
     left = f" The best {MOST_LINES} of {len(ways)} are drawn." if len(ways) > MOST_LINES else ""
     words = (
         f"{len(ways)} combinations, the darker the better; the best (thick) {writer(measure)(best.value)} at {at}. "
         f"Where dark lines run together on an axis, its value matters.{left}"
     )
     y_axis = {"visible": False, "range": [-0.06, 1.06]}
-    return chart(title, "", "", data, xaxis=x_axis, yaxis=y_axis, annotations=notes, **looks), words
+    return charts.chart(title, "", "", data, xaxis=x_axis, yaxis=y_axis, annotations=notes, **looks), words
 
 
 class _Scale:
@@ -497,7 +463,7 @@ class _Scale:
             shown: list[Any] = [math.exp(mark) if self._log else mark for mark in marks]
             self.ticks = [(self.place(value), f"{value:.3g}") for value in shown]
         else:
-            self.ticks = [(self.place(value), label(value)) for value in self._values]
+            self.ticks = [(self.place(value), short(value)) for value in self._values]
 
     def _scaled(self, value: float) -> float:
         return math.log(value) if self._log else float(value)
@@ -514,3 +480,115 @@ def _colour(place: int, count: int) -> str:
     share = 1.0 if count == 1 else place / (count - 1)
     mixed = [round(worst + (best - worst) * share) for worst, best in zip(_WORST, _BEST, strict=True)]
     return "#" + "".join(f"{part:02X}" for part in mixed)
+
+
+# What a study found, as a table, in words and as HTML: the base of the results of studies and forecasts.
+
+
+COLUMNS = ("protocol", "leaky", "purge", "data")  # what decides whether two results are comparable
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "protocol": "name of the evaluation protocol",
+        "leaky": "whether splits share edges: there is no gap, and edges live longer than an interval",
+        "purge": "snapshots left out at each boundary between splits",
+        "data": "first digits of the SHA-256 of the data set's arrays",
+        "data_hash": "the SHA-256 of the data set's arrays",
+    }
+)
+
+
+class StudyResult:
+    """Rows as a table, and words; a notebook shows it as HTML.
+
+    A subclass is a dataclass with ``rows``, one mapping for each line, and ``described``: what was done, in words.
+
+    Attributes:
+        meanings: column -> what it holds.
+        text_columns: of the table in ``summary()``; all where empty.
+        html_columns: of the table in a notebook; all where empty.
+        missing: what stands for an unknown value.
+        digits: of numbers.
+    """
+
+    __slots__ = ()
+    meanings: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    text_columns: ClassVar[tuple[str, ...]] = ()
+    html_columns: ClassVar[tuple[str, ...]] = ()
+    missing: ClassVar[str] = ""
+    digits: ClassVar[int] = 4
+
+    if TYPE_CHECKING:
+
+        @property
+        def rows(self) -> Sequence[dict[str, Any]]:
+            """One mapping for each line."""
+
+        @property
+        def described(self) -> str:
+            """What was done, in words."""
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The rows as a frame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a frame."""
+        return self.table
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: what was done, and the rows."""
+        return {"described": self.described, "rows": [dict(row) for row in self.rows]}
+
+    def conclusion(self) -> str:
+        """What follows from the rows, in words."""
+        return ""
+
+    def summary(self) -> str:
+        """What was done, the table, and what follows from it."""
+        table = self.readable(self.text_columns).to_string(index=False)
+        return "\n".join(part for part in (self.described, table, self.conclusion()) if part)
+
+    def readable(self, columns: Iterable[str] = ()) -> pd.DataFrame:
+        """The table as text: bytes and seconds with their units, numbers of few digits.
+
+        Args:
+            columns: in their order; all where empty.
+        """
+        frame = self.to_pandas()
+        frame = frame[list(columns) or list(frame)].astype(object)
+        return frame.apply(lambda column: column.map(lambda value: self._readable(str(column.name), value)))
+
+    def _readable(self, name: str, value: Any) -> str:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return self.missing
+        if isinstance(value, str | bool):
+            return str(value)
+        if name.endswith("bytes"):
+            return format_bytes(value)
+        if name.endswith("_s"):
+            return format_seconds(value)
+        return f"{value:,}" if isinstance(value, int) else f"{value:.{self.digits}g}"
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        """The table with what its columns mean; ``lab.plot`` draws the figure."""
+        table = self.readable(self.html_columns)
+        kept = {name: meaning for name, meaning in self.meanings.items() if name in table or not self.html_columns}
+        words = paragraphs(self.conclusion())
+        return f"<p>{html.escape(self.described)}</p>{table.to_html(index=False)}{words}{explained(kept)}"
+
+
+def paragraphs(words: str) -> str:
+    """Lines as paragraphs of a page."""
+    return "".join(f"<p>{html.escape(line)}</p>" for line in words.split("\n") if line)
+
+
+def explained(meanings: Mapping[str, str]) -> str:
+    """Names with what they mean, as a list of a page."""
+    items = "".join(f"<li><b>{html.escape(name)}</b>: {html.escape(words)}</li>" for name, words in meanings.items())
+    return f"<ul style='font-size:90%'>{items}</ul>"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 Message = dict[str, Any]
+Defer = Callable[[Callable[[], None]], None]  # has a call made by the event loop
 RELAID = ("title", "shapes", "annotations")  # layout fields that may change without redrawing the lines
 REDRAWN = ("phases", "timeline")  # small charts that change as a whole
 
@@ -111,10 +112,6 @@ def _sent(line: Line) -> _Sent:
 PATIENCE_S = 20.0  # a second display that never loads must not hold up the first
 
 
-def _at_once(call: Callable[[], None]) -> None:
-    call()
-
-
 class Charts(JSComponent):
     """Charts by name. It keeps no state: a display that reports ready gets what ``_on_ready`` sends.
 
@@ -127,7 +124,7 @@ class Charts(JSComponent):
 
     _esm: ClassVar[str] = theme_script() + (Path(__file__).parent / "live.js").read_text(encoding="utf-8")
 
-    def __init__(self, *, defer: Callable[[Callable[[], None]], None] = _at_once, **params: Any) -> None:
+    def __init__(self, *, defer: Defer = lambda call: call(), **params: Any) -> None:
         super().__init__(**params)
         self._defer = defer
         self._ready = False
@@ -194,10 +191,7 @@ class WholeCharts(Charts):
     """
 
     def __init__(
-        self,
-        figures: Callable[[], dict[str, Figure]],
-        captions: Callable[[], dict[str, str]] = dict,
-        **params: Any,
+        self, figures: Callable[[], dict[str, Figure]], captions: Callable[[], dict[str, str]] = dict, **params: Any
     ) -> None:
         super().__init__(charts=list(figures()), **params)
         self._figures, self._captions = figures, captions

@@ -1,27 +1,40 @@
-"""The base classes of the dashboard's pages, and of the pages that show what is special about one run."""
+"""The base classes of the dashboard's pages, and of those that show what is special about one run; work in threads."""
 
 from __future__ import annotations
 
 import html
+import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import panel as pn
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import LabError
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import Charts, OpenedPage, WholeCharts
-from dtdg_lab.widgets.worker import ACTIVE
+from dtdg_lab.widgets.live import Charts, Defer, OpenedPage, WholeCharts
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
+T = TypeVar("T")
 Panel = tuple[Figure, str]  # a chart with its caption
+ACTIVE = ("starting", "running", "paused", "stopping")  # states of a run that has not ended
 STRETCH: Mapping[str, Any] = {"sizing_mode": "stretch_width", "margin": 0}
 TEXT = {"font-size": "13px", "color": coloured("text")}
 PROBLEM = {"font-size": "13px", "color": coloured("problem")}
+ALERT = {
+    **TEXT,
+    "color": coloured("alert"),
+    "background": coloured("alert-back"),
+    "padding": "8px",
+    "border": f"1px solid {coloured('alert-line')}",
+    "border-radius": "6px",
+    "overflow-wrap": "anywhere",
+}
 
 
 def text_line(value: str = "", **more: Any) -> pn.widgets.StaticText:
@@ -29,6 +42,16 @@ def text_line(value: str = "", **more: Any) -> pn.widgets.StaticText:
     return pn.widgets.StaticText(
         **{"value": value, "margin": (4, 10), "styles": TEXT, "sizing_mode": "stretch_width", **more}
     )
+
+
+def show_text(line: pn.widgets.StaticText, text: str, *, problem: bool = False) -> None:
+    """Show another text in a line, in the colour of problems where it is one."""
+    line.param.update(value=html.escape(text, quote=False), styles=PROBLEM if problem else TEXT)
+
+
+def alert_html(text: str) -> str:
+    """A text that screen readers read out at once."""
+    return f'<div role="alert">{html.escape(text, quote=False)}</div>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +64,7 @@ class PageContext:
         runs: the session's runs, oldest first. It may read from disk: call it in a thread only.
     """
 
-    defer: Callable[[Callable[[], None]], None]
+    defer: Defer
     apply: Callable[[dict[str, Any]], None]
     runs: Callable[[], Sequence[Run]]
 
@@ -61,12 +84,19 @@ class Page:
 
     def __init__(self) -> None:
         self._opened: list[OpenedPage] = []
+        self._workers: list[BackgroundWorker[Any]] = []
 
     def place(self, charts: Charts) -> pn.Column:
         """Where these charts appear on the page once it is open."""
         opened = OpenedPage(charts)
         self._opened.append(opened)
         return opened.panel
+
+    def in_background(self, work: Callable[[T], None], name: str) -> BackgroundWorker[T]:
+        """A thread for the page's work, which ends when the page is closed; see :class:`BackgroundWorker`."""
+        worker = BackgroundWorker(work, name)
+        self._workers.append(worker)
+        return worker
 
     def open(self) -> None:
         """Show the charts; called at every update while the page is open."""
@@ -85,7 +115,9 @@ class Page:
         """
 
     def close(self) -> None:
-        """End its threads."""
+        """End its threads after their present work."""
+        for worker in self._workers:
+            worker.close()
 
 
 class PanelCharts(WholeCharts):
@@ -193,3 +225,71 @@ class RunPage(Page):
         if run.config.system in named:
             return f"No {self.data} data yet." if run.status in ACTIVE else f"This run has no {self.data} data."
         return f"This run has no {self.subject}. {known}"
+
+
+# Work in a thread: a page must not wait for a file, a partitioner or a solver.
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def describe(error: Exception, what: str) -> str:
+    """An error as text for a person. One that is not our own is also logged, with the traceback.
+
+    Args:
+        error: whose message is shown.
+        what: failed, for the log; nothing is logged where it is empty.
+    """
+    if isinstance(error, LabError):
+        return str(error)
+    if what:
+        _LOG.error("%s", what, exc_info=error)
+    return f"{type(error).__name__}: {error} (details are in the log)"
+
+
+class BackgroundWorker(Generic[T]):
+    """Calls ``work(request)`` in its own thread, for the newest request; older ones that have not begun are dropped.
+
+    The thread starts with the first request.
+
+    Args:
+        work: must not raise: it has no caller that could handle the error.
+        name: of the thread.
+    """
+
+    def __init__(self, work: Callable[[T], None], name: str) -> None:
+        self._work, self._name = work, name
+        self._request: T | None = None
+        self._wake = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether the result of the present work is no longer needed: there is a newer request, or the end."""
+        return self._closed or self._request is not None
+
+    def ask(self, request: T) -> None:
+        """Work on this next."""
+        with self._wake:
+            self._request = request
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def close(self) -> None:
+        """End the thread after its present work."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+
+    def _run(self) -> None:
+        while (request := self._next()) is not None:
+            self._work(request)
+
+    def _next(self) -> T | None:
+        with self._wake:
+            self._wake.wait_for(lambda: self._closed or self._request is not None)
+            request, self._request = self._request, None
+            return None if self._closed else request

@@ -16,7 +16,7 @@ from dtdg_lab.cluster.local import Done
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.network.patterns import BITS, parse_links
-from dtdg_lab.runs.calibration import WARM_UPS, power_rows, step_seconds
+from dtdg_lab.runs.summary import WARM_UPS, power_rows, step_seconds
 from dtdg_lab.systems.feature_cache.calibration_study import cells_wanted, links_of
 from dtdg_lab.systems.feature_cache.policies.calibration import SHIPPED, calibrate, condition_named
 

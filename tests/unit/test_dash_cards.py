@@ -60,14 +60,14 @@ def _run(root: Path, **settings: Any) -> Any:
 
 
 def test_nothing_is_made_before_the_page_is_opened(page: CardPage, loop: _Loop) -> None:
-    assert page.card.value == "" and page.figures() == {}
+    assert page.card.value == "" and page.charts.figures() == {}
     page.open()
     loop.until(lambda: page.card.value)
     first = page.system.value
     assert f"<h1>{first}</h1>" in page.card.value and "<a " not in page.card.value
     assert "$$" in page.card.value, "MathJax shows the formulas"
-    assert list(page.figures()) == list(page.captions()) != []
-    assert all(name.startswith(f"card-{first}-small-") for name in page.figures())
+    assert list(page.charts.figures()) == list(page.charts.captions()) != []
+    assert all(name.startswith(f"card-{first}-small-") for name in page.charts.figures())
 
 
 def test_another_choice_brings_another_card_and_charts_of_other_names(page: CardPage, loop: _Loop) -> None:
@@ -75,7 +75,7 @@ def test_another_choice_brings_another_card_and_charts_of_other_names(page: Card
     for name in ("esdg", "bgl"):
         page.system.value = name
         loop.until(lambda name=name: f"<h1>{name}</h1>" in page.card.value)
-        assert all(chart.startswith(f"card-{name}-small-") for chart in page.figures())
+        assert all(chart.startswith(f"card-{name}-small-") for chart in page.charts.figures())
     assert "Simulated now" in page.words.value
     assert sorted(name for group in page.system.groups.values() for name in group) == sorted(TEXTS)
 
@@ -89,13 +89,14 @@ def test_the_run_that_is_followed_is_shown_on_the_card_of_its_system(
     assert page.system.value == "psg"
     loop.until(lambda: "<h1>psg</h1>" in page.card.value)
     page.update(slow=False)
-    assert all("-small-" in name for name in page.figures())
+    assert all("-small-" in name for name in page.charts.figures())
     page.update(slow=True)
-    assert page.figures() and all("-run-" in name for name in page.figures()) and run.id in page.words.value
+    assert page.charts.figures() and all("-run-" in name for name in page.charts.figures())
+    assert run.id in page.words.value
     page.system.value = "esdg"
     loop.until(lambda: "<h1>esdg</h1>" in page.card.value)
     page.update(slow=True)
-    assert all("card-esdg-small-" in name for name in page.figures())
+    assert all("card-esdg-small-" in name for name in page.charts.figures())
 
 
 def test_a_card_that_cannot_be_made_says_why(
@@ -107,4 +108,4 @@ def test_a_card_that_cannot_be_made_says_why(
     monkeypatch.setattr(card_page, "Card", broken)
     page.open()
     loop.until(lambda: "could not be made" in page.words.value)
-    assert "no &lt;plan&gt;" in page.words.value and page.figures() == {}
+    assert "no &lt;plan&gt;" in page.words.value and page.charts.figures() == {}

@@ -14,7 +14,7 @@ from test_dash import choose, click, look, open_tab, settle
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.network.patterns import parse_links
-from dtdg_lab.widgets.link_editor import MOST_PARTS, LinkEditor
+from dtdg_lab.widgets.controls import MOST_PARTS, LinkEditor
 
 CHARTS = [
     f"features-{name}"

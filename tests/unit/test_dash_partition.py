@@ -254,14 +254,14 @@ def test_partitioners_are_measured_and_compared_and_one_is_looked_at(dashboard):
         assert f"{found.cut_edges.sum():,} of {found.all_edges.sum():,} edges" in page.table.value, name
         assert f"{found.halo.sum():,} (" in page.table.value, name
     assert page.looked_at.options == ["hash", "load_aware"] and page.looked_at.value == "hash"
-    before = page.figures()
+    before = page.charts.figures()
     titles = [figure["layout"]["title"]["text"] for figure in before.values()]
     assert "Halo rows a part receives" in titles and "Load of the parts" in titles
-    assert all(page.captions().values()) and "Hash, 4 parts" in page.words.value
+    assert all(page.charts.captions().values()) and "Hash, 4 parts" in page.words.value
     page.looked_at.value = "load_aware"
     settle(dashboard)
     assert "4 parts" in page.words.value and "Load_aware" in page.words.value
-    assert page.figures() != before
+    assert page.charts.figures() != before
 
 
 def test_the_page_begins_at_the_parts_of_the_settings_and_keeps_what_was_measured(dashboard):
@@ -370,14 +370,14 @@ def test_the_run_is_under_the_microscope_with_what_it_sent_and_before_beside_now
     run = started(dashboard)
     page.update(slow=True)
     assert page.looked_at.visible and page.looked_at.options == [RUN]
-    titles = [figure["layout"]["title"]["text"] for figure in page.figures().values()]
+    titles = [figure["layout"]["title"]["text"] for figure in page.charts.figures().values()]
     assert "Bytes predicted, layer 0" in titles
     assert any(title.startswith("Bytes measured in step") for title in titles)
     assert "equal to the byte" in page.words.value
     choose(dashboard, "partitioner", "hash")
     to_next_epoch(dashboard, run)
     page.update(slow=True)
-    titles = " ".join(figure["layout"]["title"]["text"] for figure in page.figures().values())
+    titles = " ".join(figure["layout"]["title"]["text"] for figure in page.charts.figures().values())
     assert "before: metis, 2 parts" in titles and "now: hash, 2 parts" in titles
     measured(dashboard, "round_robin")
     assert page.looked_at.options == [RUN, "round_robin"] and page.looked_at.value == RUN
@@ -388,12 +388,12 @@ def test_a_run_without_parts_has_no_microscope_and_another_runs_one_goes(dashboa
     open_page(dashboard)
     started(dashboard)
     dashboard.pages["Partition"].update(slow=True)
-    assert dashboard.pages["Partition"].figures()
+    assert dashboard.pages["Partition"].charts.figures()
     click(dashboard, "stop")
     choose(dashboard, "system", "psg")
     started(dashboard)
     dashboard.pages["Partition"].update(slow=True)
-    assert dashboard.pages["Partition"].figures() == {} and not dashboard.pages["Partition"].looked_at.visible
+    assert dashboard.pages["Partition"].charts.figures() == {} and not dashboard.pages["Partition"].looked_at.visible
 
 
 def test_the_live_charts_are_the_same_four_where_a_run_has_a_partition(dashboard):

@@ -22,9 +22,9 @@ from dtdg_lab.cards.card import (
     card_markdown,
     code_places,
     differences,
+    drawn_pictures,
     run_cell,
 )
-from dtdg_lab.cards.pictures import drawn_pictures
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.run import open_run

@@ -19,7 +19,7 @@ from dtdg_lab.runs.summary import finish
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.visualization.loss import ground_words
 from dtdg_lab.visualization.run_window import RunWindow
-from dtdg_lab.visualization.study_result import COLUMNS, MEANINGS
+from dtdg_lab.visualization.study import COLUMNS, MEANINGS
 
 HASHES = {"growing": "ab" * 32, "transactions": "cd" * 32}
 

@@ -26,10 +26,9 @@ from dtdg_lab.runs.run import compare
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, RoundLog, staleness_words
 from dtdg_lab.systems.hybrid_batches.policy_charts import BatchPolicyLog, batch_policy_facts, best_words, verdict_words
-from dtdg_lab.visualization.loss import near_best, near_by_seed_words, seconds_to
+from dtdg_lab.visualization.loss import near_best, near_by_seed_words, seconds_to, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import RankSteps
-from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 
 # the batch policy
 

@@ -22,7 +22,7 @@ from dtdg_lab.visualization.graph import (
     thumbnail_svg,
     thumbnail_words,
 )
-from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import grid
 from dtdg_lab.visualization.style import runs_of, shown_indices
 
 

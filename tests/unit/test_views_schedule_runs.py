@@ -24,8 +24,7 @@ from dtdg_lab.systems.snapshot_groups.charts import epoch_times_figure, simulati
 from dtdg_lab.systems.snapshot_groups.forecast import ScheduleStudy
 from dtdg_lab.systems.snapshot_groups.schedulers.base import outcome
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import frame
+from dtdg_lab.visualization.layout import frame, grid
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]
 ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]

@@ -21,7 +21,7 @@ from dtdg_lab.systems.decayed_windows.view import (
     overlap_panels,
     task_panels,
 )
-from dtdg_lab.visualization.grid import grid
+from dtdg_lab.visualization.layout import grid
 from dtdg_lab.visualization.style import Marks
 
 

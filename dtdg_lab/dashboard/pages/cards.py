@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import panel as pn
 
-from dtdg_lab.cards.card import PAPERS, TEXTS, Card
-from dtdg_lab.cards.pictures import run_pictures
+from dtdg_lab.cards.card import PAPERS, TEXTS, Card, run_pictures
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.visualization.cards import Panel
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import WholeCharts
-from dtdg_lab.widgets.run_page import STRETCH, Page, text_line
-from dtdg_lab.widgets.worker import BackgroundWorker
+from dtdg_lab.widgets.run_page import STRETCH, Page, PanelCharts, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -55,13 +51,13 @@ class CardPage(Page):
         self._asked = ""
         self._made: _Made | None = None
         self._of_run: list[Panel] = []
-        self._maker: BackgroundWorker[str] = BackgroundWorker(self._make, "paper-cards")
+        self._maker = self.in_background(self._make, "paper-cards")
         self.system = pn.widgets.Select(label="System", groups=_by_paper(), width=260, margin=(3, 8))
         self.system.param.watch(lambda event: defer(self._ask), "value")
         self.words = text_line(margin=(2, 10), styles=_WORDS)
         # its formulas are TeX, which Bokeh's MathJax shows
         self.card = text_line(styles=_CARD, stylesheets=[_AS_WIDE])
-        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=320, **STRETCH)
+        self.charts = PanelCharts("card", defer=defer, chart_height=320, **STRETCH)
         self.panel = pn.Column(self.system, self.words, self.place(self.charts), self.card, **STRETCH)
 
     def follow(self, run: Run | None) -> None:
@@ -90,18 +86,6 @@ class CardPage(Page):
             except LabError:  # it has recorded nothing yet: the small graph's charts stay
                 self._of_run = []
         self._draw()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._maker.close()
-
-    def figures(self) -> dict[str, Figure]:
-        """The charts, named by system and index."""
-        return {f"card-{self._name}-{place}": figure for place, (figure, _) in enumerate(self._panels)}
-
-    def captions(self) -> dict[str, str]:
-        """The caption of each."""
-        return {f"card-{self._name}-{place}": words for place, (_, words) in enumerate(self._panels)}
 
     @property
     def _name(self) -> str:
@@ -143,7 +127,7 @@ class CardPage(Page):
             self._say(f"Charts of run {self._run.id}.")
         elif self._made and self._made.system == self.system.value:
             self._say(self._made.note)
-        self.charts.redraw()
+        self.charts.draw({f"{self._name}-{place}": panel for place, panel in enumerate(self._panels)})
 
     def _say(self, words: str) -> None:
         self.words.value = html.escape(words, quote=False)

@@ -17,8 +17,7 @@ from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.directory import Kept, kept_checkpoints
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.widgets.controls import folded
-from dtdg_lab.widgets.run_page import Page
-from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker
+from dtdg_lab.widgets.run_page import ACTIVE, Page
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -48,8 +47,8 @@ class Branch(Page):
         self._replayed: Run | None = None
         self._kept: dict[str, Kept] = {}
         self._files: tuple[Any, ...] = ()
-        self._reader: BackgroundWorker[Path] = BackgroundWorker(self._read, "dashboard-checkpoints")
-        self.keep = self._button("Keep a checkpoint", self._keep_one)
+        self._reader = self.in_background(self._read, "dashboard-checkpoints")
+        self.keep = self._button("Keep a checkpoint", lambda run: actions.do("Save a checkpoint", run.save_checkpoint))
         self.at = pn.widgets.Select(label="Checkpoint", options={}, **_ROW)
         self.at.param.watch(lambda event: actions.later(self._show_changes), "value")
         self.fork = self._button("Fork from it with the settings above", self._fork)
@@ -70,9 +69,6 @@ class Branch(Page):
             ask(self._run)
 
     # user actions
-
-    def _keep_one(self, run: Run) -> None:
-        self._actions.do("Save a checkpoint", run.save_checkpoint)
 
     def _fork(self, run: Run) -> None:
         kept = self._chosen
@@ -162,10 +158,6 @@ class Branch(Page):
         if kept.epoch >= self._settings.config().epochs:
             return f"All {kept.epoch} epochs are trained: a fork from here needs more epochs."
         return f"From there on, a fork differs by {described}." if described else "A fork repeats this run."
-
-    def close(self) -> None:
-        """End the thread."""
-        self._reader.close()
 
 
 def _label(kept: Kept) -> str:

@@ -12,10 +12,9 @@ import panel as pn
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.settings import Settings, as_cell, as_json
 from dtdg_lab.visualization.energy import SO_FAR, energy_panel, energy_rows
-from dtdg_lab.visualization.loss import compare_figure, ground_words
+from dtdg_lab.visualization.loss import compare_figure, ground_words, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.visualization.wall_time import wall_time_figure, wall_time_words
 from dtdg_lab.widgets.live import WholeCharts
 from dtdg_lab.widgets.run_page import Page
 

@@ -14,19 +14,10 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.settings import Settings, is_generated, is_stored
 from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
-from dtdg_lab.visualization.graph import (
-    GRAPH_CHARTS,
-    GraphCharts,
-    mean_of,
-    message_html,
-    thumbnail_html,
-    thumbnail_svg,
-    thumbnail_words,
-)
+from dtdg_lab.visualization import graph
 from dtdg_lab.visualization.layout import Figure, frame, with_note
 from dtdg_lab.widgets.live import WholeCharts
-from dtdg_lab.widgets.run_page import STRETCH, Page
-from dtdg_lab.widgets.worker import BackgroundWorker, describe
+from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe
 
 # The chosen graph's statistics, computed by a thread: the page must not wait for a file or a generator.
 
@@ -80,43 +71,29 @@ def describe_data(config: RunConfig) -> Described:
     try:
         refused = why_not(config)
         return Described(config, why_not=refused) if refused else Described(config, statistics_of(load_for(config)))
-    except LabError as error:
-        return Described(config, why_not=str(error))
+    except Exception as error:  # there is no caller to raise to: the page says it
+        return Described(config, why_not=describe(error, f"{config.dataset} could not be described"))
 
 
-class GraphLoader:
+class GraphLoader(BackgroundWorker[RunConfig]):
     """Describes the latest requested graph; earlier requests that have not begun are skipped.
 
     ``on_done(described)`` is called by the thread.
     """
 
     def __init__(self, on_done: Callable[[Described], None]) -> None:
+        super().__init__(self._describe, "dashboard-graph")
         self._on_done = on_done
         self._known: dict[tuple[Any, ...], Described] = {}
-        self._worker = BackgroundWorker(self._work, "dashboard-graph")
 
-    def ask(self, config: RunConfig) -> None:
-        """Describe this graph next."""
-        self._worker.ask(config)
-
-    def close(self) -> None:
-        """End the thread once it has finished its current work."""
-        self._worker.close()
-
-    def _work(self, config: RunConfig) -> None:
+    def _describe(self, config: RunConfig) -> None:
         key = data_key(config)
-        found = self._known.get(key) or self._described(config)
+        found = self._known.get(key) or describe_data(config)
         if found.statistics is not None:  # a graph that is missing now may be there once a run has fetched it
             self._known[key] = found
         while len(self._known) > KEPT:
             self._known.pop(next(iter(self._known)))
         self._on_done(found)
-
-    def _described(self, config: RunConfig) -> Described:
-        try:
-            return describe_data(config)
-        except Exception as error:  # there is no caller to raise to: the page says it
-            return Described(config, why_not=describe(error, f"{config.dataset} could not be described"))
 
 
 # The chosen graph: a small picture beside the controls, and a page of charts.
@@ -137,10 +114,11 @@ class GraphPage(Page):
         super().__init__()
         self._settings = settings
         self._key: tuple[Any, ...] | None = None
-        self._view: GraphCharts | None = None
+        self._view: graph.GraphCharts | None = None
         self._note = READING
         self._loader = GraphLoader(lambda described: defer(lambda: self._show(described)))
-        self.picture = pn.widgets.StaticText(value=message_html(READING), margin=(0, 8, 4, 9), width=285)
+        self._workers.append(self._loader)
+        self.picture = pn.widgets.StaticText(value=graph.message_html(READING), margin=(0, 8, 4, 9), width=285)
         self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **STRETCH)
         self.panel = self.place(self.charts)
         settings.put_under("dataset", self.picture)
@@ -153,11 +131,11 @@ class GraphPage(Page):
             return self._view.figures()
         note = "<br>".join(textwrap.wrap(self._note, 44))
         empty: Figure = {"data": [], "layout": with_note(frame("", "", ""), note)}
-        return dict.fromkeys(GRAPH_CHARTS, empty)
+        return dict.fromkeys(graph.GRAPH_CHARTS, empty)
 
     def captions(self) -> dict[str, str]:
         """The captions of the charts; none where there are none."""
-        return dict.fromkeys(GRAPH_CHARTS, "") if self._view is None else self._view.captions()
+        return dict.fromkeys(graph.GRAPH_CHARTS, "") if self._view is None else self._view.captions()
 
     def _follow_settings(self) -> None:
         """Ask for the graph of the present settings where it is another than before."""
@@ -175,19 +153,16 @@ class GraphPage(Page):
             self._key = None
             self._follow_settings()
 
-    def close(self) -> None:
-        """End the thread."""
-        self._loader.close()
-
     def _show(self, described: Described) -> None:
         config, found = described.config, described.statistics
         if data_key(config) != self._key:
             return  # another one has been chosen since
         if found is None:
             self._view, self._note = None, described.why_not
-            self.picture.value = message_html(f"No chart: {described.why_not}.")
+            self.picture.value = graph.message_html(f"No chart: {described.why_not}.")
         else:
-            self._view = GraphCharts(found, config.protocol)
-            words = thumbnail_words(len(found.edges), found.V, int(found.edges.max()), mean_of(found.kept))
-            self.picture.value = thumbnail_html(thumbnail_svg(found.edges, found.kept, self._view.spans), words)
+            self._view = graph.GraphCharts(found, config.protocol)
+            words = graph.thumbnail_words(len(found.edges), found.V, int(found.edges.max()), graph.mean_of(found.kept))
+            drawing = graph.thumbnail_svg(found.edges, found.kept, self._view.spans)
+            self.picture.value = graph.thumbnail_html(drawing, words)
         self.charts.redraw()

@@ -22,9 +22,8 @@ from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.layout import Figure, share
 from dtdg_lab.visualization.partition import Panel, PartitionFacts, facts_of, head_words, panels
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import WholeCharts, labelled
-from dtdg_lab.widgets.run_page import PROBLEM, STRETCH, TEXT, Page, text_line
-from dtdg_lab.widgets.worker import BackgroundWorker, describe
+from dtdg_lab.widgets.live import labelled
+from dtdg_lab.widgets.run_page import STRETCH, Page, PanelCharts, describe, show_text, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -152,35 +151,24 @@ class PartitionPage(Page):
         self._run_panels: list[Panel] = []
         self._run_words = ""
         self._version = -1
-        self._worker: BackgroundWorker[WantedPartition] = BackgroundWorker(self._work, "dashboard-partitions")
+        self._worker = self.in_background(self._work, "dashboard-partitions")
         self._make_widgets(defer)
-        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **STRETCH)
+        self.charts = PanelCharts("partition", defer=defer, chart_height=330, **STRETCH)
         self.panel = self._lay_out()
         settings.watch(self._follow_settings)
         self._follow_settings()
 
     def _make_widgets(self, defer: Callable[[Callable[[], None]], None]) -> None:
-        named = [name for name in catalogue.names("partition") if name != "file"]
+        every = list(catalogue.names("partition"))
+        named = [name for name in every if name != "file"]
         data = {"The settings": {AS_SET: ""}, **dataset_choices()}
-        self.data = pn.widgets.Select(
-            label="Data",
-            groups=data,
-            value="",
-            sizing_mode="stretch_width",
-            min_width=100,
-            max_width=190,
-            margin=(3, 8),
-        )
+        wide = {"sizing_mode": "stretch_width", "min_width": 100, "max_width": 190, "margin": (3, 8)}
+        self.data = pn.widgets.Select(label="Data", groups=data, value="", **wide)
         offered = [parts for parts in PARTS if parts >= FEWEST]
         self.parts = pn.widgets.Select(label="Parts", options=offered, value=FEWEST, width=80, margin=(3, 8))
-        self.partitioners = pn.widgets.CheckBoxGroup(
-            options=list(catalogue.names("partition")),
-            value=named,
-            inline=True,
-            margin=(0, 8, 4, 8),
-            sizing_mode="stretch_width",
-            stylesheets=[".bk-input-group.bk-inline { flex-wrap: wrap; }", labelled("Partitioners to measure")],
-        )
+        sheets = [".bk-input-group.bk-inline { flex-wrap: wrap; }", labelled("Partitioners to measure")]
+        looks = {"inline": True, "margin": (0, 8, 4, 8), "sizing_mode": "stretch_width", "stylesheets": sheets}
+        self.partitioners = pn.widgets.CheckBoxGroup(options=every, value=named, **looks)
         self.button = pn.widgets.Button(label="Measure", color="primary", width=100, margin=(20, 8, 0, 8))
         self.button.on_click(lambda event: defer(self._measure))
         self.status = text_line(FIRST, margin=(2, 10))
@@ -194,17 +182,8 @@ class PartitionPage(Page):
 
     def _lay_out(self) -> pn.Column:
         asked = pn.Row(self.data, self.parts, self.button, margin=0, sizing_mode="stretch_width")
-        return pn.Column(
-            asked,
-            self.partitioners,
-            self.status,
-            self.table,
-            self.reading,
-            self.looked_at,
-            self.words,
-            self.place(self.charts),
-            **STRETCH,
-        )
+        looked_at = (self.looked_at, self.words, self.place(self.charts))
+        return pn.Column(asked, self.partitioners, self.status, self.table, self.reading, *looked_at, **STRETCH)
 
     # user actions
 
@@ -226,14 +205,14 @@ class PartitionPage(Page):
                 task = dataset_tasks(self.data.value)[0]  # partitions do not depend on it
                 config = config.replace(dataset=self.data.value, task=task)
         except LabError as error:
-            self._say(str(error), problem=True)
+            show_text(self.status, str(error), problem=True)
             return
         if not names:
-            self._say("No partitioner is selected: tick at least one.", problem=True)
+            show_text(self.status, "No partitioner is selected: tick at least one.", problem=True)
             return
         self._wanted = WantedPartition(config, self.parts.value, names)
         self._measured, self._refused, self._panels = {}, {}, {}
-        self._say(f"{_what(self._wanted)}: measuring …")
+        show_text(self.status, f"{_what(self._wanted)}: measuring …")
         self._report()
         self._worker.ask(self._wanted)
 
@@ -268,26 +247,19 @@ class PartitionPage(Page):
         if wanted is not self._wanted:
             return
         if why_not:
-            self._say(f"{_what(wanted)}: {why_not}", problem=True)
+            show_text(self.status, f"{_what(wanted)}: {why_not}", problem=True)
             self._wanted = None
         else:
-            self._say(f"{_what(wanted)}:")
+            show_text(self.status, f"{_what(wanted)}:")
         self._report()
 
     def _report(self) -> None:
         """Update table and menu with the partitions measured so far."""
-        wanted = self._wanted
-        waiting = [
-            name
-            for name in (wanted.partitioners if wanted else ())
-            if name not in self._measured and name not in self._refused
-        ]
+        wanted, known = self._wanted, {*self._measured, *self._refused}
+        waiting = [name for name in (wanted.partitioners if wanted else ()) if name not in known]
         self.table.param.update(value=table_html(self._measured, self._refused, waiting), visible=wanted is not None)
         self.reading.visible = wanted is not None
         self._offer()
-
-    def _say(self, text: str, *, problem: bool = False) -> None:
-        self.status.param.update(value=html.escape(text, quote=False), styles=PROBLEM if problem else TEXT)
 
     def _offer(self) -> None:
         """The partitions that can be selected: the run's own, and the measured ones."""
@@ -332,24 +304,12 @@ class PartitionPage(Page):
             self._panels[name] = panels(self._measured[name])
         return self._panels.get(name, [])
 
-    def figures(self) -> dict[str, Figure]:
-        """The detail panels by position."""
-        return {f"partition-{place}": _narrow(figure) for place, (figure, _) in enumerate(self.shown)}
-
-    def captions(self) -> dict[str, str]:
-        """The caption of each panel."""
-        return {f"partition-{place}": words for place, (_, words) in enumerate(self.shown)}
-
     def _draw(self) -> None:
         chosen = self.looked_at.value
         facts = self._measured.get(chosen)
         words = self._run_words if chosen == RUN else head_words(facts) if facts is not None else ""
         self.words.value = html.escape(words, quote=False)
-        self.charts.redraw()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._worker.close()
+        self.charts.draw({str(place): (_narrow(figure), words) for place, (figure, words) in enumerate(self.shown)})
 
 
 def _narrow(figure: Figure) -> Figure:

@@ -19,9 +19,8 @@ from dtdg_lab.studies.race import RaceRunner, prepare
 from dtdg_lab.studies.race_plan import StopRule, labels_for, races_in
 from dtdg_lab.studies.race_result import open_race
 from dtdg_lab.visualization.layout import join_words
-from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, Panel, PanelCharts, text_line
-from dtdg_lab.widgets.worker import BackgroundWorker, describe
+from dtdg_lab.widgets import run_page
+from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, Panel, PanelCharts, describe, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -30,15 +29,6 @@ if TYPE_CHECKING:
 
 
 MOST = 8  # contestants: as many as there are colours
-_ALERT = {
-    **TEXT,
-    "color": coloured("alert"),
-    "background": coloured("alert-back"),
-    "padding": "8px",
-    "border": f"1px solid {coloured('alert-line')}",
-    "border-radius": "6px",
-    "overflow-wrap": "anywhere",
-}
 HERE = "the race started here"
 _EMPTY = (
     "Set up a run on the left and press “Add the settings shown”. Change the system or another setting, and add "
@@ -74,24 +64,22 @@ class RacePage(Page):
         self._past: Race | None = None
         self._drawn: tuple[dict[str, Panel], str] = ({}, "")
         self._shown: tuple[dict[str, Panel], str] = ({}, "")
-        self._drawer: BackgroundWorker[Race] = BackgroundWorker(self._draw, "dashboard-race")
+        self._drawer = self.in_background(self._draw, "dashboard-race")  # ends with the page; a race continues
         self.charts = PanelCharts("race", defer=actions.later, chart_height=330, **STRETCH)
         self._make_controls()
         self.words = text_line(_EMPTY)
-        self.alert = text_line(visible=False, styles=_ALERT)
+        self.alert = text_line(visible=False, styles=run_page.ALERT)
         wide = {**TEXT, "overflow-x": "auto", "min-width": "0"}  # a table of many columns scrolls, not the page
         self.table = text_line(styles=wide)
-        self.panel = pn.Column(
-            pn.Row(self.add, self.start, self.stop, margin=0),
-            pn.Row(self.chosen, self.remove, margin=0),
-            pn.Row(self.seeds, self.epochs, self.patience, self.seconds, self.loss, margin=0),
-            pn.Row(self.name, self.parallel, self.past, margin=0),
-            self.alert,
-            self.words,
-            self.table,
-            self.place(self.charts),
-            **STRETCH,
+        rules = (self.seeds, self.epochs, self.patience, self.seconds, self.loss)
+        rows = (
+            (self.add, self.start, self.stop),
+            (self.chosen, self.remove),
+            rules,
+            (self.name, self.parallel, self.past),
         )
+        controls = [pn.Row(*row, margin=0) for row in rows]
+        self.panel = pn.Column(*controls, self.alert, self.words, self.table, self.place(self.charts), **STRETCH)
         self._offer()
 
     def _make_controls(self) -> None:
@@ -263,13 +251,7 @@ class RacePage(Page):
 
     def _show_problem(self, text: str) -> None:
         self._problem = self._shown_problem = text
-        self.alert.param.update(
-            value=f'<div role="alert">{html.escape(text, quote=False)}</div>' if text else "", visible=bool(text)
-        )
-
-    def close(self) -> None:
-        """Stop drawing; a race continues."""
-        self._drawer.close()
+        self.alert.param.update(value=run_page.alert_html(text) if text else "", visible=bool(text))
 
 
 def _text(widget: pn.widgets.TextInput) -> str:

@@ -15,8 +15,8 @@ from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 from dtdg_lab.studies.sweep import number
 from dtdg_lab.studies.trials import FILE, Trial
-from dtdg_lab.widgets.run_page import STRETCH, Page, Panel, PanelCharts, text_line
-from dtdg_lab.widgets.worker import BackgroundWorker, describe
+from dtdg_lab.visualization.style import short
+from dtdg_lab.widgets.run_page import STRETCH, Page, Panel, PanelCharts, describe, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -110,10 +110,7 @@ def look_at_study(wanted: WantedStudy) -> StudySeen:
 
 
 def _called(study: Study, trial: Trial) -> str:
-    described = ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in trial.settings.items()
-    )
+    described = ", ".join(f"{name} {short(value)}" for name, value in trial.settings.items())
     value = number(trial.values.get(study.sweep.objective))
     came = trial.status if value is None else f"{trial.status}, {study.sweep.objective} {value:.4g}"
     return f"{trial.number}: {described}, seed {trial.seed} ({came})"
@@ -166,24 +163,15 @@ class StudyPage(Page):
         self._stamp: Any = None
         self._run = RunSeen()
         self._run_key, self._ticks = "", 0
-        self._reader: BackgroundWorker[WantedStudy] = BackgroundWorker(self._read, "study-reader")
-        self._run_reader: BackgroundWorker[tuple[Path, str]] = BackgroundWorker(self._read_run, "study-run-reader")
+        self._reader = self.in_background(self._read, "study-reader")
+        self._run_reader = self.in_background(self._read_run, "study-run-reader")
         self._make_widgets(folder)
         self.map = PanelCharts("study", defer=defer, chart_height=430, **STRETCH)
         self.map.on_click(self._clicked)
         self.charts = PanelCharts("study-run", defer=defer, chart_height=330, **STRETCH)
         choices = pn.Row(self.study, self.across, self.up, self.colour, **STRETCH)
-        shown = pn.Row(self.trial, self.report, **STRETCH)
-        self.panel = pn.Column(
-            self.folder,
-            choices,
-            self.words,
-            self.place(self.map),
-            shown,
-            self.run_words,
-            self.place(self.charts),
-            **STRETCH,
-        )
+        of_run = (pn.Row(self.trial, self.report, **STRETCH), self.run_words, self.place(self.charts))
+        self.panel = pn.Column(self.folder, choices, self.words, self.place(self.map), *of_run, **STRETCH)
 
     def _make_widgets(self, folder: str | Path) -> None:
         wide = {"sizing_mode": "stretch_width", "margin": (3, 8)}
@@ -193,12 +181,7 @@ class StudyPage(Page):
         self.colour = pn.widgets.Select(label="Coloured by", options=[], **wide)
         self.trial = pn.widgets.Select(label="Selected run (or click on a cell)", options={"none": ""}, **wide)
         self.report = pn.widgets.FileDownload(
-            label="Run report",
-            filename="report.html",
-            callback=lambda: b"",
-            disabled=True,
-            margin=(20, 8),
-            width=190,
+            label="Run report", filename="report.html", callback=lambda: b"", disabled=True, margin=(20, 8), width=190
         )
         self.words, self.run_words = text_line(_HOW), text_line(margin=(2, 10))
         self.folder.param.watch(lambda event: self._defer(self._look), "value")
@@ -218,11 +201,6 @@ class StudyPage(Page):
         self._ticks += 1
         if self._run.under_way and self._ticks % AGAIN_TICKS == 0:
             self._ask_run()
-
-    def close(self) -> None:
-        """End the threads."""
-        self._reader.close()
-        self._run_reader.close()
 
     # the study
 

@@ -34,8 +34,7 @@ from dtdg_lab.visualization.charts import (
     named_axis,
     points,
 )
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, join_words, percent, share
+from dtdg_lab.visualization.layout import Figure, grid, join_words, percent, share
 from dtdg_lab.visualization.partition import SNAPSHOT
 from dtdg_lab.visualization.run_view import reading_event
 from dtdg_lab.visualization.series import STEP_SUMS_KEPT, PartLog, StepSums, read_fields

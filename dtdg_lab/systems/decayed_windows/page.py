@@ -12,8 +12,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.options import option
 from dtdg_lab.systems.decayed_windows import charts
 from dtdg_lab.widgets.controls import make_control
-from dtdg_lab.widgets.run_page import STRETCH, PageContext, Panel, RunPage, text_line
-from dtdg_lab.widgets.worker import ACTIVE
+from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, PageContext, Panel, RunPage, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

@@ -14,8 +14,8 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.study_result import COLUMNS, StudyResult
-from dtdg_lab.visualization.study_result import MEANINGS as PROVENANCE
+from dtdg_lab.visualization.study import COLUMNS, StudyResult
+from dtdg_lab.visualization.study import MEANINGS as PROVENANCE
 
 if TYPE_CHECKING:
     import pandas as pd

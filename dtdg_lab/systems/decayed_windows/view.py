@@ -20,8 +20,7 @@ from dtdg_lab.visualization.charts import (
     points,
     with_gaps,
 )
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, percent
+from dtdg_lab.visualization.layout import Figure, grid, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import PlanView, plan_ended
 from dtdg_lab.visualization.series import StepSums, Sums

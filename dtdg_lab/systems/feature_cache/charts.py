@@ -38,8 +38,7 @@ from dtdg_lab.visualization.charts import (
     right_axis,
     whiskers,
 )
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, join_words, percent
+from dtdg_lab.visualization.layout import Figure, grid, join_words, percent
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     HEAT_SCALES,

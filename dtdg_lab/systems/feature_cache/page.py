@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dtdg_lab.widgets.controls import LiveWidgets
-from dtdg_lab.widgets.link_editor import LinkEditor
+from dtdg_lab.widgets.controls import LinkEditor, LiveWidgets
 from dtdg_lab.widgets.run_page import PageContext, Panel, RunPage
 
 if TYPE_CHECKING:

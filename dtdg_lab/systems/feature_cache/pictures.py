@@ -17,8 +17,7 @@ from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, bes
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, CacheEpisode, CacheSimulator, draw_episode
 from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
-from dtdg_lab.visualization.cards import OWN, Panel, compared_panel
-from dtdg_lab.visualization.charts import STEPS, Drawn, box, chart, counts_axis, level_bars, line
+from dtdg_lab.visualization.charts import STEPS, Drawn, Panel, box, chart, compared_panel, counts_axis, level_bars, line
 from dtdg_lab.visualization.layout import percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, VERTEX_COLOUR, WARNING_COLOUR
 
@@ -120,7 +119,7 @@ def windows_chosen_panel(
 
     References: GreenDyGNN figure 7, upper half.
     """
-    looks = ((OWN, 3, "solid"), (BASELINE_COLOUR, 1.5, "dash"), (VERTEX_COLOUR, 1.5, "dot"))
+    looks = ((EDGE_COLOUR, 3, "solid"), (BASELINE_COLOUR, 1.5, "dash"), (VERTEX_COLOUR, 1.5, "dot"))
     data = []
     for (name, chosen), (colour, width, dash) in zip(windows.items(), looks, strict=False):
         x, y = [*(first for first, _ in chosen), steps], [*(window for _, window in chosen), chosen[-1][1]]

@@ -35,8 +35,7 @@ from dtdg_lab.visualization.charts import (
     points,
     rule,
 )
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
+from dtdg_lab.visualization.layout import Figure, frame, grid, join_words, percent, with_note
 from dtdg_lab.visualization.palette import HEAT_SCALES, MARK_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.style import Marks, text_table
 

@@ -8,8 +8,7 @@ from typing import Any
 from dtdg_lab.systems.feature_cache import charts
 from dtdg_lab.systems.feature_cache.log import FeatureLog, HitSums, resolved_of
 from dtdg_lab.systems.feature_cache.policy_charts import actions_panel, values_panel
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.style import Marks
 

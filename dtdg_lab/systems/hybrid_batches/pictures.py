@@ -12,7 +12,7 @@ from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, load_groups
 from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, PartBatch, SizeFacts, target_map_figure
-from dtdg_lab.visualization.cards import Panel, compared_panel
+from dtdg_lab.visualization.charts import Panel, compared_panel
 
 PARTS = 2
 GROUPS = 10

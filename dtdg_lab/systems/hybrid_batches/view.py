@@ -7,8 +7,7 @@ from typing import Any
 
 from dtdg_lab.systems.hybrid_batches import charts, policy_charts
 from dtdg_lab.visualization.charts import Panel
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.run_view import PlanView, SharedViews, plan_ended
 from dtdg_lab.visualization.series import RankSteps
 

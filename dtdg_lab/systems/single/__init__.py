@@ -30,7 +30,7 @@ class SingleFamily(SystemFamily):
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """The edges of the one batch."""
-        from dtdg_lab.visualization.cards import stacked_panel
+        from dtdg_lab.visualization.charts import stacked_panel
 
         edges = [snapshot.num_edges for snapshot in graph.snapshots]
         return [

@@ -36,8 +36,7 @@ from dtdg_lab.visualization.charts import (
     time_unit,
     with_gaps,
 )
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, join_words, percent
+from dtdg_lab.visualization.layout import Figure, grid, join_words, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.partition import SNAPSHOT, BlockFacts, LinkLog, Sent, link_panels, sent_words
 from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event

@@ -39,9 +39,8 @@ from dtdg_lab.partition.volume import (
 from dtdg_lab.systems.snapshot_blocks import charts
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.study_result import StudyResult
+from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.study import StudyResult
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.run import StoredRun

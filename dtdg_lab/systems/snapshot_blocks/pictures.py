@@ -12,7 +12,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.metrics import Volume
 from dtdg_lab.partition.volume import collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.systems.snapshot_blocks.charts import ownership_panels
-from dtdg_lab.visualization.cards import Panel
+from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.partition import BlockFacts, matrix_figure
 
 RANKS, BLOCKS = 4, 2

@@ -33,8 +33,7 @@ from dtdg_lab.visualization.charts import (
     rule,
     time_unit,
 )
-from dtdg_lab.visualization.grid import grid
-from dtdg_lab.visualization.layout import Figure, share
+from dtdg_lab.visualization.layout import Figure, grid, share
 from dtdg_lab.visualization.phases import BALANCED, OWN
 from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
 from dtdg_lab.visualization.series import Series, read_fields

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -17,9 +16,9 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.snapshot_groups import charts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
+from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import share
-from dtdg_lab.widgets.run_page import PROBLEM, STRETCH, TEXT, PageContext, Panel, RunPage, text_line
-from dtdg_lab.widgets.worker import ACTIVE, BackgroundWorker, describe
+from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, PageContext, RunPage, describe, show_text, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -255,7 +254,7 @@ class SchedulePage(RunPage):
         self._epochs: Panel | None = None
         self._wanted: WantedSchedule | None = None  # the newest request
         self._asked: charts.ScheduleFacts | None = None  # the schedule it was about
-        self._worker: BackgroundWorker[WantedSchedule] = BackgroundWorker(self._work, "dashboard-schedules")
+        self._worker = self.in_background(self._work, "dashboard-schedules")
         self.gantt = self.add_charts(_HIGH)
         self.button = pn.widgets.Button(label="Ask", color="primary", width=80, margin=(8, 8), visible=False)
         self.button.on_click(lambda event: context.defer(self._ask))
@@ -302,7 +301,7 @@ class SchedulePage(RunPage):
     def _take_schedule(self, facts: charts.ScheduleFacts | None) -> None:
         """There is another schedule, or none: predictions from the last one are dropped."""
         self._facts, self._epochs, self._wanted = facts, None, None
-        self._tell(f"{ASK} {COSTS}")
+        show_text(self.status, f"{ASK} {COSTS}")
         for widget in (self.button, self.status):
             widget.visible = facts is not None
 
@@ -316,10 +315,10 @@ class SchedulePage(RunPage):
             known = calibrate(run.live.view("schedule"))
             self._asked = run.live.view("schedule").facts
         if known is None:
-            self._tell(TOO_EARLY, problem=True)
+            show_text(self.status, TOO_EARLY, problem=True)
             return
         self._wanted = WantedSchedule(run, run.config, known)
-        self._tell(f"{ASK} Computing …")
+        show_text(self.status, f"{ASK} Computing …")
         self._worker.ask(self._wanted)
 
     def _work(self, wanted: WantedSchedule) -> None:
@@ -341,11 +340,10 @@ class SchedulePage(RunPage):
         if outcome.epochs:
             figure, words = charts.epoch_times_figure(outcome.epochs)
             self._epochs = figure, f"{words} {basis_words(wanted.measured)}"
-        self._tell(outcome.why_not or _answered(wanted.measured, outcome.others), problem=bool(outcome.why_not))
+        show_text(
+            self.status, outcome.why_not or _answered(wanted.measured, outcome.others), problem=bool(outcome.why_not)
+        )
         self._draw()
-
-    def _tell(self, text: str, *, problem: bool = False) -> None:
-        self.status.param.update(value=html.escape(text, quote=False), styles=PROBLEM if problem else TEXT)
 
     # what is drawn
 
@@ -362,10 +360,6 @@ class SchedulePage(RunPage):
         """The other charts, and the epochs predicted."""
         panels = {str(place): panel for place, panel in enumerate(self._panels)}
         self.charts.draw(panels if self._epochs is None else {**panels, "epochs": self._epochs})
-
-    def close(self) -> None:
-        """End the thread."""
-        self._worker.close()
 
 
 def basis_words(known: ScheduleCalibration) -> str:

@@ -13,7 +13,7 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups.charts import gantt_words, planned_epoch, planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
-from dtdg_lab.visualization.cards import Panel, compared_panel
+from dtdg_lab.visualization.charts import Panel, compared_panel
 from dtdg_lab.visualization.layout import percent
 
 RANKS, WINDOW = 4, 4

@@ -264,10 +264,10 @@ def _baselines(found: GraphStatistics, spans: list[Span]) -> Figure:
         _over_time("persistence: as before", found.persistence_errors, palette.series_colour(0)),
         _over_time("mean of all labels", found.mean_errors, palette.BASELINE_COLOUR, dash="dot"),
     ]
-    return _snapshots_chart(found, spans, "What learns nothing scores", "mean squared error of the label", data)
+    return _snapshots_chart(found, spans, "Baseline losses", "mean squared error of the label", data)
 
 
-# Several cuts of one graph, or several graphs, side by side: what they share and what learns nothing scores.
+# Several cuts of one graph, or several graphs, side by side: what they share, and the losses of baselines.
 
 
 # column -> what it means; the rows of a table of graphs
@@ -308,7 +308,7 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
         bars("mean of all labels", names, values("mean"), palette.BASELINE_COLOUR, hover),
         line(kept, names, values("kept"), palette.series_colour(1), "%{x}: %{y:.0%}", **over),
     ]
-    titles = ("What learns nothing scores, by graph", "graph", "mean squared error of the label")
+    titles = ("Baseline losses by graph", "graph", "mean squared error of the label")
     looks: Drawn = {"barmode": "group", "bargap": 0.35, "showlegend": True}
     figure = chart(*titles, data, xaxis={"type": "category"}, yaxis=FROM_ZERO, **looks)
     right_axis(figure["layout"], "share of edges kept", 56, range=[0, 1.02], tickformat=".0%")

@@ -255,9 +255,7 @@ def _look_at_a_narrow_window(page: Any) -> None:
 
 
 def _change_the_partition(page: Any, run: Run) -> None:
-    """The run keeps copies of neighbours from here on, and its nodes are assigned again; the microscope is drawn."""
-    choose(page, "pygt-dist")
-    assert "the change took" in wait_for_status(page, "system pygt-dist: applied at step", timeout_s=60)
+    """The nodes are assigned again, and the microscope draws it; from then on snapshots are cut in blocks."""
     page.locator(".bk-tab", has_text="Partition").first.click()
     wait_until(
         page, lambda charts: any(name.startswith("partition-") for name in charts), timeout_s=60, what="the microscope"
@@ -269,9 +267,11 @@ def _change_the_partition(page: Any, run: Run) -> None:
     while page.locator(".dl-caption:visible").all_inner_texts() == before:
         assert time.monotonic() - changed < 60, "the microscope still shows the partition before"
         page.wait_for_timeout(50)
-    for name, value in (("system", "pygt-dist"), ("partitioner", "round_robin")):
+    choose(page, "esdg")
+    assert "the change took" in wait_for_status(page, "system esdg: applied at step", timeout_s=60)
+    for name in ("system", "partitioner"):
         (applied,) = knob_steps(run, name).values()
-        assert {rank for rank, _ in applied} == {0, 1} and len({step for _, step in applied}) == 1, (value, applied)
+        assert {rank for rank, _ in applied} == {0, 1} and len({step for _, step in applied}) == 1, (name, applied)
     page.set_viewport_size({"width": 1100, "height": 900})
     page.wait_for_timeout(500)
     page.screenshot(path=PICTURES / "live-lab-partition.png")

@@ -69,7 +69,7 @@ def test_a_changed_definition_asks_for_an_installation(copy: Path, name: str) ->
     stamp.touch()
     (copy / name).write_text((copy / name).read_text() + "\n# changed\n")
     planned = _make("-n", "env", "PYTHON=python3", cwd=copy).stdout
-    assert "pip install --quiet -c constraints.txt -e '.[lab,test,bench]'" in planned
+    assert "pip install --quiet -c constraints.txt -e '.[lab,test,bench,docs]'" in planned
     assert planned.index("grep -E '^torch=='") < planned.index("-e '.[")
 
 

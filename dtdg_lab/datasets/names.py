@@ -310,6 +310,6 @@ def default_dataset(wanted: str = "collegemsg", *, root: str | Path | None = Non
         UnknownNameError: there is no such published data set.
         DataError: ``root`` or $DTDG_LAB_DATA is given and is not a folder.
     """
-    if wanted not in PUBLISHED:
+    if not isinstance(wanted, str) or wanted not in PUBLISHED:
         raise UnknownNameError("data set", wanted, PUBLISHED)
     return wanted if find(PUBLISHED[wanted], root) else FALLBACK

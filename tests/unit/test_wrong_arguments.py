@@ -286,7 +286,7 @@ def test_roots_that_are_none(name, root):
 @pytest.mark.parametrize("root", [5, b"/tmp", "", "/nowhere"])
 def test_roots_that_are_none_are_said_by_the_list_too(root):
     refused(lab.datasets.list, root, parts=["root="], error=DataError)
-    refused(lab.datasets.default, root, parts=["root="], error=DataError)
+    refused(lab.datasets.default, root=root, parts=["root="], error=DataError)
 
 
 def test_a_folder_that_may_not_be_read(tmp_path, monkeypatch):

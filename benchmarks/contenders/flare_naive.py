@@ -23,10 +23,10 @@ def naive_remapping(on: bool) -> Iterator[None]:
 
     real = Shrinker.edges
 
-    def edges(self: Shrinker, t: int, rows: int, way: str = "in") -> ShrunkenEdges:
+    def edges(self: Shrinker, t: int, rows: int, direction: str = "in") -> ShrunkenEdges:
         order = self._order
         assert order is not None
-        return naive_edges(self._snapshots[t], order.vertices[:rows], order.parts[:rows], way)
+        return naive_edges(self._snapshots[t], order.vertices[:rows], order.parts[:rows], direction)
 
     Shrinker.edges = edges  # type: ignore[method-assign]
     try:

@@ -169,18 +169,14 @@ def interval(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def _area_and_precision(positive: NDArray[np.int64], negative: NDArray[np.int64]) -> tuple[_Rows, _Rows]:
     """AUC and average precision of every row of levels, (S, P) and (S, Q), ties as in :mod:`dtdg_lab.tasks.metrics`."""
-    rows, highest = len(positive), int(max(positive.max(), negative.max())) + 1
-    shift = highest * np.arange(rows, dtype=np.int64)[:, None]
-    asked = (positive + shift).ravel()
-
-    def below(of: NDArray[np.int64], side: str) -> NDArray[np.float64]:
-        """How many of a row's levels are below each positive, or not above it: (S, P)."""
-        ordered = np.sort((of + shift).ravel())
-        place = np.searchsorted(ordered, asked, side=side)  # type: ignore[call-overload]
-        return place.reshape(positive.shape) - of.shape[1] * np.arange(rows)[:, None].astype(np.float64)
-
-    less, not_more = below(negative, "left"), below(negative, "right")
-    area = ((less + not_more) / 2).mean(axis=1) / negative.shape[1]
-    true = positive.shape[1] - below(positive, "left")
-    false = negative.shape[1] - less
-    return area, (true / (true + false)).mean(axis=1)
+    rows, levels = len(positive), int(max(positive.max(), negative.max())) + 1
+    shift = levels * np.arange(rows, dtype=np.int64)[:, None]
+    own, other = (
+        np.bincount((of + shift).ravel(), minlength=rows * levels).reshape(rows, levels) for of in (positive, negative)
+    )
+    below = np.cumsum(other, axis=1) - other  # negatives below each level, (S, levels)
+    area = (own * (below + other / 2)).sum(axis=1) / (positive.shape[1] * negative.shape[1])
+    true = positive.shape[1] - np.cumsum(own, axis=1) + own
+    found = true + negative.shape[1] - below
+    precision = np.divide(own * true, found, out=np.zeros(own.shape), where=own > 0)
+    return area, precision.sum(axis=1) / positive.shape[1]

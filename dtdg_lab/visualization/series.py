@@ -3,56 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
-
-import numpy as np
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-# A row of a table, or the data of an event, as an object.
-
-
-R = TypeVar("R", bound="DataclassInstance")
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None
-
-
-_READ: Mapping[str, Callable[[Any], Any]] = {  # by a field's type
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "str": str,
-    "int | None": lambda value: None if value is None else int(value),
-    "float | None": _finite,
-    "bool | None": lambda value: None if value is None else bool(value),
-    "tuple[int, ...]": lambda values: tuple(int(value or 0) for value in values or ()),
-    "tuple[float, ...]": lambda values: tuple(float(value or 0.0) for value in values or ()),
-    "tuple[float | None, ...]": lambda values: tuple(map(_finite, values or ())),
-    "NDArray[np.int64]": lambda values: np.asarray(values, np.int64),
-    "Matrix": lambda values: np.asarray(values, np.float64),
-    "NDArray[np.float64]": lambda values: np.asarray(values, np.float64),
-}
-
-
-def read_fields(kind: type[R], data: Mapping[str, Any], **given: Any) -> R:
-    """An object of ``kind``: each field from the entry of its name, by its type, where it is not ``given``.
-
-    An entry may be missing where its field has a default or may be None.
-    """
-    for each in fields(kind):
-        if each.name in given:
-            continue
-        if each.default is not MISSING and data.get(each.name) is None:
-            continue
-        read = _READ[str(each.type)]
-        given[each.name] = read(data.get(each.name) if str(each.type).endswith("| None") else data[each.name])
-    return kind(**given)
-
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 # The newest rows that parts logged, each of a step, in bounded memory.
 

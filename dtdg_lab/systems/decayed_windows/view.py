@@ -22,7 +22,7 @@ from dtdg_lab.visualization.charts import (
 )
 from dtdg_lab.visualization.layout import Figure, grid, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import PlanView, plan_ended
+from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.series import StepSums, Sums
 from dtdg_lab.visualization.style import Marks
 
@@ -368,6 +368,7 @@ class TrapezoidView(PlanView[charts.TrapezoidFacts]):
 
     name = "trapezoid"
     title = "Windows that decay"
+    plan = charts.TrapezoidFacts
     subject = "windows of full and decayed snapshots"
 
     def __init__(self, ranks: int, marks: Marks, overlap: bool = True) -> None:
@@ -382,19 +383,15 @@ class TrapezoidView(PlanView[charts.TrapezoidFacts]):
             "tasks": self.tasks.row,
         }
         self.tables_before = {"decisions": self.decisions.row}
-        self.events = {self.name: self.event, "chunks": self.chunks}
+        self.events = {**self.events, "chunks": self.chunks}
         self._marks = marks
         self._chunks: list[tuple[int, int, str]] = []  # attempt, step, words
 
-    def event(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``trapezoid``."""
-        if self._is_new(row, attempt):
-            self._take_plan(None if plan_ended(row["data"]) else charts.TrapezoidFacts.read(row["data"]), row, attempt)
-
     def chunks(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``chunks``."""
-        words = "" if plan_ended(row["data"]) else charts.ChunkFacts.read(row["data"]).words
-        self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-self.plans_kept :]
+        facts = charts.ChunkFacts.read_plan(row["data"])
+        known = (attempt, int(row["step"] or 0), "" if facts is None else facts.words)
+        self._chunks = [*self._chunks, known][-self.plans_kept :]
 
     def setting_changed(self, row: Mapping[str, Any], attempt: int) -> None:
         """Note changed windows, and whether exchanges overlap, by an event ``settings`` of any rank."""

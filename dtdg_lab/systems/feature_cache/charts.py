@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import Event
+from dtdg_lab.core.events import Event, reading_event
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.log import CacheChoice, CacheWindow, EpochHits, Fetched, ResolvedStep
@@ -50,8 +50,6 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.partition import part_axis
-from dtdg_lab.visualization.run_view import reading_event
-from dtdg_lab.visualization.series import read_fields
 from dtdg_lab.visualization.style import Marks, shown_indices
 
 # Link delays and rates over time, from events ``congestion``, also drawn behind other charts.
@@ -585,15 +583,17 @@ class FeatureFacts(Event):
     """
 
     kind: ClassVar[str] = "features"
+    about: ClassVar[str] = "fetched features"
+    ended: ClassVar[str] = "features are at hand from here on"
     parts: int
     rows: int
     row_bytes: int
     remote_share: float | None
     steps_per_epoch: int
     policy: str
-    window: int
+    window: int = 0
     cache_bias: int = -1
-    cache_rows: int
+    cache_rows: int = 0
     batch_size: int
     batch_length: int
     fanouts: str
@@ -610,44 +610,34 @@ class FeatureFacts(Event):
         return {**data, "cache_policy": self.policy, "cache_window": self.window, **later}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> FeatureFacts:
-        """The facts in the data of an event.
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Fan-outs as words."""
+        fanouts = data["fanouts"]
+        return {**data, "fanouts": fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))}
 
-        Raises:
-            DataError: something is missing or does not fit.
-        """
-        with reading_event("fetched features"):
-            fanouts = data["fanouts"]
-            words = fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))
-            window, cache_rows = (int(data[name] or 0) for name in ("window", "cache_rows"))
-            facts = read_fields(cls, data, fanouts=words, window=window, cache_rows=cache_rows)
-        if facts.parts < 1 or facts.row_bytes < 1 or facts.steps_per_epoch < 1:
+    def check(self) -> None:
+        """Raise a DataError if it has no parts, rows or steps."""
+        if self.parts < 1 or self.row_bytes < 1 or self.steps_per_epoch < 1:
             raise DataError(
-                f"an event has features of {facts.parts} parts, {facts.row_bytes} bytes a row and "
-                f"{facts.steps_per_epoch} steps an epoch, but each is at least 1: was it recorded by another version?"
+                f"an event has features of {self.parts} parts, {self.row_bytes} bytes a row and "
+                f"{self.steps_per_epoch} steps an epoch, but each is at least 1: was it recorded by another version?"
             )
-        return facts
 
-
-def features_left(data: Mapping[str, Any]) -> bool:
-    """Whether an event ``features`` says that the run went on with features that are at hand."""
-    return "layout" in data and data["layout"] is None
-
-
-def feature_words(facts: FeatureFacts) -> str:
-    """The feature path in a few sentences, as a row of a table of events."""
-    length = f" in each of {facts.batch_length} snapshots" if facts.batch_length > 1 else ""
-    text = (
-        f"{facts.parts} part{'s' * (facts.parts > 1)} with batches of {facts.batch_size:,} seeds{length}, at most "
-        f"{' and '.join(facts.fanouts.split())} neighbours by layer. Features are "
-        f"{POLICIES.get(facts.policy, f'fetched by {facts.policy}')}"
-    )
-    if facts.cached:
-        held = format_bytes(facts.cache_rows * facts.row_bytes)
-        text += f"; a part holds at most {facts.cache_rows:,} rows ({held})"
-    if facts.remote_share is not None:
-        text += f". {percent(facts.remote_share)} of what a batch reads belongs to other parts"
-    return text + "."
+    @property
+    def words(self) -> str:
+        """The feature path in a few sentences, as a row of a table of events."""
+        length = f" in each of {self.batch_length} snapshots" if self.batch_length > 1 else ""
+        text = (
+            f"{self.parts} part{'s' * (self.parts > 1)} with batches of {self.batch_size:,} seeds{length}, at most "
+            f"{' and '.join(self.fanouts.split())} neighbours by layer. Features are "
+            f"{POLICIES.get(self.policy, f'fetched by {self.policy}')}"
+        )
+        if self.cached:
+            held = format_bytes(self.cache_rows * self.row_bytes)
+            text += f"; a part holds at most {self.cache_rows:,} rows ({held})"
+        if self.remote_share is not None:
+            text += f". {percent(self.remote_share)} of what a batch reads belongs to other parts"
+        return text + "."
 
 
 # Bytes that features cost, for batches and for caches, and how long training stood still for them.

@@ -10,13 +10,14 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.records import read_fields
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, size_key, size_style
 from dtdg_lab.visualization.charts import Drawn, Panel, chart, level_bars, line, points, right_axis, rule, whiskers
 from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.loss import near_best, seconds_to
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, STEP_COLOUR, series_colour
-from dtdg_lab.visualization.series import PartLog, read_fields
+from dtdg_lab.visualization.series import PartLog
 from dtdg_lab.visualization.style import Marks
 
 T = TypeVar("T")

@@ -25,17 +25,8 @@ from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, 
 from dtdg_lab.engine.target_batches import TargetRun, add_gradients
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.partition.simple import vertex_loads
+from dtdg_lab.systems.hybrid_batches import part_batches
 from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, capacity, load_groups
-from dtdg_lab.systems.hybrid_batches.part_batches import (
-    MOST_CHOICES,
-    NEW,
-    SNAPSHOT,
-    BatchKeeping,
-    Drawn,
-    PartBatches,
-    Prepared,
-    Sizing,
-)
 from dtdg_lab.systems.hybrid_batches.policies import BatchDecision, BatchPolicy, make_batch_policy
 from dtdg_lab.systems.hybrid_batches.workers import Generators
 from dtdg_lab.tasks.base import Task
@@ -84,11 +75,11 @@ class HybridBatchStrategy(Strategy):
     def __init__(
         self,
         model: DynamicModel,
-        parts: Sequence[PartBatches],
+        parts: Sequence[part_batches.PartBatches],
         task: Task,
         *,
-        sizing: Sizing,
-        keeping: BatchKeeping,
+        sizing: part_batches.Sizing,
+        keeping: part_batches.BatchKeeping,
         epoch_batches: int,
     ) -> None:
         if not task.per_vertex:
@@ -122,18 +113,18 @@ class HybridBatchStrategy(Strategy):
         self._note(prepared)
         return self._trained(prepared, marks)
 
-    def _next(self, part: PartBatches) -> Prepared:
+    def _next(self, part: part_batches.PartBatches) -> part_batches.Prepared:
         if self.replay is None:
             return part.next(self.step, self.choice, stands_in=self.stands_in)
         try:
-            return part.again(Drawn(*self.replay[self.step, part.number]))
+            return part.again(part_batches.Drawn(*self.replay[self.step, part.number]))
         except KeyError as error:
             raise ConfigError(
                 f"replay: no batch of step {self.step} and part {part.number} was recorded. Replay the records of one "
                 "rank, with the settings, data and ranks of their run."
             ) from error
 
-    def _trained(self, prepared: Sequence[Prepared], marks: StepMarks) -> StepResult:
+    def _trained(self, prepared: Sequence[part_batches.Prepared], marks: StepMarks) -> StepResult:
         runs = [TargetRun(self._model, of.sequence, self._task, of.batch.snapshots, "all") for of in prepared]
         marks("batch")
         for run in runs:
@@ -153,12 +144,12 @@ class HybridBatchStrategy(Strategy):
         prepared = []
         for part in self.parts:
             action = max(range(len(part.sizes)), key=lambda number, of=part.sizes: of[number].targets)  # type: ignore[misc]
-            prepared.append(part.again(Drawn(source, action, 0)))
+            prepared.append(part.again(part_batches.Drawn(source, action, 0)))
         self._trained(prepared, marks)
 
     # sizes and what is kept, which change while training runs
 
-    def use_sizes(self, sizing: Sizing, keeping: BatchKeeping) -> None:
+    def use_sizes(self, sizing: part_batches.Sizing, keeping: part_batches.BatchKeeping) -> None:
         """Use these sizes and this batch reuse from the next step on; the choice restarts where sizes change."""
         if (sizing, keeping) == (self.sizing, self.keeping):
             return
@@ -211,7 +202,7 @@ class HybridBatchStrategy(Strategy):
 
     # what is taken down
 
-    def _note(self, prepared: Sequence[Prepared]) -> None:
+    def _note(self, prepared: Sequence[part_batches.Prepared]) -> None:
         now_s = time.monotonic()
         shows = now_s - self._mapped_s >= MAP_EVERY_S
         for part, of in zip(self.parts, prepared, strict=True):
@@ -299,7 +290,7 @@ class HybridBatchStrategy(Strategy):
 
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
         """The largest batches: all nodes where these may stand in for a batch."""
-        yield partial(self.tried, SNAPSHOT if self.stands_in else NEW)
+        yield partial(self.tried, part_batches.SNAPSHOT if self.stands_in else part_batches.NEW)
 
     def validate_settings(self, config: RunConfig) -> str:
         """Why batches cannot be as a config has them; the same on all ranks."""
@@ -367,8 +358,8 @@ def build(of: BuildContext) -> HybridBatchStrategy:
         groups = load_groups(loads[own], np.flatnonzero(trained[own]), config["load_groups"])
         sampler = TargetSampler(config.seed, number, groups, of.train)
         folder = part_folder(graph, own, sequence.part.reach)
-        parts.append(PartBatches(sequence, sampler, folder, shape=shape, settings=settings))
-    sizing = Sizing.of(config, snapshots=len(of.train), candidates=candidates(of.partition, of.task))
+        parts.append(part_batches.PartBatches(sequence, sampler, folder, shape=shape, settings=settings))
+    sizing = part_batches.Sizing.of(config, snapshots=len(of.train), candidates=candidates(of.partition, of.task))
     return HybridBatchStrategy(
         of.model, parts, of.task, sizing=sizing, keeping=keeping(config), epoch_batches=config["epoch_batches"]
     )
@@ -377,7 +368,7 @@ def build(of: BuildContext) -> HybridBatchStrategy:
 GIB = 1 << 30
 HYBRID = "hybrid"  # in the plan of a checkpoint
 # a choice rides with the number of changes of sizes before it: what was said of other sizes is not followed
-GENERATIONS = CHOICES = MOST_CHOICES
+GENERATIONS = CHOICES = part_batches.MOST_CHOICES
 
 
 class BatchController:
@@ -507,8 +498,8 @@ class BatchController:
         if config["reservoir"] and not before["reservoir"]:
             self.measure()
 
-    def _sizing(self, config: RunConfig) -> Sizing:
-        return Sizing.of(config, snapshots=len(self._context.train), candidates=self._candidates)
+    def _sizing(self, config: RunConfig) -> part_batches.Sizing:
+        return part_batches.Sizing.of(config, snapshots=len(self._context.train), candidates=self._candidates)
 
     # generators and memory
 
@@ -520,7 +511,7 @@ class BatchController:
         limit_bytes = self._config["fallback_memory_gib"] * GIB
 
         def step() -> None:
-            strategy.tried(SNAPSHOT, StepMarks())
+            strategy.tried(part_batches.SNAPSHOT, StepMarks())
 
         try:
             strategy.stands_in = limit_bytes > 0 and peak_bytes(step, device=self._context.device) <= limit_bytes
@@ -603,7 +594,7 @@ class BatchController:
         changed.
         """
         strategy, model, sequence = self._strategy, self._context.model, self._context.sequence
-        of = strategy.parts[0].again(Drawn(NEW, strategy.choice, 0))
+        of = strategy.parts[0].again(part_batches.Drawn(part_batches.NEW, strategy.choice, 0))
         run = TargetRun(model, of.sequence, self._context.task, of.batch.snapshots, "all")
         own, vertices = float(add_gradients(run)), of.sequence.vertices
         state, read = model.initial_state(sequence.own), []
@@ -622,7 +613,7 @@ def candidates(partition: Partition, task: Task) -> list[int]:
     return [int(trained[partition.vertices(part)].sum()) for part in range(partition.parts)]
 
 
-def keeping(config: RunConfig) -> BatchKeeping:
+def keeping(config: RunConfig) -> part_batches.BatchKeeping:
     """What a config has kept of the batches."""
     limit_bytes = int(config["reservoir_gib"] * GIB)
-    return BatchKeeping(config["reservoir"], limit_bytes, config["generators"], config["reservoir_uses"])
+    return part_batches.BatchKeeping(config["reservoir"], limit_bytes, config["generators"], config["reservoir_uses"])

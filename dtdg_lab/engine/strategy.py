@@ -488,6 +488,13 @@ class AllToAllPhase:
     width: int
 
 
+# Given a stack of snapshots or a piece of the nodes: their rows, and what else the work gave. Then all that moved, in
+# order: rows of each snapshot, or of each stack, and the rest.
+OfStack = Callable[[int], tuple[Tensor, T]]
+OfRows = Callable[[slice], tuple[Tensor, T]]
+Moved = tuple[list[Tensor], list[T]]
+
+
 class BlockRows:
     """Rows of a time block: of all nodes (n) in own snapshots, and of own nodes (m) in all S snapshots.
 
@@ -504,9 +511,7 @@ class BlockRows:
         self._stacks = [len(space.snapshots) for space in spaces]
         self._device, self._alone = device, alone
 
-    def to_vertices(
-        self, work: Callable[[int], tuple[Tensor, T]], phase: AllToAllPhase
-    ) -> tuple[list[Tensor], list[T]]:
+    def to_vertices(self, work: OfStack[T], phase: AllToAllPhase) -> Moved[T]:
         """Rows of own nodes in every snapshot of the block, S times (m, C), and what else the work gave, in order.
 
         Args:
@@ -517,14 +522,8 @@ class BlockRows:
         return by_snapshot(self._stacks, [rows for rows, _ in found]), [rest for _, rest in found]
 
     def to_snapshots(
-        self,
-        work: Callable[[slice], tuple[Tensor, T]],
-        pieces: Sequence[slice],
-        phase: AllToAllPhase,
-        *,
-        like: Tensor,
-        height: int,
-    ) -> tuple[list[Tensor], list[T]]:
+        self, work: OfRows[T], pieces: Sequence[slice], phase: AllToAllPhase, *, like: Tensor, height: int
+    ) -> Moved[T]:
         """Rows of all nodes in each own stack, (S' height, C), and what else the work gave, in order.
 
         Args:

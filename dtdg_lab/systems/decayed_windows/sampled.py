@@ -155,13 +155,13 @@ class _Uneven(strategy.BlockRows):
 
     def to_snapshots(
         self,
-        work: Callable[[slice], tuple[Tensor, T]],
+        work: strategy.OfRows[T],
         pieces: Sequence[slice],
         phase: strategy.AllToAllPhase,
         *,
         like: Tensor,
         height: int,
-    ) -> tuple[list[Tensor], list[T]]:
+    ) -> strategy.Moved[T]:
         """Gradients of the first layer's rows, written per snapshot; otherwise as in the base class."""
         if phase.layer > 0 or not phase.backward:
             return super().to_snapshots(work, pieces, phase, like=like, height=height)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.models.base import DynamicModel, State, run_straight
 from dtdg_lab.tasks.base import Rows, Task
 
@@ -296,6 +297,24 @@ class Strategy:
 
     def load_carried(self, state: Mapping[str, Any]) -> None:
         """Restore what a checkpoint carried, where it did."""
+
+
+def check_per_vertex(task: Task, where: str, why: str = "", instead: str = "system='adgnn-t' (halo_vertex)") -> None:
+    """Refuse a task whose loss needs all nodes at once.
+
+    Args:
+        task: what is predicted.
+        where: on what it is refused.
+        why: some nodes are not there.
+        instead: what serves such tasks.
+
+    Raises:
+        UnsupportedError: it is such a task.
+    """
+    if not task.per_vertex:
+        raise UnsupportedError(
+            f"task={task.name!r} {where}: its loss needs all nodes at once{why}. Choose {instead}, or another task."
+        )
 
 
 # Gradients of a model's parameters from pieces of work, added up in order.

@@ -18,11 +18,13 @@ class PartLog(Generic[Row]):
     """Rows by part, or by part and another, and by step; a row logged twice counts once.
 
     Args:
-        kept: rows of a part.
+        kept: rows of a part; as many as the class has, where not given.
     """
 
-    def __init__(self, kept: int = PART_LOG_KEPT) -> None:
-        self._kept = kept
+    kept = PART_LOG_KEPT
+
+    def __init__(self, kept: int = 0) -> None:
+        self._kept = kept or self.kept
         self._rows: dict[tuple[int, ...], dict[Any, tuple[int, int, Row]]] = {}  # part -> key -> step, attempt, row
 
     def add(self, part: int | tuple[int, ...], step: int, attempt: int, row: Row, key: Any = None) -> None:
@@ -90,14 +92,9 @@ class RankStep:
 
 
 class RankSteps(PartLog[RankStep]):
-    """Rows of the table ``steps`` by rank, in bounded memory.
+    """Rows of the table ``steps`` by rank, in bounded memory."""
 
-    Args:
-        kept: steps of a rank.
-    """
-
-    def __init__(self, kept: int = RANK_STEPS_KEPT) -> None:
-        super().__init__(kept)
+    kept = RANK_STEPS_KEPT
 
     def row(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row; ``seconds`` of the run, when the step ended."""

@@ -388,16 +388,12 @@ class BatchStep:
 
 
 class BatchLog:
-    """Rows of the tables ``batches`` and ``steps`` for the newest steps.
+    """Rows of the tables ``batches`` and ``steps`` for the newest steps."""
 
-    Args:
-        kept: steps.
-    """
-
-    def __init__(self, kept: int = STEP_SUMS_KEPT) -> None:
-        self._sums = StepSums((), ("rows", "edges", "shrink_s"), kept)
-        self._seconds = StepSums((), ("time_s", *(f"{phase}_s" for phase in PHASES)), kept)
-        self._shapes: PartLog[Batch] = PartLog(kept)
+    def __init__(self) -> None:
+        self._sums = StepSums((), ("rows", "edges", "shrink_s"))
+        self._seconds = StepSums((), ("time_s", *(f"{phase}_s" for phase in PHASES)))
+        self._shapes: PartLog[Batch] = PartLog(STEP_SUMS_KEPT)
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``batches``."""
@@ -895,8 +891,7 @@ class Look:
 class DecisionLog(PartLog[Look]):
     """Rows of the table ``decisions`` whose policy is the tuner of K and alpha; other policies' are passed over."""
 
-    def __init__(self) -> None:
-        super().__init__(_KEPT)
+    kept = _KEPT
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; that every rank tells the same changes nothing."""

@@ -271,11 +271,8 @@ class SampledWindowStrategy(strategy.Strategy):
         *,
         counts_group: bool,
     ) -> None:
-        if not task.per_vertex:
-            raise UnsupportedError(
-                f"task={task.name!r} on layout sampled_window: its loss needs all nodes at once, and each part "
-                "computes only its own. Choose system='full-history' (halo_window), or another task."
-            )
+        where, why = "on layout sampled_window", ", and each part computes only its own"
+        strategy.check_per_vertex(task, where, why, "system='full-history' (halo_window)")
         if model.memory not in _HOW:
             raise UnsupportedError(
                 f"a model with memory={model.memory!r} on layout sampled_window, which supports {', '.join(_HOW)}: "

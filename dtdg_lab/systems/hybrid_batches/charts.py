@@ -262,14 +262,9 @@ class PartLevel:
 
 
 class ReservoirLog(PartLog[PartLevel]):
-    """Rows of the table ``reservoir`` by part and size.
+    """Rows of the table ``reservoir`` by part and size."""
 
-    Args:
-        kept: rows of each.
-    """
-
-    def __init__(self, kept: int = RESERVOIR_LEVELS_KEPT) -> None:
-        super().__init__(kept)
+    kept = RESERVOIR_LEVELS_KEPT
 
     def row(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row; ``seconds`` of the run, when it was logged."""
@@ -396,14 +391,9 @@ class RankRound:
 
 
 class RoundLog(PartLog[RankRound]):
-    """Rows of the table ``rounds`` by rank.
+    """Rows of the table ``rounds`` by rank."""
 
-    Args:
-        kept: rounds of a rank.
-    """
-
-    def __init__(self, kept: int = STALENESS_KEPT) -> None:
-        super().__init__(kept)
+    kept = STALENESS_KEPT
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; numbers of rounds restart where a run is rebuilt."""

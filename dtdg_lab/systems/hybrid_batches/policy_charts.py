@@ -69,14 +69,9 @@ class Rewarded:
 
 
 class BatchPolicyLog(PartLog[LoggedChoice]):
-    """Rows of the table ``decisions`` that are about sizes of batches; others are passed over.
+    """Rows of the table ``decisions`` that are about sizes of batches; others are passed over."""
 
-    Args:
-        kept: decisions.
-    """
-
-    def __init__(self, kept: int = KEPT) -> None:
-        super().__init__(kept)
+    kept = KEPT
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; that several ranks tell the same changes nothing."""

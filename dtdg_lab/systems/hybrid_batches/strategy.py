@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
+from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition
@@ -21,7 +21,7 @@ from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.minibatch_blocks import block_shape
 from dtdg_lab.engine.replicated import cached_sequences
 from dtdg_lab.engine.replicated_part import part_folder
-from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy, check_per_vertex
 from dtdg_lab.engine.target_batches import TargetRun, add_gradients
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.partition.simple import vertex_loads
@@ -82,11 +82,7 @@ class HybridBatchStrategy(Strategy):
         keeping: part_batches.BatchKeeping,
         epoch_batches: int,
     ) -> None:
-        if not task.per_vertex:
-            raise UnsupportedError(
-                f"task={task.name!r} with batches of nodes: its loss needs all nodes at once. "
-                "Choose system='adgnn-t' (halo_vertex), or another task."
-            )
+        check_per_vertex(task, "with batches of nodes")
         self._model, self.parts, self._task, self.epoch_batches = model, tuple(parts), task, epoch_batches
         self.step, self.choice, self.stands_in = 0, sizing.initial, False
         self.replay: Mapping[tuple[int, int], tuple[str, int, int]] | None = None

@@ -20,7 +20,6 @@ from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
 from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import (
-    STEPS,
     Drawn,
     Panel,
     bars,
@@ -472,8 +471,8 @@ def batch_panels(
     stacked: Drawn = {"barmode": "stack", "bargap": 0}
 
     def over_steps(title: str, y_title: str, data: list[Drawn], of: list[int], **looks: Any) -> Figure:
-        looks |= {"empty": NO_BATCH, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(of)}
-        return chart(title, STEPS, y_title, data if steps else [], **looks)
+        looks |= {"empty": NO_BATCH, "yaxis": {"rangemode": "tozero"}}
+        return marks.chart(title, y_title, data if steps else [], of, **looks)
 
     of_phases = f"Phases of the last {len(drawn)} steps" if drawn else "Phases of steps"
     return {

@@ -125,8 +125,8 @@ def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, drawi
     ):
         x, y = drawing.with_gaps(at, [round(1e3 * seconds[place], 4) for _, seconds in steps])
         data.append(drawing.line(name, x, y, colour, "step %{x}: %{y:.4~g} ms", width=1.5, dash=dash))
-    titles = ("Exchanges of a step: in flight and exposed", drawing.STEPS, "mean of a rank (ms)")
-    looks: drawing.Drawn = {"empty": drawing.NOTHING_SENT, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(at)}
+    titles = ("Exchanges of a step: in flight and exposed", "mean of a rank (ms)")
+    looks: drawing.Drawn = {"empty": drawing.NOTHING_SENT, "yaxis": {"rangemode": "tozero"}}
     change = drawing.exposed_bars(
         "Exposed and hidden, before and after",
         "mean of a rank and step (ms)",
@@ -135,7 +135,7 @@ def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, drawi
         [1e3 * each.exposed_s for each in stretches],
     )
     return {
-        "exposed": (drawing.chart(*titles, data if steps else [], **looks), _lines_words(stretches)),
+        "exposed": (marks.chart(*titles, data if steps else [], at, **looks), _lines_words(stretches)),
         "change": (change, change_words(stretches)),
     }
 
@@ -294,11 +294,11 @@ def task_panels(log: TaskLog, marks: Marks) -> dict[str, drawing.Panel]:
         lines.append(drawing.line(NAMES.get(kind, kind), at, shares, _colour(kind), "step %{x}: %{y:.0f} %", **looks))
     scale = {"type": "log"} if dots else {}
     titles = ("Task times: predicted against taken", "predicted (ms)", "taken (ms)")
-    over = ("Error of predicted task times", drawing.STEPS, "median error (% of the time taken)")
-    looks = {"empty": NO_TASKS, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(at)}
+    over = ("Error of predicted task times", "median error (% of the time taken)")
+    looks = {"empty": NO_TASKS, "yaxis": {"rangemode": "tozero"}}
     return {
         "predicted": (drawing.chart(*titles, dots, empty=NO_TASKS, xaxis=scale, yaxis=scale), _dots_words(newest)),
-        "error": (drawing.chart(*over, lines, **looks), error_words(errors)),
+        "error": (marks.chart(*over, lines, at, **looks), error_words(errors)),
     }
 
 

@@ -138,7 +138,8 @@ def links_of(data: Mapping[str, Any], step: int) -> Links:
 class CongestionLog:
     """Events ``congestion`` of one run, in bounded memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, marks: Marks | None = None) -> None:
+        self._marks = marks or Marks()
         self._changes: dict[int, tuple[int, Links]] = {}  # step -> attempt, links
         self._ordered: list[Links] | None = None  # None where they have changed since
 
@@ -200,25 +201,13 @@ class CongestionLog:
         shown = shown_indices(late, _MOST_DRAWN).tolist()
         return [*(found[at][0] for at in shown), found[-1][1]], [*late[shown].tolist(), float(late[-1])]
 
-
-def over_steps(
-    title: str,
-    y_title: str,
-    data: Sequence[Drawn],
-    steps: Sequence[int],
-    *,
-    congestion: CongestionLog,
-    marks: Marks,
-    empty: str,
-    **changes: Any,
-) -> Figure:
-    """A chart over steps with the run's changes, and the congestion behind it."""
-    shown = marks.over_steps(steps)
-    figure = chart(title, STEPS, y_title, data, empty=empty, showlegend=True, **shown, **changes)
-    if data:
-        bands = congestion.bands(steps[0] - 0.5, steps[-1] + 0.5)
-        figure["layout"]["shapes"] = [*bands, *figure["layout"]["shapes"]]
-    return figure
+    def chart(self, title: str, y_title: str, data: list[Drawn], steps: Sequence[int], **looks: Any) -> Figure:
+        """A chart over steps with the run's changes, and the congestion behind it."""
+        figure = self._marks.chart(title, y_title, data, steps, showlegend=True, **looks)
+        if data:
+            bands = self.bands(steps[0] - 0.5, steps[-1] + 0.5)
+            figure["layout"]["shapes"] = [*bands, *figure["layout"]["shapes"]]
+        return figure
 
 
 def _stairs(name: str, x: Sequence[Any], y: Sequence[Any], colour: str, hover: str, **more: Any) -> Drawn:
@@ -252,7 +241,6 @@ _ENOUGH = 2  # epochs from which there is a line
 def windows_panel(
     windows: Mapping[tuple[int, ...], Sequence[CacheWindow]],
     congestion: CongestionLog,
-    marks: Marks,
     *,
     cached: bool,
     now: int | None = None,
@@ -262,7 +250,6 @@ def windows_panel(
     Args:
         windows: by part, in order.
         congestion: of the run.
-        marks: of the run's changes.
         cached: whether the policy has windows at all.
         now: the newest step, up to which the last window is drawn.
     """
@@ -284,8 +271,8 @@ def windows_panel(
     lengths = [max(window.length, 1) for window in every] or [1]  # a note cannot stand on an axis of powers
     bounds = [log10(min(lengths) / 1.4), log10(max(lengths) * 1.4)]
     axis: Drawn = {"type": "log", "tickvals": list(WINDOWS), "range": bounds} if every else {}
-    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_WINDOW if cached else NO_CACHE}
-    figure = over_steps("Window of the cache", "W (steps between rebuilds)", data, span, yaxis=axis, **looks)
+    looks: Drawn = {"empty": NO_WINDOW if cached else NO_CACHE, "yaxis": axis}
+    figure = congestion.chart("Window of the cache", "W (steps between rebuilds)", data, span, **looks)
     return figure, _windows_words(every, congestion) if every else _WINDOWS_READING
 
 
@@ -319,7 +306,6 @@ def hits_panel(
     steps: Mapping[int, Sequence[ResolvedStep]],
     epochs: Mapping[int, EpochHits],
     congestion: CongestionLog,
-    marks: Marks,
     *,
     cached: bool,
 ) -> Panel:
@@ -329,7 +315,6 @@ def hits_panel(
         steps: of the newest steps, what every part asked for.
         epochs: of all epochs, the sums.
         congestion: of the run.
-        marks: of the run's changes.
         cached: whether the policy has a cache.
     """
     ended = {epoch: each for epoch, each in epochs.items() if each.rate is not None}
@@ -343,8 +328,8 @@ def hits_panel(
         line("newest steps", *newest, STEP_COLOUR, "step %{x}: %{y:.1f} %<extra></extra>", width=1.2, mode="lines"),
         line("epochs", x, y, colour, hover, marker={"size": 5, "color": colour}, **dots),
     ]
-    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_BATCH, "yaxis": {"range": [0, 101]}}
-    figure = over_steps("Hit rate", "rows found in the cache (%)", data if ended else [], span, **looks)
+    looks: Drawn = {"empty": NO_BATCH, "yaxis": {"range": [0, 101]}}
+    figure = congestion.chart("Hit rate", "rows found in the cache (%)", data if ended else [], span, **looks)
     return figure, _hits_words(ended, cached)
 
 
@@ -419,7 +404,7 @@ def _contents_words(newest: Mapping[int, CacheWindow]) -> str:
     return f"{text}. {join_words(liked) + '. ' if liked else ''}{_CONTENTS}"
 
 
-def shares_panel(windows: Windows, congestion: CongestionLog, marks: Marks, *, cached: bool) -> Panel:
+def shares_panel(windows: Windows, congestion: CongestionLog, *, cached: bool) -> Panel:
     """Share of the rows held that each owner has, over all caches, at every swap; marked where one is preferred."""
     swaps = sorted((window for each in windows.values() for window in each), key=lambda window: window.step)
     now: dict[int, tuple[int, ...]] = {}
@@ -442,9 +427,8 @@ def shares_panel(windows: Windows, congestion: CongestionLog, marks: Marks, *, c
         stars: Drawn = {"size": 8, "marker": {"symbol": "star"}, "customdata": said}
         hover = "step %{x}: %{customdata}<extra></extra>"
         data.append(points("preferred", [window.step for window in liked], y, MARK_COLOUR, hover, **stars))
-    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_WINDOW if cached else NO_CACHE}
-    axis = {"range": [0, 101]}
-    return over_steps("Shares of the cache", "of the rows held (%)", data, span, yaxis=axis, **looks), _SHARES
+    looks: Drawn = {"empty": NO_WINDOW if cached else NO_CACHE, "yaxis": {"range": [0, 101]}}
+    return congestion.chart("Shares of the cache", "of the rows held (%)", data, span, **looks), _SHARES
 
 
 _SHARES = "Shaded: links are congested. A star: the policy gives most of the cache to that owner's rows."
@@ -683,8 +667,8 @@ def traffic_panel(
     waits, hover = [round(1e3 * each, 4) for each in waited_ms], "about step %{x:.0f}: %{y:.3~g} ms of waiting"
     over: Drawn = {"width": 1.5, "yaxis": "y2"}
     data.append(line("waiting (right)", x, waits, WARNING_COLOUR, f"{hover}<extra></extra>", **over))
-    looks: Drawn = {"barmode": "stack", "bargap": 0, "showlegend": True, "yaxis": FROM_ZERO, **marks.over_steps(at)}
-    figure = chart("Bytes for features, and waiting", STEPS, f"{unit} a step", data, **looks)
+    looks: Drawn = {"barmode": "stack", "bargap": 0, "showlegend": True, "yaxis": FROM_ZERO}
+    figure = marks.chart("Bytes for features, and waiting", f"{unit} a step", data, at, **looks)
     right_axis(figure["layout"], "waiting (ms a step)", 52, **FROM_ZERO)
     return figure, traffic_words(steps, windows, row_bytes)
 
@@ -722,14 +706,13 @@ NO_FETCH = "nothing was fetched yet"
 _LOOK = "Dashed: the delay added to its links. A reply also takes the time of its bytes."
 
 
-def latency_panel(misses: Sequence[Fetched], bulk: Sequence[Fetched], congestion: CongestionLog, marks: Marks) -> Panel:
+def latency_panel(misses: Sequence[Fetched], bulk: Sequence[Fetched], congestion: CongestionLog) -> Panel:
     """Round trips of calls for batches by owner, the median of those who ask, with the delay added to them, dashed.
 
     Args:
         misses: calls for batches, in order of steps.
         bulk: calls of the builders of caches, likewise; drawn as open circles.
         congestion: of the run.
-        marks: of the run's changes.
     """
     steps = [fetched.step for fetched in (*misses, *bulk)]
     span = [min(steps), max(steps)] if steps else []
@@ -748,8 +731,8 @@ def latency_panel(misses: Sequence[Fetched], bulk: Sequence[Fetched], congestion
         data += _injected(congestion, owner, span)
     top, above = _top([y for trace in data for y in trace["y"]]) if data else (0.0, 0)
     limit = {"range": [0, top]} if above else {}
-    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_FETCH, "yaxis": {**FROM_ZERO, **limit}}
-    figure = over_steps("Round trips by owner", "round trip (ms)", data, span, **looks)
+    looks: Drawn = {"empty": NO_FETCH, "yaxis": {**FROM_ZERO, **limit}}
+    figure = congestion.chart("Round trips by owner", "round trip (ms)", data, span, **looks)
     higher = f" {above} of the points are above the picture." if above else ""
     return figure, _latency_words(misses, bulk) + higher
 
@@ -791,15 +774,12 @@ def _latency_words(misses: Sequence[Fetched], bulk: Sequence[Fetched]) -> str:
     return f"Replies take now: {join_words(described)}. {_LOOK}{rings}" if described else f"{_LOOK}{rings}"
 
 
-def estimates_panel(
-    choices: Mapping[tuple[int, ...], Sequence[CacheChoice]], congestion: CongestionLog, marks: Marks
-) -> Panel:
+def estimates_panel(choices: Mapping[tuple[int, ...], Sequence[CacheChoice]], congestion: CongestionLog) -> Panel:
     """The delay that controllers estimate for every owner, the median of those who ask, beside the one added, dashed.
 
     Args:
         choices: decisions by part, in order.
         congestion: of the run.
-        marks: of the run's changes.
     """
     found: dict[int, dict[int, list[float]]] = {}  # owner -> step
     for each in choices.values():
@@ -817,8 +797,8 @@ def estimates_panel(
         dots: Drawn = {"width": 1.8, "mode": "lines+markers", "marker": {"size": 4}, "legendgroup": name}
         data.append(_stairs(name, shown, y, series_colour(owner), hover, **dots))
         data += _injected(congestion, owner, span)
-    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": "no delay was estimated yet"}
-    figure = over_steps("Delay as it is estimated", "delay (ms)", data, span, yaxis=FROM_ZERO, **looks)
+    looks: Drawn = {"empty": "no delay was estimated yet", "yaxis": FROM_ZERO}
+    figure = congestion.chart("Delay as it is estimated", "delay (ms)", data, span, **looks)
     return figure, _estimate_words(found, congestion) if data else _ESTIMATE
 
 

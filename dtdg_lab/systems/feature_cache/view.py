@@ -30,7 +30,7 @@ class FeaturesView(PlanView[charts.FeatureFacts]):
 
     def __init__(self, marks: Marks) -> None:
         super().__init__()
-        self.log, self.sums, self.congestion = FeatureLog(), HitSums(), charts.CongestionLog()
+        self.log, self.sums, self.congestion = FeatureLog(), HitSums(), charts.CongestionLog(marks)
         self.tables = {"resolved": self.resolved, "fetches": self.log.fetch, "windows": self.log.window}
         self.tables_before = {"cache_decisions": self.log.choice}
         self.events = {**self.events, "congestion": self.congestion.event}
@@ -77,23 +77,21 @@ class FeaturesView(PlanView[charts.FeatureFacts]):
         cached, newest = facts.cached or bool(windows), max(steps, default=None)
         misses, bulk = (self.log.fetches(purpose, since=since) for purpose in ("miss", "bulk"))
         found = {
-            "windows": charts.windows_panel(windows, self.congestion, self._marks, cached=cached, now=newest),
-            "hits": charts.hits_panel(
-                steps, self.sums.epochs(since=since), self.congestion, self._marks, cached=cached
-            ),
-            "latency": charts.latency_panel(misses, bulk, self.congestion, self._marks),
+            "windows": charts.windows_panel(windows, self.congestion, cached=cached, now=newest),
+            "hits": charts.hits_panel(steps, self.sums.epochs(since=since), self.congestion, cached=cached),
+            "latency": charts.latency_panel(misses, bulk, self.congestion),
         }
         if decided:
-            found["estimates"] = charts.estimates_panel(choices, self.congestion, self._marks)
+            found["estimates"] = charts.estimates_panel(choices, self.congestion)
         found["links"] = charts.congestion_panel(now, facts.parts)
         if cached:
             found["contents"] = charts.contents_panel(windows, cached=cached)
-            found["shares"] = charts.shares_panel(windows, self.congestion, self._marks, cached=cached)
+            found["shares"] = charts.shares_panel(windows, self.congestion, cached=cached)
         found["owners"] = charts.owners_panel(steps)
         every = [window for each in windows.values() for window in each]
         found["traffic"] = charts.traffic_panel(steps, every, facts.row_bytes, self._marks)
         if choices:
-            found["actions"] = actions_panel(choices, self.congestion, self._marks)
+            found["actions"] = actions_panel(choices, self.congestion)
         if any(choice.values for each in choices.values() for choice in each):
             found["values"] = values_panel(choices)
         return found

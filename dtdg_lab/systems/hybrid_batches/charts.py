@@ -15,7 +15,7 @@ from dtdg_lab.core.events import Event
 from dtdg_lab.core.records import read_fields
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.hybrid_batches.batches import FEW, SHARES
-from dtdg_lab.visualization.charts import STEPS, Drawn, Panel, bars, box, chart, colour_bar, heat, label, line
+from dtdg_lab.visualization.charts import Drawn, Panel, bars, box, chart, colour_bar, heat, label, line
 from dtdg_lab.visualization.layout import Figure, join_words, percent, share
 from dtdg_lab.visualization.palette import series_colour
 from dtdg_lab.visualization.series import PartLog, RankSteps
@@ -429,9 +429,12 @@ def staleness_panel(log: RoundLog, steps: RankSteps, marks: Marks, *, since: int
         looks: Drawn = {"width": 1.5, "mode": "lines+markers", "marker": marker, "showlegend": len(rounds) <= _NAMED}
         told: Drawn = {"hover": "round %{customdata}, step %{x}: %{y}", "customdata": [each.number for each in found]}
         data.append(line(f"rank {rank}", x, y, series_colour(rank), **looks, **told))
-    titles = ("Staleness of averaged models", "step of the rank (model updates)", "steps since it gave its model")
-    axes: Drawn = {"yaxis": {"rangemode": "tozero"}, "showlegend": True, **marks.over_steps(applied)}
-    return chart(*titles, data, empty=NO_ROUND, **axes), staleness_words(log, steps, since=since)
+    titles, x_title = (
+        ("Staleness of averaged models", "steps since it gave its model"),
+        "step of the rank (model updates)",
+    )
+    looks = {"x_title": x_title, "empty": NO_ROUND, "yaxis": {"rangemode": "tozero"}, "showlegend": True}
+    return marks.chart(*titles, data, applied, **looks), staleness_words(log, steps, since=since)
 
 
 def staleness_words(log: RoundLog, steps: RankSteps, *, since: int = 0) -> str:
@@ -692,8 +695,8 @@ def target_sources_panel(steps: Steps, marks: Marks, batch_share: float | None, 
         y = [round(100 * found.count(name) / len(found), 2) for found in groups.values()]
         if any(y):
             data.append(bars(words, x, y, colour, "about step %{x:.0f}: %{y:.0f} %", width=span))
-    looks: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100]}, **marks.over_steps(at)}
-    figure = chart("Where batches came from", STEPS, "share of batches (%)", data, empty=NO_BATCH, **looks)
+    looks: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100]}, "empty": NO_BATCH}
+    figure = marks.chart("Where batches came from", "share of batches (%)", data, at, **looks)
     return figure, target_sources_words(steps, batch_share, reservoir=reservoir)
 
 

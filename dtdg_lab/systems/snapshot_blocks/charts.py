@@ -17,7 +17,6 @@ from dtdg_lab.core.message_passing import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.charts import (
     NOTHING_SENT,
-    STEPS,
     SYMBOLS,
     Drawn,
     Panel,
@@ -305,8 +304,8 @@ def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
         shares = [hidden_share(*_total([each], collective)) for each in steps]
         y = [None if each is None else round(100 * each, 2) for each in shares]
         data.append(line(name, x, y, colour, "step %{x}: %{y:.0f} %", width=width))
-    looks: Drawn = {"empty": NOTHING_SENT, "yaxis": {"range": [-2, 102]}, **marks.over_steps(x)}
-    return chart("Share of the exchanges that is hidden", STEPS, "hidden (% of time in flight)", data, **looks)
+    looks: Drawn = {"empty": NOTHING_SENT, "yaxis": {"range": [-2, 102]}}
+    return marks.chart("Share of the exchanges that is hidden", "hidden (% of time in flight)", data, x, **looks)
 
 
 def _total(steps: Sequence[tuple[int, Sums]], collective: str | None = None) -> tuple[float, float]:
@@ -523,9 +522,9 @@ def transfers_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
     ):
         x, y = with_gaps(at, [round(each[place] / factor, 4) for each in brought])
         data.append(line(name, x, y, colour, "step %{x}: %{y:.4~g} " + unit, dash=dash))
-    looks: Drawn = {"empty": NOTHING_BROUGHT, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(at)}
+    looks: Drawn = {"empty": NOTHING_BROUGHT, "yaxis": {"rangemode": "tozero"}}
     y_title = f"bytes of a step, all ranks ({unit})"
-    return chart("Graphs brought to the ranks", STEPS, y_title, data if brought else [], **looks)
+    return marks.chart("Graphs brought to the ranks", y_title, data if brought else [], at, **looks)
 
 
 def transfers_words(steps: Sequence[tuple[int, Sums]], *, since: int = 0) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.records import read_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,24 +18,85 @@ class Event:
     Attributes:
         kind: the name in the table.
         every_rank: whether every rank records its own; else rank 0 records it.
+        about: what it is of, in errors.
+        ended: of a plan, the sentence that the run has none from here on.
     """
 
     kind: ClassVar[str] = ""
     every_rank: ClassVar[bool] = False
+    about: ClassVar[str] = ""
+    ended: ClassVar[str] = ""
+
+    @property
+    def words(self) -> str:
+        """A sentence about it, for lists of events."""
+        return ""
 
     def write(self) -> dict[str, Any]:
         """The data as recorded: arrays as lists, without fields whose default is None and that are None."""
         values = {field: getattr(self, field.name) for field in fields(self)}
         return {
-            field.name: value.tolist() if hasattr(value, "tolist") else value
+            field.name: _plain(value)
             for field, value in values.items()
             if value is not None or field.default is MISSING
         }
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """The event of recorded data; names that this version does not know are left out."""
-        return cls(**{field.name: data[field.name] for field in fields(cls) if field.name in data})
+        """The event of recorded data; names that this version does not know are left out.
+
+        Raises:
+            DataError: something is missing, or does not fit the rest.
+        """
+        with reading_event(cls.about or cls.kind):
+            event = read_fields(cls, cls.entries(data))
+        event.check()
+        return event
+
+    @classmethod
+    def read_plan(cls, data: Mapping[str, Any]) -> Self | None:
+        """The plan of recorded data; None where the run's system has no such plan any more."""
+        return None if plan_ended(data) else cls.read(data)
+
+    @classmethod
+    def text(cls, data: Mapping[str, Any]) -> str:
+        """The sentence about recorded data."""
+        event = cls.read_plan(data)
+        return cls.ended if event is None else event.words
+
+    @classmethod
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Recorded data by the names of the fields."""
+        return data
+
+    def check(self) -> None:
+        """Raise a DataError if its values do not fit each other."""
+
+
+@contextmanager
+def reading_event(what: str) -> Iterator[None]:
+    """Turn what goes wrong while the data of an event is read into an error that says so.
+
+    Raises:
+        DataError: the event of ``what`` lacks something, or has it in another shape.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        raise DataError(
+            f"the event of {what} cannot be drawn ({error!r}): was it recorded by another version?"
+        ) from error
+
+
+def plan_ended(data: Mapping[str, Any]) -> bool:
+    """Whether an event says that the run's system has no such plan from here on."""
+    return "layout" in data and data["layout"] is None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 @dataclass(frozen=True, slots=True)

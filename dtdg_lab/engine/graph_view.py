@@ -261,6 +261,40 @@ class SnapshotSequence:
         return True
 
 
+class NumberedSequence(SnapshotSequence):
+    """Another sequence whose loss is taken over these nodes, in this order.
+
+    Args:
+        of: whose snapshots are computed.
+        vertices: (n,) numbers of the nodes; None for the own nodes of the sequence, in order.
+    """
+
+    def __init__(self, of: SnapshotSequence, vertices: Tensor | None) -> None:
+        self._of, self.vertices = of, vertices
+        self.device, self.dtype, self.collective = of.device, of.dtype, of.collective
+        self.own = of.own if vertices is None else len(vertices)
+
+    def view(self, t: int) -> SnapshotView:
+        """As in the other sequence."""
+        return self._of.view(t)
+
+    def stacks(self, snapshots: range, layer: int) -> Sequence[SnapshotView]:
+        """As in the other sequence."""
+        return self._of.stacks(snapshots, layer)
+
+    def any_rank(self, flag: bool) -> bool:
+        """As in the other sequence."""
+        return self._of.any_rank(flag)
+
+    def join(self, z: Tensor) -> Tensor:
+        """As in the other sequence."""
+        return self._of.join(z)
+
+    def has_turn(self, t: int) -> bool:
+        """As in the other sequence."""
+        return self._of.has_turn(t)
+
+
 # Spaces that a sequence has made, kept while they fit; and how many snapshots one of them stands for.
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.models.base import DynamicModel, State, run_straight
 from dtdg_lab.tasks.base import Rows, Task
 
@@ -298,6 +299,24 @@ class Strategy:
         """Restore what a checkpoint carried, where it did."""
 
 
+def check_per_vertex(task: Task, where: str, why: str = "", instead: str = "system='adgnn-t' (halo_vertex)") -> None:
+    """Refuse a task whose loss needs all nodes at once.
+
+    Args:
+        task: what is predicted.
+        where: on what it is refused.
+        why: some nodes are not there.
+        instead: what serves such tasks.
+
+    Raises:
+        UnsupportedError: it is such a task.
+    """
+    if not task.per_vertex:
+        raise UnsupportedError(
+            f"task={task.name!r} {where}: its loss needs all nodes at once{why}. Choose {instead}, or another task."
+        )
+
+
 # Gradients of a model's parameters from pieces of work, added up in order.
 
 
@@ -488,6 +507,13 @@ class AllToAllPhase:
     width: int
 
 
+# Given a stack of snapshots or a piece of the nodes: their rows, and what else the work gave. Then all that moved, in
+# order: rows of each snapshot, or of each stack, and the rest.
+OfStack = Callable[[int], tuple[Tensor, T]]
+OfRows = Callable[[slice], tuple[Tensor, T]]
+Moved = tuple[list[Tensor], list[T]]
+
+
 class BlockRows:
     """Rows of a time block: of all nodes (n) in own snapshots, and of own nodes (m) in all S snapshots.
 
@@ -504,9 +530,7 @@ class BlockRows:
         self._stacks = [len(space.snapshots) for space in spaces]
         self._device, self._alone = device, alone
 
-    def to_vertices(
-        self, work: Callable[[int], tuple[Tensor, T]], phase: AllToAllPhase
-    ) -> tuple[list[Tensor], list[T]]:
+    def to_vertices(self, work: OfStack[T], phase: AllToAllPhase) -> Moved[T]:
         """Rows of own nodes in every snapshot of the block, S times (m, C), and what else the work gave, in order.
 
         Args:
@@ -517,14 +541,8 @@ class BlockRows:
         return by_snapshot(self._stacks, [rows for rows, _ in found]), [rest for _, rest in found]
 
     def to_snapshots(
-        self,
-        work: Callable[[slice], tuple[Tensor, T]],
-        pieces: Sequence[slice],
-        phase: AllToAllPhase,
-        *,
-        like: Tensor,
-        height: int,
-    ) -> tuple[list[Tensor], list[T]]:
+        self, work: OfRows[T], pieces: Sequence[slice], phase: AllToAllPhase, *, like: Tensor, height: int
+    ) -> Moved[T]:
         """Rows of all nodes in each own stack, (S' height, C), and what else the work gave, in order.
 
         Args:

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.core.errors import PlanError
 from dtdg_lab.engine.backprop.reference import HOW
 from dtdg_lab.engine.backprop.time_blocks import PIECE_NUMBERS, STEP_NUMBERS
 from dtdg_lab.engine.graph_view import SnapshotSequence, SnapshotView, stack_ranges
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.minibatch_blocks import TargetBlocks
 from dtdg_lab.engine.replicated import OwnBest
-from dtdg_lab.engine.strategy import SequenceSegment
+from dtdg_lab.engine.strategy import SequenceSegment, check_per_vertex
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import run_straight
 from dtdg_lab.tasks.base import Rows
@@ -159,11 +159,7 @@ class TargetRun(SequenceSegment):
     """
 
     def __post_init__(self) -> None:
-        if not self.task.per_vertex:
-            raise UnsupportedError(
-                f"task={self.task.name!r} on batches of target nodes: its loss needs all nodes at once, and a batch "
-                "has some of them. Choose system='adgnn-t' (halo_vertex), or another task."
-            )
+        check_per_vertex(self.task, "on batches of target nodes", ", and a batch has some of them")
 
     @cached_property
     def _over_share(self) -> Tensor:

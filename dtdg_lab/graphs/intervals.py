@@ -11,17 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
+from dtdg_lab.graphs import snapshot
 from dtdg_lab.graphs.edge_list import SpokenTimes, check_weights, read_ids, read_times, read_weights
-from dtdg_lab.graphs.snapshot import (
-    Snapshot,
-    check_arrays,
-    check_ids,
-    check_range,
-    give_up,
-    keys_of,
-    node_arrays,
-    snapshot_of_keys,
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -50,7 +41,7 @@ class IntervalStream:
     num_intervals: int
     num_nodes: int
     weighted: bool
-    make: Callable[[], Iterator[Snapshot]]
+    make: Callable[[], Iterator[snapshot.Snapshot]]
     node_ids: NDArray[Any] | None = None
     features: NDArray[np.float32] | None = None
     targets: NDArray[np.float32] | None = None
@@ -65,8 +56,8 @@ class IntervalStream:
                 f"{self.num_intervals} base intervals over {self.num_nodes} nodes: at least 1 of each is needed."
             )
         if self.node_ids is not None:
-            object.__setattr__(self, "node_ids", check_ids(self.node_ids, self.num_nodes))
-        check_arrays(self, node_arrays(self.num_nodes, self.num_intervals, self))
+            object.__setattr__(self, "node_ids", snapshot.check_ids(self.node_ids, self.num_nodes))
+        snapshot.check_arrays(self, snapshot.node_arrays(self.num_nodes, self.num_intervals, self))
         if self.persistence is not None and self.targets is None:
             raise DataError("persistence is given without targets; it says what is expected of targets that are given.")
 
@@ -112,7 +103,7 @@ class IntervalEdges:
                 raise DataError(f"{name} has shape {array.shape} and src {self.src.shape}; equal vectors are needed.")
             if array.dtype.kind not in "iu":
                 raise DataError(f"{name} has type {array.dtype}; whole numbers are needed.")
-            check_range(name, array, 0, limit - 1)
+            snapshot.check_range(name, array, 0, limit - 1)
         if self.weight is not None:
             if self.weight.shape != self.src.shape:
                 raise DataError(
@@ -133,7 +124,7 @@ class IntervalEdges:
             **{**own, **given},
         )
 
-    def snapshots(self) -> Iterator[Snapshot]:
+    def snapshots(self) -> Iterator[snapshot.Snapshot]:
         """One snapshot for each base interval, duplicates merged; B of them, those without edges one and the same."""
         src, dst, interval, weight = self.src, self.dst, self.interval, self.weight
         if (np.diff(interval) < 0).any():
@@ -142,13 +133,13 @@ class IntervalEdges:
             weight = None if weight is None else weight[order]
         bounds = np.searchsorted(interval, np.arange(self.num_intervals + 1)).tolist()
         none = np.empty(0, dtype=np.int64)
-        empty = snapshot_of_keys(none, None if weight is None else none.astype(np.float64), self.num_nodes)
+        empty = snapshot.snapshot_of_keys(none, None if weight is None else none.astype(np.float64), self.num_nodes)
         for start, stop in itertools.pairwise(bounds):
             if start == stop:
                 yield empty
                 continue
             part = None if weight is None else weight[start:stop].astype(np.float64)
-            yield snapshot_of_keys(keys_of(src[start:stop], dst[start:stop]), part, self.num_nodes)
+            yield snapshot.snapshot_of_keys(snapshot.keys_of(src[start:stop], dst[start:stop]), part, self.num_nodes)
 
 
 # Dealing edges with times to base intervals, and numbering their nodes over all time.
@@ -251,7 +242,7 @@ def cut_edges(
         num_intervals=count,
         num_nodes=len(node_ids),
         weight=weights,
-        node_ids=give_up(node_ids),
+        node_ids=snapshot.give_up(node_ids),
     )
 
 

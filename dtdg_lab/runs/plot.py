@@ -16,7 +16,7 @@ from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbat
 from dtdg_lab.runs.run import Comparison, StoredRun
 from dtdg_lab.visualization.graph import GraphCharts, perturbation_figure
 from dtdg_lab.visualization.layout import Figure, grid
-from dtdg_lab.visualization.partition import compare_partitions_figure, facts_of, microscope, title_words
+from dtdg_lab.visualization.partition import PartitionFacts, compare_partitions_figure, microscope, title_words
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.study import StudyResult
 
@@ -69,7 +69,7 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
             "'metis', parts=4)."
         )
     if isinstance(shown, MeasuredPartition):
-        facts = facts_of(shown.to_dict())
+        facts = PartitionFacts.read(shown.to_dict())
         return microscope(facts, title=title_words(facts, shown.graph_name))
     several = _several(shown)
     if several is not None:
@@ -112,7 +112,7 @@ def _run(run: Any, x: XAxis) -> Figure:
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:
     """Several partitions side by side, each named by what tells it from the others."""
-    facts = [facts_of(each.to_dict()) for each in measured]
+    facts = [PartitionFacts.read(each.to_dict()) for each in measured]
     names = [each.partitioner for each in facts]
     if len(set(names)) < len(names):
         names = [each.label for each in facts]

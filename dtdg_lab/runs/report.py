@@ -16,7 +16,7 @@ from dtdg_lab.runs.directory import RunDirectory, write_text
 from dtdg_lab.runs.html import plotly_js, render
 from dtdg_lab.runs.run import StoredRun, ground
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
-from dtdg_lab.visualization.partition import facts_of, head_words
+from dtdg_lab.visualization.partition import PartitionFacts
 from dtdg_lab.visualization.run_window import CHARTS
 
 # The parts of a run's sequence in words, from its event ``parts``.
@@ -136,9 +136,7 @@ def _texts() -> Mapping[str, EventText]:
     """Kind of event -> a sentence: of plans and traces what matters, since all of it is drawn."""
     found: dict[str, EventText] = {
         "parts": parts_line,
-        "partition": lambda data: (
-            "no partition from here on" if data.get("layout", "") is None else head_words(facts_of(data))
-        ),
+        "partition": PartitionFacts.text,
         "gathered": lambda data: (
             f"waited {format_seconds(data['wait_s'])} for the other ranks, and served their rounds of averaging"
         ),

@@ -24,7 +24,7 @@ from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.network.patterns import save_trace
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, write_json
 from dtdg_lab.runs.records import RunTables
-from dtdg_lab.visualization.partition import facts_of
+from dtdg_lab.visualization.partition import PartitionFacts
 from dtdg_lab.visualization.phases import OWN
 
 if TYPE_CHECKING:
@@ -322,9 +322,9 @@ def _partition(events: pd.DataFrame) -> dict[str, Any]:
     changed = [SettingsChanged.read(data) for data in of_first["data"] if isinstance(data, dict)]
     changes = [each.duration_s for each in changed if each.duration_s is not None]
     found = {**dict.fromkeys(_DECLARED["of_partition"]), "rebuild_s": float(sum(changes)) if changes else None}
-    if not described or described[-1].get("layout", "") is None:
+    facts = PartitionFacts.read_plan(described[-1]) if described else None
+    if facts is None:
         return found
-    facts = facts_of(described[-1])
     return found | {
         "partitioner": facts.partitioner,
         "parts": facts.parts,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -244,12 +243,7 @@ class SystemFamily:
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Kind of event -> a sentence about its data, for lists of events."""
-        from dtdg_lab.visualization.run_view import plan_ended
-
-        def text(event: Any, data: dict[str, Any]) -> str:
-            return str(event.ended if plan_ended(data) else event.read(data).words)
-
-        return {event.kind: partial(text, event) for event in map(catalogue.load, self.events)}
+        return {event.kind: event.text for event in map(catalogue.load, self.events)}
 
     def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Its numbers of a run, from record tables without replaced rows; None if the run has none of it."""

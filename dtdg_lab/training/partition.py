@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError, error_text
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import Pull, hops, pulls
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
@@ -24,7 +22,7 @@ from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
 from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, measures_for, predicted_bytes
 from dtdg_lab.partition.volume import AllToAllCost, collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.tasks.base import PARTS, Task
-from dtdg_lab.visualization.partition import BlockFacts
+from dtdg_lab.visualization.partition import BlockFacts, PartitionFacts
 
 # What an event says of the blocks of time that a run trains in: who has what when, and the bytes that will move.
 
@@ -174,24 +172,9 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
     return Partition(owner, config.parts, groups, graph.data_hash, described["made_by"], described["seconds"])
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionEvent(Event):
-    """A run's partition; charts read it as :class:`dtdg_lab.visualization.partition.PartitionFacts`."""
-
-    kind: ClassVar[str] = "partition"
-    partitioner: str
-    made_by: str
-    parts: int
-    ranks: int
-    layout: str
-    seconds: float
-    measures: dict[str, Any]
-    predicted: dict[str, Any]
-
-
 def partition_event(
     of: BuildContext, *, blocks: SnapshotBlocks | None = None, full_share: float | None = None
-) -> PartitionEvent:
+) -> PartitionFacts:
     """What an event says of a run's partition: who owns what, and the bytes that a step will send.
 
     The parts of a rank send as one.
@@ -210,7 +193,9 @@ def partition_event(
     if partition.parts != ranks:
         between = measures_for(graph, partition.on_ranks(ranks), *model, snapshots=train, **settings)
     itemsize = np.dtype(config["dtype"]).itemsize
-    predicted = predicted_bytes(between, _pulls(config, graph), itemsize=itemsize, reuse=config["halo_reuse"])
+    predicted: dict[str, Any] = predicted_bytes(
+        between, _pulls(config, graph), itemsize=itemsize, reuse=config["halo_reuse"]
+    )
     if full_share is not None:  # the mean step
         predicted = {
             pass_name: np.rint(moved * full_share).astype(moved.dtype) for pass_name, moved in predicted.items()
@@ -222,7 +207,7 @@ def partition_event(
         }
     elif layout != "halo_vertex":
         predicted = {pass_name: np.zeros_like(moved) for pass_name, moved in predicted.items()}
-    return PartitionEvent(
+    return PartitionFacts(
         partitioner=config["partitioner"],
         made_by=partition.made_by,
         parts=partition.parts,
@@ -230,7 +215,7 @@ def partition_event(
         layout=layout,
         seconds=partition.seconds,
         measures=measures.to_dict(),
-        predicted={pass_name: moved.tolist() for pass_name, moved in predicted.items()},
+        predicted=predicted,
     )
 
 

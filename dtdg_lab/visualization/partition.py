@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import Event
+from dtdg_lab.core.events import Event, reading_event
 from dtdg_lab.core.message_passing import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel
 from dtdg_lab.visualization.layout import Figure, grid, join_words, share
 from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import PlanView, reading_event
-from dtdg_lab.visualization.series import StepSums, read_fields
+from dtdg_lab.visualization.run_view import PlanView
+from dtdg_lab.visualization.series import StepSums
 from dtdg_lab.visualization.style import ALWAYS, Matrix
 
 if TYPE_CHECKING:
@@ -264,45 +266,95 @@ class LinkLog(StepSums):
 # What the pictures of a node partition are made of: the facts of an event ``partition``, or of a measured one.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PartitionFacts:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PartitionFacts(Event):
     """A partition of N nodes in P parts, measured over T snapshots that are binned into K columns.
 
     Attributes:
         partitioner: its name.
+        made_by: what made it.
         parts: P.
         ranks: R, processes that execute the parts; 0 where no run does.
         layout: ``halo_vertex`` or ``cached_vertex``; empty where no run uses it.
         seconds: making the partition took.
         rebuild_s: the whole change took, in the middle of a run; None at a run's start.
-        bounds: (K + 1,): column k shows snapshots bounds[k] to bounds[k + 1] - 1.
-        maps: ``edges`` into own nodes, ``halo`` rows received, ``replicated`` rows; (P, K) means of a snapshot.
-        vertices: (P,) owned by each part.
-        load: (P,) walks of up to D hops into a part's nodes, as DynaHB counts them.
-        memory: layout -> (P,) bytes.
-        shares: ``cut`` edges of all edges; ``halo`` rows of those a part's pulls read; ``replicated`` rows of those a
-            part holds; from 0 to 1.
-        totals: ``cut_edges``, ``all_edges``, ``halo`` and ``replicated`` rows, summed over snapshots and parts.
-        imbalance: of ``vertices``, ``edges`` and ``load``: the largest part's over the mean.
+        measures: ``PartitionMeasures.to_dict``.
         predicted: pass -> (L, R, R) bytes from one rank to another in a step (part to part where there are no ranks);
             empty where nothing was predicted.
     """
 
+    kind: ClassVar[str] = "partition"
+    about: ClassVar[str] = "a partition"
+    ended: ClassVar[str] = "no partition from here on"
     partitioner: str
+    made_by: str = ""
     parts: int
-    ranks: int
-    layout: str
+    ranks: int = 0
+    layout: str = ""
     seconds: float
-    rebuild_s: float | None
-    bounds: NDArray[np.int64]
-    maps: Mapping[str, Matrix]
-    vertices: Matrix
-    load: Matrix
-    memory: Mapping[str, Matrix]
-    shares: Mapping[str, float]
-    totals: Mapping[str, float]
-    imbalance: Mapping[str, float]
-    predicted: Mapping[str, Matrix]
+    rebuild_s: float | None = None
+    measures: Mapping[str, Any]
+    predicted: Mapping[str, Matrix] = field(default_factory=dict)
+
+    @classmethod
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The predictions in the order of the passes."""
+        predicted = data.get("predicted") or {}
+        return {**data, "predicted": {name: predicted[name] for name in PASSES if name in predicted}}
+
+    def check(self) -> None:
+        """Raise a DataError if a measure is missing."""
+        with reading_event(self.about):
+            for name in ("bounds", "maps", "vertices", "load", "memory", "shares", "totals", "imbalance"):
+                getattr(self, name)
+
+    @property
+    def words(self) -> str:
+        """What it cuts, and what is received and replicated for it."""
+        return head_words(self)
+
+    @cached_property
+    def bounds(self) -> NDArray[np.int64]:
+        """(K + 1,): column k shows snapshots bounds[k] to bounds[k + 1] - 1."""
+        return np.asarray(self.measures["bins"], np.int64)
+
+    @cached_property
+    def maps(self) -> Mapping[str, Matrix]:
+        """``edges`` into own nodes, ``halo`` rows received, ``replicated`` rows; (P, K) means of a snapshot."""
+        return {name: self._vector(name) for name in MAPS}
+
+    @cached_property
+    def vertices(self) -> Matrix:
+        """(P,) owned by each part."""
+        return self._vector("owned")
+
+    @cached_property
+    def load(self) -> Matrix:
+        """(P,) walks of up to D hops into a part's nodes, as DynaHB counts them."""
+        return self._vector("load")
+
+    @cached_property
+    def memory(self) -> Mapping[str, Matrix]:
+        """Layout -> (P,) bytes."""
+        return {"halo_vertex": self._vector("halo_bytes"), "cached_vertex": self._vector("cached_bytes")}
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """``cut`` edges of all edges, ``halo`` rows of those read, ``replicated`` rows of those held; from 0 to 1."""
+        return {name: float(self.measures[f"{name}_share"]) for name in _SHARES}
+
+    @property
+    def totals(self) -> Mapping[str, float]:
+        """``cut_edges``, ``all_edges``, ``halo`` and ``replicated`` rows, summed over snapshots and parts."""
+        return self.measures["totals"]
+
+    @property
+    def imbalance(self) -> Mapping[str, float]:
+        """Of ``vertices``, ``edges`` and ``load``: the largest part's over the mean."""
+        return self.measures["imbalance"]
+
+    def _vector(self, name: str) -> Matrix:
+        return np.asarray(self.measures[name], np.float64)
 
     @property
     def label(self) -> str:
@@ -321,47 +373,12 @@ class PartitionFacts:
             return "A run counts what it sends beside this."
         return FETCHED if self.layout == "remote_feature" else NO_STEP
 
-    def same(self, other: PartitionFacts) -> bool:
-        """Whether it is the same partition, executed in the same way."""
-        mine, theirs = ((f.partitioner, f.parts, f.ranks, f.layout) for f in (self, other))
-        return (
-            mine == theirs
-            and self.predicted.keys() == other.predicted.keys()
-            and np.array_equal(self.vertices, other.vertices)
-            and all(np.array_equal(each, other.maps[name]) for name, each in self.maps.items())
-            and all(np.array_equal(each, other.predicted[pass_name]) for pass_name, each in self.predicted.items())
-        )
-
-
-def facts_of(data: Mapping[str, Any]) -> PartitionFacts:
-    """The facts in the data of an event ``partition``, or in ``MeasuredPartition.to_dict()``.
-
-    Args:
-        data: ``partitioner``, ``parts``, ``seconds``, ``measures`` (``PartitionMeasures.to_dict``), ``predicted``, and
-            where a run uses it ``ranks``, ``layout`` and ``rebuild_s``.
-
-    Raises:
-        DataError: something is missing.
-    """
-
-    def numbers(source: Mapping[str, Any], names: Iterable[str]) -> dict[str, float]:
-        return {name: float(source[name]) for name in names}
-
-    with reading_event("a partition"):
-        described, predicted = data["measures"], data.get("predicted") or {}
-        memory = {"halo_vertex": described["halo_bytes"], "cached_vertex": described["cached_bytes"]}
-        return read_fields(
-            PartitionFacts,
-            {**data, "load": described["load"], "vertices": described["owned"], "bounds": described["bins"]},
-            ranks=int(data.get("ranks") or 0),
-            layout=str(data.get("layout") or ""),
-            maps={name: np.asarray(described[name], np.float64) for name in MAPS},
-            memory={layout: np.asarray(each, np.float64) for layout, each in memory.items()},
-            shares={name: float(described[f"{name}_share"]) for name in _SHARES},
-            totals=numbers(described["totals"], ("cut_edges", "all_edges", "halo", "replicated")),
-            imbalance=numbers(described["imbalance"], _IMBALANCE),
-            predicted={name: np.asarray(predicted[name], np.float64) for name in PASSES if name in predicted},
-        )
+    @property
+    def layout_key(self) -> tuple[object, ...]:
+        """Equal where it is the same partition, executed in the same way."""
+        drawn = (self.vertices, *self.maps.values(), *self.predicted.values())
+        names = (self.partitioner, self.parts, self.ranks, self.layout, *self.predicted)
+        return (*names, *(values.tolist() for values in drawn))
 
 
 # Blocks of time, of an event ``blocks``.
@@ -371,7 +388,7 @@ Span = tuple[int, int]  # first, and one past the last
 AllToAllPhase = tuple[int, str, str, int]  # layer, pass, collective, numbers a row
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class BlockFacts(Event):
     """T snapshots in nb blocks of time on R ranks; groups of G ranks split each snapshot by rows.
 
@@ -393,20 +410,21 @@ class BlockFacts(Event):
     """
 
     kind: ClassVar[str] = "blocks"
+    about: ClassVar[str] = "time blocks"
     ended: ClassVar[str] = "no blocks of time from here on"
     layout: str
     ranks: int
-    row_ranks: int
+    row_ranks: int = 1
     nodes: int
     blocks: int
     requested: int
     bounds: NDArray[np.int64]
-    own: tuple[tuple[Span, ...], ...]
-    rows: tuple[Span, ...]
-    chunks: tuple[Span, ...]
-    predicted: Mapping[str, Matrix]
-    collectives: tuple[AllToAllPhase, ...]
-    note: str
+    own: tuple[tuple[Span, ...], ...] = ()
+    rows: tuple[Span, ...] = ()
+    chunks: tuple[Span, ...] = ()
+    predicted: Mapping[str, Matrix] = field(default_factory=dict)
+    collectives: tuple[AllToAllPhase, ...] = ()
+    note: str = ""
 
     @classmethod
     def of(cls, plan: SnapshotBlocks, layout: str, **more: Any) -> BlockFacts:
@@ -426,10 +444,6 @@ class BlockFacts(Event):
             **more,
         )
 
-    def write(self) -> dict[str, Any]:
-        """The data as recorded."""
-        return {**Event.write(self), "predicted": {name: moved.tolist() for name, moved in self.predicted.items()}}
-
     @property
     def words(self) -> str:
         """Blocks and what is sent between them in a sentence or two, as a row of a table of events."""
@@ -442,40 +456,15 @@ class BlockFacts(Event):
         return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> BlockFacts:
-        """The facts in the data of an event.
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The predictions in the order of the passes, without a rerun that sends nothing."""
+        predicted = data.get("predicted") or {}
+        moved = {name: np.asarray(predicted[name], np.float64) for name in PASSES if name in predicted}
+        kept = {name: each for name, each in moved.items() if each.size and (name in ALWAYS or each.any())}
+        return {**data, "predicted": kept}
 
-        Raises:
-            DataError: something is missing or does not fit.
-        """
-
-        def spans(pairs: Sequence[Sequence[Any]] | None) -> tuple[Span, ...]:
-            return tuple((int(start), int(stop)) for start, stop in pairs or ())
-
-        with reading_event("time blocks"):
-            moved = {name: np.asarray(each, np.float64) for name, each in (data.get("predicted") or {}).items()}
-            collectives = data.get("collectives") or ()
-            facts = read_fields(
-                cls,
-                data,
-                row_ranks=int(data.get("row_ranks") or 1),
-                own=tuple(spans(block) for block in data.get("own") or ()),
-                rows=spans(data.get("rows")),
-                chunks=spans(data.get("chunks")),
-                predicted={
-                    name: moved[name]
-                    for name in PASSES
-                    if name in moved and moved[name].size and (name in ALWAYS or moved[name].any())
-                },
-                collectives=tuple(
-                    (int(layer), str(of), str(name), int(width)) for layer, of, name, width in collectives
-                ),
-                note=str(data.get("note") or ""),
-            )
-        facts._check()
-        return facts
-
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise a DataError if its spans are not those of its blocks and ranks."""
         counts = {"own": len(self.own) if self.redistributes else self.blocks, "bounds": len(self.bounds) - 1}
         fit = set(counts.values()) == {self.blocks} and (np.diff(self.bounds) > 0).all() and self.blocks > 0
         by_rank = [self.rows, self.chunks, *self.own] if self.redistributes else []
@@ -744,6 +733,7 @@ class PartitionView(PlanView[PartitionFacts]):
 
     name = "partition"
     title = "Who owns what"
+    plan = PartitionFacts
     subject = "partition"
     plans_kept = 8  # a resume may take back some of them
 
@@ -751,24 +741,16 @@ class PartitionView(PlanView[PartitionFacts]):
         super().__init__()
         self.links = links
         self.tables = {"links": links.link, "steps": lambda rank, row, attempt: links.step(rank, int(row["step"]))}
-        self.events = {self.name: self.event}
 
-    def event(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``partition``; an attempt that resumes with the same partition changes nothing.
-
-        An event without a ``layout`` says that the run's system divides no nodes any more.
-        """
-        if self._is_new(row, attempt):
-            facts = None if row["data"].get("layout", "") is None else facts_of(row["data"])
-            if not self._known or not _same(facts, self.facts):
-                self._add_plan(facts, row, attempt)
+    def _layout(self, facts: PartitionFacts | None) -> object:
+        return facts and facts.layout_key
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on; a change just before ``step`` stays."""
         self.links.truncate(step, attempt)
         super().truncate(step, attempt)
-        pairs = zip([None, *self._known], self._known, strict=False)  # without those that are as the one before them
-        self._known = [each for before, each in pairs if before is None or not _same(each.facts, before.facts)]
+        # without those that are as the one before them
+        self._known = [next(same) for _, same in groupby(self._known, key=lambda plan: self._layout(plan.facts))]
 
     @property
     def before(self) -> PartitionFacts | None:
@@ -794,10 +776,6 @@ class PartitionView(PlanView[PartitionFacts]):
     def caption(self) -> str:
         """The partition, its traffic and its last change, in words."""
         return "" if self.facts is None else run_words(self.facts, self.before, self.sent())
-
-
-def _same(facts: PartitionFacts | None, other: PartitionFacts | None) -> bool:
-    return facts is other if facts is None or other is None else facts.same(other)
 
 
 # Several partitions of one graph beside each other: what each costs, as small bars.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event
 from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 Panel = tuple[Figure, str]
 Row = Mapping[str, Any]
-F = TypeVar("F")
+F = TypeVar("F", bound=Event)
 RowHandler = Callable[[int, Row, int], None]  # rank, row, attempt
 EventHandler = Callable[[Row, int], None]  # event, attempt
 NO_TABLES: Mapping[str, RowHandler] = MappingProxyType({})
@@ -124,34 +123,6 @@ class RunView:
         return ""
 
 
-@contextmanager
-def reading_event(what: str) -> Iterator[None]:
-    """Turn what is missing or does not fit in the event of ``what`` into an error with its cause.
-
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-    try:
-        yield
-    except (LookupError, TypeError, ValueError) as error:
-        raise DataError(
-            f"the event of {what} cannot be drawn ({error!r}): was it recorded by another version?"
-        ) from error
-
-
-def plan_ended(data: Mapping[str, Any]) -> bool:
-    """Whether the event of a plan says that the run went on without one, in a layout of another kind."""
-    return "layout" in data and data["layout"] is None
-
-
-def _plan_text(facts: Any) -> str:
-    """All that tells one plan from another: not the ``note`` on how it was made."""
-    return json.dumps(
-        facts and {**asdict(facts), "note": ""},
-        default=lambda value: value.tolist() if hasattr(value, "tolist") else list(value),
-    )
-
-
 class Plan(NamedTuple, Generic[F]):
     """What an event says that steps do from here on; None where the run went on without."""
 
@@ -165,14 +136,19 @@ class PlanView(RunView, Generic[F]):
     """A chart of what the newest plan makes steps do. An attempt that resumes the run logs its plan again.
 
     Attributes:
+        plan: the event that describes it.
         plans_kept: the newest are known.
         subject: what the plan is of, in words.
+        renewed: whether a plan that is logged again replaces the one in use.
     """
 
+    plan: type[F]
     plans_kept = 16
     subject = "plan"
+    renewed = False
 
     def __init__(self) -> None:
+        self.events = {self.name: self.event}
         self._known: list[Plan[F]] = []
         self._seen: set[tuple[str, int, int]] = set()  # kind of event, attempt, time_ns
 
@@ -183,14 +159,28 @@ class PlanView(RunView, Generic[F]):
         self._seen.add(described)
         return new
 
+    def event(self, row: Row, attempt: int) -> None:
+        """Add one event of the plan, which an attempt that resumes logs again."""
+        if self.renewed or self._is_new(row, attempt):
+            self._take_plan(self.plan.read_plan(row["data"]), row, attempt)
+
     def _add_plan(self, facts: F | None, row: Row, attempt: int) -> None:
         plan = Plan(attempt, int(row["step"] or 0), int(row.get("epoch") or 0), facts)
         self._known = [*self._known, plan][-self.plans_kept :]
 
     def _take_plan(self, facts: F | None, row: Row, attempt: int) -> None:
-        """Add a plan unless it is the one in use: an attempt that resumes logs it again."""
-        if not self._known or _plan_text(facts) != _plan_text(self.facts):
+        """Add a plan unless it is the one in use."""
+        if not self._known or self._layout(facts) != self._layout(self.facts):
             self._add_plan(facts, row, attempt)
+        elif self.renewed:
+            self._known[-1] = self._known[-1]._replace(facts=facts)
+
+    def _layout(self, facts: F | None) -> object:
+        """What tells one plan from another: all but the ``note`` on how it was made."""
+        return json.dumps(
+            facts and {**asdict(facts), "note": ""},
+            default=lambda value: value.tolist() if hasattr(value, "tolist") else list(value),
+        )
 
     def named_panels(self) -> dict[str, Panel]:
         """The panels by names that stay theirs where others come and go; none where the run has no plan."""

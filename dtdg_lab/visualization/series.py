@@ -3,56 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
-
-import numpy as np
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-# A row of a table, or the data of an event, as an object.
-
-
-R = TypeVar("R", bound="DataclassInstance")
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None
-
-
-_READ: Mapping[str, Callable[[Any], Any]] = {  # by a field's type
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "str": str,
-    "int | None": lambda value: None if value is None else int(value),
-    "float | None": _finite,
-    "bool | None": lambda value: None if value is None else bool(value),
-    "tuple[int, ...]": lambda values: tuple(int(value or 0) for value in values or ()),
-    "tuple[float, ...]": lambda values: tuple(float(value or 0.0) for value in values or ()),
-    "tuple[float | None, ...]": lambda values: tuple(map(_finite, values or ())),
-    "NDArray[np.int64]": lambda values: np.asarray(values, np.int64),
-    "Matrix": lambda values: np.asarray(values, np.float64),
-    "NDArray[np.float64]": lambda values: np.asarray(values, np.float64),
-}
-
-
-def read_fields(kind: type[R], data: Mapping[str, Any], **given: Any) -> R:
-    """An object of ``kind``: each field from the entry of its name, by its type, where it is not ``given``.
-
-    An entry may be missing where its field has a default or may be None.
-    """
-    for each in fields(kind):
-        if each.name in given:
-            continue
-        if each.default is not MISSING and data.get(each.name) is None:
-            continue
-        read = _READ[str(each.type)]
-        given[each.name] = read(data.get(each.name) if str(each.type).endswith("| None") else data[each.name])
-    return kind(**given)
-
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 # The newest rows that parts logged, each of a step, in bounded memory.
 
@@ -65,11 +18,13 @@ class PartLog(Generic[Row]):
     """Rows by part, or by part and another, and by step; a row logged twice counts once.
 
     Args:
-        kept: rows of a part.
+        kept: rows of a part; as many as the class has, where not given.
     """
 
-    def __init__(self, kept: int = PART_LOG_KEPT) -> None:
-        self._kept = kept
+    kept = PART_LOG_KEPT
+
+    def __init__(self, kept: int = 0) -> None:
+        self._kept = kept or self.kept
         self._rows: dict[tuple[int, ...], dict[Any, tuple[int, int, Row]]] = {}  # part -> key -> step, attempt, row
 
     def add(self, part: int | tuple[int, ...], step: int, attempt: int, row: Row, key: Any = None) -> None:
@@ -137,14 +92,9 @@ class RankStep:
 
 
 class RankSteps(PartLog[RankStep]):
-    """Rows of the table ``steps`` by rank, in bounded memory.
+    """Rows of the table ``steps`` by rank, in bounded memory."""
 
-    Args:
-        kept: steps of a rank.
-    """
-
-    def __init__(self, kept: int = RANK_STEPS_KEPT) -> None:
-        super().__init__(kept)
+    kept = RANK_STEPS_KEPT
 
     def row(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row; ``seconds`` of the run, when the step ended."""

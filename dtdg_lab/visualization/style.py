@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.records import is_score
-from dtdg_lab.visualization.charts import flag, rule
+from dtdg_lab.visualization.charts import STEPS, Drawn, chart, flag, rule
+from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import DARK_COLOURS, MARK_COLOUR, PAGE_COLOURS, WARNING_COLOUR
 from dtdg_lab.visualization.series import XAxis
 
@@ -117,6 +118,19 @@ class Marks:
                 flag(mark.text, _at(mark, x), _colour(mark), xanchor="right") for mark in reversed(labelled)
             ],
         }
+
+    def chart(
+        self,
+        title: str,
+        y_title: str,
+        data: Sequence[Drawn],
+        steps: Sequence[int],
+        *,
+        x_title: str = STEPS,
+        **looks: Any,
+    ) -> Figure:
+        """A chart over these steps with the changes that were made meanwhile; its note where there are no traces."""
+        return chart(title, x_title, y_title, data, **looks, **self.over_steps(steps))
 
     def over_steps(self, steps: Sequence[int]) -> dict[str, Any]:
         """What a chart over these steps alone needs of the marks: shapes, annotations, and an axis that ends there."""

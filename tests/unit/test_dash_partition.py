@@ -20,7 +20,7 @@ from dtdg_lab.dashboard.pages import partition as partition_measurer
 from dtdg_lab.dashboard.pages.partition import RUN, table_html
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.metrics import partition_graph
-from dtdg_lab.visualization.partition import facts_of
+from dtdg_lab.visualization.partition import PartitionFacts
 from dtdg_lab.widgets.live import ChartFeed, WholeCharts
 
 GROWING = {"dataset": "growing", "epochs": 50, **SMALL}
@@ -437,7 +437,7 @@ def test_only_the_charts_that_changed_are_sent_and_all_of_them_where_there_are_o
 
 def test_the_best_of_a_column_is_bold_where_there_are_several():
     graph = load_for(RunConfig(dataset="growing", **SMALL))
-    facts = {name: facts_of(partition_graph(graph, name, 2).to_dict()) for name in ("hash", "metis")}
+    facts = {name: PartitionFacts.read(partition_graph(graph, name, 2).to_dict()) for name in ("hash", "metis")}
     best = min(facts.values(), key=lambda each: each.totals["cut_edges"])
     table = table_html(facts, {"file": "no <file>"}, ["hypergraph"])
     assert table.count("<tr>") == 5 and "no &lt;file&gt;" in table and "measuring" in table

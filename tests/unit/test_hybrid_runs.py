@@ -100,14 +100,13 @@ def test_one_process_averages_with_nobody(tmp_path: Path) -> None:
 def test_a_choice_among_other_sizes_is_not_followed() -> None:
     config = small_config(**TOGETHER)
     strategy = build(config, small_graph(), SoloGroup()).strategy
-    hybrid = strategy.controller
-    hybrid.batch_policy = None  # as on a rank that follows
-    hybrid.receive(2)
+    strategy.batch_policy = None  # as on a rank that follows
+    strategy.receive_choice(2)
     assert strategy.choice == 2
-    hybrid.apply_settings(config.replace(batch_snapshots=0.4))
+    strategy.apply_settings(config.replace(batch_snapshots=0.4))
     began = strategy.choice
     for number, wanted in ((began + 1, began), (1024 + 3, 3)):
-        hybrid.receive(number)
+        strategy.receive_choice(number)
         assert strategy.choice == wanted
 
 

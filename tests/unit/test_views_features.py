@@ -40,7 +40,7 @@ from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.charts import FeatureFacts, feature_words, links_of
+from dtdg_lab.systems.feature_cache.charts import FeatureFacts, links_of
 from dtdg_lab.systems.feature_cache.log import FeatureLog
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import PartLog
@@ -80,12 +80,12 @@ def test_rows_are_those_of_the_record_tables() -> None:
 
 
 def test_the_feature_path_in_words() -> None:
-    assert feature_words(FeatureFacts.read(features_data())) == (
+    assert FeatureFacts.read(features_data()).words == (
         "4 parts with batches of 512 seeds, at most 10 and 25 neighbours by layer. Features are fetched ahead, with a "
         "cache whose window and allocation a Double DQN chooses; a part holds at most 900 rows (351.6 KiB). 62 % of "
         "what a batch reads belongs to other parts."
     )
-    words = feature_words(FeatureFacts.read(features_data(policy="on_demand", batch_length=4, remote_share=None)))
+    words = FeatureFacts.read(features_data(policy="on_demand", batch_length=4, remote_share=None)).words
     assert words.endswith("Features are sampled and fetched in the step, without a cache.")
     assert "512 seeds in each of 4 snapshots" in words
 

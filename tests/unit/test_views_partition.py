@@ -21,7 +21,7 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
-from dtdg_lab.visualization.partition import LinkLog, facts_of, microscope, panels
+from dtdg_lab.visualization.partition import LinkLog, PartitionFacts, microscope, panels
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 
 FOUR = [f"{name}" for name in CHARTS]
@@ -124,11 +124,11 @@ def test_only_a_run_with_a_partition_has_its_chart() -> None:
 def test_maps_show_every_part_in_every_column() -> None:
     data = described(3, columns=5)
     data["measures"] |= {"bins": [7, 9, 11, 13, 15, 18], "halo": np.arange(15.0).reshape(3, 5).tolist()}
-    drawn = heat_maps(microscope(facts_of(data)))["Halo rows a part receives"]
+    drawn = heat_maps(microscope(PartitionFacts.read(data)))["Halo rows a part receives"]
     assert drawn["z"] == data["measures"]["halo"]
     assert drawn["x"] == [6.5, 8.5, 10.5, 12.5, 14.5, 17.5]
     assert drawn["y"] == [0, 1, 2] and (drawn["zmin"], drawn["zmax"]) == (0, 14.0)
-    said = texts(microscope(facts_of(data)))
+    said = texts(microscope(PartitionFacts.read(data)))
     assert "here snapshots 15 to 17" in said and "4.0 % of the rows that parts read are received" in said
 
 
@@ -138,20 +138,22 @@ def test_maps_show_every_part_in_every_column() -> None:
 def test_figures_are_valid_plotly_and_small(parts: int, layout: str, changed: bool) -> None:
     ranks = parts if layout else 0
     data = described(parts, columns=64, ranks=ranks or parts, layers=2, layout=layout) | {"ranks": ranks}
-    figure = microscope(facts_of(data), before=facts_of(described(2, columns=9)) if changed else None)
+    figure = microscope(
+        PartitionFacts.read(data), before=PartitionFacts.read(described(2, columns=9)) if changed else None
+    )
     check(figure)
     assert len(json.dumps(figure)) < 600_000
     assert figure["layout"]["height"] <= 6 * 362 + 40
 
 
 def test_load_is_over_the_mean_of_the_parts() -> None:
-    figure, caption = panels(facts_of(described(3)))[3]
+    figure, caption = panels(PartitionFacts.read(described(3)))[3]
     marks = {trace["name"]: trace for trace in figure["data"]}
     assert list(marks) == ["nodes", "edges", "load", "memory"]
     assert marks["nodes"]["y"] == [1, 1, 1]
     assert marks["edges"]["y"] == marks["load"]["y"] == [0.5, 1.0, 1.5]
     assert "Part 2 has 1.50 times the mean in edges" in caption and "1.0 KiB of memory" in caption
-    both = panels(facts_of(described(3) | {"layout": "", "ranks": 0}))[3][0]
+    both = panels(PartitionFacts.read(described(3) | {"layout": "", "ranks": 0}))[3][0]
     assert [trace["name"] for trace in both["data"]][3:] == ["halo memory", "cache memory"]
 
 
@@ -274,7 +276,7 @@ def test_an_event_without_its_facts_is_refused() -> None:
     data = described()
     del data["measures"]["halo"]
     with pytest.raises(DataError, match="'halo'"):
-        facts_of(data)
+        PartitionFacts.read(data)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.layout import Figure, share
-from dtdg_lab.visualization.partition import Panel, PartitionFacts, facts_of, head_words, panels
+from dtdg_lab.visualization.partition import Panel, PartitionFacts, head_words, panels
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.live import labelled
 from dtdg_lab.widgets.run_page import STRETCH, Page, PanelCharts, describe, show_text, text_line
@@ -58,7 +58,7 @@ class PartitionAnswer:
 def _outcome(graph: DynamicGraph, name: str, wanted: WantedPartition) -> PartitionAnswer:
     try:
         measured = partition_graph(graph, name, wanted.parts, **_settings(wanted.config))
-        return PartitionAnswer(name, facts_of(measured.to_dict()))
+        return PartitionAnswer(name, PartitionFacts.read(measured.to_dict()))
     except Exception as error:  # a partitioner that fails leaves the others; there is no caller to raise to
         return PartitionAnswer(name, why_not=describe(error, f"partitioner {name} failed"))
 

@@ -16,9 +16,18 @@ from torch import Tensor
 
 from dtdg_lab.engine.async_overlap import Pace, Spatial, SpatialTask, SpatialTasks, run_awaiting
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
-from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, RedistributionWidth, SnapshotSequence, SnapshotView
-from dtdg_lab.engine.halo_exchange import HaloSequence
-from dtdg_lab.engine.strategy import AllToAllPhase, BlockRows, SequenceSegment, Step, TimeBlock, in_order
+from dtdg_lab.engine.graph_view import OneVertex, RedistributionWidth, SnapshotView
+from dtdg_lab.engine.strategy import (
+    AllToAllPhase,
+    BlockRows,
+    Moved,
+    OfRows,
+    OfStack,
+    SequenceSegment,
+    Step,
+    TimeBlock,
+    in_order,
+)
 from dtdg_lab.kernels.recurrence import at_rest
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows.window import SurvivalOrder
@@ -177,9 +186,7 @@ class WindowRedistribution(BlockRows):
         self._heights, self._decayed = list(heights), len(heights) - full
         self._rows, self._device, self._whole = rows, device, list(whole)
 
-    def to_vertices(
-        self, work: Callable[[int], tuple[Tensor, T]], phase: AllToAllPhase
-    ) -> tuple[list[Tensor], list[T]]:
+    def to_vertices(self, work: OfStack[T], phase: AllToAllPhase) -> Moved[T]:
         """The results of ``work``, rows of full snapshots in the order of survival."""
 
         def ordered(position: int) -> tuple[Tensor, T]:
@@ -190,14 +197,8 @@ class WindowRedistribution(BlockRows):
         return [rows for rows, _ in found], [rest for _, rest in found]
 
     def to_snapshots(
-        self,
-        work: Callable[[slice], tuple[Tensor, T]],
-        pieces: Sequence[slice],
-        phase: AllToAllPhase,
-        *,
-        like: Tensor,
-        height: int,
-    ) -> tuple[list[Tensor], list[T]]:
+        self, work: OfRows[T], pieces: Sequence[slice], phase: AllToAllPhase, *, like: Tensor, height: int
+    ) -> Moved[T]:
         """Each piece's rows are written into the snapshots that contain them; full ones are permuted back."""
         out = [like.new_empty(rows, phase.width) for rows in self._heights]
 
@@ -458,42 +459,6 @@ def add_gradients_window_blocks(
         if layers:
             layers[-1].pull_back(parts)
     return loss, State(tuple(after)) if leaves else None
-
-
-# The own nodes of a rank in a window, in the order in which they are computed.
-
-
-class WindowVertices(SnapshotSequence):
-    """The sequence (see :class:`dtdg_lab.engine.graph_view.SnapshotSequence`) of a run; its strategy makes the views.
-
-    Args:
-        of: the sequence of full snapshots.
-        vertices: (n,) indices of the own nodes, in the run's order; None for all nodes in order.
-    """
-
-    def __init__(self, of: DeviceSequence | HaloSequence, vertices: Tensor | None) -> None:
-        self._of, self.vertices = of, vertices
-        self.device, self.dtype, self.own, self.collective = of.device, of.dtype, of.own, of.collective
-
-    def view(self, t: int) -> SnapshotView:
-        """A full snapshot."""
-        return self._of.view(t)
-
-    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
-        """Full snapshots."""
-        return self._of.stacks(snapshots, layer)
-
-    def any_rank(self, flag: bool) -> bool:
-        """As in the wrapped sequence."""
-        return self._of.any_rank(flag)
-
-    def join(self, z: Tensor) -> Tensor:
-        """Rows of all nodes, from own rows by index."""
-        return self._of.join(z)
-
-    def has_turn(self, t: int) -> bool:
-        """As in the wrapped sequence."""
-        return self._of.has_turn(t)
 
 
 # One step over a window of snapshots.

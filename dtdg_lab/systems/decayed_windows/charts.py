@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.events import Event
-from dtdg_lab.core.records import PHASES
+from dtdg_lab.core.records import PHASES, read_fields
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
 from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import (
-    STEPS,
     Drawn,
     Panel,
     bars,
@@ -36,8 +35,7 @@ from dtdg_lab.visualization.charts import (
 )
 from dtdg_lab.visualization.layout import Figure, grid, join_words, percent, share
 from dtdg_lab.visualization.partition import SNAPSHOT
-from dtdg_lab.visualization.run_view import reading_event
-from dtdg_lab.visualization.series import STEP_SUMS_KEPT, PartLog, StepSums, read_fields
+from dtdg_lab.visualization.series import STEP_SUMS_KEPT, PartLog, StepSums
 from dtdg_lab.visualization.style import Marks
 
 # What pictures of trapezoid-shaped windows are made of: the facts of an event ``trapezoid``, and what they predict.
@@ -54,8 +52,8 @@ class Shape:
     """
 
     full_snapshots: int
-    alpha: float
-    decay: str
+    alpha: float = 1.0
+    decay: str = RULES[0]
 
     @property
     def words(self) -> str:
@@ -82,6 +80,7 @@ class TrapezoidFacts(Event):
     """
 
     kind: ClassVar[str] = "trapezoid"
+    about: ClassVar[str] = "a trapezoid of snapshots"
     ended: ClassVar[str] = "no windows from here on"
     window: int
     shape: Shape
@@ -156,28 +155,13 @@ class TrapezoidFacts(Event):
         return {"window": data.pop("window"), **asdict(self.shape), "counts": counts, **data}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> TrapezoidFacts:
-        """The facts in the data of an event.
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Without chunks, every snapshot has all nodes."""
+        counts = data.get("row_counts") or [0, data["nodes"]]
+        return {"chunks": 1, "rank_row_counts": counts, **data, "shape": data, "row_counts": counts}
 
-        Raises:
-            DataError: something is missing or does not fit.
-        """
-        with reading_event("a trapezoid of snapshots"):
-            alpha, decay = float(data.get("alpha") or 1.0), str(data.get("decay") or RULES[0])
-            nodes = int(data["nodes"])
-            row_counts = np.asarray(data.get("row_counts") or [0, nodes], np.float64)
-            facts = read_fields(
-                cls,
-                data,
-                shape=Shape(int(data["full_snapshots"]), alpha, decay),
-                chunks=int(data.get("chunks") or 1),
-                row_counts=row_counts,
-                rank_row_counts=np.asarray(data.get("rank_row_counts") or row_counts, np.float64),
-            )
-        facts._check()
-        return facts
-
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise a DataError if its counts are not those of its chunks and nodes."""
         shape, counts = self.shape, (self.row_counts, *np.atleast_2d(self.rank_row_counts))
         fit = all(len(each) == self.chunks + 1 and (np.diff(each) >= 0).all() for each in counts)
         if not (
@@ -403,16 +387,12 @@ class BatchStep:
 
 
 class BatchLog:
-    """Rows of the tables ``batches`` and ``steps`` for the newest steps.
+    """Rows of the tables ``batches`` and ``steps`` for the newest steps."""
 
-    Args:
-        kept: steps.
-    """
-
-    def __init__(self, kept: int = STEP_SUMS_KEPT) -> None:
-        self._sums = StepSums((), ("rows", "edges", "shrink_s"), kept)
-        self._seconds = StepSums((), ("time_s", *(f"{phase}_s" for phase in PHASES)), kept)
-        self._shapes: PartLog[Batch] = PartLog(kept)
+    def __init__(self) -> None:
+        self._sums = StepSums((), ("rows", "edges", "shrink_s"))
+        self._seconds = StepSums((), ("time_s", *(f"{phase}_s" for phase in PHASES)))
+        self._shapes: PartLog[Batch] = PartLog(STEP_SUMS_KEPT)
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``batches``."""
@@ -491,8 +471,8 @@ def batch_panels(
     stacked: Drawn = {"barmode": "stack", "bargap": 0}
 
     def over_steps(title: str, y_title: str, data: list[Drawn], of: list[int], **looks: Any) -> Figure:
-        looks |= {"empty": NO_BATCH, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(of)}
-        return chart(title, STEPS, y_title, data if steps else [], **looks)
+        looks |= {"empty": NO_BATCH, "yaxis": {"rangemode": "tozero"}}
+        return marks.chart(title, y_title, data if steps else [], of, **looks)
 
     of_phases = f"Phases of the last {len(drawn)} steps" if drawn else "Phases of steps"
     return {
@@ -615,13 +595,14 @@ class ChunkFacts(Event):
     """
 
     kind: ClassVar[str] = "chunks"
+    about: ClassVar[str] = "the chunks"
     ended: ClassVar[str] = "no chunks from here on"
     chunker: str
     made_by: str
     chunks: int
     parts: int
     nodes: int
-    sizes: tuple[float, ...]
+    sizes: tuple[int | float, ...]
     cut_edges: int
     cut_share: float
     edges: int
@@ -639,16 +620,6 @@ class ChunkFacts(Event):
         )
         note = self.note.rstrip(".")
         return f"{text} NOTE: {note}." if note else text
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> ChunkFacts:
-        """The facts in the data of an event.
-
-        Raises:
-            DataError: something is missing.
-        """
-        with reading_event("the chunks"):
-            return read_fields(cls, data, sizes=tuple(data["sizes"]))
 
 
 # Heat maps over full snapshots and alpha: loss, memory and time, filled in cell by cell, with a tuner's path on them.
@@ -919,8 +890,7 @@ class Look:
 class DecisionLog(PartLog[Look]):
     """Rows of the table ``decisions`` whose policy is the tuner of K and alpha; other policies' are passed over."""
 
-    def __init__(self) -> None:
-        super().__init__(_KEPT)
+    kept = _KEPT
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; that every rank tells the same changes nothing."""

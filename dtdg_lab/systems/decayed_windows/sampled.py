@@ -16,23 +16,11 @@ from torch import Tensor
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
+from dtdg_lab.engine import strategy
 from dtdg_lab.engine.backprop import evolving_weights, time_blocks
 from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotSequence, SnapshotView
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart, SampledSnapshot
-from dtdg_lab.engine.strategy import (
-    AllToAllPhase,
-    BlockRows,
-    BuildContext,
-    SequenceSegment,
-    Step,
-    StepMarks,
-    StepResult,
-    Strategy,
-    TimeBlock,
-    Timeline,
-    in_order,
-)
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel
@@ -136,22 +124,24 @@ class SampledSequence(SnapshotSequence):
 T = TypeVar("T")
 
 
-class WindowTimeline(Timeline):
+class WindowTimeline(strategy.Timeline):
     """A window as one block of time without redistribution (see :class:`dtdg_lab.engine.strategy.Timeline`).
 
     Args:
         run: the window's segment, on a :class:`SampledSequence`.
     """
 
-    def open(self, number: int, pass_name: str) -> TimeBlock:
+    def open(self, number: int, pass_name: str) -> strategy.TimeBlock:
         """The whole window."""
         run = self._run
         stacks = [run.sequence.stacks(run.snapshots, layer) for layer in range(run.model.layers)]
         read = [spaces[0].num_rows for spaces in stacks[1:]]
-        return TimeBlock(run.snapshots, stacks, [*read, run.own], _Uneven(stacks[0], device=run.sequence.device))
+        return strategy.TimeBlock(
+            run.snapshots, stacks, [*read, run.own], _Uneven(stacks[0], device=run.sequence.device)
+        )
 
 
-class _Uneven(BlockRows):
+class _Uneven(strategy.BlockRows):
     """No redistribution; the first layer's snapshots have different numbers of rows.
 
     Args:
@@ -165,13 +155,13 @@ class _Uneven(BlockRows):
 
     def to_snapshots(
         self,
-        work: Callable[[slice], tuple[Tensor, T]],
+        work: strategy.OfRows[T],
         pieces: Sequence[slice],
-        phase: AllToAllPhase,
+        phase: strategy.AllToAllPhase,
         *,
         like: Tensor,
         height: int,
-    ) -> tuple[list[Tensor], list[T]]:
+    ) -> strategy.Moved[T]:
         """Gradients of the first layer's rows, written per snapshot; otherwise as in the base class."""
         if phase.layer > 0 or not phase.backward:
             return super().to_snapshots(work, pieces, phase, like=like, height=height)
@@ -183,14 +173,14 @@ class _Uneven(BlockRows):
                 whole[rows] = here
             return rest
 
-        return out, in_order(write, pieces, device=self._device)
+        return out, strategy.in_order(write, pieces, device=self._device)
 
 
 # Sliding windows over the training split with sampled neighbours, on parts that are assigned again in every epoch.
 
 
 # memory of a model -> function that differentiates a window of it
-_HOW: Mapping[str, Callable[[SequenceSegment], Tensor]] = MappingProxyType(
+_HOW: Mapping[str, Callable[[strategy.SequenceSegment], Tensor]] = MappingProxyType(
     {
         "per_vertex": lambda run: time_blocks.add_gradients_blocks(run, WindowTimeline(run)),
         "weights": evolving_weights.add_gradients_evolved,
@@ -243,7 +233,7 @@ class SampledWindows:
         return Partition(self.partition.owner[order], self.partition.parts, data_hash=self.partition.data_hash)
 
 
-class SampledWindowStrategy(Strategy):
+class SampledWindowStrategy(strategy.Strategy):
     """One step per labelled snapshot: a window ends there, starts from a zero state, and has its loss there alone.
 
     Each part trains all of its own nodes in every step, with copies of their sampled neighbours
@@ -281,11 +271,8 @@ class SampledWindowStrategy(Strategy):
         *,
         counts_group: bool,
     ) -> None:
-        if not task.per_vertex:
-            raise UnsupportedError(
-                f"task={task.name!r} on layout sampled_window: its loss needs all nodes at once, and each part "
-                "computes only its own. Choose system='full-history' (halo_window), or another task."
-            )
+        where, why = "on layout sampled_window", ", and each part computes only its own"
+        strategy.check_per_vertex(task, where, why, "system='full-history' (halo_window)")
         if model.memory not in _HOW:
             raise UnsupportedError(
                 f"a model with memory={model.memory!r} on layout sampled_window, which supports {', '.join(_HOW)}: "
@@ -297,14 +284,14 @@ class SampledWindowStrategy(Strategy):
         self._sequences: list[SampledSequence] = []
         self._rows: list[tuple[Any, ...]] = []
 
-    def epoch(self, epoch: int) -> Sequence[Step]:
+    def epoch(self, epoch: int) -> Sequence[strategy.Step]:
         """A step per labelled snapshot, in order of time; later computations use the parts of this epoch."""
         self._epoch = epoch
         group = (0,) if self._counts_group else ()
         steps = range(len(self._windows.train))
-        return tuple(Step(number, group, 1, len(self._windows.of(number))) for number in steps)
+        return tuple(strategy.Step(number, group, 1, len(self._windows.of(number))) for number in steps)
 
-    def compute(self, work: Step, marks: StepMarks) -> StepResult:
+    def compute(self, work: strategy.Step, marks: strategy.StepMarks) -> strategy.StepResult:
         """Gradients of this rank's parts, one part after another, in a window of the last started epoch."""
         started_s = time.perf_counter()
         if self._dealt != self._epoch:
@@ -316,7 +303,9 @@ class SampledWindowStrategy(Strategy):
         rows, edges = (sum(of) for of in zip(*counted, strict=True))
         duration_s = time.perf_counter() - started_s
         marks("batch")
-        runs = [SequenceSegment(self._model, sequence, self._task, window, "last") for sequence in self._sequences]
+        runs = [
+            strategy.SequenceSegment(self._model, sequence, self._task, window, "last") for sequence in self._sequences
+        ]
         self._task.prepare(window[-1:])
         for sequence in self._sequences:
             sequence.bring(needed)
@@ -324,7 +313,7 @@ class SampledWindowStrategy(Strategy):
         loss_sum = sum(float(_HOW[self._model.memory](run)) for run in runs)
         whole: list[None] = [None] * len(window)
         self._rows.append((window[-1], window.start, len(window), whole, rows, edges, duration_s))
-        return StepResult(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
+        return strategy.StepResult(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """``batches``: the windows computed since the last call.
@@ -353,7 +342,7 @@ class SampledWindowStrategy(Strategy):
         self._dealt = epoch
 
 
-def build(of: BuildContext) -> SampledWindowStrategy:
+def build(of: strategy.BuildContext) -> SampledWindowStrategy:
     """Sampled windows, whose partition is made again in each epoch."""
     assert of.partition is not None
     config = of.config

@@ -25,7 +25,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
-from dtdg_lab.engine.graph_view import DeviceSequence, NeighbourRows, SnapshotView, seam_widths
+from dtdg_lab.engine.graph_view import DeviceSequence, NeighbourRows, NumberedSequence, SnapshotView, seam_widths
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, HaloSequence, LocalSource, PartEdges, Route, own_nodes
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -479,7 +479,7 @@ class DecayedWindowStrategy(Strategy):
         kept = {}
         if self._loss_at == "all":
             kept = {t: self._kept(t, count) for t, count in zip(batch.decayed, batch.counts, strict=True)}
-        sequence = backprop.WindowVertices(self._sequence, vertices)
+        sequence = NumberedSequence(self._sequence, vertices)
         return SequenceSegment(self._model, sequence, self._task, batch.snapshots, self._loss_at, kept)
 
     def _add_gradients(

@@ -9,20 +9,10 @@ from typing import Any
 
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.decayed_windows import charts
-from dtdg_lab.visualization.charts import (
-    NOTHING_SENT,
-    STEPS,
-    Drawn,
-    Panel,
-    chart,
-    exposed_bars,
-    line,
-    points,
-    with_gaps,
-)
+from dtdg_lab.visualization import charts as drawing
 from dtdg_lab.visualization.layout import Figure, grid, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import PlanView, plan_ended
+from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.series import StepSums, Sums
 from dtdg_lab.visualization.style import Marks
 
@@ -118,7 +108,7 @@ class OverlapLog(StepSums):
         ]
 
 
-def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, Panel]:
+def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, drawing.Panel]:
     """``exposed``: seconds in flight and exposed over steps; ``change``: their means before and after each change.
 
     Args:
@@ -133,11 +123,11 @@ def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, Panel
         (0, "in flight", BASELINE_COLOUR, "dash"),
         (1, "exposed", WARNING_COLOUR, "solid"),
     ):
-        x, y = with_gaps(at, [round(1e3 * seconds[place], 4) for _, seconds in steps])
-        data.append(line(name, x, y, colour, "step %{x}: %{y:.4~g} ms", width=1.5, dash=dash))
-    titles = ("Exchanges of a step: in flight and exposed", STEPS, "mean of a rank (ms)")
-    looks: Drawn = {"empty": NOTHING_SENT, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(at)}
-    change = exposed_bars(
+        x, y = drawing.with_gaps(at, [round(1e3 * seconds[place], 4) for _, seconds in steps])
+        data.append(drawing.line(name, x, y, colour, "step %{x}: %{y:.4~g} ms", width=1.5, dash=dash))
+    titles = ("Exchanges of a step: in flight and exposed", "mean of a rank (ms)")
+    looks: drawing.Drawn = {"empty": drawing.NOTHING_SENT, "yaxis": {"rangemode": "tozero"}}
+    change = drawing.exposed_bars(
         "Exposed and hidden, before and after",
         "mean of a rank and step (ms)",
         [each.name for each in stretches],
@@ -145,7 +135,7 @@ def overlap_panels(log: OverlapLog, ranks: int, marks: Marks) -> dict[str, Panel
         [1e3 * each.exposed_s for each in stretches],
     )
     return {
-        "exposed": (chart(*titles, data if steps else [], **looks), _lines_words(stretches)),
+        "exposed": (marks.chart(*titles, data if steps else [], at, **looks), _lines_words(stretches)),
         "change": (change, change_words(stretches)),
     }
 
@@ -277,7 +267,7 @@ def _of(kind: str, ranks: Sequence[Mapping[str, float]]) -> list[float]:
     return [each[kind] for each in ranks if kind in each]
 
 
-def task_panels(log: TaskLog, marks: Marks) -> dict[str, Panel]:
+def task_panels(log: TaskLog, marks: Marks) -> dict[str, drawing.Panel]:
     """``predicted``: each task's time against what it took; ``error``: the median relative error over steps.
 
     Args:
@@ -290,25 +280,25 @@ def task_panels(log: TaskLog, marks: Marks) -> dict[str, Panel]:
     if drawn:
         times = [_milliseconds(each) for *_, predicted, took in drawn for each in (predicted, took)]
         ends = [min(times), max(times)]
-        dots.append(line("equal", ends, ends, width=1, dash="dot", hoverinfo="skip"))
+        dots.append(drawing.line("equal", ends, ends, width=1, dash="dot", hoverinfo="skip"))
     hover = "step %{customdata[0]}, rank %{customdata[1]}: predicted %{x:.3~g} ms, took %{y:.3~g} ms"
     for kind in _in_order({each[2] for each in drawn}):
         own = [each for each in drawn if each[2] == kind]
         x, y = [_milliseconds(each[3]) for each in own], [_milliseconds(each[4]) for each in own]
-        looks: Drawn = {"size": 5, "marker": {"opacity": 0.6}, "customdata": [list(each[:2]) for each in own]}
-        dots.append(points(NAMES.get(kind, kind), x, y, _colour(kind), hover, showlegend=True, **looks))
+        looks: drawing.Drawn = {"size": 5, "marker": {"opacity": 0.6}, "customdata": [list(each[:2]) for each in own]}
+        dots.append(drawing.points(NAMES.get(kind, kind), x, y, _colour(kind), hover, showlegend=True, **looks))
     at, lines = [step for step, _ in errors], []
     for kind in _in_order(_kinds([each for _, each in errors])):
         shares = [round(100 * each[kind], 2) if kind in each else None for _, each in errors]
         looks = {"width": 1.5, "showlegend": True}
-        lines.append(line(NAMES.get(kind, kind), at, shares, _colour(kind), "step %{x}: %{y:.0f} %", **looks))
+        lines.append(drawing.line(NAMES.get(kind, kind), at, shares, _colour(kind), "step %{x}: %{y:.0f} %", **looks))
     scale = {"type": "log"} if dots else {}
     titles = ("Task times: predicted against taken", "predicted (ms)", "taken (ms)")
-    over = ("Error of predicted task times", STEPS, "median error (% of the time taken)")
-    looks = {"empty": NO_TASKS, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(at)}
+    over = ("Error of predicted task times", "median error (% of the time taken)")
+    looks = {"empty": NO_TASKS, "yaxis": {"rangemode": "tozero"}}
     return {
-        "predicted": (chart(*titles, dots, empty=NO_TASKS, xaxis=scale, yaxis=scale), _dots_words(newest)),
-        "error": (chart(*over, lines, **looks), error_words(errors)),
+        "predicted": (drawing.chart(*titles, dots, empty=NO_TASKS, xaxis=scale, yaxis=scale), _dots_words(newest)),
+        "error": (marks.chart(*over, lines, at, **looks), error_words(errors)),
     }
 
 
@@ -368,6 +358,7 @@ class TrapezoidView(PlanView[charts.TrapezoidFacts]):
 
     name = "trapezoid"
     title = "Windows that decay"
+    plan = charts.TrapezoidFacts
     subject = "windows of full and decayed snapshots"
 
     def __init__(self, ranks: int, marks: Marks, overlap: bool = True) -> None:
@@ -382,19 +373,15 @@ class TrapezoidView(PlanView[charts.TrapezoidFacts]):
             "tasks": self.tasks.row,
         }
         self.tables_before = {"decisions": self.decisions.row}
-        self.events = {self.name: self.event, "chunks": self.chunks}
+        self.events = {**self.events, "chunks": self.chunks}
         self._marks = marks
         self._chunks: list[tuple[int, int, str]] = []  # attempt, step, words
 
-    def event(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``trapezoid``."""
-        if self._is_new(row, attempt):
-            self._take_plan(None if plan_ended(row["data"]) else charts.TrapezoidFacts.read(row["data"]), row, attempt)
-
     def chunks(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``chunks``."""
-        words = "" if plan_ended(row["data"]) else charts.ChunkFacts.read(row["data"]).words
-        self._chunks = [*self._chunks, (attempt, int(row["step"] or 0), words)][-self.plans_kept :]
+        facts = charts.ChunkFacts.read_plan(row["data"])
+        known = (attempt, int(row["step"] or 0), "" if facts is None else facts.words)
+        self._chunks = [*self._chunks, known][-self.plans_kept :]
 
     def setting_changed(self, row: Mapping[str, Any], attempt: int) -> None:
         """Note changed windows, and whether exchanges overlap, by an event ``settings`` of any rank."""
@@ -431,7 +418,7 @@ class TrapezoidView(PlanView[charts.TrapezoidFacts]):
     def _steps(self) -> list[charts.BatchStep]:
         return self.batches.steps(self.ranks)
 
-    def named_panels(self) -> dict[str, Panel]:
+    def named_panels(self) -> dict[str, drawing.Panel]:
         """The panels by names that stay theirs: ``shape``, and those of batches, exchanges, tasks and decisions."""
         facts = self.facts
         if facts is None:

@@ -63,18 +63,13 @@ class FeatureCacheFamily(SystemFamily):
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Captions of its events."""
-        from dtdg_lab.systems.feature_cache.charts import FeatureFacts, feature_words, features_left, links_of
-
-        def features(data: dict[str, Any]) -> str:
-            return (
-                "features are at hand from here on" if features_left(data) else feature_words(FeatureFacts.read(data))
-            )
+        from dtdg_lab.systems.feature_cache.charts import FeatureFacts, links_of
 
         def congestion(data: dict[str, Any]) -> str:
             links = links_of(data, 0)
             return f"{links.pattern}: {links.words or 'nothing is added to any link'}"
 
-        return {"features": features, "congestion": congestion}
+        return {"features": FeatureFacts.text, "congestion": congestion}
 
     def energy_bound(self, run: StoredRun, raced: Sequence[StoredRun]) -> tuple[float, str, bool] | None:
         """Joules of the clairvoyant if it takes part, else without those of stalls for features."""

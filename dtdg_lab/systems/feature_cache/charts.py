@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import Event
+from dtdg_lab.core.events import Event, reading_event
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.log import CacheChoice, CacheWindow, EpochHits, Fetched, ResolvedStep
@@ -50,8 +50,6 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.partition import part_axis
-from dtdg_lab.visualization.run_view import reading_event
-from dtdg_lab.visualization.series import read_fields
 from dtdg_lab.visualization.style import Marks, shown_indices
 
 # Link delays and rates over time, from events ``congestion``, also drawn behind other charts.
@@ -140,7 +138,8 @@ def links_of(data: Mapping[str, Any], step: int) -> Links:
 class CongestionLog:
     """Events ``congestion`` of one run, in bounded memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, marks: Marks | None = None) -> None:
+        self._marks = marks or Marks()
         self._changes: dict[int, tuple[int, Links]] = {}  # step -> attempt, links
         self._ordered: list[Links] | None = None  # None where they have changed since
 
@@ -202,25 +201,13 @@ class CongestionLog:
         shown = shown_indices(late, _MOST_DRAWN).tolist()
         return [*(found[at][0] for at in shown), found[-1][1]], [*late[shown].tolist(), float(late[-1])]
 
-
-def over_steps(
-    title: str,
-    y_title: str,
-    data: Sequence[Drawn],
-    steps: Sequence[int],
-    *,
-    congestion: CongestionLog,
-    marks: Marks,
-    empty: str,
-    **changes: Any,
-) -> Figure:
-    """A chart over steps with the run's changes, and the congestion behind it."""
-    shown = marks.over_steps(steps)
-    figure = chart(title, STEPS, y_title, data, empty=empty, showlegend=True, **shown, **changes)
-    if data:
-        bands = congestion.bands(steps[0] - 0.5, steps[-1] + 0.5)
-        figure["layout"]["shapes"] = [*bands, *figure["layout"]["shapes"]]
-    return figure
+    def chart(self, title: str, y_title: str, data: list[Drawn], steps: Sequence[int], **looks: Any) -> Figure:
+        """A chart over steps with the run's changes, and the congestion behind it."""
+        figure = self._marks.chart(title, y_title, data, steps, showlegend=True, **looks)
+        if data:
+            bands = self.bands(steps[0] - 0.5, steps[-1] + 0.5)
+            figure["layout"]["shapes"] = [*bands, *figure["layout"]["shapes"]]
+        return figure
 
 
 def _stairs(name: str, x: Sequence[Any], y: Sequence[Any], colour: str, hover: str, **more: Any) -> Drawn:
@@ -254,7 +241,6 @@ _ENOUGH = 2  # epochs from which there is a line
 def windows_panel(
     windows: Mapping[tuple[int, ...], Sequence[CacheWindow]],
     congestion: CongestionLog,
-    marks: Marks,
     *,
     cached: bool,
     now: int | None = None,
@@ -264,7 +250,6 @@ def windows_panel(
     Args:
         windows: by part, in order.
         congestion: of the run.
-        marks: of the run's changes.
         cached: whether the policy has windows at all.
         now: the newest step, up to which the last window is drawn.
     """
@@ -286,8 +271,8 @@ def windows_panel(
     lengths = [max(window.length, 1) for window in every] or [1]  # a note cannot stand on an axis of powers
     bounds = [log10(min(lengths) / 1.4), log10(max(lengths) * 1.4)]
     axis: Drawn = {"type": "log", "tickvals": list(WINDOWS), "range": bounds} if every else {}
-    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_WINDOW if cached else NO_CACHE}
-    figure = over_steps("Window of the cache", "W (steps between rebuilds)", data, span, yaxis=axis, **looks)
+    looks: Drawn = {"empty": NO_WINDOW if cached else NO_CACHE, "yaxis": axis}
+    figure = congestion.chart("Window of the cache", "W (steps between rebuilds)", data, span, **looks)
     return figure, _windows_words(every, congestion) if every else _WINDOWS_READING
 
 
@@ -321,7 +306,6 @@ def hits_panel(
     steps: Mapping[int, Sequence[ResolvedStep]],
     epochs: Mapping[int, EpochHits],
     congestion: CongestionLog,
-    marks: Marks,
     *,
     cached: bool,
 ) -> Panel:
@@ -331,7 +315,6 @@ def hits_panel(
         steps: of the newest steps, what every part asked for.
         epochs: of all epochs, the sums.
         congestion: of the run.
-        marks: of the run's changes.
         cached: whether the policy has a cache.
     """
     ended = {epoch: each for epoch, each in epochs.items() if each.rate is not None}
@@ -345,8 +328,8 @@ def hits_panel(
         line("newest steps", *newest, STEP_COLOUR, "step %{x}: %{y:.1f} %<extra></extra>", width=1.2, mode="lines"),
         line("epochs", x, y, colour, hover, marker={"size": 5, "color": colour}, **dots),
     ]
-    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_BATCH, "yaxis": {"range": [0, 101]}}
-    figure = over_steps("Hit rate", "rows found in the cache (%)", data if ended else [], span, **looks)
+    looks: Drawn = {"empty": NO_BATCH, "yaxis": {"range": [0, 101]}}
+    figure = congestion.chart("Hit rate", "rows found in the cache (%)", data if ended else [], span, **looks)
     return figure, _hits_words(ended, cached)
 
 
@@ -421,7 +404,7 @@ def _contents_words(newest: Mapping[int, CacheWindow]) -> str:
     return f"{text}. {join_words(liked) + '. ' if liked else ''}{_CONTENTS}"
 
 
-def shares_panel(windows: Windows, congestion: CongestionLog, marks: Marks, *, cached: bool) -> Panel:
+def shares_panel(windows: Windows, congestion: CongestionLog, *, cached: bool) -> Panel:
     """Share of the rows held that each owner has, over all caches, at every swap; marked where one is preferred."""
     swaps = sorted((window for each in windows.values() for window in each), key=lambda window: window.step)
     now: dict[int, tuple[int, ...]] = {}
@@ -444,9 +427,8 @@ def shares_panel(windows: Windows, congestion: CongestionLog, marks: Marks, *, c
         stars: Drawn = {"size": 8, "marker": {"symbol": "star"}, "customdata": said}
         hover = "step %{x}: %{customdata}<extra></extra>"
         data.append(points("preferred", [window.step for window in liked], y, MARK_COLOUR, hover, **stars))
-    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_WINDOW if cached else NO_CACHE}
-    axis = {"range": [0, 101]}
-    return over_steps("Shares of the cache", "of the rows held (%)", data, span, yaxis=axis, **looks), _SHARES
+    looks: Drawn = {"empty": NO_WINDOW if cached else NO_CACHE, "yaxis": {"range": [0, 101]}}
+    return congestion.chart("Shares of the cache", "of the rows held (%)", data, span, **looks), _SHARES
 
 
 _SHARES = "Shaded: links are congested. A star: the policy gives most of the cache to that owner's rows."
@@ -585,15 +567,17 @@ class FeatureFacts(Event):
     """
 
     kind: ClassVar[str] = "features"
+    about: ClassVar[str] = "fetched features"
+    ended: ClassVar[str] = "features are at hand from here on"
     parts: int
     rows: int
     row_bytes: int
     remote_share: float | None
     steps_per_epoch: int
     policy: str
-    window: int
+    window: int = 0
     cache_bias: int = -1
-    cache_rows: int
+    cache_rows: int = 0
     batch_size: int
     batch_length: int
     fanouts: str
@@ -610,44 +594,34 @@ class FeatureFacts(Event):
         return {**data, "cache_policy": self.policy, "cache_window": self.window, **later}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> FeatureFacts:
-        """The facts in the data of an event.
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Fan-outs as words."""
+        fanouts = data["fanouts"]
+        return {**data, "fanouts": fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))}
 
-        Raises:
-            DataError: something is missing or does not fit.
-        """
-        with reading_event("fetched features"):
-            fanouts = data["fanouts"]
-            words = fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))
-            window, cache_rows = (int(data[name] or 0) for name in ("window", "cache_rows"))
-            facts = read_fields(cls, data, fanouts=words, window=window, cache_rows=cache_rows)
-        if facts.parts < 1 or facts.row_bytes < 1 or facts.steps_per_epoch < 1:
+    def check(self) -> None:
+        """Raise a DataError if it has no parts, rows or steps."""
+        if self.parts < 1 or self.row_bytes < 1 or self.steps_per_epoch < 1:
             raise DataError(
-                f"an event has features of {facts.parts} parts, {facts.row_bytes} bytes a row and "
-                f"{facts.steps_per_epoch} steps an epoch, but each is at least 1: was it recorded by another version?"
+                f"an event has features of {self.parts} parts, {self.row_bytes} bytes a row and "
+                f"{self.steps_per_epoch} steps an epoch, but each is at least 1: was it recorded by another version?"
             )
-        return facts
 
-
-def features_left(data: Mapping[str, Any]) -> bool:
-    """Whether an event ``features`` says that the run went on with features that are at hand."""
-    return "layout" in data and data["layout"] is None
-
-
-def feature_words(facts: FeatureFacts) -> str:
-    """The feature path in a few sentences, as a row of a table of events."""
-    length = f" in each of {facts.batch_length} snapshots" if facts.batch_length > 1 else ""
-    text = (
-        f"{facts.parts} part{'s' * (facts.parts > 1)} with batches of {facts.batch_size:,} seeds{length}, at most "
-        f"{' and '.join(facts.fanouts.split())} neighbours by layer. Features are "
-        f"{POLICIES.get(facts.policy, f'fetched by {facts.policy}')}"
-    )
-    if facts.cached:
-        held = format_bytes(facts.cache_rows * facts.row_bytes)
-        text += f"; a part holds at most {facts.cache_rows:,} rows ({held})"
-    if facts.remote_share is not None:
-        text += f". {percent(facts.remote_share)} of what a batch reads belongs to other parts"
-    return text + "."
+    @property
+    def words(self) -> str:
+        """The feature path in a few sentences, as a row of a table of events."""
+        length = f" in each of {self.batch_length} snapshots" if self.batch_length > 1 else ""
+        text = (
+            f"{self.parts} part{'s' * (self.parts > 1)} with batches of {self.batch_size:,} seeds{length}, at most "
+            f"{' and '.join(self.fanouts.split())} neighbours by layer. Features are "
+            f"{POLICIES.get(self.policy, f'fetched by {self.policy}')}"
+        )
+        if self.cached:
+            held = format_bytes(self.cache_rows * self.row_bytes)
+            text += f"; a part holds at most {self.cache_rows:,} rows ({held})"
+        if self.remote_share is not None:
+            text += f". {percent(self.remote_share)} of what a batch reads belongs to other parts"
+        return text + "."
 
 
 # Bytes that features cost, for batches and for caches, and how long training stood still for them.
@@ -693,8 +667,8 @@ def traffic_panel(
     waits, hover = [round(1e3 * each, 4) for each in waited_ms], "about step %{x:.0f}: %{y:.3~g} ms of waiting"
     over: Drawn = {"width": 1.5, "yaxis": "y2"}
     data.append(line("waiting (right)", x, waits, WARNING_COLOUR, f"{hover}<extra></extra>", **over))
-    looks: Drawn = {"barmode": "stack", "bargap": 0, "showlegend": True, "yaxis": FROM_ZERO, **marks.over_steps(at)}
-    figure = chart("Bytes for features, and waiting", STEPS, f"{unit} a step", data, **looks)
+    looks: Drawn = {"barmode": "stack", "bargap": 0, "showlegend": True, "yaxis": FROM_ZERO}
+    figure = marks.chart("Bytes for features, and waiting", f"{unit} a step", data, at, **looks)
     right_axis(figure["layout"], "waiting (ms a step)", 52, **FROM_ZERO)
     return figure, traffic_words(steps, windows, row_bytes)
 
@@ -732,14 +706,13 @@ NO_FETCH = "nothing was fetched yet"
 _LOOK = "Dashed: the delay added to its links. A reply also takes the time of its bytes."
 
 
-def latency_panel(misses: Sequence[Fetched], bulk: Sequence[Fetched], congestion: CongestionLog, marks: Marks) -> Panel:
+def latency_panel(misses: Sequence[Fetched], bulk: Sequence[Fetched], congestion: CongestionLog) -> Panel:
     """Round trips of calls for batches by owner, the median of those who ask, with the delay added to them, dashed.
 
     Args:
         misses: calls for batches, in order of steps.
         bulk: calls of the builders of caches, likewise; drawn as open circles.
         congestion: of the run.
-        marks: of the run's changes.
     """
     steps = [fetched.step for fetched in (*misses, *bulk)]
     span = [min(steps), max(steps)] if steps else []
@@ -758,8 +731,8 @@ def latency_panel(misses: Sequence[Fetched], bulk: Sequence[Fetched], congestion
         data += _injected(congestion, owner, span)
     top, above = _top([y for trace in data for y in trace["y"]]) if data else (0.0, 0)
     limit = {"range": [0, top]} if above else {}
-    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": NO_FETCH, "yaxis": {**FROM_ZERO, **limit}}
-    figure = over_steps("Round trips by owner", "round trip (ms)", data, span, **looks)
+    looks: Drawn = {"empty": NO_FETCH, "yaxis": {**FROM_ZERO, **limit}}
+    figure = congestion.chart("Round trips by owner", "round trip (ms)", data, span, **looks)
     higher = f" {above} of the points are above the picture." if above else ""
     return figure, _latency_words(misses, bulk) + higher
 
@@ -801,15 +774,12 @@ def _latency_words(misses: Sequence[Fetched], bulk: Sequence[Fetched]) -> str:
     return f"Replies take now: {join_words(described)}. {_LOOK}{rings}" if described else f"{_LOOK}{rings}"
 
 
-def estimates_panel(
-    choices: Mapping[tuple[int, ...], Sequence[CacheChoice]], congestion: CongestionLog, marks: Marks
-) -> Panel:
+def estimates_panel(choices: Mapping[tuple[int, ...], Sequence[CacheChoice]], congestion: CongestionLog) -> Panel:
     """The delay that controllers estimate for every owner, the median of those who ask, beside the one added, dashed.
 
     Args:
         choices: decisions by part, in order.
         congestion: of the run.
-        marks: of the run's changes.
     """
     found: dict[int, dict[int, list[float]]] = {}  # owner -> step
     for each in choices.values():
@@ -827,8 +797,8 @@ def estimates_panel(
         dots: Drawn = {"width": 1.8, "mode": "lines+markers", "marker": {"size": 4}, "legendgroup": name}
         data.append(_stairs(name, shown, y, series_colour(owner), hover, **dots))
         data += _injected(congestion, owner, span)
-    looks: Drawn = {"congestion": congestion, "marks": marks, "empty": "no delay was estimated yet"}
-    figure = over_steps("Delay as it is estimated", "delay (ms)", data, span, yaxis=FROM_ZERO, **looks)
+    looks: Drawn = {"empty": "no delay was estimated yet", "yaxis": FROM_ZERO}
+    figure = congestion.chart("Delay as it is estimated", "delay (ms)", data, span, **looks)
     return figure, _estimate_words(found, congestion) if data else _ESTIMATE
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from dtdg_lab.visualization.series import PartLog, R, read_fields
+from dtdg_lab.core.records import R, read_fields
+from dtdg_lab.visualization.series import PartLog
 
 _LINKS = 12_000  # fetches kept of all links together, but of each at least:
 _LEAST = 60

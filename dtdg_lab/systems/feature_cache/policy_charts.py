@@ -18,7 +18,7 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_joules
 from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.charts import CongestionLog, estimates_panel, over_steps
+from dtdg_lab.systems.feature_cache.charts import CongestionLog, estimates_panel
 from dtdg_lab.systems.feature_cache.log import CacheChoice
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
 from dtdg_lab.visualization.charts import (
@@ -37,7 +37,7 @@ from dtdg_lab.visualization.charts import (
 )
 from dtdg_lab.visualization.layout import Figure, frame, grid, join_words, percent, with_note
 from dtdg_lab.visualization.palette import HEAT_SCALES, MARK_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.style import Marks, text_table
+from dtdg_lab.visualization.style import text_table
 
 if TYPE_CHECKING:
     from dtdg_lab.systems.feature_cache.policies.calibration import CellError
@@ -512,13 +512,12 @@ def _values_words(choice: CacheChoice, names: Sequence[str], low: float, high: f
     )
 
 
-def actions_panel(choices: Choices, congestion: CongestionLog, marks: Marks) -> Panel:
+def actions_panel(choices: Choices, congestion: CongestionLog) -> Panel:
     """W of every decision over steps, coloured by the owner that gets most of the cache; crosses were drawn.
 
     Args:
         choices: by part, in order.
         congestion: of the run.
-        marks: of the run's changes.
     """
     shown = sorted((choice for each in choices.values() for choice in each[-_POINTS:]), key=lambda each: each.step)
     span = [shown[0].step, shown[-1].step] if shown else []
@@ -534,7 +533,7 @@ def actions_panel(choices: Choices, congestion: CongestionLog, marks: Marks) -> 
         data.append(points(name, [choice.step for choice in found], y, colour, "step %{x}, %{customdata}", **looks))
     axis = {**named_axis(WINDOWS), "range": [-0.6, len(WINDOWS) - 0.4]}
     del axis["showgrid"]
-    figure = over_steps("Decisions", _W, data, span, congestion=congestion, marks=marks, empty=NO_DECISION, yaxis=axis)
+    figure = congestion.chart("Decisions", _W, data, span, empty=NO_DECISION, yaxis=axis)
     return figure, _actions_words(shown) if shown else _ACTIONS
 
 
@@ -682,11 +681,11 @@ def windows_by_hand_figure(
     slow = links.words if links is not None else ""
     panels = [
         (
-            actions_panel({(_ASKER,): chosen} if chosen else {}, congestion, Marks())[0],
+            actions_panel({(_ASKER,): chosen} if chosen else {}, congestion)[0],
             f"Shaded: links are slow, the stronger the slower. At step {now}: {slow or 'nothing is added'}.",
         ),
         (
-            estimates_panel({(_ASKER,): received} if received else {}, congestion, Marks())[0],
+            estimates_panel({(_ASKER,): received} if received else {}, congestion)[0],
             "What a policy hears: medians of the last 30 calls. Of a throttled link it hears how long its bytes take. "
             "Dashed: delays that are added.",
         ),

@@ -25,7 +25,7 @@ from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape
 from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
 from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, NeighbourSampler, SampledBatch
-from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy
+from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy, check_per_vertex
 from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import stored_once
@@ -308,11 +308,7 @@ class RemoteFeatureStrategy(Strategy):
         service: FeatureService,
         settings: OperatorSettings,
     ) -> None:
-        if not task.per_vertex:
-            raise UnsupportedError(
-                f"task={task.name!r} with mini-batches: its loss needs all nodes at once. Choose system='adgnn-t' "
-                "(halo_vertex), or another task."
-            )
+        check_per_vertex(task, "with mini-batches")
         if model.memory not in MEMORIES:
             raise UnsupportedError(
                 f"a model that remembers {model.memory} with mini-batches, which carry {', '.join(MEMORIES)}. Choose "

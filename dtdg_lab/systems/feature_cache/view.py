@@ -25,22 +25,20 @@ class FeaturesView(PlanView[charts.FeatureFacts]):
     name = "features"
     order = 2  # after the energy by phase
     plans_kept = 64
+    plan = charts.FeatureFacts
+    renewed = True  # a new policy logs it again
 
     def __init__(self, marks: Marks) -> None:
         super().__init__()
-        self.log, self.sums, self.congestion = FeatureLog(), HitSums(), charts.CongestionLog()
+        self.log, self.sums, self.congestion = FeatureLog(), HitSums(), charts.CongestionLog(marks)
         self.tables = {"resolved": self.resolved, "fetches": self.log.fetch, "windows": self.log.window}
         self.tables_before = {"cache_decisions": self.log.choice}
-        self.events = {self.name: self.event, "congestion": self.congestion.event}
+        self.events = {**self.events, "congestion": self.congestion.event}
         self._marks = marks
 
-    def event(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``features``; a resumed attempt or a new policy logs it again."""
-        facts = None if charts.features_left(row["data"]) else charts.FeatureFacts.read(row["data"])
-        if self._known and _layout(facts) == _layout(self.facts):
-            self._known[-1] = self._known[-1]._replace(facts=facts)
-        else:
-            self._add_plan(facts, row, attempt)
+    def _layout(self, facts: charts.FeatureFacts | None) -> object:
+        """What numbers of parts are of: the parts and the keys."""
+        return facts and (facts.parts, facts.rows, facts.row_bytes)
 
     def resolved(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of the table ``resolved``."""
@@ -79,23 +77,21 @@ class FeaturesView(PlanView[charts.FeatureFacts]):
         cached, newest = facts.cached or bool(windows), max(steps, default=None)
         misses, bulk = (self.log.fetches(purpose, since=since) for purpose in ("miss", "bulk"))
         found = {
-            "windows": charts.windows_panel(windows, self.congestion, self._marks, cached=cached, now=newest),
-            "hits": charts.hits_panel(
-                steps, self.sums.epochs(since=since), self.congestion, self._marks, cached=cached
-            ),
-            "latency": charts.latency_panel(misses, bulk, self.congestion, self._marks),
+            "windows": charts.windows_panel(windows, self.congestion, cached=cached, now=newest),
+            "hits": charts.hits_panel(steps, self.sums.epochs(since=since), self.congestion, cached=cached),
+            "latency": charts.latency_panel(misses, bulk, self.congestion),
         }
         if decided:
-            found["estimates"] = charts.estimates_panel(choices, self.congestion, self._marks)
+            found["estimates"] = charts.estimates_panel(choices, self.congestion)
         found["links"] = charts.congestion_panel(now, facts.parts)
         if cached:
             found["contents"] = charts.contents_panel(windows, cached=cached)
-            found["shares"] = charts.shares_panel(windows, self.congestion, self._marks, cached=cached)
+            found["shares"] = charts.shares_panel(windows, self.congestion, cached=cached)
         found["owners"] = charts.owners_panel(steps)
         every = [window for each in windows.values() for window in each]
         found["traffic"] = charts.traffic_panel(steps, every, facts.row_bytes, self._marks)
         if choices:
-            found["actions"] = actions_panel(choices, self.congestion, self._marks)
+            found["actions"] = actions_panel(choices, self.congestion)
         if any(choice.values for each in choices.values() for choice in each):
             found["values"] = values_panel(choices)
         return found
@@ -113,13 +109,8 @@ class FeaturesView(PlanView[charts.FeatureFacts]):
         links = "" if now is None else f"Links: {now.words or 'nothing is added'}."
         if facts is None:
             return links if self.shown else ""
-        text, steps = charts.feature_words(facts), self.log.resolved.steps(since=since)
+        text, steps = facts.words, self.log.resolved.steps(since=since)
         if steps:
             windows = [window for each in self.log.windows.all(since=since).values() for window in each]
             text += f" {charts.traffic_words(steps, windows, facts.row_bytes)}"
         return f"{text} {links}".strip()
-
-
-def _layout(facts: charts.FeatureFacts | None) -> tuple[object, ...] | None:
-    """What numbers of parts are of: the parts and the keys; the policy may change."""
-    return None if facts is None else (facts.parts, facts.rows, facts.row_bytes)

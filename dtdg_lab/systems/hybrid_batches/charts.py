@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.events import Event
+from dtdg_lab.core.records import read_fields
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.hybrid_batches.batches import FEW, SHARES
-from dtdg_lab.visualization.charts import STEPS, Drawn, Panel, bars, box, chart, colour_bar, heat, label, line
+from dtdg_lab.visualization.charts import Drawn, Panel, bars, box, chart, colour_bar, heat, label, line
 from dtdg_lab.visualization.layout import Figure, join_words, percent, share
 from dtdg_lab.visualization.palette import series_colour
-from dtdg_lab.visualization.run_view import reading_event
-from dtdg_lab.visualization.series import PartLog, RankSteps, read_fields
+from dtdg_lab.visualization.series import PartLog, RankSteps
 from dtdg_lab.visualization.style import Marks
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class HybridFacts(Event):
     """
 
     kind: ClassVar[str] = "hybrid"
+    about: ClassVar[str] = "hybrid batches"
     ended: ClassVar[str] = "no hybrid batches from here on"
     sizes: tuple[SizeFacts, ...]
     snapshots: int
@@ -90,8 +91,8 @@ class HybridFacts(Event):
     stands_in: bool = False
     generators: str = "threads"
     exchange: str
-    average_every_s: float
-    capacities: tuple[tuple[int, ...], ...]
+    average_every_s: float = 0.0
+    capacities: tuple[tuple[int, ...], ...] = ()
     load_groups: int
     deviation: float | None
     cache_bytes: float | None
@@ -143,34 +144,24 @@ class HybridFacts(Event):
         return {"sizes": sizes, "shares": [list(size.given) for size in self.sizes], **data}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> HybridFacts:
-        """The facts in the data of an event.
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Each size with what was given for it."""
+        names = ("snapshots", "least_targets", "most_targets")
+        pairs = zip(data["sizes"], data["shares"], strict=True)
+        sizes = [{**dict(zip(names, size, strict=True)), "given": given} for size, given in pairs]
+        return {**data, "sizes": sizes}
 
-        Raises:
-            DataError: something is missing or does not fit.
-        """
-        with reading_event("hybrid batches"):
-            sizes = [
-                SizeFacts(int(size[0]), int(size[1]), int(size[2]), (float(given[0]), float(given[1])))
-                for size, given in zip(data["sizes"], data["shares"], strict=True)
-            ]
-            facts = read_fields(
-                cls,
-                data,
-                sizes=tuple(sizes),
-                average_every_s=float(data["average_every_s"] or 0.0),
-                capacities=tuple(tuple(map(int, parts)) for parts in data.get("capacities") or ()),
-            )
-        fit = all(1 <= size.snapshots <= facts.snapshots for size in sizes) and all(
-            1 <= size.least_targets <= size.most_targets <= max(facts.candidates, default=0) for size in sizes
+    def check(self) -> None:
+        """Raise a DataError if its sizes are not of its snapshots and candidates."""
+        fit = all(1 <= size.snapshots <= self.snapshots for size in self.sizes) and all(
+            1 <= size.least_targets <= size.most_targets <= max(self.candidates, default=0) for size in self.sizes
         )
-        if not fit or not 0 <= facts.choice < len(sizes):
+        if not fit or not 0 <= self.choice < len(self.sizes):
             raise DataError(
-                f"an event has batches of {len(sizes)} sizes, number {facts.choice} in use, of {facts.snapshots} "
-                f"snapshots and parts of {facts.candidates} candidates, which do not fit each other: was it recorded "
+                f"an event has batches of {len(self.sizes)} sizes, number {self.choice} in use, of {self.snapshots} "
+                f"snapshots and parts of {self.candidates} candidates, which do not fit each other: was it recorded "
                 "by another version?"
             )
-        return facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,14 +262,9 @@ class PartLevel:
 
 
 class ReservoirLog(PartLog[PartLevel]):
-    """Rows of the table ``reservoir`` by part and size.
+    """Rows of the table ``reservoir`` by part and size."""
 
-    Args:
-        kept: rows of each.
-    """
-
-    def __init__(self, kept: int = RESERVOIR_LEVELS_KEPT) -> None:
-        super().__init__(kept)
+    kept = RESERVOIR_LEVELS_KEPT
 
     def row(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row; ``seconds`` of the run, when it was logged."""
@@ -405,14 +391,9 @@ class RankRound:
 
 
 class RoundLog(PartLog[RankRound]):
-    """Rows of the table ``rounds`` by rank.
+    """Rows of the table ``rounds`` by rank."""
 
-    Args:
-        kept: rounds of a rank.
-    """
-
-    def __init__(self, kept: int = STALENESS_KEPT) -> None:
-        super().__init__(kept)
+    kept = STALENESS_KEPT
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; numbers of rounds restart where a run is rebuilt."""
@@ -448,9 +429,12 @@ def staleness_panel(log: RoundLog, steps: RankSteps, marks: Marks, *, since: int
         looks: Drawn = {"width": 1.5, "mode": "lines+markers", "marker": marker, "showlegend": len(rounds) <= _NAMED}
         told: Drawn = {"hover": "round %{customdata}, step %{x}: %{y}", "customdata": [each.number for each in found]}
         data.append(line(f"rank {rank}", x, y, series_colour(rank), **looks, **told))
-    titles = ("Staleness of averaged models", "step of the rank (model updates)", "steps since it gave its model")
-    axes: Drawn = {"yaxis": {"rangemode": "tozero"}, "showlegend": True, **marks.over_steps(applied)}
-    return chart(*titles, data, empty=NO_ROUND, **axes), staleness_words(log, steps, since=since)
+    titles, x_title = (
+        ("Staleness of averaged models", "steps since it gave its model"),
+        "step of the rank (model updates)",
+    )
+    looks = {"x_title": x_title, "empty": NO_ROUND, "yaxis": {"rangemode": "tozero"}, "showlegend": True}
+    return marks.chart(*titles, data, applied, **looks), staleness_words(log, steps, since=since)
 
 
 def staleness_words(log: RoundLog, steps: RankSteps, *, since: int = 0) -> str:
@@ -711,8 +695,8 @@ def target_sources_panel(steps: Steps, marks: Marks, batch_share: float | None, 
         y = [round(100 * found.count(name) / len(found), 2) for found in groups.values()]
         if any(y):
             data.append(bars(words, x, y, colour, "about step %{x:.0f}: %{y:.0f} %", width=span))
-    looks: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100]}, **marks.over_steps(at)}
-    figure = chart("Where batches came from", STEPS, "share of batches (%)", data, empty=NO_BATCH, **looks)
+    looks: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100]}, "empty": NO_BATCH}
+    figure = marks.chart("Where batches came from", "share of batches (%)", data, at, **looks)
     return figure, target_sources_words(steps, batch_share, reservoir=reservoir)
 
 

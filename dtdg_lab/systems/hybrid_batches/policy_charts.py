@@ -10,13 +10,14 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.records import read_fields
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, size_key, size_style
 from dtdg_lab.visualization.charts import Drawn, Panel, chart, level_bars, line, points, right_axis, rule, whiskers
 from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.loss import near_best, seconds_to
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, STEP_COLOUR, series_colour
-from dtdg_lab.visualization.series import PartLog, read_fields
+from dtdg_lab.visualization.series import PartLog
 from dtdg_lab.visualization.style import Marks
 
 T = TypeVar("T")
@@ -68,14 +69,9 @@ class Rewarded:
 
 
 class BatchPolicyLog(PartLog[LoggedChoice]):
-    """Rows of the table ``decisions`` that are about sizes of batches; others are passed over.
+    """Rows of the table ``decisions`` that are about sizes of batches; others are passed over."""
 
-    Args:
-        kept: decisions.
-    """
-
-    def __init__(self, kept: int = KEPT) -> None:
-        super().__init__(kept)
+    kept = KEPT
 
     def row(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row; that several ranks tell the same changes nothing."""
@@ -276,8 +272,8 @@ def _values_figure(choices: Sequence[LoggedChoice], hybrid: HybridFacts, marks: 
             looks = size_style(hybrid, action) | {"showlegend": False}
             data.append(line(hybrid.label(action), x, y, hover="step %{x}: %{y:.4~g}", **looks))
     note = "this policy keeps no values" if choices else NO_DECISION
-    looks = {"showlegend": False, **marks.over_steps(x)}
-    figure = chart("What each size is thought to be worth", _STEP, "value", data, empty=note, **looks)
+    looks = {"x_title": _STEP, "empty": note, "showlegend": False}
+    figure = marks.chart("What each size is thought to be worth", "value", data, x, **looks)
     figure["layout"]["annotations"] += [size_key(hybrid)] if data else []
     return figure
 
@@ -299,8 +295,8 @@ def _choices_figure(choices: Sequence[LoggedChoice], hybrid: HybridFacts, marks:
         looks = {"hover": "step %{x}: %{y:.3~g}<extra>epsilon</extra>", "width": 1.5, "mode": "lines", "yaxis": "y2"}
         data.append(line("epsilon (right)", x, shares, **looks))
     axis = {"tickvals": sizes, "ticktext": [hybrid.label(a) for a in sizes], "range": [-0.5, len(sizes) - 0.5]}
-    looks = {"showlegend": True, "yaxis": axis, **marks.over_steps([choice.step for choice in shown])}
-    figure = chart("Choices", _STEP, "snapshots x nodes", data, empty=NO_DECISION, **looks)
+    looks = {"x_title": _STEP, "empty": NO_DECISION, "showlegend": True, "yaxis": axis}
+    figure = marks.chart("Choices", "snapshots x nodes", data, [choice.step for choice in shown], **looks)
     if drawn:
         right_axis(figure["layout"], "epsilon", 44, range=[0, 1.03])
     return figure
@@ -315,8 +311,8 @@ def _rewards_figure(facts: BatchPolicyFacts | None, marks: Marks) -> Figure:
         points("each", x, [_short(each) for each in y], STEP_COLOUR, hover, size=5),
         line(f"mean of {_SMOOTHED}", x, means, series_colour(0), hover, mode="lines"),
     ]
-    looks: Drawn = {"empty": "nothing was rewarded yet", "showlegend": True, **marks.over_steps(x)}
-    return chart("Rewards", _STEP, "reward of the size before", data if rewards else [], **looks)
+    looks: Drawn = {"x_title": _STEP, "empty": "nothing was rewarded yet", "showlegend": True}
+    return marks.chart("Rewards", "reward of the size before", data if rewards else [], x, **looks)
 
 
 def _regret_figure(facts: BatchPolicyFacts | None, hybrid: HybridFacts, marks: Marks) -> Figure:
@@ -327,8 +323,8 @@ def _regret_figure(facts: BatchPolicyFacts | None, hybrid: HybridFacts, marks: M
     if facts is not None and facts.best is not None and steps:
         name = f"against always {hybrid.label(facts.best)}"
         data = [line(name, steps, sums, MARK_COLOUR, "step %{x}: %{y:.3~g}<extra></extra>", mode="lines")]
-    looks: Drawn = {"empty": "no size was rewarded often enough", "showlegend": True, **marks.over_steps(steps)}
-    return chart("Regret, estimated", _STEP, "sum of reward missed", data, **looks)
+    looks: Drawn = {"x_title": _STEP, "empty": "no size was rewarded often enough", "showlegend": True}
+    return marks.chart("Regret, estimated", "sum of reward missed", data, steps, **looks)
 
 
 def _regret_words(facts: BatchPolicyFacts | None, hybrid: HybridFacts) -> str:

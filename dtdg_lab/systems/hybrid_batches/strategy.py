@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
+from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition
@@ -21,21 +21,12 @@ from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.minibatch_blocks import block_shape
 from dtdg_lab.engine.replicated import cached_sequences
 from dtdg_lab.engine.replicated_part import part_folder
-from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy, check_per_vertex
 from dtdg_lab.engine.target_batches import TargetRun, add_gradients
 from dtdg_lab.models.base import DynamicModel, run_straight
 from dtdg_lab.partition.simple import vertex_loads
+from dtdg_lab.systems.hybrid_batches import part_batches
 from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, capacity, load_groups
-from dtdg_lab.systems.hybrid_batches.part_batches import (
-    MOST_CHOICES,
-    NEW,
-    SNAPSHOT,
-    BatchKeeping,
-    Drawn,
-    PartBatches,
-    Prepared,
-    Sizing,
-)
 from dtdg_lab.systems.hybrid_batches.policies import BatchDecision, BatchPolicy, make_batch_policy
 from dtdg_lab.systems.hybrid_batches.workers import Generators
 from dtdg_lab.tasks.base import Task
@@ -47,6 +38,12 @@ from dtdg_lab.training.partition import partition_event
 
 BATCH_SETTINGS = {"batch_snapshots", "batch_nodes", "batch_policy", "reservoir"}
 MAP_EVERY_S, LEVELS_EVERY_S = 0.2, 0.5  # between rows that are only looked at
+
+
+GIB = 1 << 30
+HYBRID = "hybrid"  # in the plan of a checkpoint
+# a choice rides with the number of changes of sizes before it: what was said of other sizes is not followed
+GENERATIONS = CHOICES = part_batches.MOST_CHOICES
 
 
 class HybridBatchStrategy(Strategy):
@@ -84,18 +81,14 @@ class HybridBatchStrategy(Strategy):
     def __init__(
         self,
         model: DynamicModel,
-        parts: Sequence[PartBatches],
+        parts: Sequence[part_batches.PartBatches],
         task: Task,
         *,
-        sizing: Sizing,
-        keeping: BatchKeeping,
+        sizing: part_batches.Sizing,
+        keeping: part_batches.BatchKeeping,
         epoch_batches: int,
     ) -> None:
-        if not task.per_vertex:
-            raise UnsupportedError(
-                f"task={task.name!r} with batches of nodes: its loss needs all nodes at once. "
-                "Choose system='adgnn-t' (halo_vertex), or another task."
-            )
+        check_per_vertex(task, "with batches of nodes")
         self._model, self.parts, self._task, self.epoch_batches = model, tuple(parts), task, epoch_batches
         self.step, self.choice, self.stands_in = 0, sizing.initial, False
         self.replay: Mapping[tuple[int, int], tuple[str, int, int]] | None = None
@@ -122,18 +115,18 @@ class HybridBatchStrategy(Strategy):
         self._note(prepared)
         return self._trained(prepared, marks)
 
-    def _next(self, part: PartBatches) -> Prepared:
+    def _next(self, part: part_batches.PartBatches) -> part_batches.Prepared:
         if self.replay is None:
             return part.next(self.step, self.choice, stands_in=self.stands_in)
         try:
-            return part.again(Drawn(*self.replay[self.step, part.number]))
+            return part.again(part_batches.Drawn(*self.replay[self.step, part.number]))
         except KeyError as error:
             raise ConfigError(
                 f"replay: no batch of step {self.step} and part {part.number} was recorded. Replay the records of one "
                 "rank, with the settings, data and ranks of their run."
             ) from error
 
-    def _trained(self, prepared: Sequence[Prepared], marks: StepMarks) -> StepResult:
+    def _trained(self, prepared: Sequence[part_batches.Prepared], marks: StepMarks) -> StepResult:
         runs = [TargetRun(self._model, of.sequence, self._task, of.batch.snapshots, "all") for of in prepared]
         marks("batch")
         for run in runs:
@@ -153,12 +146,12 @@ class HybridBatchStrategy(Strategy):
         prepared = []
         for part in self.parts:
             action = max(range(len(part.sizes)), key=lambda number, of=part.sizes: of[number].targets)  # type: ignore[misc]
-            prepared.append(part.again(Drawn(source, action, 0)))
+            prepared.append(part.again(part_batches.Drawn(source, action, 0)))
         self._trained(prepared, marks)
 
     # sizes and what is kept, which change while training runs
 
-    def use_sizes(self, sizing: Sizing, keeping: BatchKeeping) -> None:
+    def use_sizes(self, sizing: part_batches.Sizing, keeping: part_batches.BatchKeeping) -> None:
         """Use these sizes and this batch reuse from the next step on; the choice restarts where sizes change."""
         if (sizing, keeping) == (self.sizing, self.keeping):
             return
@@ -211,7 +204,7 @@ class HybridBatchStrategy(Strategy):
 
     # what is taken down
 
-    def _note(self, prepared: Sequence[Prepared]) -> None:
+    def _note(self, prepared: Sequence[part_batches.Prepared]) -> None:
         now_s = time.monotonic()
         shows = now_s - self._mapped_s >= MAP_EVERY_S
         for part, of in zip(self.parts, prepared, strict=True):
@@ -247,51 +240,24 @@ class HybridBatchStrategy(Strategy):
                 rows.append((now_ns, part.number, action, *of))
         return rows
 
-    # around training: the controller chooses sizes
+    # around training: the first rank chooses sizes
 
     plan_kinds = ("partition", "hybrid")
-    controller: BatchController
+    batch_policy: BatchPolicy | None = None  # what chooses sizes, on the rank that decides; None where they are set
 
     def setup(self, gradients: FlatGradients) -> None:
-        """Measure what all nodes take, and start the controller; collective."""
-        self.controller = BatchController(self)
-
-    @property
-    def share(self) -> float:  # type: ignore[override]
-        """Of all nodes that may be targets, those of this rank's parts."""
-        return self.controller.share
+        """Measure what all nodes take, and make what chooses sizes; a checkpoint's is continued as far as it fits."""
+        of = self.context
+        assert of.partition is not None
+        self._config, self._candidates, self._generation = of.config, tuple(candidates(of.partition, of.task)), 0
+        self.batch_policy = self._made_batch_policy()
+        self._check_reward(of.config)
+        self._put_back(of.state.get(HYBRID, {}))
+        self.measure()
 
     def on_step_start(self, step: int) -> None:
         """The next batches are those of this step of the run."""
         self.step, self._step_choice = step, self.choice
-
-    @property
-    def requested_choice(self) -> int:
-        """The size that the rank which decides wants on all ranks, with the number of changes of sizes before it."""
-        return self.controller.asked
-
-    def receive_choice(self, choice: int) -> None:
-        """Use the size that rank 0 chose."""
-        self.controller.receive(choice)
-
-    @property
-    def decides(self) -> bool:
-        """Whether this rank chooses sizes."""
-        return self.controller.batch_policy is not None
-
-    def decide_after_step(self, loss: float | None, seconds: float) -> tuple[Any, ...] | None:
-        """Choose the size by the losses of batches, where it is due."""
-        decision = self.controller.after_step(loss, seconds, self._step_choice)
-        return None if decision is None else decision.row
-
-    def decide_after_evaluation(self, validation_loss: float | None) -> tuple[Any, ...] | None:
-        """Choose the size by the loss of the validation split, where it is due."""
-        decision = self.controller.after_evaluation(validation_loss)
-        return None if decision is None else decision.row
-
-    def repeat_decision(self, action: Any) -> None:
-        """Use the size that was chosen in the run that is replayed."""
-        self.controller.repeat(action)
 
     def replay_draws(self, drawn: Mapping[tuple[int, int], Any]) -> None:
         """Use the batches of the run that is replayed."""
@@ -299,15 +265,7 @@ class HybridBatchStrategy(Strategy):
 
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
         """The largest batches: all nodes where these may stand in for a batch."""
-        yield partial(self.tried, SNAPSHOT if self.stands_in else NEW)
-
-    def validate_settings(self, config: RunConfig) -> str:
-        """Why batches cannot be as a config has them; the same on all ranks."""
-        return self.controller.validate_settings(config)
-
-    def apply_settings(self, config: RunConfig) -> None:
-        """Use the sizes and the reservoir of a config."""
-        self.controller.apply_settings(config)
+        yield partial(self.tried, part_batches.SNAPSHOT if self.stands_in else part_batches.NEW)
 
     def settings_events(self, changes: Collection[str]) -> list[Event]:
         """New sizes, and whether the reservoirs of this rank hold nothing of some size."""
@@ -321,16 +279,224 @@ class HybridBatchStrategy(Strategy):
         except ConfigError as error:
             events.append(EmptyReservoir(str(error)))
         if self.context.group.rank == 0:
-            events.append(self.controller.event())
+            events.append(self._event())
         return events
 
     def plan_events(self) -> list[Event]:
         """The partition, and the sizes of batches."""
-        return [partition_event(self.context), self.controller.event()]
+        return [partition_event(self.context), self._event()]
+
+    @property
+    def share(self) -> float:  # type: ignore[override]
+        """Of all nodes that may be targets, those of this rank's parts."""
+        return sum(self._candidates[part.number] for part in self.parts) / sum(self._candidates)
+
+    @property
+    def requested_choice(self) -> int:
+        """The size that the rank which decides wants on all ranks, with the number of changes of sizes before it."""
+        choice = self.choice if self.batch_policy is None else self.batch_policy.choice
+        return self._generation % GENERATIONS * CHOICES + choice
+
+    def receive_choice(self, choice: int) -> None:
+        """Use the size that rank 0 chose from the next step on, unless sizes have changed since it was sent.
+
+        A rank that has applied its own newer choice already ignores the number, which carries an older one.
+        """
+        if self._applies_own:
+            return
+        generation, choice = divmod(choice, CHOICES)
+        if generation == self._generation % GENERATIONS and choice < len(self.sizing):
+            self.choice = choice
+
+    # decisions
+
+    @property
+    def _applies_own(self) -> bool:
+        """Whether this rank decides, and its choice takes effect at its own next step.
+
+        Sizes are local to a rank, so no exchange is needed. Where gradients are summed over several ranks, all change
+        at one step instead: the choice rides with the gradients of the next one.
+        """
+        return self.batch_policy is not None and (self._config["exchange"] == "models" or self._config.ranks == 1)
+
+    def _decided(self, decision: BatchDecision) -> tuple[Any, ...]:
+        if self._applies_own:
+            self.choice = decision.action
+        return decision.row
+
+    def repeat_decision(self, action: Any) -> None:
+        """Take a choice of the run that is replayed, at the step at which it was made."""
+        if self.batch_policy is not None:
+            self.batch_policy.follow(action)
+            if self._applies_own:
+                self.choice = action
+
+    @property
+    def decides(self) -> bool:
+        """Whether this rank chooses sizes."""
+        return self.batch_policy is not None
+
+    def decide_after_step(self, loss: float | None, seconds: float) -> tuple[Any, ...] | None:
+        """Tell the batch policy of a step, and have it decide by the losses of batches where it is due.
+
+        Args:
+            loss: of the step's batches on this rank; None where they had no labels.
+            seconds: the step took.
+        """
+        if self.batch_policy is None:
+            return None
+        by_batches = self._config["reward_loss"] == "train"
+        self.batch_policy.observe(loss if by_batches else None, seconds, self._step_choice)
+        if not by_batches or not self.batch_policy.is_due(self._config["decide_every"]):
+            return None
+        return self._decided(self.batch_policy.decide())
+
+    def decide_after_evaluation(self, validation_loss: float | None) -> tuple[Any, ...] | None:
+        """Have the batch policy decide by the validation split, where it is to."""
+        if self.batch_policy is None or validation_loss is None or self._config["reward_loss"] != "validation":
+            return None
+        if not self.batch_policy.is_due(self._config["decide_every"]):
+            return None
+        return self._decided(self.batch_policy.decide(validation_loss))
+
+    # changes
+
+    def validate_settings(self, config: RunConfig) -> str:
+        """Why batches cannot be as a config has them; empty where they can. The same on all ranks."""
+        try:
+            self._sizing(config)
+            self._check_reward(config)
+        except LabError as error:
+            return str(error)
+        return ""
+
+    def _check_reward(self, config: RunConfig) -> None:
+        if config["batch_policy"] != "none" and config["reward_loss"] == "validation" and not self.context.validation:
+            raise ConfigError(
+                f"reward_loss='validation', and protocol={config.protocol!r} leaves no validation split. "
+                "Choose another protocol (such as warm), or reward_loss='train'."
+            )
+
+    def apply_settings(self, config: RunConfig) -> None:
+        """Have what a config asks for, from the next step on."""
+        before, self._config = self._config, config
+        sizing, old = self._sizing(config), self.sizing
+        by_hand = (sizing.shares, sizing.initial) != (old.shares, old.initial)
+        self._generation += by_hand
+        self.use_sizes(sizing, keeping(config))
+        if before["batch_policy"] != config["batch_policy"]:
+            self.batch_policy = self._made_batch_policy()
+        elif self.batch_policy is not None and by_hand:  # what it chose, and ranks may not follow yet, is overruled
+            self.batch_policy.follow(self.choice)
+        if self.batch_policy is not None:
+            self.batch_policy.rewarded_by(config["reward"])
+        if config["reservoir"] and not before["reservoir"]:
+            self.measure()
+
+    def _sizing(self, config: RunConfig) -> part_batches.Sizing:
+        return part_batches.Sizing.of(config, snapshots=len(self.context.train), candidates=self._candidates)
+
+    # generators and memory
+
+    def measure(self) -> None:
+        """See whether a step on all nodes takes no more memory than it may, so that it can stand in for another."""
+        if not self.keeping.on:
+            return
+        limit_bytes = self._config["fallback_memory_gib"] * GIB
+
+        def step() -> None:
+            self.tried(part_batches.SNAPSHOT, StepMarks())
+
+        try:
+            self.stands_in = limit_bytes > 0 and peak_bytes(step, device=self.context.device) <= limit_bytes
+        except torch.OutOfMemoryError:  # it may not, on this device
+            self.stands_in = False
+
+    # state
 
     def state_dict(self) -> dict[str, Any]:
-        """The size in use, and the state of what chooses it."""
-        return self.controller.state_dict()
+        """The size that steps have, and on the rank that decides what chooses it."""
+        batch_policy = None if self.batch_policy is None else self.batch_policy.state_dict()
+        shares = [list(share) for share in self.sizing.shares]
+        return {HYBRID: {"shares": shares, "choice": self.choice, "batch_policy": batch_policy}}
+
+    def _put_back(self, held: Mapping[str, Any]) -> None:
+        if held.get("shares") != [list(share) for share in self.sizing.shares]:
+            return
+        self.choice = held["choice"]
+        state = held["batch_policy"]
+        if self.batch_policy is not None and state is not None and state["policy"] == self.batch_policy.policy:
+            self.batch_policy.load_state_dict(state)
+
+    def _made_batch_policy(self) -> BatchPolicy | None:
+        config = self._config
+        if config["batch_policy"] == "none" or self.context.group.rank != 0:
+            return None
+        return make_batch_policy(
+            config["batch_policy"],
+            choices=len(self.sizing),
+            initial=self.choice,
+            seed=config.seed,
+            discount=config["discount"],
+            epsilon_decay=config["epsilon_decay"],
+            epsilon_min=config["epsilon_min"],
+            rate=config["agent_rate"],
+            reward=config["reward"],
+            sizes=[(size.snapshots, size.vertices) for size in self.sizing.sizes[0]],
+        )
+
+    def _event(self) -> Event:
+        """Sizes, and how batches come about."""
+        from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, SizeFacts
+
+        config, sizing, train = self._config, self.sizing, self.context.train
+        capacities = tuple(
+            tuple(
+                capacity(sizes[choice], snapshots=len(train), vertices=number, actions=len(sizing))
+                for sizes, number in zip(sizing.sizes, self._candidates, strict=True)
+            )
+            for choice in range(len(sizing))
+        )
+        return HybridFacts(
+            sizes=tuple(starmap(SizeFacts, sizing.of_choices())),
+            snapshots=len(train),
+            first=train.start,
+            nodes=self.context.graph.num_nodes,
+            candidates=self._candidates,
+            choice=self.choice,
+            batch_policy=config["batch_policy"],
+            reservoir=config["reservoir"],
+            stands_in=self.stands_in,
+            generators=config["generators"],
+            exchange=config["exchange"],
+            average_every_s=config["average_every_s"],
+            capacities=capacities,
+            load_groups=config["load_groups"],
+            deviation=self._deviation,
+            cache_bytes=sum(part.sequence.part.nbytes for part in self.parts),
+        )
+
+    @cached_property
+    def _deviation(self) -> float | None:
+        """How far the loss of a batch is from that of the same targets in the whole graph.
+
+        It is the relative difference for the first batch of the size at the first call, under the parameters then:
+        rounding, but for models that batches approximate: DCRNN (state from beyond the batch is cut off) and
+        EvolveGCN-H (the best nodes are looked for among the targets). None where the batch has no labels. Gradients are
+        changed.
+        """
+        model, sequence = self.context.model, self.context.sequence
+        of = self.parts[0].again(part_batches.Drawn(part_batches.NEW, self.choice, 0))
+        run = TargetRun(model, of.sequence, self.context.task, of.batch.snapshots, "all")
+        own, vertices = float(add_gradients(run)), of.sequence.vertices
+        state, read = model.initial_state(sequence.own), []
+        with torch.no_grad():
+            for t in run.snapshots:
+                space = sequence.view(t)
+                h, state = run_straight(model.snapshot(space, space.inputs, state))
+                read.append(model.readout(h if vertices is None else h[vertices]))
+            whole = float(run.loss(torch.stack(read), run.snapshots, slice(0, run.own)))
+        return abs(own - whole) / whole if whole > 0 else None
 
 
 def build(of: BuildContext) -> HybridBatchStrategy:
@@ -367,253 +533,11 @@ def build(of: BuildContext) -> HybridBatchStrategy:
         groups = load_groups(loads[own], np.flatnonzero(trained[own]), config["load_groups"])
         sampler = TargetSampler(config.seed, number, groups, of.train)
         folder = part_folder(graph, own, sequence.part.reach)
-        parts.append(PartBatches(sequence, sampler, folder, shape=shape, settings=settings))
-    sizing = Sizing.of(config, snapshots=len(of.train), candidates=candidates(of.partition, of.task))
+        parts.append(part_batches.PartBatches(sequence, sampler, folder, shape=shape, settings=settings))
+    sizing = part_batches.Sizing.of(config, snapshots=len(of.train), candidates=candidates(of.partition, of.task))
     return HybridBatchStrategy(
         of.model, parts, of.task, sizing=sizing, keeping=keeping(config), epoch_batches=config["epoch_batches"]
     )
-
-
-GIB = 1 << 30
-HYBRID = "hybrid"  # in the plan of a checkpoint
-# a choice rides with the number of changes of sizes before it: what was said of other sizes is not followed
-GENERATIONS = CHOICES = MOST_CHOICES
-
-
-class BatchController:
-    """What the loop does beside steps where batches are hybrid.
-
-    The first rank decides. What a checkpoint has of an earlier one is gone on with as far as it fits.
-
-    Args:
-        strategy: that draws the batches.
-
-    Attributes:
-        batch_policy: what chooses sizes, on the rank that decides; None where they are set.
-    """
-
-    def __init__(self, strategy: HybridBatchStrategy) -> None:
-        of = strategy.context
-        assert of.partition is not None
-        self._strategy, self._context, self._config = strategy, of, of.config
-        self._candidates, self._generation = tuple(candidates(of.partition, of.task)), 0
-        self.batch_policy = self._made_batch_policy()
-        self._check_reward(of.config)
-        self._put_back(of.state.get(HYBRID, {}))
-        self.measure()
-
-    @property
-    def share(self) -> float:
-        """Of all nodes that may be targets, those of this rank's parts."""
-        return sum(self._candidates[part.number] for part in self._strategy.parts) / sum(self._candidates)
-
-    # what the word says
-
-    @property
-    def asked(self) -> int:
-        """What the rank that decides wants all to follow."""
-        choice = self._strategy.choice if self.batch_policy is None else self.batch_policy.choice
-        return self._generation % GENERATIONS * CHOICES + choice
-
-    def receive(self, number: int) -> None:
-        """Use the size of a control state from the next step on, unless sizes have changed since it was sent.
-
-        A rank that has applied its own newer choice already ignores the number, which carries an older one.
-        """
-        if self._applies_own:
-            return
-        generation, choice = divmod(number, CHOICES)
-        if generation == self._generation % GENERATIONS and choice < len(self._strategy.sizing):
-            self._strategy.choice = choice
-
-    # decisions
-
-    @property
-    def _applies_own(self) -> bool:
-        """Whether this rank decides, and its choice takes effect at its own next step.
-
-        Sizes are local to a rank, so no exchange is needed. Where gradients are summed over several ranks, all change
-        at one step instead: the choice rides with the gradients of the next one.
-        """
-        return self.batch_policy is not None and (self._config["exchange"] == "models" or self._config.ranks == 1)
-
-    def _decided(self, decision: BatchDecision) -> BatchDecision:
-        if self._applies_own:
-            self._strategy.choice = decision.action
-        return decision
-
-    def repeat(self, action: int) -> None:
-        """Take a choice of the run that is repeated, at the step at which it was made."""
-        if self.batch_policy is not None:
-            self.batch_policy.follow(action)
-            if self._applies_own:
-                self._strategy.choice = action
-
-    def after_step(self, loss: float | None, seconds: float, choice: int) -> BatchDecision | None:
-        """Tell the batch policy of a step, and have it decide when it is due.
-
-        Args:
-            loss: of the step's batches on this rank; None where they had no labels.
-            seconds: the step took.
-            choice: the size it had.
-        """
-        if self.batch_policy is None:
-            return None
-        by_batches = self._config["reward_loss"] == "train"
-        self.batch_policy.observe(loss if by_batches else None, seconds, choice)
-        if not by_batches or not self.batch_policy.is_due(self._config["decide_every"]):
-            return None
-        return self._decided(self.batch_policy.decide())
-
-    def after_evaluation(self, validation_loss: float | None) -> BatchDecision | None:
-        """Have the batch policy decide by the validation split, where it is to."""
-        if self.batch_policy is None or validation_loss is None or self._config["reward_loss"] != "validation":
-            return None
-        if not self.batch_policy.is_due(self._config["decide_every"]):
-            return None
-        return self._decided(self.batch_policy.decide(validation_loss))
-
-    # changes
-
-    def validate_settings(self, config: RunConfig) -> str:
-        """Why batches cannot be as a config has them; empty where they can. The same on all ranks."""
-        try:
-            self._sizing(config)
-            self._check_reward(config)
-        except LabError as error:
-            return str(error)
-        return ""
-
-    def _check_reward(self, config: RunConfig) -> None:
-        if config["batch_policy"] != "none" and config["reward_loss"] == "validation" and not self._context.validation:
-            raise ConfigError(
-                f"reward_loss='validation', and protocol={config.protocol!r} leaves no validation split. "
-                "Choose another protocol (such as warm), or reward_loss='train'."
-            )
-
-    def apply_settings(self, config: RunConfig) -> None:
-        """Have what a config asks for, from the next step on."""
-        before, self._config = self._config, config
-        sizing, old = self._sizing(config), self._strategy.sizing
-        by_hand = (sizing.shares, sizing.initial) != (old.shares, old.initial)
-        self._generation += by_hand
-        self._strategy.use_sizes(sizing, keeping(config))
-        if before["batch_policy"] != config["batch_policy"]:
-            self.batch_policy = self._made_batch_policy()
-        elif self.batch_policy is not None and by_hand:  # what it chose, and ranks may not follow yet, is overruled
-            self.batch_policy.follow(self._strategy.choice)
-        if self.batch_policy is not None:
-            self.batch_policy.rewarded_by(config["reward"])
-        if config["reservoir"] and not before["reservoir"]:
-            self.measure()
-
-    def _sizing(self, config: RunConfig) -> Sizing:
-        return Sizing.of(config, snapshots=len(self._context.train), candidates=self._candidates)
-
-    # generators and memory
-
-    def measure(self) -> None:
-        """See whether a step on all nodes takes no more memory than it may, so that it can stand in for another."""
-        strategy = self._strategy
-        if not strategy.keeping.on:
-            return
-        limit_bytes = self._config["fallback_memory_gib"] * GIB
-
-        def step() -> None:
-            strategy.tried(SNAPSHOT, StepMarks())
-
-        try:
-            strategy.stands_in = limit_bytes > 0 and peak_bytes(step, device=self._context.device) <= limit_bytes
-        except torch.OutOfMemoryError:  # it may not, on this device
-            strategy.stands_in = False
-
-    # state
-
-    def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint's plan: the size that steps have, and on the rank that decides what chooses it."""
-        batch_policy = None if self.batch_policy is None else self.batch_policy.state_dict()
-        shares = [list(share) for share in self._strategy.sizing.shares]
-        return {HYBRID: {"shares": shares, "choice": self._strategy.choice, "batch_policy": batch_policy}}
-
-    def _put_back(self, held: Mapping[str, Any]) -> None:
-        if held.get("shares") != [list(share) for share in self._strategy.sizing.shares]:
-            return
-        self._strategy.choice = held["choice"]
-        state = held["batch_policy"]
-        if self.batch_policy is not None and state is not None and state["policy"] == self.batch_policy.policy:
-            self.batch_policy.load_state_dict(state)
-
-    def _made_batch_policy(self) -> BatchPolicy | None:
-        config = self._config
-        if config["batch_policy"] == "none" or self._context.group.rank != 0:
-            return None
-        return make_batch_policy(
-            config["batch_policy"],
-            choices=len(self._strategy.sizing),
-            initial=self._strategy.choice,
-            seed=config.seed,
-            discount=config["discount"],
-            epsilon_decay=config["epsilon_decay"],
-            epsilon_min=config["epsilon_min"],
-            rate=config["agent_rate"],
-            reward=config["reward"],
-            sizes=[(size.snapshots, size.vertices) for size in self._strategy.sizing.sizes[0]],
-        )
-
-    # events
-
-    def event(self) -> Event:
-        """Sizes, and how batches come about."""
-        from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, SizeFacts
-
-        strategy, config, sizing, train = self._strategy, self._config, self._strategy.sizing, self._context.train
-        capacities = tuple(
-            tuple(
-                capacity(sizes[choice], snapshots=len(train), vertices=number, actions=len(sizing))
-                for sizes, number in zip(sizing.sizes, self._candidates, strict=True)
-            )
-            for choice in range(len(sizing))
-        )
-        return HybridFacts(
-            sizes=tuple(starmap(SizeFacts, sizing.of_choices())),
-            snapshots=len(train),
-            first=train.start,
-            nodes=self._context.graph.num_nodes,
-            candidates=self._candidates,
-            choice=strategy.choice,
-            batch_policy=config["batch_policy"],
-            reservoir=config["reservoir"],
-            stands_in=strategy.stands_in,
-            generators=config["generators"],
-            exchange=config["exchange"],
-            average_every_s=config["average_every_s"],
-            capacities=capacities,
-            load_groups=config["load_groups"],
-            deviation=self._deviation,
-            cache_bytes=sum(part.sequence.part.nbytes for part in strategy.parts),
-        )
-
-    @cached_property
-    def _deviation(self) -> float | None:
-        """How far the loss of a batch is from that of the same targets in the whole graph.
-
-        It is the relative difference for the first batch of the size at the first call, under the parameters then:
-        rounding, but for models that batches approximate: DCRNN (state from beyond the batch is cut off) and
-        EvolveGCN-H (the best nodes are looked for among the targets). None where the batch has no labels. Gradients are
-        changed.
-        """
-        strategy, model, sequence = self._strategy, self._context.model, self._context.sequence
-        of = strategy.parts[0].again(Drawn(NEW, strategy.choice, 0))
-        run = TargetRun(model, of.sequence, self._context.task, of.batch.snapshots, "all")
-        own, vertices = float(add_gradients(run)), of.sequence.vertices
-        state, read = model.initial_state(sequence.own), []
-        with torch.no_grad():
-            for t in run.snapshots:
-                space = sequence.view(t)
-                h, state = run_straight(model.snapshot(space, space.inputs, state))
-                read.append(model.readout(h if vertices is None else h[vertices]))
-            whole = float(run.loss(torch.stack(read), run.snapshots, slice(0, run.own)))
-        return abs(own - whole) / whole if whole > 0 else None
 
 
 def candidates(partition: Partition, task: Task) -> list[int]:
@@ -622,7 +546,7 @@ def candidates(partition: Partition, task: Task) -> list[int]:
     return [int(trained[partition.vertices(part)].sum()) for part in range(partition.parts)]
 
 
-def keeping(config: RunConfig) -> BatchKeeping:
+def keeping(config: RunConfig) -> part_batches.BatchKeeping:
     """What a config has kept of the batches."""
     limit_bytes = int(config["reservoir_gib"] * GIB)
-    return BatchKeeping(config["reservoir"], limit_bytes, config["generators"], config["reservoir_uses"])
+    return part_batches.BatchKeeping(config["reservoir"], limit_bytes, config["generators"], config["reservoir_uses"])

@@ -8,7 +8,7 @@ from typing import Any
 from dtdg_lab.systems.hybrid_batches import charts, policy_charts
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import Figure, grid
-from dtdg_lab.visualization.run_view import PlanView, SharedViews, plan_ended
+from dtdg_lab.visualization.run_view import PlanView, SharedViews
 from dtdg_lab.visualization.series import RankSteps
 
 
@@ -19,6 +19,8 @@ class HybridView(PlanView[charts.HybridFacts]):
     title = "Hybrid batches"
     subject = "hybrid batches"
     wide = True  # its map
+    plan = charts.HybridFacts
+    renewed = True  # every choice of a size logs it again
 
     def __init__(self, shared: SharedViews) -> None:
         super().__init__()
@@ -31,16 +33,11 @@ class HybridView(PlanView[charts.HybridFacts]):
             "reservoir": shared.timed(self.reservoir.row),
         }
         self.tables_before = {"decisions": self.decisions.row}
-        self.events = {self.name: self.event}
         self._marks = shared.marks
 
-    def event(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``hybrid``; a resumed attempt and every choice of a size log it again."""
-        facts = None if plan_ended(row["data"]) else charts.HybridFacts.read(row["data"])
-        if self._known and _plan(facts) == _plan(self.facts):
-            self._known[-1] = self._known[-1]._replace(facts=facts)
-        else:
-            self._add_plan(facts, row, attempt)
+    def _layout(self, facts: charts.HybridFacts | None) -> object:
+        """What a batch's numbers are of: the sizes by action, the snapshots, the parts, and what chooses."""
+        return facts and (facts.sizes, facts.snapshots, facts.first, facts.candidates, facts.batch_policy)
 
     def step(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
         """Add one row of the table ``steps``; of runs with such batches alone."""
@@ -122,11 +119,6 @@ class HybridView(PlanView[charts.HybridFacts]):
         if batch_policy is not None:
             text += f" {policy_charts.batch_policy_words(batch_policy, facts, self._choices()[-1].action)}"
         return text
-
-
-def _plan(facts: charts.HybridFacts | None) -> tuple[object, ...] | None:
-    """What a batch's numbers are of: the sizes by action, the snapshots, the parts, and what chooses."""
-    return None if facts is None else (facts.sizes, facts.snapshots, facts.first, facts.candidates, facts.batch_policy)
 
 
 def _fits(batch: charts.PartBatch, facts: charts.HybridFacts) -> bool:

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization.charts import (
     NOTHING_SENT,
-    STEPS,
     SYMBOLS,
     Drawn,
     Panel,
@@ -39,8 +39,8 @@ from dtdg_lab.visualization.charts import (
 from dtdg_lab.visualization.layout import Figure, grid, join_words, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.partition import SNAPSHOT, BlockFacts, LinkLog, Sent, link_panels, sent_words
-from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
-from dtdg_lab.visualization.series import StepSums, Sums, read_fields
+from dtdg_lab.visualization.run_view import PlanView
+from dtdg_lab.visualization.series import StepSums, Sums
 from dtdg_lab.visualization.style import PASS_COLOURS, Marks
 
 # Memory in use over one step, with the boundaries of its blocks of time.
@@ -52,7 +52,7 @@ _ROOM = 1.6  # of the highest value: labels stand above it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MemoryFacts:
+class MemoryFacts(Event):
     """The course of memory in use over one probed step on rank 0.
 
     Attributes:
@@ -62,6 +62,7 @@ class MemoryFacts:
     """
 
     kind: ClassVar[str] = "memory_trace"
+    about: ClassVar[str] = "memory over time"
     seconds: NDArray[np.float64]
     bytes: NDArray[np.float64]
     blocks: tuple[tuple[float, int, str], ...]
@@ -80,22 +81,13 @@ class MemoryFacts:
         """Where the peak is, and what the boundaries keep."""
         return memory_words(self, blocks=self.count)
 
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> MemoryFacts:
-        """The facts in the data of an event.
-
-        Raises:
-            DataError: something is missing or does not fit.
-        """
-        with reading_event("memory over time"):
-            blocks = tuple((float(second), int(number), str(pass_name)) for second, number, pass_name in data["blocks"])
-            facts = read_fields(cls, data, blocks=blocks)
-        times, samples = facts.seconds, facts.bytes
+    def check(self) -> None:
+        """Raise a DataError if samples and times are not as many."""
+        times, samples = self.seconds, self.bytes
         if times.shape != samples.shape or times.ndim != 1:
             raise DataError(
                 f"{len(times)} times of {len(samples)} samples of memory: was it recorded by another version?"
             )
-        return facts
 
 
 def memory_figure(facts: MemoryFacts | None, *, budget_bytes: float | None = None, note: str = "") -> Figure:
@@ -312,8 +304,8 @@ def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
         shares = [hidden_share(*_total([each], collective)) for each in steps]
         y = [None if each is None else round(100 * each, 2) for each in shares]
         data.append(line(name, x, y, colour, "step %{x}: %{y:.0f} %", width=width))
-    looks: Drawn = {"empty": NOTHING_SENT, "yaxis": {"range": [-2, 102]}, **marks.over_steps(x)}
-    return chart("Share of the exchanges that is hidden", STEPS, "hidden (% of time in flight)", data, **looks)
+    looks: Drawn = {"empty": NOTHING_SENT, "yaxis": {"range": [-2, 102]}}
+    return marks.chart("Share of the exchanges that is hidden", "hidden (% of time in flight)", data, x, **looks)
 
 
 def _total(steps: Sequence[tuple[int, Sums]], collective: str | None = None) -> tuple[float, float]:
@@ -530,9 +522,9 @@ def transfers_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
     ):
         x, y = with_gaps(at, [round(each[place] / factor, 4) for each in brought])
         data.append(line(name, x, y, colour, "step %{x}: %{y:.4~g} " + unit, dash=dash))
-    looks: Drawn = {"empty": NOTHING_BROUGHT, "yaxis": {"rangemode": "tozero"}, **marks.over_steps(at)}
+    looks: Drawn = {"empty": NOTHING_BROUGHT, "yaxis": {"rangemode": "tozero"}}
     y_title = f"bytes of a step, all ranks ({unit})"
-    return chart("Graphs brought to the ranks", STEPS, y_title, data if brought else [], **looks)
+    return marks.chart("Graphs brought to the ranks", y_title, data if brought else [], at, **looks)
 
 
 def transfers_words(steps: Sequence[tuple[int, Sums]], *, since: int = 0) -> str:
@@ -583,6 +575,7 @@ class BlocksView(PlanView[BlockFacts]):
 
     name = "blocks"
     title = "Blocks of time"
+    plan = BlockFacts
     subject = "blocks of time"
 
     def __init__(self, links: LinkLog, marks: Marks, memory_gib: float | None = None) -> None:
@@ -590,15 +583,10 @@ class BlocksView(PlanView[BlockFacts]):
         self.exchanges = StepSums(("layer", "pass_name", "collective"), ("exchanges", "in_flight_s", "exposed_s"))
         self.transfers = StepSums((), ("snapshots", "bytes", "whole_bytes"))
         self.tables = {"steps": self.step, "exchanges": self.exchanges.row, "transfers": self.transfers.row}
-        self.events = {self.name: self.event, "memory_trace": self.memory}
+        self.events = {**self.events, "memory_trace": self.memory}
         self.memory_gib = memory_gib
         self._links, self._marks = links, marks
         self._memory: list[tuple[int, int, MemoryFacts]] = []  # attempt, step
-
-    def event(self, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one event ``blocks``."""
-        if self._is_new(row, attempt):
-            self._take_plan(None if plan_ended(row["data"]) else BlockFacts.read(row["data"]), row, attempt)
 
     def memory(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``memory_trace``."""

@@ -47,6 +47,18 @@ if TYPE_CHECKING:
     from dtdg_lab.training.block_memory import BlockCost
 
 
+def _settings_of(config: RunConfig, features: int, **more: Any) -> StepSettings:
+    return StepSettings(
+        config.model,
+        features,
+        config.hidden,
+        config.layers,
+        itemsize=np.dtype(config["dtype"]).itemsize,
+        options=config.options.get("models", {}),
+        **more,
+    )
+
+
 def settings_of(facts: Facts, **more: Any) -> StepSettings:
     """Of the step of a config.
 
@@ -54,17 +66,8 @@ def settings_of(facts: Facts, **more: Any) -> StepSettings:
         facts: its config and graph.
         **more: settings of blocks, where they are not the defaults.
     """
-    config = facts.config
-    return StepSettings(
-        config.model,
-        facts.graph.num_features,
-        config.hidden,
-        config.layers,
-        pairs=facts.outputs if config["task"] == "link" else 0,
-        itemsize=facts.itemsize,
-        options=facts.model_options,
-        **more,
-    )
+    pairs = facts.outputs if facts.config["task"] == "link" else 0
+    return _settings_of(facts.config, facts.graph.num_features, pairs=pairs, **more)
 
 
 def snapshot_work(facts: Facts) -> EpochWork:
@@ -762,18 +765,8 @@ def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepS
         for layer, pass_name, collective, width in described["collectives"]
         if (layer, pass_name, collective) == (last, "forward", "to_snapshots")
     ]
-    return StepSettings(
-        config.model,
-        features,
-        config.hidden,
-        config.layers,
-        pairs=scored[0] if scored else 0,
-        blocks=described["blocks"],
-        difference=config["delta_transfer"],
-        reuse=config["halo_reuse"],
-        itemsize=np.dtype(config["dtype"]).itemsize,
-        options=config.options.get("models", {}),
-    )
+    planned = {"blocks": described["blocks"], "difference": config["delta_transfer"], "reuse": config["halo_reuse"]}
+    return _settings_of(config, features, pairs=scored[0] if scored else 0, **planned)
 
 
 # Curves of ``lab.estimate.scaling_forecast``.

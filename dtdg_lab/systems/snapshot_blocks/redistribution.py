@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from statistics import median
@@ -16,9 +15,9 @@ from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotBlocks, share
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.graph_view import SnapshotSequence, SnapshotView, stack_ranges
+from dtdg_lab.engine.graph_view import stack_ranges
 from dtdg_lab.engine.halo_exchange import Exchanger, Started
-from dtdg_lab.engine.strategy import AllToAllPhase, BlockRows, in_turn
+from dtdg_lab.engine.strategy import AllToAllPhase, BlockRows, Moved, OfRows, OfStack, in_turn
 from dtdg_lab.graphs.delta import Payload, TransferFormat, decode, decode_pairs, encode
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.device_snapshot import unpack, unpack_pairs
@@ -115,9 +114,7 @@ class RankRedistribution(BlockRows):
         self._slots = [of.slots(block, rank) for rank in ranks]
         self._me = of.column.rank
 
-    def to_vertices(
-        self, work: Callable[[int], tuple[Tensor, T]], phase: AllToAllPhase
-    ) -> tuple[list[Tensor], list[T]]:
+    def to_vertices(self, work: OfStack[T], phase: AllToAllPhase) -> Moved[T]:
         """Send own snapshots' rows to the ranks that have their nodes, run by run."""
         of, mine = self._of, [slot for slot in self._slots[self._me] if slot]
         first = of.reuse and phase.layer == 0 and not phase.backward
@@ -151,14 +148,8 @@ class RankRedistribution(BlockRows):
         return arrived, rests
 
     def to_snapshots(
-        self,
-        work: Callable[[slice], tuple[Tensor, T]],
-        pieces: Sequence[slice],
-        phase: AllToAllPhase,
-        *,
-        like: Tensor,
-        height: int,
-    ) -> tuple[list[Tensor], list[T]]:
+        self, work: OfRows[T], pieces: Sequence[slice], phase: AllToAllPhase, *, like: Tensor, height: int
+    ) -> Moved[T]:
         """Send own nodes' rows to the ranks that have the snapshots, piece by piece."""
         of, own = self._of, self._own[self._me]
         out = of.empty(len(own), len(self._rows), phase.width)
@@ -214,44 +205,6 @@ class RankRedistribution(BlockRows):
     def _start(self, rows: Tensor, send: list[int], receive: list[int], phase: AllToAllPhase, name: str) -> Started:
         pass_name = "backward" if phase.backward else self._pass
         return self._of.exchanger.start(rows, send, receive, phase.layer, pass_name, name=name)
-
-
-# A rank's nodes that run through time, beside its snapshots: the loss of snapshot parallelism is taken over them.
-
-
-class ColumnSequence(SnapshotSequence):
-    """A rank's snapshots, and a chunk of their nodes (see :class:`dtdg_lab.engine.graph_view.SnapshotSequence`).
-
-    Args:
-        snapshots: views of the rank's rows.
-        vertices: (m,) the chunk's indices in the graph.
-    """
-
-    def __init__(self, snapshots: SnapshotSequence, vertices: range) -> None:
-        self._snapshots = snapshots
-        self.device, self.dtype, self.collective = snapshots.device, snapshots.dtype, snapshots.collective
-        self.own = len(vertices)
-        self.vertices: Tensor | None = torch.arange(vertices.start, vertices.stop, device=snapshots.device)
-
-    def view(self, t: int) -> SnapshotView:
-        """The local rows of snapshot t."""
-        return self._snapshots.view(t)
-
-    def stacks(self, snapshots: range, layer: int) -> abc.Sequence[SnapshotView]:
-        """The local rows of consecutive snapshots."""
-        return self._snapshots.stacks(snapshots, layer)
-
-    def any_rank(self, flag: bool) -> bool:
-        """Whether the flag is set on any rank that shares the snapshots."""
-        return self._snapshots.any_rank(flag)
-
-    def join(self, z: Tensor) -> Tensor:
-        """Concatenate rows of own snapshots with those of the ranks that share them."""
-        return self._snapshots.join(z)
-
-    def has_turn(self, t: int) -> bool:
-        """Whether this rank, of those that share the snapshot, computes what needs all of its nodes."""
-        return self._snapshots.has_turn(t)
 
 
 # Transfer times of snapshots, whole and as deltas, measured alternately: copying and unpacking.

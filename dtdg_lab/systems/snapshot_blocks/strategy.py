@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from dtdg_lab.core.events import Event
@@ -17,11 +18,11 @@ from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import evolving_weights as summarised
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
-from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
+from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotSequence, seam_widths
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.systems.snapshot_blocks.redistribution import ColumnSequence, Redistribution
+from dtdg_lab.systems.snapshot_blocks.redistribution import Redistribution
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
 from dtdg_lab.training.partition import blocks_event
@@ -77,7 +78,10 @@ class SnapshotBlockStrategy(Strategy):
                 reuse and constant,
                 snapshots.collective,
             )
-        of_run = snapshots if moves is None or not through_time else ColumnSequence(snapshots, plan.chunk(group.rank))
+        of_run: SnapshotSequence = snapshots
+        if moves is not None and through_time:  # the loss is taken over the nodes that run through time here
+            chunk = plan.chunk(group.rank)
+            of_run = NumberedSequence(snapshots, torch.arange(chunk.start, chunk.stop, device=snapshots.device))
         self._run = SequenceSegment(model, of_run, task, plan.snapshots, "all")
         self._gather = SnapshotSummaries(plan, ranks, self._summaries)
         self._timeline = blocks.BlockTimeline(

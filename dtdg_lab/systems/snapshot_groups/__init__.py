@@ -23,13 +23,12 @@ class SnapshotGroupsFamily(SystemFamily):
     def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Facts of the run's last schedule."""
         from dtdg_lab.systems.snapshot_groups.charts import ScheduleFacts
-        from dtdg_lab.visualization.run_view import plan_ended
 
         events = tables["events"]
         described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
-        if not described or plan_ended(described[-1]):
+        facts = ScheduleFacts.read_plan(described[-1]) if described else None
+        if facts is None:
             return dict.fromkeys(self.summary_meanings)
-        facts = ScheduleFacts.read(described[-1])
         return {
             "scheduler": facts.scheduler,
             "groups": facts.groups,

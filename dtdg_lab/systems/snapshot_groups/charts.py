@@ -35,8 +35,8 @@ from dtdg_lab.visualization.charts import (
 )
 from dtdg_lab.visualization.layout import Figure, grid, share
 from dtdg_lab.visualization.phases import BALANCED, OWN
-from dtdg_lab.visualization.run_view import PlanView, plan_ended, reading_event
-from dtdg_lab.visualization.series import Series, read_fields
+from dtdg_lab.visualization.run_view import PlanView
+from dtdg_lab.visualization.series import Series
 
 # What the pictures of a schedule are made of: the facts of an event ``schedule``.
 
@@ -77,6 +77,7 @@ class ScheduleFacts(Event):
     """
 
     kind: ClassVar[str] = "schedule"
+    about: ClassVar[str] = "a schedule"
     ended: ClassVar[str] = "no schedule from here on"
     scheduler: str
     ranks: int
@@ -90,7 +91,7 @@ class ScheduleFacts(Event):
     bound_s: float
     gap: float | None
     targets: int | None
-    notes: str
+    notes: str = ""
     solve_s: float
     psg_makespan_s: float | None
     timed_by: str = "wall"
@@ -156,23 +157,6 @@ class ScheduleFacts(Event):
             tried = "all" if self.targets >= self.groups else f"{self.targets:,} of up to {self.groups:,}"
             text += f"; DyGNeX-G tried {tried} targets in each iteration"
         return f"{text}. {self.notes}".strip().rstrip(".") + "."
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> ScheduleFacts:
-        """The facts in the data of an event.
-
-        Raises:
-            DataError: something is missing or does not fit.
-        """
-        with reading_event("a schedule"):
-            fit = data.get("fit")
-            return read_fields(
-                cls,
-                data,
-                assignment=tuple(tuple(tuple(map(int, part)) for part in row) for row in data["assignment"]),
-                notes=str(data.get("notes") or ""),
-                fit=None if fit is None else {name: float(value) for name, value in fit.items() if value is not None},
-            )
 
 
 # The Gantt chart of a schedule: which rank computed which group when, who set the pace, and who waited.
@@ -1004,7 +988,6 @@ class ScheduleView(PlanView[ScheduleFacts]):
         self.balance = BalanceLog(ranks)
         self.times = GroupTimes()
         self.tables = {"steps": self.balance.step, "phases": self.gantt.phase, "groups": self.group}
-        self.events = {self.name: self.event}
         self._replayed: tuple[Row, ...] = ()
         self._bound: tuple[tuple[int, int], float] | None = None  # (attempt, epoch) and its bound
 
@@ -1012,7 +995,7 @@ class ScheduleView(PlanView[ScheduleFacts]):
         """Add one event ``schedule``."""
         if not self._is_new(row, attempt):
             return
-        before, facts = self.facts, None if plan_ended(row["data"]) else ScheduleFacts.read(row["data"])
+        before, facts = self.facts, ScheduleFacts.read_plan(row["data"])
         if before is not None and (facts is None or before.groups != facts.groups):
             self.times.clear()
         self._add_plan(facts, row, attempt)

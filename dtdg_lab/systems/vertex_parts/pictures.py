@@ -8,7 +8,7 @@ from dtdg_lab.core.catalogue import System
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.visualization.charts import Panel, compared_panel
-from dtdg_lab.visualization.partition import facts_of, map_figure, map_words, matrix_figure
+from dtdg_lab.visualization.partition import PartitionFacts, map_figure, map_words, matrix_figure
 
 PARTS = 4
 
@@ -18,7 +18,7 @@ def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     own = system.parts["partition"]
     copies = system.parts["parallel"] == "cached_vertex"
     measured = {name: partition_graph(graph, name, PARTS) for name in dict.fromkeys((own, "hash", "metis"))}
-    facts, name = facts_of(measured[own].to_dict()), "replicated" if copies else "halo"
+    facts, name = PartitionFacts.read(measured[own].to_dict()), "replicated" if copies else "halo"
     rows = {
         label: float((each.measures.replicated if copies else each.measures.halo).sum())
         for label, each in measured.items()

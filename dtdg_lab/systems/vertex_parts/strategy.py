@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import SnapshotBlocks
@@ -16,7 +15,15 @@ from dtdg_lab.engine.backprop.time_blocks import BlockTimeline, add_gradients_bl
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence, own_nodes
 from dtdg_lab.engine.replicated import CachedSequence, cached_sequences
-from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.strategy import (
+    BuildContext,
+    SequenceSegment,
+    Step,
+    StepMarks,
+    StepResult,
+    Strategy,
+    check_per_vertex,
+)
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
@@ -167,11 +174,7 @@ class ReplicatedStrategy(Strategy):
     def __init__(
         self, model: DynamicModel, sequences: Sequence[CachedSequence], task: Task, train: range, *, counts_group: bool
     ) -> None:
-        if not task.per_vertex:
-            raise UnsupportedError(
-                f"task={task.name!r} on layout cached_vertex: its loss needs all nodes at once, and each part "
-                "computes its own alone. Choose system='adgnn-t' (halo_vertex), or another task."
-            )
+        check_per_vertex(task, "on layout cached_vertex", ", and each part computes its own alone")
         self._model, self._counts_group = model, counts_group
         self._runs = [SequenceSegment(model, sequence, task, train, "all") for sequence in sequences]
 

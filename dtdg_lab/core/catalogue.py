@@ -33,7 +33,8 @@ class Entry:
         options: names of the options it reads.
         memory: the state that a model carries between snapshots; empty for other kinds.
         defaults: values of options that replace the glossary's defaults.
-        tasks: the tasks that a data set has labels for; empty for other kinds.
+        tasks: of a data set, those that it has labels for; of a strategy that never has all nodes at once, those whose
+            loss is a sum over nodes; empty for all others.
     """
 
     name: str
@@ -354,6 +355,22 @@ def check_task(dataset: str, task: str) -> None:
             f"task={task!r} is not available on data set {dataset!r}, which supports {', '.join(able)}. "
             f"Data sets with {task}: {', '.join(labelled)}."
         )
+
+
+def check_loss(task: str, layout: str, system: str = "") -> None:
+    """Check that the strategy ``layout`` can compute the loss of a task.
+
+    Raises:
+        UnsupportedError: the strategy never has all nodes at once; the message names the systems that do.
+    """
+    if task in (entry("parallel", layout).tasks or (task,)):
+        return
+    able = [one.name for one in SYSTEMS if task in (entry("parallel", one.parts["parallel"]).tasks or (task,))]
+    where = f"system {system!r}" if system else f"strategy {layout!r}"
+    raise UnsupportedError(
+        f"Task {task!r} needs all nodes at once, which {where} never has (strategy {layout!r}). Compatible systems: "
+        f"{', '.join(able)}."
+    )
 
 
 def option_owners(system_name: str, dataset: str, model: str) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Dashboard: controls on the left, four live charts on the right, on one session."""
+"""Dashboard: cards of systems above, controls on the left, live charts on the right, on one session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import ControlError, LabError
 from dtdg_lab.dashboard.actions import Actions, Change, Changes, SessionWatch, status_html
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
-from dtdg_lab.dashboard.pages.compare import CodePage, ComparePage
+from dtdg_lab.dashboard.pages.compare import CodePage, ComparePage, RunsPage
 from dtdg_lab.dashboard.pages.data import GraphPage
 from dtdg_lab.dashboard.pages.partition import PartitionPage
 from dtdg_lab.dashboard.pages.race import RacePage
@@ -27,7 +27,7 @@ from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.widgets.live import LiveCharts, ThemeSwitch, labelled
-from dtdg_lab.widgets.run_page import ACTIVE, ALERT, STRETCH, Page, PageContext, alert_html, describe
+from dtdg_lab.widgets.run_page import ACTIVE, ALERT, STRETCH, Page, PageContext, Pages, RunPage, alert_html, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -74,8 +74,8 @@ def remove_resources(displays: Sequence[str]) -> None:
         publish_display_data({"text/plain": ""}, transient={"display_id": display}, update=True)
 
 
-class _NotebookRow(pn.Row):
-    """A row whose style sheets are put into a notebook page at once.
+class _NotebookColumn(pn.Column):
+    """A column whose style sheets are put into a notebook page at once.
 
     Panel replaces those of one model at a time, and Bokeh collects all models after each: 25 s for the dashboard.
     """
@@ -117,6 +117,7 @@ def _notebook_page() -> str | None:
 
 TITLE = "DTDG Lab"
 PERIOD_MS = 125
+CHART_HEIGHT = 262  # pixels: two rows of charts with their captions are seen at 1400 x 900
 WATCH_TICKS = 2  # ticks between two looks at the session
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
@@ -133,10 +134,10 @@ _BUTTONS = (
 )
 
 
-class LivePage(Page):
-    """The four live charts of the run."""
+class CommonPage(Page):
+    """The four live charts that every run has."""
 
-    title = "Live"
+    title = "Common charts"
 
     def __init__(self, charts: LiveCharts) -> None:
         super().__init__()
@@ -149,6 +150,25 @@ class LivePage(Page):
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
         """Send what is new."""
         self.panel.update()
+
+
+class LivePage(Pages):
+    """The charts that every run has, and under them the pages of families that have anything of the run's system."""
+
+    def __init__(self, common: CommonPage, of_families: Sequence[RunPage]) -> None:
+        super().__init__("Live", [common, *of_families])
+        self._common, self._of_families = common, of_families
+        self._run: Run | None = None
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run."""
+        self._run = run
+        super().follow(run)
+
+    def shown(self) -> list[Page]:
+        """The common charts, and what the run's present system has."""
+        run = self._run
+        return [self._common, *(page for page in self._of_families if run is not None and page.serves(run.config))]
 
 
 class Dashboard:
@@ -184,10 +204,13 @@ class Dashboard:
         self.settings = Settings(
             session.ranks, start, lambda name, value: self._apply({name: value}), defer=self.actions.later
         )
-        self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, **STRETCH)
+        self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, chart_height=CHART_HEIGHT, **STRETCH)
         self.graph = GraphPage(self.settings, self.actions.later)
-        self.compare = ComparePage(self.actions.later)
-        self.pages = {page.title: page for page in self._make_pages()}  # in the order of their tabs
+        self.last_runs = RunsPage(self.actions.later)
+        self.opened = self._make_pages()  # in the order of their tabs
+        self.pages = {page.title: page for page in self.opened}
+        for several in self.opened:
+            self.pages |= several.parts if isinstance(several, Pages) else {}
         self.branch = Branch(self.settings, session, self.actions, self._clear_problem)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(
@@ -210,18 +233,16 @@ class Dashboard:
         return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=300)
 
     def _make_pages(self) -> list[Page]:
-        """The dashboard's own pages, with those of the families of systems between them."""
+        """The page of each tab; those of the families of systems are parts of the first."""
         later, session = self.actions.later, self.session
         context = PageContext(later, self._apply, lambda: session.runs)
-        pages = [family.page(context) for family in catalogue.families()]
+        of_families = [page for family in catalogue.families() if (page := family.page(context)) is not None]
+        race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
         return [
-            LivePage(self.charts),
-            self.compare,
-            RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir),
-            StudyPage(later, session.runs_dir / "studies"),
+            LivePage(CommonPage(self.charts), of_families),
             self.graph,
             PartitionPage(self.settings, later),
-            *(page for page in pages if page is not None),
+            ComparePage([self.last_runs, race, StudyPage(later, session.runs_dir / "studies")]),
             CardPage(later),
             CodePage(self.settings),
         ]
@@ -231,19 +252,19 @@ class Dashboard:
         button.on_click(lambda event: self.actions.later(partial(self._clicked, name)))
         return button
 
-    def _lay_out(self) -> pn.Row:
+    def _lay_out(self) -> pn.Column:
         rows = [
             pn.Row(*(self.buttons[name] for name in names), margin=(0, 4), sizing_mode="stretch_width")
             for names in (("run", "pause", "stop"), ("resume", "repair"))
         ]
         axis = pn.Row(pn.pane.HTML("Loss over", margin=(8, 0, 0, 10)), self.axis, margin=0)
         theme = ThemeSwitch(margin=(6, 10), width=200)
-        controls = (self.settings.panel, axis, self.settings.more, self.branch.panel, theme)
+        of_settings = self.settings
+        controls = (of_settings.panel, axis, of_settings.data, of_settings.more, self.branch.panel, theme)
         left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
-        self.tabs = pn.Tabs(
-            *((title, page.panel) for title, page in self.pages.items()), **STRETCH, stylesheets=[_WRAPPED]
-        )
-        return _NotebookRow(left, self.tabs, sizing_mode="stretch_width", margin=4)
+        self.tabs = pn.Tabs(*((page.title, page.panel) for page in self.opened), **STRETCH, stylesheets=[_WRAPPED])
+        below = pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=0)
+        return _NotebookColumn(of_settings.cards, below, sizing_mode="stretch_width", margin=4)
 
     # what a person does
 
@@ -271,7 +292,7 @@ class Dashboard:
     def _draw_over(self, x: XAxis) -> None:
         """Draw losses over steps or seconds."""
         self.charts.over(x)
-        self.compare.over(x)
+        self.last_runs.over(x)
 
     def _apply(self, changes: dict[str, Any]) -> None:
         """Change live settings of the run under way, all by one request."""
@@ -350,15 +371,15 @@ class Dashboard:
 
     def _update_page(self, *, slow: bool) -> None:
         """Bring the page that is open up to date; where ``slow``, once a second, all of it."""
-        page = list(self.pages.values())[self.tabs.active]
-        self.watch.with_runs = page.compares_runs
+        page = self.opened[self.tabs.active]
         page.open()
+        self.watch.with_runs = page.compares_runs
         page.update(self.watch.seen.runs, slow=slow)
 
     def _follow(self, run: Run | None) -> None:
         self._run, self._version, self._described, self._graph_is_here = run, -1, "", False
         self._changes.forget()
-        for page in (*self.pages.values(), self.branch):
+        for page in (*self.opened, self.branch):
             page.follow(run)
         if run is not None:
             self._config = run.config
@@ -457,7 +478,7 @@ class Dashboard:
         """End the updates, for good; the session and its runs go on."""
         self._closed = True
         self._stop()
-        for page in (*self.pages.values(), self.branch):
+        for page in (*self.opened, self.branch):
             page.close()
         self.watch.close()
         self.actions.close()

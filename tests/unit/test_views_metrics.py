@@ -54,8 +54,8 @@ def test_regression_and_old_records_have_one_axis() -> None:
 @pytest.mark.parametrize(
     ("task", "metrics", "drawn", "title"),
     [
-        ("link", LINK, "validation MRR", "binary cross-entropy (nats)"),
-        ("link", {"accuracy": 0.7}, "validation accuracy", "binary cross-entropy (nats)"),
+        ("link", LINK, "validation MRR", "cross-entropy (nats)"),
+        ("link", {"accuracy": 0.7}, "validation accuracy", "cross-entropy (nats)"),
         ("classification", {"macro_f1": 0.5, "accuracy": 0.9}, "validation accuracy", "cross-entropy (nats)"),
     ],
 )

@@ -191,7 +191,7 @@ class PartitionPage(Page):
         """Follow the run's number of partitions where it has several."""
         try:
             config = self._settings.config()
-        except LabError:  # settings that do not go together: the page As code says so
+        except LabError:  # settings that do not go together: the page Code says so
             return
         if config.parts in self.parts.options and self._wanted is None:
             self.parts.value = config.parts

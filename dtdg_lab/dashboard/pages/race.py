@@ -78,7 +78,7 @@ class RacePage(Page):
             rules,
             (self.name, self.parallel, self.past),
         )
-        controls = [pn.Row(*row, margin=0) for row in rows]
+        controls = [pn.FlexBox(*row, margin=0) for row in rows]  # what does not fit goes into the next line
         self.panel = pn.Column(*controls, self.alert, self.words, self.table, self.place(self.charts), **STRETCH)
         self._offer()
 

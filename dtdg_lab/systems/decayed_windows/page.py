@@ -29,7 +29,7 @@ class DecayedWindowPage(RunPage):
     """
 
     title, family = "Trapezoid", "decayed_windows"
-    data, subject = "window", "windows of full and decayed snapshots"
+    data = "window"
 
     def __init__(self, context: PageContext) -> None:
         super().__init__(context)

@@ -243,7 +243,7 @@ class SchedulePage(RunPage):
     """
 
     title, family = "Schedule", "snapshot_groups"
-    data, subject = "schedule", "scheduled snapshot groups"
+    data = "schedule"
 
     def __init__(self, context: PageContext) -> None:
         super().__init__(context)

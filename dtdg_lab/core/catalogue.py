@@ -357,20 +357,18 @@ def check_task(dataset: str, task: str) -> None:
         )
 
 
-def check_loss(task: str, layout: str, system: str = "") -> None:
-    """Check that the strategy ``layout`` can compute the loss of a task.
+def check_loss(task: str, system_name: str) -> None:
+    """Check that a system can compute the loss of a task. A config may lack this: a protocol may bring the task.
 
     Raises:
-        UnsupportedError: the strategy never has all nodes at once; the message names the systems that do.
+        UnsupportedError: its strategy never has all nodes at once; the message names the systems that do.
     """
-    if task in (entry("parallel", layout).tasks or (task,)):
-        return
     able = [one.name for one in SYSTEMS if task in (entry("parallel", one.parts["parallel"]).tasks or (task,))]
-    where = f"system {system!r}" if system else f"strategy {layout!r}"
-    raise UnsupportedError(
-        f"Task {task!r} needs all nodes at once, which {where} never has (strategy {layout!r}). Compatible systems: "
-        f"{', '.join(able)}."
-    )
+    if system_name not in able:
+        raise UnsupportedError(
+            f"Task {task!r} needs all nodes at once, which system {system_name!r} never has. Compatible systems: "
+            f"{', '.join(able)}."
+        )
 
 
 def option_owners(system_name: str, dataset: str, model: str) -> dict[str, tuple[str, ...]]:

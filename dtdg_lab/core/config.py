@@ -237,7 +237,6 @@ def _check_together(common: dict[str, Any]) -> None:
     settings |= {name: value for kind in common["options"].values() for name, value in kind.items()}
     catalogue.check_memory(common["model"], system.parts["parallel"], common["system"])
     catalogue.check_task(common["dataset"], settings["task"])
-    catalogue.check_loss(settings["task"], system.parts["parallel"], common["system"])
     family.check_settings(settings)
     catalogue.check_links(settings.get("links", ""), common["parts"])
     if settings["slow_rank"] >= ranks:

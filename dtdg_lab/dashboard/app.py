@@ -26,7 +26,7 @@ from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import XAxis
-from dtdg_lab.widgets.live import LiveCharts, ThemeSwitch, labelled
+from dtdg_lab.widgets.live import LiveCharts, ThemeSwitch, labelled, tipped
 from dtdg_lab.widgets.run_page import ACTIVE, ALERT, STRETCH, Page, PageContext, Pages, RunPage, alert_html, describe
 
 if TYPE_CHECKING:
@@ -125,13 +125,14 @@ _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {**ALERT, "box-sizing": "border-box", "width": "285px"}
 # tabs that do not fit go into a second line
 _WRAPPED = ":host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }"
-_BUTTONS = (
-    ("run", "Run", "success"),
-    ("pause", "Pause", "default"),
-    ("stop", "Stop", "danger"),
-    ("resume", "Resume", "primary"),
-    ("repair", "Repair", "warning"),
+_BUTTONS = (  # name, label, colour, tooltip
+    ("run", "Run", "success", "Start a run with the settings below."),
+    ("pause", "Pause", "default", "Pause the run before its next step, or continue it. Settings can change meanwhile."),
+    ("stop", "Stop", "danger", "End the run after its present step. It is kept, and can be resumed."),
+    ("resume", "Resume", "primary", "Continue the run that was stopped or failed, from its last checkpoint."),
+    ("repair", "Repair", "warning", "Start new engines in place of dead ones. The run can then be resumed."),
 )
+_AXIS_TIP = "Draw losses over steps, or over seconds since the start. The charts change at once."
 
 
 class CommonPage(Page):
@@ -194,6 +195,7 @@ class Dashboard:
         self._config: RunConfig | None = None
         self._changes = Changes(self._change_ended)
         self._described = self._trouble = ""
+        self._refusal: tuple[str, float] | None = None  # what is shown, and seconds of the newest change by then
         self._graph_is_here = False
         self._ticks = self._gone = 0
         self._closed = False
@@ -214,10 +216,13 @@ class Dashboard:
         self.branch = Branch(self.settings, session, self.actions, self._clear_problem)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(
-            options=["steps", "seconds"], value="steps", margin=(2, 8), stylesheets=[labelled("Loss over")]
+            options=["steps", "seconds"],
+            value="steps",
+            margin=(2, 8),
+            stylesheets=[labelled("Loss over"), tipped(_AXIS_TIP)],
         )
         self.axis.param.watch(lambda event: self.actions.later(partial(self._draw_over, event.new)), "value")
-        self.buttons = {name: self._button(name, words, kind) for name, words, kind in _BUTTONS}
+        self.buttons = {name: self._button(name, *about) for name, *about in _BUTTONS}
         self.layout = self._lay_out()
         self.tick()
         self._start()
@@ -247,8 +252,9 @@ class Dashboard:
             CodePage(self.settings),
         ]
 
-    def _button(self, name: str, words: str, kind: str) -> pn.widgets.Button:
-        button = pn.widgets.Button(label=words, color=kind, sizing_mode="stretch_width", margin=(3, 4))
+    def _button(self, name: str, words: str, kind: str, tip: str) -> pn.widgets.Button:
+        looks = {"sizing_mode": "stretch_width", "margin": (3, 4), "stylesheets": [tipped(tip)]}
+        button = pn.widgets.Button(label=words, color=kind, **looks)
         button.on_click(lambda event: self.actions.later(partial(self._clicked, name)))
         return button
 
@@ -304,6 +310,7 @@ class Dashboard:
         def refused() -> None:
             for name in changes:
                 self.settings.refused(name, run.config)
+            self._is_refusal(run)
 
         then = partial(self._was_asked, run, changes)
         self.actions.do(f"Set {join_words([*changes])}", partial(run.set, **changes), then=then, otherwise=refused)
@@ -326,8 +333,24 @@ class Dashboard:
             self.settings.refused(change.name, run.config)
             self._described = run.reason
             self._show_problem(run.reason)
+            self._is_refusal(run)
         else:
             self.settings.settled(change.name)
+
+    def _is_refusal(self, run: Run) -> None:
+        """What is shown now is a refusal: it disappears with the next change that the run makes."""
+        self._refusal = self.alert.value, _newest_change_s(run)
+
+    def _forget_refusal(self, run: Run) -> None:
+        """Hide a refusal once the run has made a later change, wherever it was requested."""
+        if self._refusal is None:
+            return
+        shown, then_s = self._refusal
+        if shown != self.alert.value:  # something else is shown
+            self._refusal = None
+        elif _newest_change_s(run) > then_s:
+            self._refusal = None
+            self._clear_problem()
 
     def _show_problem(self, text: str) -> None:
         self.alert.param.update(value=alert_html(text), visible=True)
@@ -377,7 +400,10 @@ class Dashboard:
         page.update(self.watch.seen.runs, slow=slow)
 
     def _follow(self, run: Run | None) -> None:
+        if self._refusal is not None and self._refusal[0] == self.alert.value:  # of another run
+            self._clear_problem()
         self._run, self._version, self._described, self._graph_is_here = run, -1, "", False
+        self._refusal = None
         self._changes.forget()
         for page in (*self.opened, self.branch):
             page.follow(run)
@@ -417,9 +443,12 @@ class Dashboard:
             if self.alert.value == alert_html(self._described):
                 self._clear_problem()
             self._described = ""
+        self._forget_refusal(run)
         if run.reason and run.reason != self._described and state in ("failed", *ACTIVE):
             self._described = run.reason
             self._show_problem(f"Run {run.id} failed: {run.reason}" if state == "failed" else run.reason)
+            if state != "failed":
+                self._is_refusal(run)
 
     def _enable(self, state: str, active: bool) -> None:
         engines = self.watch.seen.engines
@@ -482,6 +511,12 @@ class Dashboard:
             page.close()
         self.watch.close()
         self.actions.close()
+
+
+def _newest_change_s(run: Run) -> float:
+    """Seconds of the run at which it made its newest change; below 0 before the first."""
+    with run.lock:
+        return max((mark.seconds for mark in run.live.marks), default=-1.0)
 
 
 # The dashboard as a web page: one session, one dashboard for each page that is opened.

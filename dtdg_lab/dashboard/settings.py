@@ -250,10 +250,12 @@ class Settings:
         """The values of the controls as a config.
 
         Raises:
-            ConfigError: the values are incompatible.
+            LabError: the values are incompatible.
         """
         active = self._active()
-        return RunConfig(**{name: self._value(name) for name in self.controls if name in active})
+        config = RunConfig(**{name: self._value(name) for name in self.controls if name in active})
+        catalogue.check_loss(config["task"], config.system)
+        return config
 
     def load(self, config: RunConfig) -> None:
         """Set every control to a config's values; those it does not read get the defaults of its choices."""
@@ -396,9 +398,10 @@ class Settings:
         """Why a value is certain to be refused, by the run or beside the present choices; empty if it is not."""
         try:
             if self._running:
-                self._of_run.replace(**{name: value})
+                config = self._of_run.replace(**{name: value})
             else:
-                RunConfig(**{each: self._value(each) for each in ("dataset", *JUDGED)} | {name: value})
+                config = RunConfig(**{each: self._value(each) for each in ("dataset", *JUDGED)} | {name: value})
+            catalogue.check_loss(config["task"], config.system)
         except LabError as error:
             return str(error)
         return ""

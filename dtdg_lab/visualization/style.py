@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,7 +27,7 @@ KEPT = 200
 LINES = 30
 LABELS = 8
 ROOM = 0.05  # of the chart, for a label
-LONGEST = 28  # characters of a label: more do not fit beside the lowest charts
+LONGEST = 28  # characters of a line of a label: more do not fit beside the lowest charts
 
 
 @dataclass(slots=True)
@@ -138,10 +139,8 @@ def _at(mark: Mark, x: XAxis) -> float:
 
 
 def _flagged(mark: Mark) -> str:
-    """The label of a mark in a chart; whole where ranks did not apply it together."""
-    if not mark.together or len(mark.label) <= LONGEST:
-        return mark.label if mark.together else mark.text
-    return f"{mark.label[:LONGEST]}…"
+    """The label of a mark in a chart, in lines that fit a low chart; with the steps where they should not differ."""
+    return mark.text if not mark.together else "<br>".join(textwrap.wrap(mark.label, LONGEST))
 
 
 def _colour(mark: Mark) -> str:

@@ -206,6 +206,7 @@ PATIENCE_S = 3.0  # for a change to be made before the control shows what the ru
 MOST_PARTS = 6  # up to which every link has boxes; of more parts, every owner has some for all its links
 _KINDS = ("delay", "rate")
 _TITLES = {"delay": "Delay added (ms)", "rate": "Mbit/s (0: any)"}
+_TIPS = {"delay": "Delay added to every reply", "rate": "Bandwidth, 0 for no limit,"}
 _BOUNDS = {"delay": (10_000.0, 5.0), "rate": (1e7, 25.0)}  # most, and what an arrow adds
 _HEAD = {"font-size": "11.5px", "color": coloured("soft")}
 _WIDTH = 84
@@ -229,6 +230,7 @@ class LinkEditor:
         self.boxes: dict[Cell, Any] = {}
         self.words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_HEAD, sizing_mode="stretch_width")
         self.free = pn.widgets.Button(label="Reset all", width=80, margin=(3, 8))
+        self.free.stylesheets = [tipped("Remove all delays and limits that were set here, at the next step.")]
         self.free.on_click(lambda event: defer(lambda: self._ask("")))
         self._tables = pn.Row(sizing_mode="stretch_width", margin=0)
         self.panel = folded("Slow links, one by one", self._tables, pn.Row(self.free, self.words, margin=0))
@@ -272,9 +274,16 @@ class LinkEditor:
     def _box(self, cell: Cell) -> Any:
         most, step = _BOUNDS[cell[0]]
         kind, owner, asker = cell
-        named = labelled(f"{_TITLES[kind]} from part {owner} to {'all' if asker < 0 else f'part {asker}'}")
+        link = f"from part {owner} to {'all' if asker < 0 else f'part {asker}'}"
+        named = labelled(f"{_TITLES[kind]} {link}")
         box = pn.widgets.FloatInput(
-            value=0.0, start=0.0, end=most, step=step, width=_WIDTH, margin=(1, 2), stylesheets=[named]
+            value=0.0,
+            start=0.0,
+            end=most,
+            step=step,
+            width=_WIDTH,
+            margin=(1, 2),
+            stylesheets=[named, tipped(f"{_TIPS[kind]} {link}, at the next step.")],
         )
         # showing a value sets `value` alone; entering one sets both
         box.param.watch(lambda event: self._entered(cell, event.new), "value_throttled")

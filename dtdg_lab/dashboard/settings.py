@@ -378,7 +378,7 @@ class Settings:
             able = set(card.systems) - set(refused["system"])
             why = "" if able else _first_sentence(refused["system"][_main(card)])
             shown.append(replace(card, chosen=chosen in card.systems, refused=why))
-        self.cards.show(shown)
+        self.cards.draw(shown)
         for name in JUDGED:
             self.controls[name].refuse(refused[name])
         for name, note in self.notes.items():

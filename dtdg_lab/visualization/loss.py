@@ -114,12 +114,13 @@ class LossView(RunView):
         name = self.metric
         if name is None:
             return []
-        lines = []
+        lines: list[Line] = []
         for split in (self.judged, "test"):
             dots = {"line": {"color": SPLIT_COLOURS[split], "width": 1.5, "dash": "dot"}, "yaxis": "y2"}
-            style = {"mode": "lines+markers", "marker": {"size": 6, "symbol": "diamond-open"}, **dots}
+            # a split's metric has the colour of its loss: one entry of the legend says which metric it is
+            marker = {"size": 6, "symbol": "diamond-open"}
+            style: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "showlegend": not lines, **dots}
             if name in self.metrics[split]:
-                style |= {"showlegend": not lines}  # a split's metric has the colour of its loss: one entry says which
                 label = words(name) if split == self.judged else f"{split} {words(name)}"
                 lines.append(self.metrics[split][name].line(label, x, style))
         value = self._newest.get(self.judged, {}).get(BASELINE + name)

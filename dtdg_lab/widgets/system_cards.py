@@ -65,7 +65,7 @@ class SystemCards(JSComponent):
         super().__init__(**params)
         self._on_choose, self._defer = on_choose, defer
 
-    def show(self, cards: Sequence[SystemCard]) -> None:
+    def draw(self, cards: Sequence[SystemCard]) -> None:
         """Show these cards."""
         self.cards = json.dumps([asdict(card) for card in cards], ensure_ascii=False)
 

@@ -122,7 +122,7 @@ class Page:
 
 
 class Pages(Page):
-    """A page of several, some of which are shown, one under the other; subclasses say which.
+    """A page with parts; those that are shown stand one under the other. Subclasses say which these are.
 
     Args:
         title: of its tab.

@@ -50,7 +50,7 @@ def cards_of_families() -> list[SystemCard]:
 
 
 class SystemCards(JSComponent):
-    """Cards of which one is chosen; ``on_choose(name)`` is called by the event loop when a person clicks another one.
+    """Cards; one is chosen. ``on_choose(name)`` is called by the event loop when a person clicks another one.
 
     Args:
         on_choose: gets the title of the card.

@@ -25,7 +25,7 @@ COMPARED = 6
 
 
 class ComparePage(Pages):
-    """Comparisons of several kinds, one of which is shown.
+    """Comparisons of several kinds; one is shown at a time.
 
     Args:
         parts: the pages of the kinds.

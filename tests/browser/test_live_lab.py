@@ -186,7 +186,7 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     until(lambda: run.config.epochs == 100_000, what="more epochs")
     wait_until(page, lambda charts: points(charts, "loss") > 0, timeout_s=60, what="the first point after Run")
     before = page.evaluate(CHARTS)
-    page.locator(".noUi-handle:visible").first.focus()  # the learning rate's: others serve other systems
+    page.get_by_role("slider", name="Learning rate").first.focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
     wait_until(

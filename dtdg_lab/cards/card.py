@@ -18,7 +18,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, RunStoreError, UnknownNameError, shortened
 from dtdg_lab.core.lazy import parsed
-from dtdg_lab.core.options import OPTIONS, default
+from dtdg_lab.core.options import OPTIONS, WHEN, default
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.directory import write_text
@@ -277,8 +277,7 @@ def _options(system: catalogue.System, text: CardText) -> list[tuple[str, str, s
     for name in dict.fromkeys(name for room in system.parts for name in owners[room]):
         option = OPTIONS[name]
         usual = default(name, system=system.name, dataset=config.dataset, protocol=config.protocol)
-        when = {"step": "at the next step", "epoch": "at the next epoch", "no": "in a new run"}[option.live]
-        rows.append((name, f"{usual} {option.unit}".rstrip(), when, option.meaning))
+        rows.append((name, f"{usual} {option.unit}".rstrip(), WHEN[option.live], option.meaning))
     return rows
 
 

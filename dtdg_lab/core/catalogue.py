@@ -33,7 +33,8 @@ class Entry:
         options: names of the options it reads.
         memory: the state that a model carries between snapshots; empty for other kinds.
         defaults: values of options that replace the glossary's defaults.
-        tasks: the tasks that a data set has labels for; empty for other kinds.
+        tasks: of a data set, those that it has labels for; of a strategy that never has all nodes at once, those whose
+            loss is a sum over nodes; empty for all others.
     """
 
     name: str
@@ -353,6 +354,20 @@ def check_task(dataset: str, task: str) -> None:
         raise UnsupportedError(
             f"task={task!r} is not available on data set {dataset!r}, which supports {', '.join(able)}. "
             f"Data sets with {task}: {', '.join(labelled)}."
+        )
+
+
+def check_loss(task: str, system_name: str) -> None:
+    """Check that a system can compute the loss of a task. A config may lack this: a protocol may bring the task.
+
+    Raises:
+        UnsupportedError: its strategy never has all nodes at once; the message names the systems that do.
+    """
+    able = [one.name for one in SYSTEMS if task in (entry("parallel", one.parts["parallel"]).tasks or (task,))]
+    if system_name not in able:
+        raise UnsupportedError(
+            f"Task {task!r} needs all nodes at once, which system {system_name!r} never has. Compatible systems: "
+            f"{', '.join(able)}."
         )
 
 

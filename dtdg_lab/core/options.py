@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Live = Literal["step", "epoch", "no"]
+WHEN = {"step": "at the next step", "epoch": "at the next epoch", "no": "in a new run"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,11 @@ class Option:
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{self.name}={value!r} is not a finite number: allowed {self.allowed}.")
         return value
+
+    @property
+    def tip(self) -> str:
+        """What it does, and when a change takes effect."""
+        return f"{self.meaning} A change takes effect {WHEN[self.live]}."
 
     @property
     def allowed(self) -> str:

@@ -155,8 +155,15 @@ class Changes:
                 self._on_end(change)
 
     def lines(self, window: RunWindow) -> list[str]:
-        """The outcome of the changes as text; the caller holds the run's lock."""
-        shown = [*self._ended, *self._waiting.values()]
+        """The outcome of the changes as text, without refusals before the newest one that was applied.
+
+        The caller holds the run's lock.
+        """
+        made = [change.version for change in self._ended if change.state == "applied"]
+        made += [change.version for change in self._now if window.marks.applied(change.version) is not None]
+        newest = max(made, default=0)
+        ended = [change for change in self._ended if change.state != "refused" or change.version >= newest]
+        shown = [*ended, *self._waiting.values()]
         lines = [_epoch_words(change, window) for change in shown]
         return [*lines, *(_step_words(change, window) for change in self._now)]
 

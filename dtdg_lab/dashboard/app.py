@@ -1,4 +1,4 @@
-"""Dashboard: controls on the left, four live charts on the right, on one session."""
+"""Dashboard: cards of systems above, controls on the left, live charts on the right, on one session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import ControlError, LabError
 from dtdg_lab.dashboard.actions import Actions, Change, Changes, SessionWatch, status_html
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
-from dtdg_lab.dashboard.pages.compare import CodePage, ComparePage
+from dtdg_lab.dashboard.pages.compare import CodePage, ComparePage, RunsPage
 from dtdg_lab.dashboard.pages.data import GraphPage
 from dtdg_lab.dashboard.pages.partition import PartitionPage
 from dtdg_lab.dashboard.pages.race import RacePage
@@ -26,8 +26,8 @@ from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import XAxis
-from dtdg_lab.widgets.live import LiveCharts, ThemeSwitch, labelled
-from dtdg_lab.widgets.run_page import ACTIVE, ALERT, STRETCH, Page, PageContext, alert_html, describe
+from dtdg_lab.widgets.live import LiveCharts, ThemeSwitch, labelled, tipped
+from dtdg_lab.widgets.run_page import ACTIVE, ALERT, STRETCH, Page, PageContext, Pages, RunPage, alert_html, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -74,8 +74,8 @@ def remove_resources(displays: Sequence[str]) -> None:
         publish_display_data({"text/plain": ""}, transient={"display_id": display}, update=True)
 
 
-class _NotebookRow(pn.Row):
-    """A row whose style sheets are put into a notebook page at once.
+class _NotebookColumn(pn.Column):
+    """A column whose style sheets are put into a notebook page at once.
 
     Panel replaces those of one model at a time, and Bokeh collects all models after each: 25 s for the dashboard.
     """
@@ -117,6 +117,7 @@ def _notebook_page() -> str | None:
 
 TITLE = "DTDG Lab"
 PERIOD_MS = 125
+CHART_HEIGHT = 262  # pixels: two rows of charts with their captions are seen at 1400 x 900
 WATCH_TICKS = 2  # ticks between two looks at the session
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
@@ -124,19 +125,20 @@ _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {**ALERT, "box-sizing": "border-box", "width": "285px"}
 # tabs that do not fit go into a second line
 _WRAPPED = ":host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }"
-_BUTTONS = (
-    ("run", "Run", "success"),
-    ("pause", "Pause", "default"),
-    ("stop", "Stop", "danger"),
-    ("resume", "Resume", "primary"),
-    ("repair", "Repair", "warning"),
+_BUTTONS = (  # name, label, colour, tooltip
+    ("run", "Run", "success", "Start a run with the settings below."),
+    ("pause", "Pause", "default", "Pause the run before its next step, or continue it. Settings can change meanwhile."),
+    ("stop", "Stop", "danger", "End the run after its present step. It is kept, and can be resumed."),
+    ("resume", "Resume", "primary", "Continue the run that was stopped or failed, from its last checkpoint."),
+    ("repair", "Repair", "warning", "Start new engines in place of dead ones. The run can then be resumed."),
 )
+_AXIS_TIP = "Draw losses over steps, or over seconds since the start. The charts change at once."
 
 
-class LivePage(Page):
-    """The four live charts of the run."""
+class CommonPage(Page):
+    """The four live charts that every run has."""
 
-    title = "Live"
+    title = "Common charts"
 
     def __init__(self, charts: LiveCharts) -> None:
         super().__init__()
@@ -149,6 +151,25 @@ class LivePage(Page):
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
         """Send what is new."""
         self.panel.update()
+
+
+class LivePage(Pages):
+    """The charts that every run has, and under them the pages of families that have anything of the run's system."""
+
+    def __init__(self, common: CommonPage, of_families: Sequence[RunPage]) -> None:
+        super().__init__("Live", [common, *of_families])
+        self._common, self._of_families = common, of_families
+        self._run: Run | None = None
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run."""
+        self._run = run
+        super().follow(run)
+
+    def shown(self) -> list[Page]:
+        """The common charts, and what the run's present system has."""
+        run = self._run
+        return [self._common, *(page for page in self._of_families if run is not None and page.serves(run.config))]
 
 
 class Dashboard:
@@ -174,6 +195,7 @@ class Dashboard:
         self._config: RunConfig | None = None
         self._changes = Changes(self._change_ended)
         self._described = self._trouble = ""
+        self._refusal: tuple[str, float] | None = None  # what is shown, and seconds of the newest change by then
         self._graph_is_here = False
         self._ticks = self._gone = 0
         self._closed = False
@@ -184,17 +206,23 @@ class Dashboard:
         self.settings = Settings(
             session.ranks, start, lambda name, value: self._apply({name: value}), defer=self.actions.later
         )
-        self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, **STRETCH)
+        self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, chart_height=CHART_HEIGHT, **STRETCH)
         self.graph = GraphPage(self.settings, self.actions.later)
-        self.compare = ComparePage(self.actions.later)
-        self.pages = {page.title: page for page in self._make_pages()}  # in the order of their tabs
+        self.last_runs = RunsPage(self.actions.later)
+        self.opened = self._make_pages()  # in the order of their tabs
+        self.pages = {page.title: page for page in self.opened}
+        for several in self.opened:
+            self.pages |= several.parts if isinstance(several, Pages) else {}
         self.branch = Branch(self.settings, session, self.actions, self._clear_problem)
         self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
         self.axis = pn.widgets.RadioButtonGroup(
-            options=["steps", "seconds"], value="steps", margin=(2, 8), stylesheets=[labelled("Loss over")]
+            options=["steps", "seconds"],
+            value="steps",
+            margin=(2, 8),
+            stylesheets=[labelled("Loss over"), tipped(_AXIS_TIP)],
         )
         self.axis.param.watch(lambda event: self.actions.later(partial(self._draw_over, event.new)), "value")
-        self.buttons = {name: self._button(name, words, kind) for name, words, kind in _BUTTONS}
+        self.buttons = {name: self._button(name, *about) for name, *about in _BUTTONS}
         self.layout = self._lay_out()
         self.tick()
         self._start()
@@ -210,40 +238,39 @@ class Dashboard:
         return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=300)
 
     def _make_pages(self) -> list[Page]:
-        """The dashboard's own pages, with those of the families of systems between them."""
+        """The page of each tab; those of the families of systems are parts of the first."""
         later, session = self.actions.later, self.session
         context = PageContext(later, self._apply, lambda: session.runs)
-        pages = [family.page(context) for family in catalogue.families()]
+        of_families = [page for family in catalogue.families() if (page := family.page(context)) is not None]
+        race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
         return [
-            LivePage(self.charts),
-            self.compare,
-            RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir),
-            StudyPage(later, session.runs_dir / "studies"),
+            LivePage(CommonPage(self.charts), of_families),
             self.graph,
             PartitionPage(self.settings, later),
-            *(page for page in pages if page is not None),
+            ComparePage([self.last_runs, race, StudyPage(later, session.runs_dir / "studies")]),
             CardPage(later),
             CodePage(self.settings),
         ]
 
-    def _button(self, name: str, words: str, kind: str) -> pn.widgets.Button:
-        button = pn.widgets.Button(label=words, color=kind, sizing_mode="stretch_width", margin=(3, 4))
+    def _button(self, name: str, words: str, kind: str, tip: str) -> pn.widgets.Button:
+        looks = {"sizing_mode": "stretch_width", "margin": (3, 4), "stylesheets": [tipped(tip)]}
+        button = pn.widgets.Button(label=words, color=kind, **looks)
         button.on_click(lambda event: self.actions.later(partial(self._clicked, name)))
         return button
 
-    def _lay_out(self) -> pn.Row:
+    def _lay_out(self) -> pn.Column:
         rows = [
             pn.Row(*(self.buttons[name] for name in names), margin=(0, 4), sizing_mode="stretch_width")
             for names in (("run", "pause", "stop"), ("resume", "repair"))
         ]
         axis = pn.Row(pn.pane.HTML("Loss over", margin=(8, 0, 0, 10)), self.axis, margin=0)
         theme = ThemeSwitch(margin=(6, 10), width=200)
-        controls = (self.settings.panel, axis, self.settings.more, self.branch.panel, theme)
+        of_settings = self.settings
+        controls = (of_settings.panel, axis, of_settings.data, of_settings.more, self.branch.panel, theme)
         left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
-        self.tabs = pn.Tabs(
-            *((title, page.panel) for title, page in self.pages.items()), **STRETCH, stylesheets=[_WRAPPED]
-        )
-        return _NotebookRow(left, self.tabs, sizing_mode="stretch_width", margin=4)
+        self.tabs = pn.Tabs(*((page.title, page.panel) for page in self.opened), **STRETCH, stylesheets=[_WRAPPED])
+        below = pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=0)
+        return _NotebookColumn(of_settings.cards, below, sizing_mode="stretch_width", margin=4)
 
     # what a person does
 
@@ -271,7 +298,7 @@ class Dashboard:
     def _draw_over(self, x: XAxis) -> None:
         """Draw losses over steps or seconds."""
         self.charts.over(x)
-        self.compare.over(x)
+        self.last_runs.over(x)
 
     def _apply(self, changes: dict[str, Any]) -> None:
         """Change live settings of the run under way, all by one request."""
@@ -283,6 +310,7 @@ class Dashboard:
         def refused() -> None:
             for name in changes:
                 self.settings.refused(name, run.config)
+            self._is_refusal(run)
 
         then = partial(self._was_asked, run, changes)
         self.actions.do(f"Set {join_words([*changes])}", partial(run.set, **changes), then=then, otherwise=refused)
@@ -305,8 +333,24 @@ class Dashboard:
             self.settings.refused(change.name, run.config)
             self._described = run.reason
             self._show_problem(run.reason)
+            self._is_refusal(run)
         else:
             self.settings.settled(change.name)
+
+    def _is_refusal(self, run: Run) -> None:
+        """What is shown now is a refusal: it disappears with the next change that the run makes."""
+        self._refusal = self.alert.value, _newest_change_s(run)
+
+    def _forget_refusal(self, run: Run) -> None:
+        """Hide a refusal once the run has made a later change, wherever it was requested."""
+        if self._refusal is None:
+            return
+        shown, then_s = self._refusal
+        if shown != self.alert.value:  # something else is shown
+            self._refusal = None
+        elif _newest_change_s(run) > then_s:
+            self._refusal = None
+            self._clear_problem()
 
     def _show_problem(self, text: str) -> None:
         self.alert.param.update(value=alert_html(text), visible=True)
@@ -350,15 +394,18 @@ class Dashboard:
 
     def _update_page(self, *, slow: bool) -> None:
         """Bring the page that is open up to date; where ``slow``, once a second, all of it."""
-        page = list(self.pages.values())[self.tabs.active]
-        self.watch.with_runs = page.compares_runs
+        page = self.opened[self.tabs.active]
         page.open()
+        self.watch.with_runs = page.compares_runs
         page.update(self.watch.seen.runs, slow=slow)
 
     def _follow(self, run: Run | None) -> None:
+        if self._refusal is not None and self._refusal[0] == self.alert.value:  # of another run
+            self._clear_problem()
         self._run, self._version, self._described, self._graph_is_here = run, -1, "", False
+        self._refusal = None
         self._changes.forget()
-        for page in (*self.pages.values(), self.branch):
+        for page in (*self.opened, self.branch):
             page.follow(run)
         if run is not None:
             self._config = run.config
@@ -396,9 +443,12 @@ class Dashboard:
             if self.alert.value == alert_html(self._described):
                 self._clear_problem()
             self._described = ""
+        self._forget_refusal(run)
         if run.reason and run.reason != self._described and state in ("failed", *ACTIVE):
             self._described = run.reason
             self._show_problem(f"Run {run.id} failed: {run.reason}" if state == "failed" else run.reason)
+            if state != "failed":
+                self._is_refusal(run)
 
     def _enable(self, state: str, active: bool) -> None:
         engines = self.watch.seen.engines
@@ -457,10 +507,16 @@ class Dashboard:
         """End the updates, for good; the session and its runs go on."""
         self._closed = True
         self._stop()
-        for page in (*self.pages.values(), self.branch):
+        for page in (*self.opened, self.branch):
             page.close()
         self.watch.close()
         self.actions.close()
+
+
+def _newest_change_s(run: Run) -> float:
+    """Seconds of the run at which it made its newest change; below 0 before the first."""
+    with run.lock:
+        return max((mark.seconds for mark in run.live.marks), default=-1.0)
 
 
 # The dashboard as a web page: one session, one dashboard for each page that is opened.

@@ -6,22 +6,27 @@ import html
 import math
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import panel as pn
 
+from dtdg_lab.cards.card import MAIN as MAIN_SYSTEMS
+from dtdg_lab.cards.card import PAPERS
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.errors import DataError, LabError
 from dtdg_lab.core.options import CHOSEN_BY, OPTIONS, Option, default, option
 from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.graphs.storage import graph_folder, read_meta
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
 from dtdg_lab.widgets.live import Defer
+from dtdg_lab.widgets.system_cards import SystemCard, SystemCards, cards_of_families
 
 # Settings as text: a cell that repeats them, and JSON.
 
@@ -98,16 +103,39 @@ def dataset_tasks(dataset: str) -> tuple[str, ...]:
     return ("regression", "link", "classification") if classified else ("regression", "link")
 
 
-def about(name: str, value: str) -> str:
-    """The text under a choice, as HTML: a description of the data set, model or protocol."""
+_KINDS = {"dataset": "datasets", "model": "models", "task": "tasks"}
+
+
+def about(name: str, value: str, refused: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The text under a choice, as HTML: what was chosen, or why it will be refused, and which others will be.
+
+    Args:
+        name: of the setting.
+        value: that is chosen.
+        refused: value -> why it is certain to be refused beside the other settings.
+    """
+    if value in refused:
+        said = f'<span style="color:{coloured("problem")}">{html.escape(refused[value], quote=False)}</span>'
+    else:
+        said = html.escape(_meaning(name, value), quote=False)
+    others = {other: why for other, why in refused.items() if other != value}
+    if others:
+        reasons = "".join(f"<div>{html.escape(_first_sentence(why), quote=False)}</div>" for why in others.values())
+        said += f"<details><summary>Not available: {html.escape(', '.join(others))}</summary>{reasons}</details>"
+    return f'<div style="{_NOTE}">{said}</div>'
+
+
+def _meaning(name: str, value: str) -> str:
     if name == "protocol":
         text = catalogue.PROTOCOLS[value].meaning
-        said = f"{text[0].upper()}{text[1:]}."
-    elif name == "dataset" and is_stored(value):
-        said = str(_stored_meta(value).get("source", "Not stored on this machine."))
-    else:
-        said = catalogue.entry("datasets" if name == "dataset" else "models", value).summary
-    return f'<div style="{_NOTE}">{html.escape(said, quote=False)}</div>'
+        return f"{text[0].upper()}{text[1:]}."
+    if name == "dataset" and is_stored(value):
+        return str(_stored_meta(value).get("source", "Not stored on this machine."))
+    return catalogue.system(value).summary if name == "system" else catalogue.entry(_KINDS[name], value).summary
+
+
+def _first_sentence(text: str) -> str:
+    return f"{text.partition('. ')[0].rstrip('.')}."
 
 
 def _stored_meta(dataset: str) -> Mapping[str, Any]:
@@ -122,13 +150,16 @@ def _stored_meta(dataset: str) -> Mapping[str, Any]:
 
 
 CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options exist and their defaults
-EXPLAINED = ("dataset", "model", "protocol")
+EXPLAINED = ("system", "dataset", "model", "task", "protocol")
+NARROW = 262  # pixels: a text among folded controls
+JUDGED = ("system", "model", "task")  # choices that others may rule out
 LINK_ONLY = catalogue.entry("tasks", "link").options
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _OF_FAMILIES = [row for family in catalogue.families() for row in family.setting_rows]
-_ROWS = (*_DECLARED["above"], *_OF_FAMILIES, *_DECLARED["below"])
-MAIN = tuple(name for row in _ROWS for name in row if not name.endswith("?"))
+_OF_SYSTEM = (*_DECLARED["system"], *_OF_FAMILIES, *_DECLARED["exchange"], *_DECLARED["training"])
+MAIN = tuple(name for row in (*_OF_SYSTEM, *_DECLARED["data"]) for name in row if not name.endswith("?"))
+_ORDER = {paper["name"]: place for place, paper in enumerate(PAPERS.values())}  # of cards; others follow
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
 
 
@@ -136,6 +167,12 @@ class Settings:
     """Controls for every setting of a run; ``on_change(name, value)`` is called for live ones while a run is active.
 
     ``defer(call)`` schedules a call where widgets may be changed.
+
+    Attributes:
+        cards: of all systems; the chosen one offers its own below.
+        panel: settings of the chosen system and of training.
+        data: settings of data, model and task, folded.
+        more: all others, folded.
     """
 
     def __init__(
@@ -155,20 +192,26 @@ class Settings:
         for control in self.controls.values():
             control.on_change(lambda name, value: defer(partial(self._changed, name, value)))
         # StaticText and not panes: see dashboard.app
-        self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), width=285) for name in EXPLAINED}
+        self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), width=NARROW) for name in EXPLAINED}
         self._chosen: dict[str, str] = {}
-        self.load(config)
+        self._of_run = config
+        self.cards = SystemCards(self._card_chosen, defer=defer, sizing_mode="stretch_width", margin=(2, 4, 8, 4))
+        self._cards = sorted(cards_of_families(), key=lambda card: _ORDER.get(card.name, len(_ORDER)))
         rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
         self.more = folded("More settings", *rest, most_px=270)
+        self.panel = pn.Column(*self._rows(_OF_SYSTEM), margin=0, sizing_mode="stretch_width")
+        self.of_data = pn.Column(*self._rows(_DECLARED["data"]), margin=0, sizing_mode="stretch_width")
+        self.data = folded("Data", self.of_data)
+        self.load(config)
+
+    def _rows(self, rows: Sequence[Sequence[str]]) -> list[pn.Row]:
         beside = {name: control.widget for name, control in self.controls.items()}
         beside |= {f"{name}?": note for name, note in self.notes.items()}
-        rows = [pn.Row(*(beside[name] for name in row), margin=0) for row in _ROWS]
-        self.panel = pn.Column(*rows, margin=0, sizing_mode="stretch_width")
+        return [pn.Row(*(beside[name] for name in row), margin=0) for row in rows]
 
-    def put_under(self, name: str, widget: Any) -> None:
-        """Insert another widget under the text of a control."""
-        at = next(index for index, row in enumerate(_ROWS) if list(row) == [f"{name}?"])
-        self.panel.insert(at + 1, widget)
+    def put_under_dataset(self, widget: Any) -> None:
+        """Insert another widget under the text of the data set."""
+        self.of_data.insert(1 + _DECLARED["data"].index(["dataset?"]), widget)
 
     def _choices(self, name: str) -> Any:
         if name == "dataset":
@@ -207,14 +250,17 @@ class Settings:
         """The values of the controls as a config.
 
         Raises:
-            ConfigError: the values are incompatible.
+            LabError: the values are incompatible.
         """
         active = self._active()
-        return RunConfig(**{name: self._value(name) for name in self.controls if name in active})
+        config = RunConfig(**{name: self._value(name) for name in self.controls if name in active})
+        catalogue.check_loss(config["task"], config.system)
+        return config
 
     def load(self, config: RunConfig) -> None:
         """Set every control to a config's values; those it does not read get the defaults of its choices."""
         self._asked.clear()
+        self._of_run = config
         # a user's own graph is not in the catalogue: it is offered once it was seen
         self.controls["dataset"].show(config.dataset, dataset_label(config.dataset), OWN)
         chosen = {name: config[name] for name in ("system", "dataset", "protocol")}
@@ -236,6 +282,7 @@ class Settings:
     def follow(self, config: RunConfig) -> None:
         """Show the live settings of the run, except for a value just requested here."""
         became_another = config.system != self._chosen["system"]
+        self._of_run = config
         for name, control in self.controls.items():
             if control.option.live == "no" or name not in config.flat:
                 continue
@@ -258,6 +305,8 @@ class Settings:
         self.settled(name)
         if name in config.flat:
             self.controls[name].show(_shown(name, config))
+        if name == "system":
+            self._refresh()
 
     def run_is_on(self, running: bool) -> None:
         """Leave only live settings enabled while a run is active; the others apply to the next run."""
@@ -274,6 +323,8 @@ class Settings:
             self._asked[name] = (value, math.inf if waits else time.monotonic() + PATIENCE_S)
             self.controls[name].waits(waits)
             self._on_change(name, value)
+            if name == "system":
+                self._offer_systems()
         elif name in CHOSEN:
             self._take_defaults(name)
             self._refresh()
@@ -296,14 +347,64 @@ class Settings:
         self.controls["ranks"].offer([1] if alone else self._ranks)
         self._offer_parts(alone)
         self._offer_tasks()
+        self._offer_systems()
         linked = self._value("task") == "link"
         for name, control in self.controls.items():
             control.widget.visible = name in active and (linked or name not in LINK_ONLY)
             if name == "parts" and alone:
                 control.widget.visible = False  # there is only one
             control.widget.disabled = self._running and control.option.live == "no"
+        said = (dataset_label(self._value("dataset")), self._value("model"), self._value("task"))
+        self.data.title = f"Data: {' · '.join(said)}"
+
+    def _card_chosen(self, name: str) -> None:
+        """Choose the card's main system, or the first of its others that can be chosen."""
+        card = next(card for card in self._cards if card.name == name)
+        if self._value("system") in card.systems:
+            return
+        able = [system for system in (_main(card), *card.systems) if not self._refusal("system", system)]
+        if able:
+            self.controls["system"].show(able[0])
+            self._changed("system", able[0])
+
+    def _offer_systems(self) -> None:
+        """Show the cards, offer the systems of the chosen one, and mark all choices that will be refused."""
+        chosen = self._value("system")
+        refused = {name: self._refused(name) for name in JUDGED}
+        shown = []
+        for card in self._cards:
+            if chosen in card.systems:
+                self.controls["system"].offer(card.systems)
+            able = set(card.systems) - set(refused["system"])
+            why = "" if able else _first_sentence(refused["system"][_main(card)])
+            shown.append(replace(card, chosen=chosen in card.systems, refused=why))
+        self.cards.draw(shown)
+        for name in JUDGED:
+            self.controls[name].refuse(refused[name])
         for name, note in self.notes.items():
-            note.value = about(name, self._value(name))
+            offered = self.controls[name].widget.values
+            reasons = {value: why for value, why in refused.get(name, {}).items() if value in offered}
+            note.value = about(name, self._value(name), reasons)
+
+    def _refused(self, name: str) -> dict[str, str]:
+        """Choices of a setting that are certain to be refused beside the others, with the reasons."""
+        if self._running and self.controls[name].option.live == "no":
+            return {}  # it cannot be chosen now
+        values = catalogue.names("systems") if name == "system" else self.controls[name].widget.values
+        reasons = {value: self._refusal(name, value) for value in values}
+        return {value: why for value, why in reasons.items() if why}
+
+    def _refusal(self, name: str, value: str) -> str:
+        """Why a value is certain to be refused, by the run or beside the present choices; empty if it is not."""
+        try:
+            if self._running:
+                config = self._of_run.replace(**{name: value})
+            else:
+                config = RunConfig(**{each: self._value(each) for each in ("dataset", *JUDGED)} | {name: value})
+            catalogue.check_loss(config["task"], config.system)
+        except LabError as error:
+            return str(error)
+        return ""
 
     def _offer_parts(self, alone: bool) -> None:
         """Offer the numbers of partitions that the ranks divide; an indivisible choice becomes the number of ranks."""
@@ -322,6 +423,11 @@ class Settings:
             usual = default("task", **self._chosen)
             self.controls["task"].show(usual if usual in tasks else tasks[0])
         self.controls["task"].offer(tasks)
+
+
+def _main(card: SystemCard) -> str:
+    """The system that a card chooses: its paper's, or the first."""
+    return MAIN_SYSTEMS.get(card.name.lower(), card.systems[0])
 
 
 def _with_defaults(chooser: str, value: str) -> set[str]:

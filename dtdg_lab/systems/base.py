@@ -174,6 +174,10 @@ class SystemFamily:
         same_plan: why runs of equal plans have the same losses.
         summary_meanings: number that it adds to the summary of every run -> its meaning.
         summary_tables: record tables that these numbers need, beside those of every run.
+        card: title of its card on the dashboard; families of equal titles share one. Made from the name where empty.
+        idea: the sentence on that card; the summary of its first system where empty.
+        sketch: picture on that card, a row for each node, a character for each snapshot: the rank that computes it,
+            ``c`` or ``d`` where rank 0 or 1 reads it from the other, ``.`` where none does, a blank for a gap.
         setting_rows: rows of its settings among the main ones of the dashboard.
         card_views: names of the views whose charts show a run on the card of its system.
         pictures_note: the source of what ``pictures`` draws.
@@ -197,6 +201,9 @@ class SystemFamily:
     same_plan = "both execute the same plan"
     summary_meanings: Mapping[str, str] = MappingProxyType({})
     summary_tables: tuple[str, ...] = ()
+    card = ""
+    idea = ""
+    sketch: tuple[str, ...] = ()
     setting_rows: tuple[tuple[str, ...], ...] = ()
     card_views: tuple[str, ...] = ()
     pictures_note = "Computed now by this lab's planners, from a synthetic graph of 240 nodes and 24 snapshots."

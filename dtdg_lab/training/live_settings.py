@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dtdg_lab.core.catalogue import option_owners
+from dtdg_lab.core.catalogue import check_loss, option_owners
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
@@ -33,6 +33,7 @@ def check_changes(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
 
     Raises:
         ConfigError: a value is not allowed, or the setting cannot change during the run.
+        UnsupportedError: the changed system cannot compute the loss of the task.
         UnknownNameError: the run has no such setting.
     """
     live = live_names(config)
@@ -47,7 +48,9 @@ def check_changes(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
                 f"{', '.join(sorted(live))}. For another {name}, start a new run with config.replace({name}=...)."
             )
         raise UnknownNameError("live setting", name, live)
-    return config.replace(**changes)
+    changed = config.replace(**changes)
+    check_loss(changed["task"], changed.system)
+    return changed
 
 
 def readable(system: str, config: RunConfig) -> set[str]:

@@ -318,7 +318,7 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
 # A small picture of a graph over time, as SVG: edges of each snapshot as an area, overlap of neighbours as a line.
 
 
-WIDTH, HEIGHT = 285, 74  # pixels
+WIDTH, HEIGHT = 262, 74  # pixels
 _BOX = f"background:{coloured('back')};border:1px solid {coloured('line')};border-radius:4px;box-sizing:border-box"
 _TOP, _BOTTOM = 4, 70  # of the drawing
 _AREA, _LINE = "#56B4E9", "#D55E00"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 SPLITS = ("train", "validation", "test")
+ENTRY = 54  # pixels of a name in the legend: two columns in a chart of 310 pixels
 _BASELINES = (("persistence", "persistence_loss", "dash"), ("mean", "mean_loss", "dot"))
 X_TITLES = {"steps": "step (model updates)", "seconds": "time since the start (s)"}
 
@@ -113,22 +114,26 @@ class LossView(RunView):
         name = self.metric
         if name is None:
             return []
-        lines = []
+        lines: list[Line] = []
         for split in (self.judged, "test"):
             dots = {"line": {"color": SPLIT_COLOURS[split], "width": 1.5, "dash": "dot"}, "yaxis": "y2"}
-            style = {"mode": "lines+markers", "marker": {"size": 6, "symbol": "diamond-open"}, **dots}
+            # a split's metric has the colour of its loss: one entry of the legend says which metric it is
+            marker = {"size": 6, "symbol": "diamond-open"}
+            style: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "showlegend": not lines, **dots}
             if name in self.metrics[split]:
-                lines.append(self.metrics[split][name].line(f"{split} {words(name)}", x, style))
+                label = words(name) if split == self.judged else f"{split} {words(name)}"
+                lines.append(self.metrics[split][name].line(label, x, style))
         value = self._newest.get(self.judged, {}).get(BASELINE + name)
         if value is not None:
             line = {"color": BASELINE_COLOUR, "width": 1, "dash": "longdashdot"}
-            lines.append(_level(f"persistence {words(name)}", value, self._end(x), line, yaxis="y2"))
+            lines.append(_level(f"persistence {words(name)}", value, self._end(x), line, yaxis="y2", showlegend=False))
         return lines
 
     def layout(self, x: XAxis) -> dict[str, Any]:
         """Title, axes and marks."""
         title = "Loss" if self.metric is None else f"Loss and {words(self.metric)} (right axis)"
         layout = frame(title, X_TITLES[x], LOSSES.get(self.task, "loss"), **self._marks.layout(x, self._end(x)))
+        layout["legend"] = {**layout["legend"], "entrywidth": ENTRY}
         if self.metric is not None:
             right_axis(layout, words(self.metric), 44, **FROM_ZERO)
         return layout if self.steps.last or any(map(len, self.splits.values())) else with_note(layout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,6 +28,7 @@ KEPT = 200
 LINES = 30
 LABELS = 8
 ROOM = 0.05  # of the chart, for a label
+LONGEST = 28  # characters of a line of a label: more do not fit beside the lowest charts
 
 
 @dataclass(slots=True)
@@ -115,7 +117,10 @@ class Marks:
         return {
             "shapes": [rule(x=_at(mark, x), colour=_colour(mark)) for mark in marks],
             "annotations": [
-                flag(mark.text, _at(mark, x), _colour(mark), xanchor="right") for mark in reversed(labelled)
+                # a label left of its line would stand on the axis where the line is near it
+                flag(_flagged(mark), at, _colour(mark), xanchor="left" if at < 2 * ROOM * end else "right")
+                for mark in reversed(labelled)
+                for at in (_at(mark, x),)
             ],
         }
 
@@ -147,6 +152,11 @@ def _at(mark: Mark, x: XAxis) -> float:
     return mark.step if x == "steps" else mark.seconds
 
 
+def _flagged(mark: Mark) -> str:
+    """The label of a mark in a chart, in lines that fit a low chart; with the steps where they should not differ."""
+    return mark.text if not mark.together else "<br>".join(textwrap.wrap(mark.label, LONGEST))
+
+
 def _colour(mark: Mark) -> str:
     return MARK_COLOUR if mark.together else WARNING_COLOUR
 
@@ -163,7 +173,7 @@ LOSSES: Mapping[str, str] = MappingProxyType(
     {
         "regression": "mean squared error",
         "classification": "cross-entropy (nats)",
-        "link": "binary cross-entropy (nats)",
+        "link": "cross-entropy (nats)",
     }
 )
 

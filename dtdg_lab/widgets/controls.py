@@ -6,7 +6,7 @@ import html
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +14,10 @@ import panel as pn
 from bokeh.models import CustomJSTickFormatter
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.options import Option, option
+from dtdg_lab.core.options import Option
 from dtdg_lab.network.patterns import BITS, LinkState, format_links, parse_links
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import Defer, labelled
+from dtdg_lab.widgets.live import Defer, labelled, tipped
 from dtdg_lab.widgets.run_page import ACTIVE
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class SettingControl:
 
     def _common(self) -> dict[str, Any]:
         """Parameters of every kind of widget."""
-        styles = [_STYLE, labelled(self.option.spoken)] if self.option.spoken else [_STYLE]
+        styles = [_STYLE, tipped(self.option.tip), *([labelled(self.option.spoken)] if self.option.spoken else [])]
         return {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": styles}
 
     @property
@@ -94,8 +94,10 @@ class SettingControl:
             return
         self._quiet = threading.get_ident()
         try:
-            if isinstance(self.widget, pn.widgets.Select) and value not in self.widget.values:
-                self._add_choice(value, label or str(value), group)
+            if isinstance(self.widget, pn.widgets.Select):
+                self.widget.disabled_options = [each for each in self.widget.disabled_options if each != value]
+                if value not in self.widget.values:
+                    self._add_choice(value, label or str(value), group)
             self._put(value)
         finally:
             self._quiet = None
@@ -124,9 +126,15 @@ class SettingControl:
         self._quiet = threading.get_ident()
         try:
             kept = self.widget.value if self.widget.value in values else values[-1]
-            self.widget.param.update(options=options, value=kept)
+            self.widget.param.update(options=options, disabled_options=[], value=kept)
         finally:
             self._quiet = None
+
+    def refuse(self, values: Collection[Any]) -> None:
+        """Show these choices as not available, except the one that it stands at."""
+        refused = [value for value in self.widget.values if value in values and value != self.widget.value]
+        if refused != self.widget.disabled_options:
+            self.widget.disabled_options = refused
 
     def on_change(self, listener: Callable[[str, Any], None]) -> None:
         """Call ``listener(name, value)`` when a person has chosen a value: on release, for a slider."""
@@ -185,66 +193,20 @@ def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
     inside = pn.Column(*content, sizing_mode="stretch_width", margin=0, styles=scrolling)
     edge = {"border": f"1px solid {coloured('line')}", "box-shadow": "none"}
     looks: dict[str, Any] = {"styles": edge, "header_background": "#f6f8fa"}
-    return pn.Card(inside, title=title, collapsed=True, sizing_mode="stretch_width", margin=(6, 8), **looks)
-
-
-# A row of a run's live settings beside the charts that show what they do.
-
-
-PATIENCE_S = 3.0  # for a change to be made before the control shows what the run has
-
-
-class LiveWidgets:
-    """Controls of live settings of the run that is shown; hidden where it has none, disabled when it has ended.
-
-    Each is the same setting as the one beside the dashboard: whatever was turned last counts.
-
-    Args:
-        names: of the settings.
-        apply: asks the run for changes.
-    """
-
-    def __init__(self, names: Sequence[str], apply: Callable[[dict[str, Any]], None]) -> None:
-        self._apply = apply
-        self._turned: dict[str, tuple[Any, float]] = {}  # what was asked for here, and until when it is waited for
-        self.controls = {name: make_control(option(name)) for name in names}
-        for control in self.controls.values():
-            control.on_change(self._changed)
-        widgets = [control.widget for control in self.controls.values()]
-        self.panel = pn.Row(*widgets, sizing_mode="stretch_width", margin=0, visible=False)
-
-    def _changed(self, name: str, value: Any) -> None:
-        self._turned[name] = (value, time.monotonic() + PATIENCE_S)
-        self._apply({name: value})
-
-    def follow(self, run: Run | None) -> None:
-        """Show another run."""
-        self._turned.clear()
-        self.update(run)
-
-    def update(self, run: Run | None) -> None:
-        """Show the run's settings, except those that were just changed here."""
-        read = () if run is None else [name for name in self.controls if name in run.config.flat]
-        self.panel.visible = bool(read)
-        if run is None:
-            return
-        for name, control in self.controls.items():
-            control.widget.visible = name in read
-            control.widget.disabled = run.status not in ACTIVE
-            if name not in read:
-                continue
-            asked, until = self._turned.get(name, (None, 0.0))
-            if run.config[name] == asked or time.monotonic() >= until:
-                self._turned.pop(name, None)
-                control.show(run.config[name])
+    head = ".card-header h3, .card-title, .card-header-row { font-size: 13px; text-align: left; }"
+    return pn.Card(
+        inside, title=title, collapsed=True, sizing_mode="stretch_width", margin=(4, 8), stylesheets=[head], **looks
+    )
 
 
 # Boxes for the delay and the rate of every link, from owner to requester.
 
 
+PATIENCE_S = 3.0  # for a change to be made before the control shows what the run has
 MOST_PARTS = 6  # up to which every link has boxes; of more parts, every owner has some for all its links
 _KINDS = ("delay", "rate")
 _TITLES = {"delay": "Delay added (ms)", "rate": "Mbit/s (0: any)"}
+_TIPS = {"delay": "Delay added to every reply", "rate": "Bandwidth, 0 for no limit,"}
 _BOUNDS = {"delay": (10_000.0, 5.0), "rate": (1e7, 25.0)}  # most, and what an arrow adds
 _HEAD = {"font-size": "11.5px", "color": coloured("soft")}
 _WIDTH = 84
@@ -268,6 +230,7 @@ class LinkEditor:
         self.boxes: dict[Cell, Any] = {}
         self.words = pn.widgets.StaticText(value="", margin=(2, 10), styles=_HEAD, sizing_mode="stretch_width")
         self.free = pn.widgets.Button(label="Reset all", width=80, margin=(3, 8))
+        self.free.stylesheets = [tipped("Remove all delays and limits that were set here, at the next step.")]
         self.free.on_click(lambda event: defer(lambda: self._ask("")))
         self._tables = pn.Row(sizing_mode="stretch_width", margin=0)
         self.panel = folded("Slow links, one by one", self._tables, pn.Row(self.free, self.words, margin=0))
@@ -311,9 +274,16 @@ class LinkEditor:
     def _box(self, cell: Cell) -> Any:
         most, step = _BOUNDS[cell[0]]
         kind, owner, asker = cell
-        named = labelled(f"{_TITLES[kind]} from part {owner} to {'all' if asker < 0 else f'part {asker}'}")
+        link = f"from part {owner} to {'all' if asker < 0 else f'part {asker}'}"
+        named = labelled(f"{_TITLES[kind]} {link}")
         box = pn.widgets.FloatInput(
-            value=0.0, start=0.0, end=most, step=step, width=_WIDTH, margin=(1, 2), stylesheets=[named]
+            value=0.0,
+            start=0.0,
+            end=most,
+            step=step,
+            width=_WIDTH,
+            margin=(1, 2),
+            stylesheets=[named, tipped(f"{_TIPS[kind]} {link}, at the next step.")],
         )
         # showing a value sets `value` alone; entering one sets both
         box.param.watch(lambda event: self._entered(cell, event.new), "value_throttled")

@@ -3,9 +3,9 @@
 
 const dlSpoken = (element) => (element?.textContent ?? "").replace(/\s+/g, " ").trim()
 
-// What Python calls a widget that shows no label (labelled() in live.py)
-function dlGiven(host) {
-  const given = host ? getComputedStyle(host).getPropertyValue("--dl-label").trim() : ""
+// What Python calls a widget that shows no label (labelled() in live.py), or with "--dl-tip" says of it (tipped())
+function dlGiven(host, property = "--dl-label") {
+  const given = host ? getComputedStyle(host).getPropertyValue(property).trim() : ""
   return given ? JSON.parse(given) : ""
 }
 
@@ -75,7 +75,15 @@ function dlNameTabs(root) {
   })
 }
 
+function dlTip(root) {
+  const tip = dlGiven(root.host, "--dl-tip")
+  if (!tip) return
+  root.host.title = tip
+  for (const part of root.querySelectorAll("input, select, textarea, button, .noUi-handle")) dlSet(part, {"aria-description": tip})
+}
+
 function dlName(root) {
+  dlTip(root)
   dlNameSliders(root)
   dlNameFields(root)
   dlNameGroups(root)

@@ -355,3 +355,8 @@ class ThemeSwitch(JSComponent):
 def labelled(words: str) -> str:
     """A style sheet that names an unlabelled widget, for screen readers."""
     return f":host {{ --dl-label: {json.dumps(words, ensure_ascii=False)}; }}"
+
+
+def tipped(words: str) -> str:
+    """A style sheet with the tooltip of a widget, which is also its description for screen readers."""
+    return f":host {{ --dl-tip: {json.dumps(words, ensure_ascii=False)}; }}"

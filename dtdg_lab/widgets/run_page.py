@@ -19,6 +19,7 @@ from dtdg_lab.widgets.live import Charts, Defer, OpenedPage, WholeCharts
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
+    from dtdg_lab.core.config import RunConfig
 
 T = TypeVar("T")
 Panel = tuple[Figure, str]  # a chart with its caption
@@ -120,6 +121,49 @@ class Page:
             worker.close()
 
 
+class Pages(Page):
+    """A page with parts; those that are shown stand one under the other. Subclasses say which these are.
+
+    Args:
+        title: of its tab.
+        parts: the pages.
+    """
+
+    def __init__(self, title: str, parts: Sequence[Page]) -> None:
+        super().__init__()
+        self.title, self.parts = title, {part.title: part for part in parts}
+        self.panel = pn.Column(*(part.panel for part in parts), **STRETCH)
+
+    def shown(self) -> list[Page]:
+        """The parts that are shown."""
+        raise NotImplementedError
+
+    def open(self) -> None:
+        """Show the parts that are shown now, with their charts."""
+        shown = self.shown()
+        self.compares_runs = any(part.compares_runs for part in shown)
+        for part in self.parts.values():
+            if part.panel.visible != (part in shown):
+                part.panel.visible = part in shown
+        for part in shown:
+            part.open()
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run."""
+        for part in self.parts.values():
+            part.follow(run)
+
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
+        """Show what has changed in the parts that are shown."""
+        for part in self.shown():
+            part.update(runs, slow=slow)
+
+    def close(self) -> None:
+        """End the threads of all parts."""
+        for part in self.parts.values():
+            part.close()
+
+
 class PanelCharts(WholeCharts):
     """Charts with captions, which ``draw`` replaces.
 
@@ -153,17 +197,17 @@ class PanelCharts(WholeCharts):
 
 
 class RunPage(Page):
-    """A text, and charts of one run that only systems of one family have. Subclasses say which, and read them.
+    """A text, and charts of one run that only systems of one family have; they stand under the charts of every run.
+
+    Subclasses say which, and read them.
 
     Attributes:
         family: whose systems have such charts.
         data: what the page waits for, as in "No batch data yet."
-        subject: what these systems have and others do not.
     """
 
     family = ""
     data = ""
-    subject = ""
 
     def __init__(self, context: PageContext) -> None:
         super().__init__()
@@ -216,15 +260,16 @@ class RunPage(Page):
         """Names of the systems that have such charts."""
         return [system.name for system in catalogue.SYSTEMS if system.family == self.family]
 
+    def serves(self, config: RunConfig) -> bool:
+        """Whether a run of these settings has anything on the page; else the page is not shown."""
+        return config.system in self.systems()
+
     def nothing(self) -> str:
-        """Why there are no charts, and which systems have some."""
-        run, named = self._run, self.systems()
-        known = f"Systems with {self.subject}: {', '.join(named)}."
-        if run is None:
-            return f"No run yet. {known}"
-        if run.config.system in named:
-            return f"No {self.data} data yet." if run.status in ACTIVE else f"This run has no {self.data} data."
-        return f"This run has no {self.subject}. {known}"
+        """Why there are no charts."""
+        run = self._run
+        if run is None or run.config.system not in self.systems():
+            return ""
+        return f"No {self.data} data yet." if run.status in ACTIVE else f"This run has no {self.data} data."
 
 
 # Work in a thread: a page must not wait for a file, a partitioner or a solver.

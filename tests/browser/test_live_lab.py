@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -186,7 +187,7 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     until(lambda: run.config.epochs == 100_000, what="more epochs")
     wait_until(page, lambda charts: points(charts, "loss") > 0, timeout_s=60, what="the first point after Run")
     before = page.evaluate(CHARTS)
-    page.locator(".noUi-handle:visible").first.focus()  # the learning rate's: others serve other systems
+    page.get_by_role("slider", name="Learning rate").first.focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
     wait_until(
@@ -248,7 +249,7 @@ def _look_at_a_narrow_window(page: Any) -> None:
     page.wait_for_timeout(500)
     page.screenshot(path=PICTURES / "live-lab-1100.png")
     widths = page.evaluate(WIDTHS)
-    assert len(widths) == 8 and min(widths) >= 280, f"charts of {widths} pixels cannot be read"
+    assert len(widths) >= 8 and min(widths) >= 280, f"charts of {widths} pixels cannot be read"
     tabs = "tabs => tabs.map(tab => [tab.innerText, tab.getBoundingClientRect().right])"
     for name, right in page.locator("div.bk-tab").evaluate_all(tabs):
         assert right <= 1100, f"the tab {name} is off the page"
@@ -268,7 +269,7 @@ def _change_the_partition(page: Any, run: Run) -> None:
     while page.locator(".dl-caption:visible").all_inner_texts() == before:
         assert time.monotonic() - changed < 60, "the microscope still shows the partition before"
         page.wait_for_timeout(50)
-    choose(page, "esdg")
+    page.get_by_role("button", name=re.compile("^ESDG")).click()
     assert "the change took" in wait_for_status(page, "system esdg: applied at step", timeout_s=60)
     for name in ("system", "partitioner"):
         (applied,) = knob_steps(run, name).values()

@@ -143,7 +143,7 @@ def striped_page(context: PageContext) -> RunPage:
 
     class StripePage(RunPage):
         title, family = "Stripes", "striped"
-        data, subject = "stripe", "stripes of snapshots"
+        data = "stripe"
 
         def __init__(self) -> None:
             super().__init__(context)

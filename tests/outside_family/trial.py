@@ -40,7 +40,7 @@ def main(folder: Path) -> dict[str, object]:
     found: dict[str, object] = {}
     with lab.Session(ranks=2, runs_dir=folder) as session:
         dashboard = Dashboard(session)
-        found["tabs"] = list(dashboard.tabs._names)
+        found["cards"] = [card["name"] for card in json.loads(dashboard.settings.cards.cards)]
         run = session.train(lab.RunConfig(system="striped", epochs=4000, **SMALL))
         reach(run, 20)
         run.set(stripe_shift=2)
@@ -62,7 +62,9 @@ def main(folder: Path) -> dict[str, object]:
         run.stop()
         run.wait()
         found["resumed_to"] = run.live.progress.step
+        dashboard.watch.look()
         dashboard.tick()
+        found["parts"] = [title for title, part in dashboard.pages["Live"].parts.items() if part.panel.visible]
         dashboard.close()
         raced = lab.race(
             {name: lab.RunConfig(system=name, epochs=4, **SMALL) for name in ("striped", "psg")},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
 import time
 from dataclasses import replace
 
+import panel as pn
 import param
 import pytest
 from pretend_session import PretendSession
@@ -17,8 +19,10 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.dashboard.pages.compare import ComparePage
 from dtdg_lab.dashboard.settings import as_cell, as_json
 from dtdg_lab.widgets.controls import make_control
+from dtdg_lab.widgets.run_page import Pages
 
 
 @pytest.fixture
@@ -58,7 +62,19 @@ def look(shown: Dashboard) -> None:
 
 
 def open_tab(shown: Dashboard, title: str) -> None:
-    shown.tabs.active = list(shown.pages).index(title)
+    """Open the tab of a page, or the one that has it as a part, and choose that part."""
+    for place, tab in enumerate(shown.opened):
+        if tab.title == title or (isinstance(tab, Pages) and title in tab.parts):
+            shown.tabs.active = place
+            if isinstance(tab, ComparePage):
+                tab.choice.value = title
+            return
+    raise AssertionError(f"no page {title}")
+
+
+def live_parts(shown: Dashboard) -> list[str]:
+    """The pages that stand under the tab Live."""
+    return [title for title, part in shown.pages["Live"].parts.items() if part.panel.visible]
 
 
 def click(shown: Dashboard, name: str) -> None:
@@ -100,8 +116,10 @@ def disabled(shown: Dashboard) -> set[str]:
 def test_there_is_a_control_for_every_setting_of_the_glossary(dashboard):
     assert set(dashboard.settings.controls) == {*OPTIONS, "dataset", "model", "system", "protocol"}
     assert set(dashboard.settings.config().flat) <= set(dashboard.settings.controls)
-    systems = dashboard.settings.controls["system"].widget.values
-    assert tuple(systems) == catalogue.names("systems")
+    cards = json.loads(dashboard.settings.cards.cards)
+    assert {name for card in cards for name in card["systems"]} == set(catalogue.names("systems"))
+    assert [card["name"] for card in cards if card["chosen"]] == ["DyGNeX"]
+    assert dashboard.settings.controls["system"].widget.values == ["psg", "blad", "dygnex-g", "dygnex-l"]
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS))
@@ -274,6 +292,119 @@ def test_what_the_run_has_forgotten_is_not_shown_any_longer(dashboard, session):
     assert "no engine answers" in dashboard.alert.value, "of something else"
 
 
+def test_a_refusal_disappears_when_a_later_change_is_made(dashboard, session):
+    click(dashboard, "run")
+    dashboard.settings.controls["slow_rank"]._changed(type("Event", (), {"new": 7}))
+    settle(dashboard)
+    assert "slow_rank=7 is no rank of this run" in dashboard.alert.value
+    session.current.set(learning_rate=0.02)  # from a cell
+    settle(dashboard)
+    assert dashboard.alert.visible, "requested, but not made yet"
+    session.current.advance(1)
+    settle(dashboard)
+    assert not dashboard.alert.visible
+    dashboard.settings.controls["slow_rank"]._changed(type("Event", (), {"new": 8}))
+    settle(dashboard)
+    click(dashboard, "stop")
+    session.train(session.current.config)  # elsewhere
+    settle(dashboard)
+    assert not dashboard.alert.visible, "of another run"
+
+
+def test_a_status_line_forgets_refusals_before_the_newest_change_that_was_made(dashboard, session):
+    click(dashboard, "run")
+    run = session.current
+    run.advance(2)
+    dashboard.settings.controls["chunks"]._changed(type("Event", (), {"new": 100_000}))
+    settle(dashboard)
+    session.current._pending.clear()  # as a run that refuses it does
+    run.reason = "chunks=100000 was refused and the run continues unchanged: too many"
+    settle(dashboard)
+    assert "chunks 100000: refused, the run continues unchanged" in dashboard.status.value
+    choose(dashboard, "slow_ms", 20.0)
+    run.advance(1)
+    run.reason = ""
+    settle(dashboard)
+    assert "refused" not in dashboard.status.value and not dashboard.alert.visible
+
+
+def card(shown: Dashboard, name: str) -> dict:
+    return next(each for each in json.loads(shown.settings.cards.cards) if each["name"] == name)
+
+
+def press(shown: Dashboard, name: str) -> None:
+    """What a browser does when a card is clicked."""
+    shown.settings.cards._handle_msg(json.dumps({"chosen": name}))
+    settle(shown)
+
+
+def test_a_card_chooses_the_main_system_and_offers_the_others_of_its_families(dashboard):
+    names = [each["name"] for each in json.loads(dashboard.settings.cards.cards)]
+    assert names == ["ESDG", "DynaHB", "DyGNeX", "FlareDTDG", "GreenDyGNN", "Baselines"]
+    for name, system in (("DynaHB", "dynahb"), ("GreenDyGNN", "greendygnn"), ("Baselines", "single")):
+        press(dashboard, name)
+        assert dashboard.settings.config().system == system
+        assert [each for each in names if card(dashboard, each)["chosen"]] == [name]
+        assert dashboard.settings.controls["system"].widget.values == card(dashboard, name)["systems"]
+        assert all(len(card(dashboard, name)[what]) > 5 for what in ("idea", "sketch"))
+    choose(dashboard, "system", "pygt-dist")
+    press(dashboard, "Baselines")
+    assert dashboard.settings.config().system == "pygt-dist", "it is chosen already"
+
+
+def test_a_card_of_a_run_under_way_asks_for_the_system(dashboard, session):
+    click(dashboard, "run")
+    press(dashboard, "ESDG")
+    assert session.current.requests == [{"system": "esdg"}]
+    session.current.advance(1)
+    settle(dashboard)
+    assert session.current.config.system == "esdg"
+    assert live_parts(dashboard) == ["Common charts", "Blocks", "Features"]
+    assert "one rank and one part" in dashboard.settings._refused("system")["single"], "two ranks cannot become one"
+
+
+def test_what_is_certain_to_be_refused_is_not_available_and_says_why(dashboard, session):
+    choose(dashboard, "task", "link")
+    assert card(dashboard, "DynaHB")["refused"].startswith("Task 'link' needs all nodes at once")
+    assert card(dashboard, "Baselines")["refused"] == ""
+    press(dashboard, "GreenDyGNN")
+    assert dashboard.settings.config().system == "psg", "nothing is chosen that would be refused"
+    press(dashboard, "Baselines")
+    systems = dashboard.settings.controls["system"].widget
+    assert systems.disabled_options == ["pygt-dist"]
+    assert "Not available: pygt-dist" in dashboard.settings.notes["system"].value
+    assert "needs all nodes at once" in dashboard.settings.notes["system"].value
+    choose(dashboard, "task", "regression")
+    assert systems.disabled_options == [] and "Not available" not in dashboard.settings.notes["system"].value
+    choose(dashboard, "system", "pygt-dist")
+    assert dashboard.settings.controls["task"].widget.disabled_options == ["link"]
+    dashboard.settings.controls["task"].show("link")  # as a data set without another task brings it
+    click(dashboard, "run")
+    assert "needs all nodes at once" in dashboard.alert.value and session.runs == []
+
+
+def test_a_strategy_lists_its_tasks_where_it_never_has_all_nodes():
+    from dtdg_lab.core.catalogue import entries, load
+
+    apart = [each.name for each in entries("tasks") if load(each.target).per_vertex]
+    listed = {each.name: each.tasks for each in entries("parallel") if each.tasks}
+    assert listed == dict.fromkeys(("cached_vertex", "sampled_window", "remote_feature"), tuple(apart))
+
+
+def test_every_control_has_a_tooltip_with_its_meaning_and_when_a_change_takes_effect(dashboard):
+    when = {"step": "at the next step", "epoch": "at the next epoch", "no": "in a new run"}
+    for name, control in dashboard.settings.controls.items():
+        (tip,) = (sheet for sheet in control.widget.stylesheets if "--dl-tip" in sheet)
+        assert json.dumps(control.option.meaning, ensure_ascii=False)[1:-1] in tip, name
+        assert f"A change takes effect {when[control.option.live]}." in tip, name
+    plain = [
+        widget
+        for widget in dashboard.layout.select(pn.widgets.Widget)
+        if not isinstance(widget, pn.widgets.StaticText) and not any("--dl-tip" in str(s) for s in widget.stylesheets)
+    ]
+    assert plain == []
+
+
 def test_errors_are_shown_whatever_they_are(dashboard, session, caplog):
     session.train = lambda config: (_ for _ in ()).throw(ClusterError("no <engine> answers. Call session.repair()."))
     click(dashboard, "run")
@@ -309,7 +440,7 @@ def test_settings_that_do_not_go_together_are_shown(dashboard, session):
     choose(dashboard, "power_idle_w", 500.0)
     click(dashboard, "run")
     assert "power_idle_w=500 exceeds power_max_w" in dashboard.alert.value and session.runs == []
-    assert "power_idle_w=500 exceeds" in dashboard.pages["As code"].cell.value
+    assert "power_idle_w=500 exceeds" in dashboard.pages["Code"].cell.value
 
 
 def test_a_failed_run_names_its_rank_and_repair_is_offered(dashboard, session):
@@ -342,9 +473,9 @@ def test_runs_are_compared_while_their_page_is_open(dashboard, session):
         click(dashboard, "run")
         session.current.advance(60)
         click(dashboard, "stop")
-    open_tab(dashboard, "Compare")
+    open_tab(dashboard, "Runs")
     look(dashboard)
-    names = [trace["name"] for trace in dashboard.pages["Compare"].figure["data"]]
+    names = [trace["name"] for trace in dashboard.pages["Runs"].figure["data"]]
     assert names == [session.runs[0].id, session.runs[1].id, "persistence"]
 
 
@@ -376,8 +507,8 @@ def test_settings_as_code_round_trip(system, dataset, protocol):
 @pytest.mark.slow
 def test_the_code_page_follows_the_controls(dashboard):
     choose(dashboard, "epochs", 7)
-    assert "epochs=7" in dashboard.pages["As code"].cell.value
-    assert "&quot;epochs&quot;: 7" in dashboard.pages["As code"].json.value
+    assert "epochs=7" in dashboard.pages["Code"].cell.value
+    assert "&quot;epochs&quot;: 7" in dashboard.pages["Code"].json.value
 
 
 def test_a_new_dashboard_stands_where_the_newest_run_does(session):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import param
 import plotly.graph_objects as go
 import pytest
 from pretend_hybrid import SYSTEM, HybridRun, HybridSession
-from test_dash import choose, click, look, open_tab, settle
+from test_dash import choose, click, live_parts, look, open_tab, settle
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
@@ -55,9 +54,10 @@ def opened(shown: Dashboard) -> dict[str, list[dict[str, Any]]]:
 def test_the_page_shows_the_batch_and_what_makes_it(dashboard):
     opened(dashboard)
     page = dashboard.pages["Batches"]
-    assert page.words.value.startswith("No run yet. Systems with hybrid batches: dbov, ")
+    assert live_parts(dashboard) == ["Common charts"]
     assert page.map.figures() == page.charts.figures() == {}
     started(dashboard)
+    assert live_parts(dashboard) == ["Common charts", "Batches"]
     assert page.words.value.startswith("Batches of 4 of 20 snapshots and 10 to 12 of 200 to 240 nodes")
     assert list(page.map.figures()) == ["batches-map"] and list(page.charts.figures()) == CHARTS
     for figure in (*page.map.figures().values(), *page.charts.figures().values()):
@@ -85,12 +85,13 @@ def test_the_map_is_live_and_the_charts_follow_once_a_second(dashboard):
 
 @pytest.mark.slow
 def test_a_closed_page_is_not_drawn(dashboard):
+    open_tab(dashboard, "Data")
     started(dashboard)
     assert dashboard.pages["Batches"].map.figures() == dashboard.pages["Batches"].charts.figures() == {}
 
 
 @pytest.mark.slow
-def test_a_run_without_hybrid_batches_says_so_and_another_runs_pictures_go(dashboard):
+def test_a_run_without_hybrid_batches_does_not_show_them(dashboard):
     opened(dashboard)
     started(dashboard)
     click(dashboard, "stop")
@@ -98,7 +99,7 @@ def test_a_run_without_hybrid_batches_says_so_and_another_runs_pictures_go(dashb
     started(dashboard)
     page = dashboard.pages["Batches"]
     assert page.charts.figures() == page.map.figures() == {}
-    assert page.words.value.startswith("This run has no hybrid batches. Systems with hybrid batches: ")
+    assert page.words.value == "" and live_parts(dashboard) == ["Common charts", "Schedule"]
 
 
 @pytest.mark.slow
@@ -123,31 +124,10 @@ def test_an_batch_policy_is_judged_where_fixed_sizes_ran_too(dashboard, session)
 
 
 def test_runs_are_compared_over_wall_time(dashboard):
-    open_tab(dashboard, "Compare")
+    open_tab(dashboard, "Runs")
     started(dashboard, steps=60)
     look(dashboard)
-    page = dashboard.pages["Compare"]
+    page = dashboard.pages["Runs"]
     assert page.wall_time["layout"]["title"]["text"].startswith("Loss over wall time")
     assert page.words.startswith("Protocol warm, 0 snapshots left out") and "To loss " in page.words
     assert list(page.charts._figures()) == ["compare", "wall-time", "energy-by-run"]
-
-
-@pytest.mark.slow
-def test_the_knobs_beside_the_charts_are_the_run_s(dashboard):
-    opened(dashboard)
-    live_settings = dashboard.pages["Batches"].live_settings
-    assert not live_settings.panel.visible
-    run = started(dashboard)
-    assert live_settings.panel.visible and not live_settings.controls["batch_policy"].widget.disabled
-    assert live_settings.controls["batch_nodes"].value == run.config["batch_nodes"]
-    live_settings.controls["batch_policy"].widget.value = "none"
-    settle(dashboard)
-    run.advance(1)
-    look(dashboard)
-    assert run.config["batch_policy"] == "none" == dashboard.settings.controls["batch_policy"].value
-    slider = live_settings.controls["batch_nodes"].widget
-    with param.edit_constant(slider):
-        slider.param.update(value=-1.0, value_throttled=-1.0)  # a power of ten, let go
-    settle(dashboard)
-    run.advance(1)
-    assert run.config["batch_nodes"] == 0.1

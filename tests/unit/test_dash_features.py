@@ -9,7 +9,7 @@ import param
 import plotly.graph_objects as go
 import pytest
 from pretend_features import SYSTEM, FeatureRun, FeatureSession
-from test_dash import choose, click, look, open_tab, settle
+from test_dash import choose, click, live_parts, look, open_tab, settle
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
@@ -67,8 +67,7 @@ def enter(shown: Dashboard, box: Any, value: float) -> None:
 def test_the_page_shows_caches_and_links(dashboard):
     opened(dashboard)
     page = dashboard.pages["Features"]
-    assert page.words.value.startswith("No run yet. Systems with remote features: dgl-default, bgl,")
-    assert page.charts.figures() == {} and not page.cache.panel.visible and not page.power.panel.visible
+    assert page.charts.figures() == {} and page.words.value == ""
     started(dashboard)
     assert page.words.value.startswith("2 parts with batches of 512 seeds")
     assert list(page.charts.figures()) == CHARTS
@@ -79,6 +78,7 @@ def test_the_page_shows_caches_and_links(dashboard):
 
 @pytest.mark.slow
 def test_the_charts_follow_once_a_second_where_the_page_is_open(dashboard):
+    open_tab(dashboard, "Data")
     run = started(dashboard)
     assert dashboard.pages["Features"].charts.figures() == {}, "a closed page is not drawn"
     sent = opened(dashboard)
@@ -92,15 +92,15 @@ def test_the_charts_follow_once_a_second_where_the_page_is_open(dashboard):
     assert dashboard.pages["Features"].charts.figures()["features-windows"]["data"][0]["x"][-1] == run.step - 1
 
 
-def test_a_run_without_fetched_features_says_so_and_another_runs_pictures_go(dashboard):
+def test_a_run_without_fetched_features_does_not_show_them(dashboard):
     opened(dashboard)
     started(dashboard)
     click(dashboard, "stop")
     choose(dashboard, "system", "psg")
     started(dashboard)
     page = dashboard.pages["Features"]
-    assert page.charts.figures() == {} and page.words.value.startswith("This run has no remote features. Systems with")
-    assert not any(each.panel.visible for each in (page.cache, page.links, page.power, page.editor))
+    assert page.charts.figures() == {} and page.words.value == ""
+    assert live_parts(dashboard) == ["Common charts", "Schedule"]
 
 
 @pytest.mark.slow
@@ -109,9 +109,8 @@ def test_links_of_a_halo_exchange_can_be_slow_too(dashboard):
     choose(dashboard, "system", "adgnn-t")
     run = started(dashboard)
     page = dashboard.pages["Features"]
-    assert page.words.value.startswith("This run has no remote features.")
-    assert page.words.value.endswith("Its links can still be slowed down here.")
-    assert page.editor.panel.visible and not page.cache.panel.visible and page.links.panel.visible
+    assert page.words.value == "" and page.editor.panel.visible
+    assert live_parts(dashboard) == ["Common charts", "Features"]
     enter(dashboard, page.editor.boxes["delay", 1, 0], 30.0)
     run.advance(1)
     look(dashboard)
@@ -125,26 +124,6 @@ def test_a_run_that_has_not_told_its_features_yet_is_not_called_one_without(dash
     started(dashboard)
     dashboard.pages["Features"].follow(dashboard.pages["Features"]._run)
     assert dashboard.pages["Features"].words.value == "No feature data yet."
-
-
-def test_knobs_beside_the_charts_are_the_run_s(dashboard):
-    opened(dashboard)
-    run = started(dashboard)
-    page = dashboard.pages["Features"]
-    assert page.cache.panel.visible and page.cache.controls["cache_policy"].value == "double_dqn"
-    page.cache.controls["cache_policy"].widget.value = "fixed"
-    settle(dashboard)
-    run.advance(1)
-    look(dashboard)
-    assert run.config["cache_policy"] == "fixed" == dashboard.settings.controls["cache_policy"].value
-    page.links.controls["congestion"].widget.value = "one_slow"
-    enter(dashboard, page.power.controls["power_idle_w"].widget, 33.0)
-    run.advance(1)
-    look(dashboard)
-    assert run.config["congestion"] == "one_slow" and run.config["power_idle_w"] == 33.0
-    click(dashboard, "stop")
-    look(dashboard)
-    assert page.cache.controls["cache_policy"].widget.disabled
 
 
 def test_links_are_entered_one_by_one_and_freed_together(dashboard):
@@ -239,10 +218,10 @@ def test_links_that_no_longer_fit_are_told_and_no_boxes_lie():
 
 @pytest.mark.slow
 def test_energy_of_the_last_runs_is_compared(dashboard):
-    open_tab(dashboard, "Compare")
+    open_tab(dashboard, "Runs")
     started(dashboard, steps=60)
     look(dashboard)
-    page = dashboard.pages["Compare"]
+    page = dashboard.pages["Runs"]
     assert page.energy["layout"]["title"]["text"] == "Energy, so far"
     assert {"compute", "idle"} <= {trace["name"].split(" ")[0] for trace in page.energy["data"]}
     assert "needs least" in page.spent

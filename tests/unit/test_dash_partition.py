@@ -166,6 +166,8 @@ def test_a_change_that_does_not_fit_is_refused_with_its_reason_each_time(dashboa
 
 def test_a_change_the_run_cannot_make_is_refused_at_once(dashboard):
     run = started(dashboard)
+    assert "single" in widget(dashboard, "system").disabled_options, "not even offered"
+    dashboard.settings.controls["system"].refuse(())
     choose(dashboard, "system", "single")
     assert "one rank and one part" in dashboard.alert.value and run.requests == []
     assert dashboard.settings.controls["system"].value == "adgnn-t"

@@ -13,6 +13,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.style import coloured
+from dtdg_lab.widgets.live import tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, PanelCharts, text_line
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class CardPage(Page):
         self._of_run: list[Panel] = []
         self._maker = self.in_background(self._make, "paper-cards")
         self.system = pn.widgets.Select(label="System", groups=_by_paper(), width=260, margin=(3, 8))
+        self.system.stylesheets = [tipped("System whose card is shown. The run does not change.")]
         self.system.param.watch(lambda event: defer(self._ask), "value")
         self.words = text_line(margin=(2, 10), styles=_WORDS)
         # its formulas are TeX, which Bokeh's MathJax shows

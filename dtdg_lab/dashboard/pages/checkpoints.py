@@ -17,6 +17,7 @@ from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.directory import Kept, kept_checkpoints
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.widgets.controls import folded
+from dtdg_lab.widgets.live import tipped
 from dtdg_lab.widgets.run_page import ACTIVE, Page
 
 if TYPE_CHECKING:
@@ -48,18 +49,26 @@ class Branch(Page):
         self._kept: dict[str, Kept] = {}
         self._files: tuple[Any, ...] = ()
         self._reader = self.in_background(self._read, "dashboard-checkpoints")
-        self.keep = self._button("Keep a checkpoint", lambda run: actions.do("Save a checkpoint", run.save_checkpoint))
-        self.at = pn.widgets.Select(label="Checkpoint", options={}, **_ROW)
+        tips = [
+            "Save a checkpoint of the run before its next step, in addition to the last one.",
+            "Checkpoint that a fork starts from.",
+            "Start a run from this checkpoint with the settings of this page.",
+            "Train the run again with the same settings and changes, and compare the losses at its end.",
+        ]
+        self.keep = self._button(
+            "Keep a checkpoint", tips[0], lambda run: actions.do("Save a checkpoint", run.save_checkpoint)
+        )
+        self.at = pn.widgets.Select(label="Checkpoint", options={}, stylesheets=[tipped(tips[1])], **_ROW)
         self.at.param.watch(lambda event: actions.later(self._show_changes), "value")
-        self.fork = self._button("Fork from it with the settings above", self._fork)
-        self.replay = self._button("Replay this run", self._replay)
+        self.fork = self._button("Fork from it with these settings", tips[2], self._fork)
+        self.replay = self._button("Replay this run", tips[3], self._replay)
         self.changes, self.found = (pn.widgets.StaticText(value="", **_WORDS) for _ in range(2))
         self.panel = folded(TITLE, self.keep, self.at, self.changes, self.fork, self.replay, self.found)
         settings.watch(self._show_changes)
         self.enable("idle", free=False)
 
-    def _button(self, words: str, ask: Callable[[Run], None]) -> pn.widgets.Button:
-        button = pn.widgets.Button(label=words, **_ROW)
+    def _button(self, words: str, tip: str, ask: Callable[[Run], None]) -> pn.widgets.Button:
+        button = pn.widgets.Button(label=words, stylesheets=[tipped(tip)], **_ROW)
         button.on_click(lambda event: self._actions.later(partial(self._clicked, ask)))
         return button
 

@@ -1,4 +1,4 @@
-"""Pages Compare and As code: the last runs beside each other, and the settings as code."""
+"""Pages Compare and Code: runs, races and studies, one of them at a time; the settings as code."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dtdg_lab.visualization.energy import SO_FAR, energy_panel, energy_rows
 from dtdg_lab.visualization.loss import compare_figure, ground_words, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import WholeCharts
-from dtdg_lab.widgets.run_page import Page
+from dtdg_lab.widgets.live import WholeCharts, labelled, tipped
+from dtdg_lab.widgets.run_page import Page, Pages
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -24,10 +24,30 @@ if TYPE_CHECKING:
 COMPARED = 6
 
 
-class ComparePage(Page):
+class ComparePage(Pages):
+    """Comparisons of several kinds; one is shown at a time.
+
+    Args:
+        parts: the pages of the kinds.
+    """
+
+    def __init__(self, parts: Sequence[Page]) -> None:
+        super().__init__("Compare", parts)
+        tips = "Which runs are compared: those of this session, those of a race, or those of a study."
+        self.choice = pn.widgets.RadioButtonGroup(
+            options=[*self.parts], value=parts[0].title, margin=(4, 8), stylesheets=[labelled("Compare"), tipped(tips)]
+        )
+        self.panel.insert(0, self.choice)
+
+    def shown(self) -> list[Page]:
+        """The chosen part."""
+        return [self.parts[self.choice.value]]
+
+
+class RunsPage(Page):
     """The last runs beside each other: validation losses, all losses over wall time, and energy by phase."""
 
-    title = "Compare"
+    title = "Runs"
     compares_runs = True
 
     def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
@@ -73,7 +93,7 @@ class ComparePage(Page):
 class CodePage(Page):
     """The present settings as a Python cell and as JSON."""
 
-    title = "As code"
+    title = "Code"
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ import panel as pn
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dashboard.settings import Settings, is_generated, is_stored
+from dtdg_lab.dashboard.settings import NARROW, Settings, is_generated, is_stored
 from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization import graph
@@ -118,10 +118,10 @@ class GraphPage(Page):
         self._note = READING
         self._loader = GraphLoader(lambda described: defer(lambda: self._show(described)))
         self._workers.append(self._loader)
-        self.picture = pn.widgets.StaticText(value=graph.message_html(READING), margin=(0, 8, 4, 9), width=285)
+        self.picture = pn.widgets.StaticText(value=graph.message_html(READING), margin=(0, 8, 4, 9), width=NARROW)
         self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **STRETCH)
         self.panel = self.place(self.charts)
-        settings.put_under("dataset", self.picture)
+        settings.put_under_dataset(self.picture)
         settings.watch(self._follow_settings)
         self._follow_settings()
 
@@ -141,7 +141,7 @@ class GraphPage(Page):
         """Ask for the graph of the present settings where it is another than before."""
         try:
             config = self._settings.config()
-        except LabError:  # incompatible settings: the page As code shows the error
+        except LabError:  # incompatible settings: the page Code shows the error
             return
         if data_key(config) != self._key:
             self._key = data_key(config)

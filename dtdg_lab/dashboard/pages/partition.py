@@ -22,7 +22,7 @@ from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.layout import Figure, share
 from dtdg_lab.visualization.partition import Panel, PartitionFacts, head_words, panels
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import labelled
+from dtdg_lab.widgets.live import labelled, tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, PanelCharts, describe, show_text, text_line
 
 if TYPE_CHECKING:
@@ -163,13 +163,17 @@ class PartitionPage(Page):
         named = [name for name in every if name != "file"]
         data = {"The settings": {AS_SET: ""}, **dataset_choices()}
         wide = {"sizing_mode": "stretch_width", "min_width": 100, "max_width": 190, "margin": (3, 8)}
-        self.data = pn.widgets.Select(label="Data", groups=data, value="", **wide)
+        tip = "Graph to partition: that of the settings, or another. The run does not change."
+        self.data = pn.widgets.Select(label="Data", groups=data, value="", stylesheets=[tipped(tip)], **wide)
         offered = [parts for parts in PARTS if parts >= FEWEST]
         self.parts = pn.widgets.Select(label="Parts", options=offered, value=FEWEST, width=80, margin=(3, 8))
+        self.parts.stylesheets = [tipped("Number of partitions to measure. The run does not change.")]
         sheets = [".bk-input-group.bk-inline { flex-wrap: wrap; }", labelled("Partitioners to measure")]
+        sheets.append(tipped("Partitioners to compare; each takes seconds to minutes on a large graph."))
         looks = {"inline": True, "margin": (0, 8, 4, 8), "sizing_mode": "stretch_width", "stylesheets": sheets}
         self.partitioners = pn.widgets.CheckBoxGroup(options=every, value=named, **looks)
         self.button = pn.widgets.Button(label="Measure", color="primary", width=100, margin=(20, 8, 0, 8))
+        self.button.stylesheets = [tipped("Partition the graph now with each of these, and compare the costs.")]
         self.button.on_click(lambda event: defer(self._measure))
         self.status = text_line(FIRST, margin=(2, 10))
         self.table = text_line(visible=False, margin=(2, 8), styles=_SCROLLING)
@@ -177,6 +181,7 @@ class PartitionPage(Page):
         self.looked_at = pn.widgets.RadioButtonGroup(
             options=[RUN], value=RUN, visible=False, margin=(4, 8), stylesheets=[labelled("Selected partition")]
         )
+        self.looked_at.stylesheets = [*self.looked_at.stylesheets, tipped("Partition that the charts below show.")]
         self.looked_at.param.watch(lambda event: defer(self._draw), "value")
         self.words = text_line(margin=(2, 10))
 
@@ -191,7 +196,7 @@ class PartitionPage(Page):
         """Follow the run's number of partitions where it has several."""
         try:
             config = self._settings.config()
-        except LabError:  # settings that do not go together: the page As code says so
+        except LabError:  # settings that do not go together: the page Code says so
             return
         if config.parts in self.parts.options and self._wanted is None:
             self.parts.value = config.parts

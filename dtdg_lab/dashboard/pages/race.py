@@ -20,6 +20,7 @@ from dtdg_lab.studies.race_plan import StopRule, labels_for, races_in
 from dtdg_lab.studies.race_result import open_race
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.widgets import run_page
+from dtdg_lab.widgets.live import tipped
 from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, Panel, PanelCharts, describe, text_line
 
 if TYPE_CHECKING:
@@ -78,30 +79,41 @@ class RacePage(Page):
             rules,
             (self.name, self.parallel, self.past),
         )
-        controls = [pn.Row(*row, margin=0) for row in rows]
+        controls = [pn.FlexBox(*row, margin=0) for row in rows]  # what does not fit goes into the next line
         self.panel = pn.Column(*controls, self.alert, self.words, self.table, self.place(self.charts), **STRETCH)
         self._offer()
 
     def _make_controls(self) -> None:
-        self.add = self._button("Add the settings shown", "primary", self._add)
-        self.start = self._button("Start the race", "success", self._start)
-        self.stop = self._button("Stop the race", "danger", self._stop)
-        self.remove = self._button("Remove selected", "default", self._remove)
-        self.chosen = pn.widgets.MultiSelect(label="Contestants", options={}, value=[], size=4, width=420)
-        self.seeds = pn.widgets.TextInput(label="Seeds", value="0 1 2", width=110)
-        self.epochs = pn.widgets.TextInput(label="Epochs at most", placeholder="as set", width=120)
-        self.patience = pn.widgets.TextInput(label="Evaluations without gain", placeholder="any", width=165)
-        self.seconds = pn.widgets.TextInput(label="Seconds a run", placeholder="any", width=120)
-        self.loss = pn.widgets.TextInput(label="Validation loss reached", placeholder="none", width=155)
-        self.name = pn.widgets.TextInput(label="Race name (needed to resume)", placeholder="none", width=240)
-        self.parallel = pn.widgets.Checkbox(
-            label="Run two contestants in parallel (half the engines each)", value=False, margin=(28, 10)
+        self.add = self._button("Add the settings shown", "primary", self._add, "Add these settings as a contestant.")
+        self.start = self._button("Start the race", "success", self._start, "Train every contestant with every seed.")
+        self.stop = self._button("Stop the race", "danger", self._stop, "Stop the race. The same name resumes it.")
+        self.remove = self._button("Remove selected", "default", self._remove, "Remove the selected contestants.")
+
+        def box(label: str, width: int, tip: str, **more: Any) -> pn.widgets.TextInput:
+            tip = f"{tip} A change takes effect in the next race."
+            return pn.widgets.TextInput(label=label, width=width, stylesheets=[tipped(tip)], **more)
+
+        self.chosen = pn.widgets.MultiSelect(
+            label="Contestants", options={}, value=[], size=4, width=420, stylesheets=[tipped("Settings that race.")]
         )
-        self.past = pn.widgets.Select(label="Shown", options={HERE: ""}, value="", width=300)
+        self.seeds = box("Seeds", 110, "Seeds that each contestant is trained with.", value="0 1 2")
+        self.epochs = box("Epochs at most", 120, "Epochs after which a run ends.", placeholder="as set")
+        self.patience = box("Evaluations without gain", 165, "A run ends after so many.", placeholder="any")
+        self.seconds = box("Seconds a run", 120, "Seconds after which a run ends.", placeholder="any")
+        self.loss = box("Validation loss reached", 155, "A run ends at this loss.", placeholder="none")
+        self.name = box("Race name (needed to resume)", 240, "Name of the race's folder.", placeholder="none")
+        self.parallel = pn.widgets.Checkbox(
+            label="Run two contestants in parallel (half the engines each)",
+            value=False,
+            margin=(28, 10),
+            stylesheets=[tipped("Two runs at once finish sooner, but share the machine: compare losses, not times.")],
+        )
+        tip = "Race whose charts are shown: the one started here, or a stored one."
+        self.past = pn.widgets.Select(label="Shown", options={HERE: ""}, value="", width=300, stylesheets=[tipped(tip)])
         self.past.param.watch(lambda event: self._actions.later(self._choose), "value")
 
-    def _button(self, label: str, colour: str, act: Callable[[], None]) -> pn.widgets.Button:
-        button = pn.widgets.Button(label=label, color=colour, width=190, margin=(6, 6))
+    def _button(self, label: str, colour: str, act: Callable[[], None], tip: str) -> pn.widgets.Button:
+        button = pn.widgets.Button(label=label, color=colour, width=190, margin=(6, 6), stylesheets=[tipped(tip)])
         button.on_click(lambda event: self._actions.later(act))
         return button
 

@@ -16,6 +16,7 @@ from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 from dtdg_lab.studies.sweep import number
 from dtdg_lab.studies.trials import FILE, Trial
 from dtdg_lab.visualization.style import short
+from dtdg_lab.widgets.live import tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, Panel, PanelCharts, describe, text_line
 
 if TYPE_CHECKING:
@@ -175,13 +176,25 @@ class StudyPage(Page):
 
     def _make_widgets(self, folder: str | Path) -> None:
         wide = {"sizing_mode": "stretch_width", "margin": (3, 8)}
-        self.folder = pn.widgets.TextInput(label="Studies folder", value=str(folder), **wide)
-        self.study = pn.widgets.Select(label="Study", options=[], **wide)
-        self.across, self.up = (pn.widgets.Select(label=text, options=[], **wide) for text in ("Across", "Up"))
-        self.colour = pn.widgets.Select(label="Coloured by", options=[], **wide)
-        self.trial = pn.widgets.Select(label="Selected run (or click on a cell)", options={"none": ""}, **wide)
+
+        def menu(label: str, tip: str, options: Any) -> pn.widgets.Select:
+            return pn.widgets.Select(label=label, options=options, stylesheets=[tipped(tip)], **wide)
+
+        tip = "Folder in which studies are looked for."
+        self.folder = pn.widgets.TextInput(label="Studies folder", value=str(folder), stylesheets=[tipped(tip)], **wide)
+        self.study = menu("Study", "Study that is shown; the last changed is first.", [])
+        self.across = menu("Across", "Setting on the horizontal axis of the map.", [])
+        self.up = menu("Up", "Setting on the vertical axis of the map.", [])
+        self.colour = menu("Coloured by", "Number of the runs that colours the map.", [])
+        self.trial = menu("Selected run (or click on a cell)", "Run whose charts are shown below.", {"none": ""})
         self.report = pn.widgets.FileDownload(
-            label="Run report", filename="report.html", callback=lambda: b"", disabled=True, margin=(20, 8), width=190
+            label="Run report",
+            filename="report.html",
+            callback=lambda: b"",
+            disabled=True,
+            margin=(20, 8),
+            width=190,
+            stylesheets=[tipped("Download the report of the selected run, one HTML file.")],
         )
         self.words, self.run_words = text_line(_HOW), text_line(margin=(2, 10))
         self.folder.param.watch(lambda event: self._defer(self._look), "value")

@@ -12,6 +12,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.options import option
 from dtdg_lab.systems.decayed_windows import charts
 from dtdg_lab.widgets.controls import make_control
+from dtdg_lab.widgets.live import tipped
 from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, PageContext, Panel, RunPage, text_line
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class DecayedWindowPage(RunPage):
     """
 
     title, family = "Trapezoid", "decayed_windows"
-    data, subject = "window", "windows of full and decayed snapshots"
+    data = "window"
 
     def __init__(self, context: PageContext) -> None:
         super().__init__(context)
@@ -44,10 +45,13 @@ class DecayedWindowPage(RunPage):
         self.full = pn.widgets.IntSlider(
             label="Full snapshots (K)", start=1, end=8, value=2, sizing_mode="stretch_width", margin=(3, 8)
         )
+        self.full.stylesheets = [tipped(f"{option('full_snapshots').meaning} It is drawn at once; Apply requests it.")]
         self.alpha, self.decay = make_control(option("alpha")), make_control(option("decay"))
         self.button = pn.widgets.Button(label="Apply", color="primary", width=80, margin=(8, 8), disabled=True)
+        self.button.stylesheets = [tipped("Request the drawn shape of the run, for its next step.")]
         self.button.on_click(lambda event: context.defer(self._request))
         self.back = pn.widgets.Button(label="Reset to the run", width=130, margin=(8, 8), disabled=True)
+        self.back.stylesheets = [tipped("Draw the run's own shape again.")]
         self.back.on_click(lambda event: context.defer(self._take_back))
         widgets = (self.full, self.alpha.widget, self.decay.widget, self.button, self.back)
         self.choice = pn.Column(pn.Row(*widgets, **STRETCH), self.needs, visible=False, **STRETCH)

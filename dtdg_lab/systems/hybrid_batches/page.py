@@ -8,14 +8,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.hybrid_batches.policy_charts import batch_policy_verdict
-from dtdg_lab.widgets.controls import LiveWidgets
 from dtdg_lab.widgets.run_page import TEXT, PageContext, Panel, RunPage, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
 
-SETTINGS = ("batch_snapshots", "batch_nodes", "batch_policy", "reservoir", "average_every_s")
 JUDGED = 40  # newest runs of the session among which policies and fixed sizes are compared
 
 
@@ -23,7 +21,7 @@ class BatchPage(RunPage):
     """The map of nodes and snapshots that a step takes, at every step; the other charts once a second."""
 
     title, family = "Batches", "hybrid_batches"
-    data, subject = "batch", "hybrid batches"
+    data = "batch"
     compares_runs = True
 
     def __init__(self, context: PageContext) -> None:
@@ -32,14 +30,12 @@ class BatchPage(RunPage):
         self._judged: tuple[Any, ...] = ()
         self.map = self.add_charts(380)
         self.verdict = text_line(visible=False, margin=(2, 10), styles={**TEXT, "font-weight": "bold"})
-        self.live_settings = LiveWidgets(SETTINGS, context.apply)
-        self.lay_out(self.verdict, self.live_settings.panel, self.map, self.charts)
+        self.lay_out(self.verdict, self.map, self.charts)
 
     def follow(self, run: Run | None) -> None:
         """Show another run."""
         super().follow(run)
         self._mapped = -1
-        self.live_settings.follow(run)
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
         """Draw the batch in training at once, and the rest once a second."""
@@ -51,7 +47,6 @@ class BatchPage(RunPage):
             self.map.draw({} if shown is None else {"map": shown})
         super().update(runs, slow=slow)
         if slow:
-            self.live_settings.update(run)
             self._judge(list(runs)[-JUDGED:])
 
     def read(self, run: Run) -> tuple[dict[str, Panel], str]:

@@ -14,7 +14,7 @@ class BlockPage(RunPage):
     """The charts of a run's blocks of time."""
 
     title, family = "Blocks", "snapshot_blocks"
-    data, subject = "block", "blocks of time"
+    data = "block"
 
     def __init__(self, context: PageContext) -> None:
         super().__init__(context)

@@ -18,6 +18,7 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import share
+from dtdg_lab.widgets.live import tipped
 from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, PageContext, RunPage, describe, show_text, text_line
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class SchedulePage(RunPage):
     """
 
     title, family = "Schedule", "snapshot_groups"
-    data, subject = "schedule", "scheduled snapshot groups"
+    data = "schedule"
 
     def __init__(self, context: PageContext) -> None:
         super().__init__(context)
@@ -257,6 +258,7 @@ class SchedulePage(RunPage):
         self._worker = self.in_background(self._work, "dashboard-schedules")
         self.gantt = self.add_charts(_HIGH)
         self.button = pn.widgets.Button(label="Ask", color="primary", width=80, margin=(8, 8), visible=False)
+        self.button.stylesheets = [tipped("Schedule the measured group times by other schedulers and on other ranks.")]
         self.button.on_click(lambda event: context.defer(self._ask))
         self.status = text_line(margin=(8, 10), visible=False)
         self.lay_out(self.gantt, pn.Row(self.button, self.status, **STRETCH), self.charts)

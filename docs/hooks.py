@@ -20,6 +20,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
+import measured  # noqa: E402
+
 PAGES = {  # file of the repository -> page of the site
     "README.md": "index.md",
     "ALGORITHMS.md": "algorithms.md",
@@ -98,6 +100,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         relative = posixpath.relpath(target, posixpath.dirname(uri) or ".")
         return f"[{text}]({relative}{'#' + anchor if anchor else ''})"
 
+    markdown = measured.placed(markdown)
     fences = re.split(r"(^```.*?^```$)", markdown, flags=re.M | re.S)
     fences[::2] = [re.sub(r"!\[([^\]]*)\]\(docs/", r"![\1](", LINK.sub(link, text)) for text in fences[::2]]
     return "".join(fences)

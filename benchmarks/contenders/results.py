@@ -2,7 +2,7 @@
 
 A file has the benchmark's parts. Each part says how its rows came to be (command, date, commit, machine, source). A run
 of one part leaves the others as they were. A row has a case, such as a graph and a model, and what was measured there,
-with minimum, median and maximum; ``null`` is not known.
+with minimum, median and maximum as far as they are known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -27,8 +29,9 @@ COUNTS = frozenset({
     "asked", "blocks", "cores", "epochs", "features", "fraction", "full_snapshots", "groups", "layers", "parts",
     "profile_epochs", "ranks", "seeds", "threads", "window",
 })  # fmt: skip
-TEXTS = frozenset({"unit", "reference", "note"})  # of a row: how its numbers are read
-UNITS = {"_s": "s", "_ms": "ms", "_ns": "ns", "_j": "J", "_bytes": "bytes", "_share": "share"}
+TEXTS = frozenset({"unit", "reference", "note", "notes"})  # of a row: how its numbers are read
+SERIES = frozenset({"best", "counted", "losses"})  # lists that are no repetitions
+UNITS = {"_s": "s", "_ms": "ms", "_ns": "ns", "_j": "J", "_bytes": "bytes", "_share": "share", "throughput": "share"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +90,18 @@ def keep(name: str, where: Mapping[str, Any], parts: Mapping[str, Any]) -> Path:
                 row.setdefault("reference", references[_key(row)])
         about = {"source": "measured", "command": command(), "date": date.today().isoformat(), "commit": commit()}
         stored[part] = {**about, "machine": dict(where), "rows": rows}
-    file.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
+    file.write_text(as_text(stored))
     return file
+
+
+def as_text(stored: Mapping[str, Any]) -> str:
+    """JSON with a line for each row, so that changes are seen."""
+    parts = []
+    for part, found in stored.items():
+        about = json.dumps({name: of for name, of in found.items() if name != "rows"}, ensure_ascii=False)
+        rows = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in found["rows"])
+        parts.append(f' {json.dumps(part)}: {about[:-1]}, "rows": [\n{rows}\n ]}}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def _key(row: Mapping[str, Any]) -> str:
@@ -119,23 +132,28 @@ def as_row(found: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in found.items():
         if name in TEXTS:
             continue
-        if isinstance(value, str) or name in COUNTS:
+        if isinstance(value, str) or (name in COUNTS and isinstance(value, int | float)):
             case[name] = value
         else:
             for what, values in numbers(name, value):
                 unit = found.get("unit") or next((UNITS[end] for end in UNITS if what.endswith(end)), None)
-                measured[what] = {**dict(zip(("min", "median", "max"), values, strict=True)), "unit": unit}
+                spread = zip(("min", "median", "max"), values, strict=True)
+                measured[what] = {name: float(f"{one:.6g}") for name, one in spread if one is not None}
+                measured[what] |= {"unit": unit} if unit else {}
     texts = {name: found[name] for name in ("reference", "note") if found.get(name) is not None}
     return {"case": case, "measured": measured, **texts}
 
 
 def numbers(name: str, value: Any) -> Iterator[tuple[str, tuple[float | None, float, float | None]]]:
-    """Measured quantities: one number, three of a spread, or several by name; anything else is none."""
+    """Measured quantities: a number, three of a spread, one a seed, or several by name; anything else is none."""
     if isinstance(value, Mapping):
         for inner, of in value.items():
             yield from numbers(f"{name} {inner}", of)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield name, (None, float(value), None)
+    elif isinstance(value, list) and name not in SERIES and all(isinstance(one, int | float | None) for one in value):
+        if reached := [one for one in value if one is not None and isfinite(one)]:
+            yield name, (min(reached), median(reached), max(reached))
     elif isinstance(value, tuple) and len(value) == 3 and all(isinstance(one, int | float | None) for one in value):
         least, middle, most = value
         if middle is not None:

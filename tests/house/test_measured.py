@@ -112,6 +112,16 @@ def test_a_new_run_replaces_its_part_and_leaves_the_others(
     assert "reference" not in other and stored["second"]["rows"][0]["measured"]["epoch_s"]["median"] == 2.0
 
 
+@pytest.mark.parametrize("name", STORED)
+def test_a_benchmark_still_takes_the_arguments_of_its_rows(name: str) -> None:
+    for found in STORED[name].values():
+        script, *words = found["command"].split()[1:]
+        options = [word for word in words if word.startswith("--")]
+        if script.startswith("benchmarks/"):
+            text = (ROOT / script).read_text()
+            assert all(f'"{option}"' in text for option in options), found["command"]
+
+
 @pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
 def test_every_benchmark_can_keep_its_rows(script: Path) -> None:
     text = script.read_text()

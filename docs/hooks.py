@@ -1,10 +1,11 @@
-"""What `make docs` generates: the reference, a page for each paper's systems, and the lessons with their figures."""
+"""What `make docs` generates: the reference, a page for each paper's systems, the lessons with their
+figures, the gallery of charts, and tables of what benchmarks measured.
+"""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import posixpath
 import re
@@ -20,7 +21,9 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
+import gallery  # noqa: E402
 import measured  # noqa: E402
+from gallery import figure_html  # noqa: E402
 
 PAGES = {  # file of the repository -> page of the site
     "README.md": "index.md",
@@ -65,6 +68,7 @@ def on_files(files: Files, config: Any) -> Files:
     pages |= {f"papers/{name}.md": paper(name) for name in TEXTS} | {"papers/index.md": papers()}
     pages |= {"options.md": options(), "events.md": events(), "records.md": records(), "errors.md": errors()}
     pages |= {"api.md": api(), "commands.md": (ROOT / "docs" / "commands.md").read_text() + "\n" + commands()}
+    pages["gallery.md"] = gallery.page()
     katex = katex_js()
     assert katex is not None, "Panel is not installed: make env"
     pages["assets/katex.min.js"] = katex
@@ -161,12 +165,6 @@ def execute_lessons() -> None:
         environment = {**os.environ, "DTDG_LAB_STATE": str(folder / "state")}
         options = ["--ExecutePreprocessor.timeout=900", "--log-level=ERROR", "--output", kept.stem]
         subprocess.run([*command, *options, str(copied)], check=True, env=environment)
-
-
-def figure_html(figure: Any) -> str:
-    """A place for a figure of Plotly, drawn by site.js when it is scrolled to."""
-    text = json.dumps({"data": figure["data"], "layout": figure.get("layout", {})}).replace("</", "<\\/")
-    return f'<div class="lab-figure" role="img"></div><script type="application/json">{text}</script>'
 
 
 # Papers
@@ -322,3 +320,4 @@ def api() -> str:
 
 if __name__ == "__main__":
     execute_lessons()
+    gallery.make()

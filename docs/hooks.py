@@ -21,6 +21,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
+import benches  # noqa: E402
 import gallery  # noqa: E402
 import measured  # noqa: E402
 from gallery import figure_html  # noqa: E402
@@ -51,6 +52,7 @@ def on_config(config: Any) -> Any:
     for section in config.nav:
         if "Lessons" in section:
             section["Lessons"] = ["lessons/index.md", *(f"lessons/{path.stem}.md" for path in lessons())]
+            section["Lessons"].append({"Benches": ["benches/schedule.md", "benches/cache.md"]})
         if "Papers" in section:
             menu = {paper: [f"papers/{name}.md" for name in systems] for paper, systems in by_paper().items()}
             section["Papers"] = ["papers/index.md", *({paper: pages} for paper, pages in menu.items())]
@@ -68,7 +70,7 @@ def on_files(files: Files, config: Any) -> Files:
     pages |= {f"papers/{name}.md": paper(name) for name in TEXTS} | {"papers/index.md": papers()}
     pages |= {"options.md": options(), "events.md": events(), "records.md": records(), "errors.md": errors()}
     pages |= {"api.md": api(), "commands.md": (ROOT / "docs" / "commands.md").read_text() + "\n" + commands()}
-    pages["gallery.md"] = gallery.page()
+    pages |= {"gallery.md": gallery.page()} | benches.pages()
     katex = katex_js()
     assert katex is not None, "Panel is not installed: make env"
     pages["assets/katex.min.js"] = katex

@@ -1,8 +1,9 @@
-"""Two benches on static pages: schedule groups by hand, and choose cache windows; their data and their pages."""
+"""Two benches on static pages: schedule groups by hand, and choose cache windows; their data."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -15,7 +16,7 @@ TIMES_S: Mapping[str, tuple[int, ...]] = {
     "in bursts": (2, 3, 16, 18, 2, 4, 17, 3),
 }
 SEARCHED = ("dygnex_greedy", "best_of")  # rules that the page does not compute
-EPOCHS, EPOCH_STEPS, SEED, PARTS, ROWS = 12, 25, 8, 4, 100
+EPOCHS, EPOCH_STEPS, SEED, ROWS = 12, 25, 8, 100  # as docs/cache_bench.md says
 
 
 def schedule_data() -> dict[str, Any]:
@@ -80,34 +81,18 @@ def cache_data() -> list[dict[str, Any]]:
     return runs
 
 
-def pages() -> dict[str, str]:
-    """Both pages, by place."""
-    schedule = (
-        "A **group** is a few consecutive snapshots. In an **iteration** each rank computes one or two groups; then "
-        "gradients are exchanged, so an iteration takes as long as its slowest rank. Place eight groups on two ranks "
-        "so that the epoch is short. The dashed line is a bound that no schedule can beat; hatched is waiting.\n\n"
-        "Choose a group, then *here* in a place; or drag it; or use the keyboard: arrow keys move a chosen group, "
-        "Delete takes it back. [DyGNeX](../dygnex.md) and lesson 06 have more."
-    )
-    windows = (
-        f"One partition of {PARTS} trains on {EPOCHS} epochs of {EPOCH_STEPS} steps (Reddit, calibrated costs, simulated). "
-        "It asks the other partitions for features, and a **cache** holds some of them for W steps. A short window has more "
-        "hits, and rebuilds more often; on a slow link both cost time, and time costs energy. At each rebuild choose W "
-        "and the partition that gets most of the cache. You see the links up to now, as a policy does. At the end your "
-        "joules are compared. [GreenDyGNN](../greendygnn.md) and lesson 08 have more.\n\n"
-        f"The chart shows how much later a reply of {ROWS} rows arrives, by the partition that sends it. Bars are caches, "
-        "with their W; grey is an even cache, another colour prefers that partition."
-    )
-    return {
-        "benches/schedule.md": _page("Schedule eight groups by hand", schedule, "schedule", schedule_data()),
-        "benches/cache.md": _page("Choose a cache window under congestion", windows, "cache", cache_data()),
-    }
+def placed(markdown: str) -> str:
+    """A page with the bench that its comment names, and the bench's data and script."""
+    return PLACE.sub(lambda found: _bench(found[1], DATA[found[1]]()), markdown)
 
 
-def _page(title: str, text: str, name: str, data: Any) -> str:
+def _bench(name: str, data: Any) -> str:
     written = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
     return (
-        f"---\nhide: [toc]\n---\n\n# {title}\n\n{text}\n\n"
         f'<div id="{name}-bench" class="bench"></div><script type="application/json">{written}</script>'
-        f'<script src="../assets/{name}_bench.js"></script>\n'
+        f'<script src="assets/{name}_bench.js"></script>\n'
     )
+
+
+PLACE = re.compile(r"^<!-- bench (\w+) -->$", re.M)
+DATA = {"schedule": schedule_data, "cache": cache_data}

@@ -132,7 +132,7 @@ const scheduleBench = (() => {
         type: "button", class: "bench-here", "aria-label": `move to iteration ${iteration + 1}, rank ${rank}`,
         onclick: () => move(chosen, iteration, rank),
       }, "here")
-      here.disabled = chosen === null
+      here.disabled = chosen === null || !room([iteration, rank])
       return element("td", target(iteration, rank), ...held(iteration, rank).map(chip), here)
     }
     function board() {

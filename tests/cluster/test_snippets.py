@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -70,22 +69,24 @@ def cases() -> list[Any]:
     return made
 
 
+def changes(run: Run) -> tuple[set[str], set[str], list[Any]]:
+    """Settings that were asked for, those that were applied, and refusals."""
+    events = lab.runs.open(run.path).table("events")
+    asked = [row["request"].get("set", {}) for row in events[events.kind == "control_received"].data]
+    applied = [row["changes"] for row in events[events.kind == "settings"].data]
+    return set().union(*asked), set().union(*applied), list(events[events.kind == "refused"].data)
+
+
 def ended(run: Run) -> Run:
     """Stop a run when all its live changes are applied."""
     deadline = time.monotonic() + 200
-    asked: set[int] = set()
-    applied: set[int] = set()
-    while (not asked or asked - applied) and time.monotonic() < deadline and run.status not in ("finished", "failed"):
+    asked, applied, refused = changes(run)
+    while not (asked and asked <= applied) and not refused and time.monotonic() < deadline:
         time.sleep(0.2)
-        events = lab.runs.open(run.path).table("events")
-        asked = {row["version"] for row in events[events.kind == "control_received"].data if "set" in row["request"]}
-        applied = {row["version"] for row in events[events.kind == "settings"].data}
-    if run.status not in ("finished", "failed"):
-        run.stop()
+        asked, applied, refused = changes(run)
+    run.stop()
     run.wait(120)
-    events = lab.runs.open(run.path).table("events")
-    refused = list(events[events.kind == "refused"].data)
-    assert asked <= applied and not refused, (asked, applied, refused)
+    assert asked and asked <= applied and not refused, (asked, applied, refused)
     return run
 
 
@@ -111,12 +112,6 @@ def table(_: Session) -> Names:
     return {}
 
 
-def striped(_: Session) -> Names:
-    """The family of the tests can be imported."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    return {}
-
-
 def configuration(_: Session) -> Names:
     """What the configuration files of Jupyter and nbgrader have, and a notebook."""
     import nbformat
@@ -127,7 +122,6 @@ def configuration(_: Session) -> Names:
 
 
 PREPARED: dict[str, Callable[[Session], Names]] = {
-    "docs/adding_a_system.md": striped,
     "docs/environments.md": configuration,
     "docs/forks_and_exports.md": small,
     "docs/greendygnn.md": features,
@@ -141,16 +135,17 @@ def shortened(code: str) -> str:
     """The snippet without long waits."""
     if "run.set(" in code:
         code = re.sub(r"^(\s*)run\.wait\(\)", r"\1ended(run)", code, flags=re.M)
-        return re.sub(r"epochs=\d+", "epochs=2000", code)
-    return re.sub(r"epochs=\d+", f"epochs={SHORT}", code)
+        code = re.sub(r"epochs=\d+", "epochs=2000", code, count=1)
+    return re.sub(r"epochs=(?!2000)\d+", f"epochs={SHORT}", code)
 
 
-def run(snippet: Snippet, code: str, request: pytest.FixtureRequest) -> Names:
+def run(snippet: Snippet, code: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Names:
     names: Names = {"lab": lab, "ended": ended, "__name__": "snippet"}
     own = re.search(r"^with lab\.Session", code, flags=re.M)
-    session = request.getfixturevalue("two_engines") if "session" in code and not own else None
-    if session is not None:
-        names["session"] = session
+    session = None
+    if "session" in code and not own:
+        names["session"] = session = request.getfixturevalue("two_engines")
+        monkeypatch.setenv("DTDG_LAB_STATE", str(request.getfixturevalue("shared_state")))
     if snippet.page in PREPARED:
         names |= PREPARED[snippet.page](session)
     with warnings.catch_warnings():
@@ -165,7 +160,7 @@ def test_a_snippet_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     quickly = snippet.mark[0] != "run"
-    names = run(snippet, snippet.code if quickly else shortened(snippet.code), request)
+    names = run(snippet, snippet.code if quickly else shortened(snippet.code), request, monkeypatch)
     done = names.get("run")
     assert done is None or done.status in ("finished", "stopped") or "session" not in snippet.code
 
@@ -203,8 +198,8 @@ def test_targets_of_make_exist() -> None:
         assert {word for word in words if "=" not in word and not word.startswith("-")} <= targets, where
 
 
-def test_a_snippet_that_fails_is_found(request: pytest.FixtureRequest) -> None:
+def test_a_snippet_that_fails_is_found(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AttributeError, match="nothing"):
-        run(Snippet("docs/none.md", 3, ("", ""), "lab.nothing()\n"), "lab.nothing()\n", request)
+        run(Snippet("docs/none.md", 3, ("", ""), "lab.nothing()\n"), "lab.nothing()\n", request, monkeypatch)
     assert {snippet.mark[0] for snippet in snippets()} <= {"", "run", "not run"}
     assert all(snippet.mark[1] == "slow" for snippet in snippets() if snippet.mark[0] == "run")

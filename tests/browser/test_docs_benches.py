@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,11 +39,11 @@ def page() -> Iterator[Any]:
         browser.close()
 
 
-def opened(page: Any, text: str, folder: Path) -> None:
+def opened(page: Any, benches: Any, name: str, folder: Path) -> None:
     """The page as HTML, without the site around it."""
-    (body,) = re.findall(r"(<div id=.*)", text)
+    body = benches.placed(f"<!-- bench {name} -->").replace('src="', f'src="{ROOT}/docs/')
     file = folder / "page.html"
-    file.write_text(f"<!doctype html><meta charset=utf-8><body>{body}".replace("../assets", f"{ROOT}/docs/assets"))
+    file.write_text(f"<!doctype html><meta charset=utf-8><body>{body}")
     page.goto(file.as_uri())
 
 
@@ -55,7 +54,7 @@ def label(page: Any, group: int) -> str:
 
 
 def test_a_schedule_is_made_by_keyboard_alone(benches: Any, page: Any, tmp_path: Path) -> None:
-    opened(page, benches.pages()["benches/schedule.md"], tmp_path)
+    opened(page, benches, "schedule", tmp_path)
     assert page.get_by_text("The rules' schedules appear").is_visible()
     rows = [[[0, 7], [1, 6]], [[2, 5], [3, 4]]]
     for iteration, row in enumerate(rows):
@@ -81,18 +80,24 @@ def test_a_schedule_is_made_by_keyboard_alone(benches: Any, page: Any, tmp_path:
 
 
 def test_a_place_takes_two_groups_and_a_group_moves_by_a_click(benches: Any, page: Any, tmp_path: Path) -> None:
-    opened(page, benches.pages()["benches/schedule.md"], tmp_path)
-    for group in (0, 1, 2):
+    opened(page, benches, "schedule", tmp_path)
+    place = page.get_by_label("move to iteration 1, rank 1")
+    for group in (0, 1):
         page.locator(f"[data-group='{group}']").click()
-        page.get_by_label("move to iteration 1, rank 1").click()
+        place.click()
+    page.locator("[data-group='2']").click()
+    assert place.is_disabled() and page.get_by_label("move to iteration 1, rank 0").is_enabled()
+    page.locator("[data-group='2']").drag_to(page.locator("[data-group='0']"))
     assert page.locator(".bench-words").inner_text() == "Rank 1 already has 2 groups in iteration 1."
+    page.locator("[data-group='2']").drag_to(page.get_by_label("move to iteration 2, rank 0").locator(".."))
+    assert page.locator("[data-group='2']").get_attribute("aria-label") == "group 2 (5 s), iteration 2, rank 0"
     page.get_by_label("seconds of group 0").fill("30")
     page.get_by_label("seconds of group 0").press("Enter")
     assert page.locator("[data-group='0']").inner_text() == "30 s"
 
 
 def test_a_run_is_played_to_its_end_and_compared(benches: Any, page: Any, tmp_path: Path) -> None:
-    opened(page, benches.pages()["benches/cache.md"], tmp_path)
+    opened(page, benches, "cache", tmp_path)
     page.get_by_label("64", exact=True).focus()
     page.keyboard.press("ArrowLeft")  # radios move by arrows
     page.get_by_role("button", name="Build this cache").press("Enter")

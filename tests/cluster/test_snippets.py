@@ -1,8 +1,8 @@
 """Every Python snippet of the README and the documentation runs, and every command they name exists.
 
 A comment before a snippet says what is special: ``<!-- run: slow -->`` leaves it to ``make test-full``, ``<!-- not run:
-REASON -->`` leaves it out. A run that a snippet changes live is stopped when its changes have been applied, in place of
-``run.wait()``; other trainings have three epochs.
+REASON -->`` leaves it out. Of a slow snippet a run that is changed live is stopped when its changes have been applied,
+in place of ``run.wait()``; other trainings have three epochs, and those of quick snippets five.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dtdg_lab.cluster.session import Session
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 FENCE = re.compile(r"^(?:<!-- (run|not run): ([^\n]+) -->\n+)?```(\w*)\n(.*?)^```$", re.M | re.S)
-SHORT = 3
+SHORT, QUICK = 3, 5  # epochs; a change must reach the run before it ends
 # what a page's snippets find already there
 Names = dict[str, Any]
 
@@ -113,19 +113,25 @@ def table(_: Session) -> Names:
 
 
 def configuration(_: Session) -> Names:
-    """What the configuration files of Jupyter and nbgrader have, and a notebook."""
-    import nbformat
+    """What the configuration files of Jupyter and nbgrader have."""
     from traitlets.config import Config
 
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("text") for _ in range(4)])
-    return {"c": Config(), "get_config": Config, "nbformat": nbformat, "notebook": notebook}
+    return {"c": Config(), "get_config": Config}
+
+
+def notebook(session: Session) -> Names:
+    """The same, and a notebook."""
+    import nbformat
+
+    cells = [nbformat.v4.new_markdown_cell("text") for _ in range(4)]
+    return configuration(session) | {"nbformat": nbformat, "notebook": nbformat.v4.new_notebook(cells=cells)}
 
 
 PREPARED: dict[str, Callable[[Session], Names]] = {
     "docs/environments.md": configuration,
     "docs/forks_and_exports.md": small,
     "docs/greendygnn.md": features,
-    "docs/instructor.md": configuration,
+    "docs/instructor.md": notebook,
     "docs/own_data.md": table,
     "docs/studies.md": small,
 }
@@ -136,6 +142,7 @@ def shortened(code: str) -> str:
     if "run.set(" in code:
         code = re.sub(r"^(\s*)run\.wait\(\)", r"\1ended(run)", code, flags=re.M)
         code = re.sub(r"epochs=\d+", "epochs=2000", code, count=1)
+        code = code.replace("replace(ranks=1)", f"replace(ranks=1, epochs={SHORT})")
     return re.sub(r"epochs=(?!2000)\d+", f"epochs={SHORT}", code)
 
 
@@ -144,8 +151,11 @@ def run(snippet: Snippet, code: str, request: pytest.FixtureRequest, monkeypatch
     own = re.search(r"^with lab\.Session", code, flags=re.M)
     session = None
     if "session" in code and not own:
-        names["session"] = session = request.getfixturevalue("two_engines")
+        session = request.getfixturevalue("two_engines")
         monkeypatch.setenv("DTDG_LAB_STATE", str(request.getfixturevalue("shared_state")))
+        names["session"] = request.getfixturevalue("session")
+        if not session.ready:  # its engines have ended meanwhile: other snippets start their own
+            session.repair()
     if snippet.page in PREPARED:
         names |= PREPARED[snippet.page](session)
     with warnings.catch_warnings():
@@ -159,8 +169,9 @@ def test_a_snippet_runs(
     snippet: Snippet, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    quickly = snippet.mark[0] != "run"
-    names = run(snippet, snippet.code if quickly else shortened(snippet.code), request, monkeypatch)
+    slow = snippet.mark[0] == "run"
+    code = shortened(snippet.code) if slow else re.sub(r"epochs=\d+", f"epochs={QUICK}", snippet.code)
+    names = run(snippet, code, request, monkeypatch)
     done = names.get("run")
     assert done is None or done.status in ("finished", "stopped") or "session" not in snippet.code
 

@@ -90,7 +90,7 @@ def profiled(config: RunConfig, graph: DynamicGraph, group: Group, plan: dict[st
     for epoch in range(0 if plan else config["profile_epochs"]):
         one_epoch(built, epoch)
         built.strategy.on_epoch_end()
-    source = built.strategy.scheduling.to_dict()["source"]
+    source = built.strategy.scheduling.event().write()["source"]
     if source != config["group_times"]:
         raise RuntimeError(f"{config.system} is scheduled by {source}, not by {config['group_times']}")
     return built
@@ -107,7 +107,9 @@ def in_turn(
     for contender in contenders:
         built = profiled(contender.config, graph, group, plan)
         plan = plan or built.strategy.state_dict()
-        described = {} if getattr(built.strategy, "scheduling", None) is None else built.strategy.scheduling.to_dict()
+        described = (
+            {} if getattr(built.strategy, "scheduling", None) is None else built.strategy.scheduling.event().write()
+        )
         runs.append(built)
         found.append({"schedule": described, "epochs": []})
     for turn in range(WARM_UPS + max(contender.turns for contender in contenders)):

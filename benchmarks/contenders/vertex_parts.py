@@ -66,8 +66,8 @@ def epoch_of(config: RunConfig, group: Group) -> tuple[Callable[[], dict[str, An
     built = build(config, graph, group)
     facts: dict[str, Any] = {"build_s": time.perf_counter() - began, "predicted_bytes": 0}
     if built.partition is not None:
-        described = partition_event(config, graph, built.partition, train=built.split.train, ranks=group.size)
-        facts["predicted_bytes"] = sum(_total(described["predicted"][way]) for way in ("forward", "backward"))
+        predicted = partition_event(built.strategy.context).predicted
+        facts["predicted_bytes"] = sum(_total(predicted[way]) for way in ("forward", "backward"))
 
     def epoch() -> dict[str, Any]:
         phases, sent = Phases(), group.bytes_sent

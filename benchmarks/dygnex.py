@@ -1,6 +1,7 @@
 """Schedules of snapshot groups: PSG, BLAD, DyGNeX and ours, with the DyGNeX paper's numbers.
 
-    python benchmarks/dygnex.py [PART ...] [--quick] [--json FILE] [--only GRAPH ...] [--models M ...] [--ranks R ...]
+    python benchmarks/dygnex.py [PART ...] [--quick] [--json FILE] [--keep] [--only GRAPH ...]
+                                [--models M ...] [--ranks R ...]
 
 Parts (default: all):
 epochs      (Table 4, Figure 4) an epoch of each system, by graph, model and number of single-threaded ranks, each
@@ -27,21 +28,19 @@ has 27 and 47. Its GPUs, data and growth differ: only ratios are comparable.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from contenders import dygnex_paper as paper
 from contenders import dygnex_text as words
+from contenders import results
 from contenders import schedule_tables as tables
 from contenders.dygnex_plan import FULL_PLAN, MODELS, QUICK, QUICK_PLAN, WORKLOADS, Plan, Workload
 from contenders.snapshot_groups import WARM_UPS, Contender, in_turn, trained
@@ -319,7 +318,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", nargs="*", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="one small graph, few of everything: under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
+    results.add_arguments(parser)
     parser.add_argument("--only", nargs="+", metavar="GRAPH", help=", ".join(one.name for one in WORKLOADS))
     parser.add_argument("--models", nargs="+", metavar="M", choices=MODELS, help=", ".join(MODELS))
     parser.add_argument("--ranks", nargs="+", type=int, metavar="R", help="of parts epochs and profiling (2 4)")
@@ -357,7 +356,7 @@ def main() -> int:
     if not plan.workloads and set(parts) - {"solving", "simulation", "targets"}:
         print("no graph is left to train on")
         return 2
-    machine = {"processor": platform.machine(), "cores": len(cores()), "torch": version("torch")}
+    machine = results.machine()
     print(f"CPU, float32, one thread a process; {machine}; load {os.getloadavg()[0]:.1f} at the start")
     began, found = time.perf_counter(), {}
     with tempfile.TemporaryDirectory() as folder:
@@ -365,12 +364,7 @@ def main() -> int:
         for part in parts:
             found |= DO[part](plan)
     print(f"took {time.perf_counter() - began:.0f} s; load {os.getloadavg()[0]:.1f} at the end")
-    if given.json:
-        settings = {
-            **asdict(plan),
-            "workloads": [{**asdict(one), "options": dict(one.options)} for one in plan.workloads],
-        }
-        given.json.write_text(json.dumps({"machine": machine, "plan": settings, **found}, indent=2) + "\n")
+    results.write(given, machine, found, plan=asdict(plan))
     return 0
 
 

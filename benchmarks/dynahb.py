@@ -1,6 +1,6 @@
 """The parts of DynaHB, measured on the processors of this machine, with the DynaHB paper's numbers.
 
-    python benchmarks/dynahb.py [PART ...] [--quick] [--json FILE] [--only GRAPH ...] [--models M ...]
+    python benchmarks/dynahb.py [PART ...] [--quick] [--json FILE] [--keep] [--only GRAPH ...] [--models M ...]
                                 [--systems S ...] [--ranks R ...] [--layers L ...] [--seeds S] [--seconds S]
 
 Parts (default: all):
@@ -43,19 +43,16 @@ computed most, without exchanges. Rows name what is missing.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from contenders import hb_claims as claims
-from contenders import hb_costs, hb_rows
+from contenders import hb_costs, hb_rows, results
 from contenders import hb_text as words
 from contenders.esdg_plan import Workload
 from contenders.hb_plan import FULL_PLAN, MODELS, QUICK_PLAN, SYSTEMS, Plan, variants_of_systems
@@ -230,7 +227,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", nargs="*", help=f"{', '.join(DO)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="one model, small graphs: about a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
+    results.add_arguments(parser)
     parser.add_argument("--only", nargs="+", metavar="GRAPH", help="graphs of the parts that have several")
     parser.add_argument("--models", nargs="+", metavar="M", choices=MODELS, help=", ".join(MODELS))
     parser.add_argument("--systems", nargs="+", metavar="S", choices=SYSTEMS, help=", ".join(SYSTEMS))
@@ -318,7 +315,7 @@ def main() -> int:
     if REAL_DATA.is_dir():
         os.environ.setdefault("DTDG_LAB_DATA", str(REAL_DATA))
     parts = [part for part in DO if part in (given.part or DO)]
-    machine = {"processor": platform.machine(), "cores": len(cores()), "torch": version("torch")}
+    machine = results.machine()
     print(f"CPU, float32, one thread a process; {machine}; load {os.getloadavg()[0]:.1f} at the start")
     began, found = time.perf_counter(), {}
     with tempfile.TemporaryDirectory() as folder:
@@ -327,9 +324,7 @@ def main() -> int:
         for part in parts:
             found[part] = measure(part, plan)
     print(f"took {time.perf_counter() - began:.0f} s; load {os.getloadavg()[0]:.1f} at the end")
-    if given.json:
-        settings = json.loads(json.dumps(asdict(plan), default=dict))
-        given.json.write_text(json.dumps({"machine": machine, "plan": settings, **found}, indent=2) + "\n")
+    results.write(given, machine, found, plan=asdict(plan))
     return 0
 
 

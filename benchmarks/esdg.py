@@ -1,6 +1,6 @@
 """The parts of ESDG, measured on the processors of this machine, with the ESDG paper's numbers.
 
-    python benchmarks/esdg.py [PART ...] [--quick] [--json FILE] [--models M ...] [--ranks R ...]
+    python benchmarks/esdg.py [PART ...] [--quick] [--json FILE] [--keep] [--models M ...] [--ranks R ...]
 
 Parts (default: all):
 transfers   (Figure 4) graph transfers in full and as deltas: bytes and time in our format and in the paper's, the bound
@@ -26,20 +26,17 @@ as the paper's, far outside of the measured range. The paper's GPUs and data dif
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from contenders import esdg_paper as paper
-from contenders import esdg_rows, esdg_scaling, transfers
+from contenders import esdg_rows, esdg_scaling, results, transfers
 from contenders import esdg_text as words
 from contenders.esdg_plan import FULL_PLAN, MODELS, PROTOCOL, QUICK_PLAN, Plan, Scaling
 
@@ -186,7 +183,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", nargs="*", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="one model, small graphs: under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
+    results.add_arguments(parser)
     parser.add_argument("--models", nargs="+", metavar="M", choices=MODELS, help=", ".join(MODELS))
     parser.add_argument("--ranks", nargs="+", type=int, metavar="R", help="measured (1 2 4)")
     chosen = parser.parse_args(given)
@@ -216,7 +213,7 @@ def main() -> int:
     if REAL_DATA.is_dir():
         os.environ.setdefault("DTDG_LAB_DATA", str(REAL_DATA))
     plan = planned(given)
-    machine = {"processor": platform.machine(), "cores": len(cores()), "torch": version("torch")}
+    machine = results.machine()
     print(f"CPU, float32, one thread a process; {machine}; load {os.getloadavg()[0]:.1f} at the start")
     began, found = time.perf_counter(), {}
     with tempfile.TemporaryDirectory() as folder:
@@ -226,9 +223,7 @@ def main() -> int:
             found |= DO[part](plan)
             print(f"{part} took {time.perf_counter() - began_part:.0f} s; load {os.getloadavg()[0]:.1f}", flush=True)
     print(f"took {time.perf_counter() - began:.0f} s; load {os.getloadavg()[0]:.1f} at the end")
-    if given.json:
-        settings = json.loads(json.dumps(asdict(plan), default=dict))
-        given.json.write_text(json.dumps({"machine": machine, "plan": settings, **found}, indent=2) + "\n")
+    results.write(given, machine, found, plan=asdict(plan))
     return 0
 
 

@@ -1,6 +1,6 @@
 """The parts of FlareDTDG, measured on the processors of this machine, with the FlareDTDG paper's numbers.
 
-    python benchmarks/flaredtdg.py [PART ...] [--quick] [--json FILE] [--only GRAPH ...] [--models M ...]
+    python benchmarks/flaredtdg.py [PART ...] [--quick] [--json FILE] [--keep] [--only GRAPH ...] [--models M ...]
                                    [--ranks R ...] [--seeds S]
 
 Parts (default: all):
@@ -29,19 +29,16 @@ the rank that computed most, without exchanges. Rows name what is missing.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from contenders import flare_claims as claims
-from contenders import flare_rows, flare_work
+from contenders import flare_rows, flare_work, results
 from contenders import flare_text as words
 from contenders.esdg_plan import Workload
 from contenders.flare_plan import FIXED, FULL_PLAN, MODELS, QUICK_PLAN, Plan
@@ -176,7 +173,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", nargs="*", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="one model, small graphs: under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
+    results.add_arguments(parser)
     parser.add_argument("--only", nargs="+", metavar="GRAPH", help="graphs of the parts that have several")
     parser.add_argument("--models", nargs="+", metavar="M", choices=MODELS, help=", ".join(MODELS))
     parser.add_argument("--ranks", nargs="+", type=int, metavar="R", help="measured (1 2 4)")
@@ -234,7 +231,7 @@ def main() -> int:
         os.environ.setdefault("DTDG_LAB_DATA", str(REAL_DATA))
     parts = [part for part in PARTS if part in (given.part or PARTS)]
     plan = planned(given)
-    machine = {"processor": platform.machine(), "cores": len(cores()), "torch": version("torch")}
+    machine = results.machine()
     print(f"CPU, float32, one thread a process but in part peer; {machine}; load {os.getloadavg()[0]:.1f} at the start")
     began, found = time.perf_counter(), {}
     with tempfile.TemporaryDirectory() as folder:
@@ -243,9 +240,7 @@ def main() -> int:
         for part in parts:
             found[part] = measure(part, plan)
     print(f"took {time.perf_counter() - began:.0f} s; load {os.getloadavg()[0]:.1f} at the end")
-    if given.json:
-        settings = json.loads(json.dumps(asdict(plan), default=dict))
-        given.json.write_text(json.dumps({"machine": machine, "plan": settings, **found}, indent=2) + "\n")
+    results.write(given, machine, found, plan=asdict(plan))
     return 0
 
 

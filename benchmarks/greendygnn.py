@@ -1,7 +1,7 @@
 """The parts of GreenDyGNN, measured on the processors of this machine, with the GreenDyGNN paper's numbers.
 
-    python benchmarks/greendygnn.py [PART ...] [--quick] [--json FILE] [--only GRAPH ...] [--ranks R] [--epochs E]
-                                    [--seeds S] [--episodes B]
+    python benchmarks/greendygnn.py [PART ...] [--quick] [--json FILE] [--keep] [--only GRAPH ...] [--ranks R]
+                                    [--epochs E] [--seeds S] [--episodes B]
 
 Parts (default: all):
 table1       (Table I, Figures 4 to 6) joules by device and seconds of an epoch of each method: clean, with the paper's
@@ -29,19 +29,16 @@ times time and processor seconds, not a measurement. Joules are of a run's steps
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from contenders import gd_claims as claims
-from contenders import gd_graphs, gd_here, gd_overhead, gd_rows, gd_sim
+from contenders import gd_graphs, gd_here, gd_overhead, gd_rows, gd_sim, results
 from contenders import gd_text as words
 from contenders.gd_plan import FULL_PLAN, QUICK_PLAN, Ground, Plan
 from contenders.gd_run import Trainer
@@ -144,7 +141,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", nargs="*", help=f"{', '.join(DO)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="one small graph, one process: about a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
+    results.add_arguments(parser)
     parser.add_argument("--only", nargs="+", metavar="GRAPH", help="graphs of part table1")
     parser.add_argument("--ranks", type=int, metavar="R", help="that train (4)")
     parser.add_argument("--epochs", type=int, metavar="E", help="of a run (11)")
@@ -185,8 +182,7 @@ def main() -> int:
     if REAL_DATA.is_dir():
         os.environ.setdefault("DTDG_LAB_DATA", str(REAL_DATA))
     parts = [part for part in DO if part in (given.part or DO)]
-    machine = {"processor": platform.machine(), "cores": len(os.sched_getaffinity(0)), "torch": version("torch"),
-               "pyzmq": version("pyzmq")}  # fmt: skip
+    machine = results.machine("pyzmq")
     print(f"CPU, float32, one thread a process; {machine}; load {os.getloadavg()[0]:.1f} at the start")
     began, found = time.perf_counter(), {}
     with tempfile.TemporaryDirectory() as folder:
@@ -195,8 +191,7 @@ def main() -> int:
         for part in parts:
             found[part] = measure(part, plan, Path(folder))
     print(f"took {time.perf_counter() - began:.0f} s; load {os.getloadavg()[0]:.1f} at the end")
-    if given.json:
-        given.json.write_text(json.dumps({"machine": machine, "plan": asdict(plan), **found}, indent=2) + "\n")
+    results.write(given, machine, found, plan=asdict(plan))
     return 0
 
 

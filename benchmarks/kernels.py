@@ -1,6 +1,6 @@
 """Neighbour sums and attention by backend: the measurements behind ``kernel="auto"``.
 
-    python benchmarks/kernels.py [--quick] [--json FILE] [--threads N]
+    python benchmarks/kernels.py [--quick] [--json FILE] [--keep] [--threads N]
 
 Three backends for a sum over in-neighbours: torch's embedding_bag (single precision on the CPU), its CSR product, DGL.
 Each case runs them in turn, so that other load affects all; ratios are the other's time over the first one's,
@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
-import platform
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from contenders import results
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.rng import generator
@@ -109,17 +107,16 @@ def report(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small and medium graphs, fewer turns: seconds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
+    results.add_arguments(parser)
     parser.add_argument("--threads", type=int, default=1, help="threads of each product (default 1, as for one rank)")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     try:
-        version = import_dgl().__version__
+        dgl = bool(import_dgl())
     except NotAvailableError as error:
-        version = ""
+        dgl = False
         print(f"without DGL: {error}")
-    dgl = bool(version)
-    machine = {"processor": platform.machine(), "threads": given.threads, "torch": torch.__version__, "dgl": version}
+    machine = results.machine("dgl", threads=given.threads)
     print(f"CPU; {machine}\ngraph, type, weights, width")
     turns, rows = QUICK_TURNS if given.quick else TURNS, []
     for size in ("small", "medium") if given.quick else tuple(SIZES):
@@ -134,8 +131,7 @@ def main() -> int:
         for heads in (1, 4):
             case = {"graph": size, "type": "float32", "sum": f"attention/{heads}", "features": 32}
             rows.append(report(case, compare(attention_ways(snapshot, 32, heads, dgl=dgl), turns)))
-    if given.json:
-        given.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
+    results.write(given, machine, {"rows": rows})
     return 0
 
 

@@ -1,6 +1,6 @@
 """Latencies that a user sees: import, session, first point, record to browser; and the overhead of monitoring per step.
 
-    python benchmarks/live_layer.py [--quick] [--json FILE]
+    python benchmarks/live_layer.py [--quick] [--json FILE] [--keep]
 
 Two CPU engines; the browser rows need Debian's chromium. Each row prints min, median and max of its repetitions (the
 browser's delay: median, 95th percentile, max) and our limit.
@@ -9,7 +9,6 @@ browser's delay: median, 95th percentile, max) and our limit.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -17,9 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from contenders import results
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
@@ -53,6 +54,16 @@ class Row:
     values: tuple[float, float, float]
     what: str
     limit: float | None
+
+
+def as_found(row: Row) -> dict[str, Any]:
+    """The row by names; of the browser's delay the second value is the 95th percentile."""
+    first, second, third = row.values
+    values = {"value": row.values}
+    if row.what != "min, median, max":
+        values = {"value": (None, first, third), "95th percentile": second}
+    limit = None if row.limit is None else f"at most {row.limit:g} {row.unit}"
+    return {"name": row.name, "unit": row.unit, "reference": limit, **values}
 
 
 def spread(values: list[float]) -> tuple[float, float, float]:
@@ -197,7 +208,7 @@ def _free_port() -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, under a minute")
-    parser.add_argument("--json", type=Path, help="write the rows to a file as well")
+    results.add_arguments(parser)
     arguments = parser.parse_args()
     repeat = 1 if arguments.quick else 3
     rows = [import_time(5)]
@@ -220,8 +231,7 @@ def main() -> None:
         limit = "" if row.limit is None else f"limit {row.limit:g}"
         figures = " ".join(f"{value:9.3f}" for value in row.values)
         print(f"{row.name:32s} {figures} {row.unit:15s} {row.what:30s} {limit}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=2))
+    results.write(arguments, results.machine(), {"rows": [as_found(row) for row in rows]})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Seconds and memory of a full-batch training epoch: this lab, PyG-Temporal and plain ports of the papers.
 
-    python benchmarks/models.py [--quick] [--json FILE] [--only NAME ...] [--workloads W1 W2] [--threads N]
+    python benchmarks/models.py [--quick] [--json FILE] [--keep] [--only NAME ...] [--workloads W1 W2] [--threads N]
 
 One epoch is forward and backward over all snapshots and one Adam step; hidden width 32. Each contender runs in its
 own process with the same parameters. Epochs alternate, so that other load affects both, and the ratio is the peer's
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -116,7 +115,7 @@ def compare(case: Any, workload: str, folder: Path, threads: int) -> dict[str, A
         "lab_s": statistics.median(a["seconds"] for a, _ in timed),
         "peer_s": statistics.median(b["seconds"] for _, b in timed),
         "lab_first_s": lab[0]["seconds"], "peer_first_s": peer[0]["seconds"],
-        "ratio_min": ratios[0], "ratio_median": statistics.median(ratios), "ratio_max": ratios[-1],
+        "ratio": (ratios[0], statistics.median(ratios), ratios[-1]),
         "lab_bytes": lab[-1]["peak_bytes"], "peer_bytes": peer[-1]["peak_bytes"],
         "lab_held_bytes": lab[-1]["held_bytes"], "peer_held_bytes": peer[-1]["held_bytes"],
         "loss_first": lab[0]["loss"], "loss_apart": apart, "equal_losses": apart <= LOSS_TOLERANCE,
@@ -134,7 +133,7 @@ def as_text(row: dict[str, Any]) -> str:
     begin = f"{row['workload']:5} {row['case']:12} {row['peer']:13} "
     if "failed" in row:
         return begin + row["failed"]
-    ratios = f"{row['ratio_min']:.1f} {row['ratio_median']:.1f} {row['ratio_max']:.1f}"
+    ratios = " ".join(f"{ratio:.1f}" for ratio in row["ratio"])
     memory = f"{row['lab_bytes'] / 1e6:7.0f} {row['peer_bytes'] / 1e6:8.0f} {row['lab_bytes'] / row['peer_bytes']:6.2f}"
     same = f"{'yes' if row['equal_losses'] else 'NO'} ({row['loss_apart']:.0e})"
     target = f"{row['target']:.1f}" if row["target"] else "-"
@@ -142,9 +141,11 @@ def as_text(row: dict[str, Any]) -> str:
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    from contenders import results
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the small graph W0 only: under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
+    results.add_arguments(parser)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="rows to run, by model")
     parser.add_argument(
         "--workloads", nargs="+", default=["W1", "W2"], metavar="NAME", help="W0, W1, W2 (default W1 W2)"
@@ -157,8 +158,7 @@ def main() -> int:
     if sys.argv[1:2] == ["--serve"]:
         serve(*sys.argv[2:6], threads=int(sys.argv[6]))
         return 0
-    import torch
-    from contenders import pyg_temporal
+    from contenders import pyg_temporal, results
     from contenders.case import CASES
     from contenders.workload import make
 
@@ -168,7 +168,7 @@ def main() -> int:
     if unknown:
         print(f"no row is called {', '.join(sorted(unknown))}; rows: {', '.join(case.name for case in CASES)}")
         return 2
-    machine = {"processor": platform.machine(), "threads": given.threads, "torch": torch.__version__}
+    machine = results.machine(threads=given.threads)
     print(f"seconds per full-batch epoch, CPU, float32; {machine}\n{HEAD}")
     rows = []
     for name in ["W0"] if given.quick else given.workloads:
@@ -180,8 +180,7 @@ def main() -> int:
                 else:
                     rows.append(compare(case, name, Path(folder), given.threads))
                 print(as_text(rows[-1]), flush=True)
-    if given.json:
-        given.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
+    results.write(given, machine, {"rows": rows})
     return 0
 
 

@@ -1,6 +1,6 @@
 """Costs and benefits of node partitions: every partitioner, and the two strategies that use them.
 
-    python benchmarks/partitions.py [--quick] [--json FILE] [--only GRAPH ...] [--parts P ...]
+    python benchmarks/partitions.py [--quick] [--json FILE] [--keep] [--only GRAPH ...] [--parts P ...]
 
 First table: seconds of partitioning (with an empty cache), cut edges, rows sent, replication and imbalance, for the
 training split of the sequence and a T-GCN of two layers; and, for two partitions, an epoch of ADGNN-T on two processes.
@@ -14,19 +14,17 @@ peak of resident memory beyond that after import and loading, in separate proces
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from contenders import results
 from contenders.vertex_parts import WARM_UPS, Contender, in_turn, memory
 
 from dtdg_lab.core.config import RunConfig
@@ -246,7 +244,7 @@ def chosen_workloads(given: argparse.Namespace) -> list[Workload]:
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small graphs, epochs on one, no memory: under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
+    results.add_arguments(parser)
     parser.add_argument("--only", nargs="+", metavar="GRAPH", help="collegemsg, mathoverflow, million")
     parser.add_argument("--parts", nargs="+", type=int, default=[8], metavar="P", help="beside 2 (default 8)")
     return parser.parse_args(given)
@@ -276,7 +274,7 @@ def main() -> int:
     if unknown:
         print(f"no graph is called {', '.join(sorted(unknown))}; graphs: {', '.join(known)}")
         return 2
-    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "torch": version("torch")}
+    machine = results.machine()
     if REAL_DATA.is_dir():
         os.environ.setdefault("DTDG_LAB_DATA", str(REAL_DATA))
     print(f"CPU, float32, one thread a process; {machine}")
@@ -285,9 +283,7 @@ def main() -> int:
         os.environ["DTDG_LAB_CACHE"] = folder  # nothing is found that was made before
         tables = measured(given)
     print(f"took {time.perf_counter() - began:.0f} s")
-    if given.json:
-        workloads = [{**asdict(one), "options": dict(one.options)} for one in (QUICK if given.quick else WORKLOADS)]
-        given.json.write_text(json.dumps({"machine": machine, "graphs": workloads, **tables}, indent=2) + "\n")
+    results.write(given, machine, tables, plan=[asdict(one) for one in (QUICK if given.quick else WORKLOADS)])
     return 0
 
 

@@ -1,10 +1,11 @@
-"""What `make docs` generates: the reference, a page for each paper's systems, and the lessons with their figures."""
+"""What `make docs` generates: the reference, a page for each paper's systems, the lessons with their
+figures, the gallery of charts, and tables of what benchmarks measured.
+"""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import posixpath
 import re
@@ -20,6 +21,11 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
+import benches  # noqa: E402
+import gallery  # noqa: E402
+import measured  # noqa: E402
+from gallery import figure_html  # noqa: E402
+
 PAGES = {  # file of the repository -> page of the site
     "README.md": "index.md",
     "ALGORITHMS.md": "algorithms.md",
@@ -38,7 +44,12 @@ class PlainReferences(Extension):
     def on_instance(self, *, obj: Any, **_: Any) -> None:
         """Called by griffe for every object it has read."""
         if obj.docstring:
-            obj.docstring.value = re.sub(r":(?:\w+:)?\w+:`~?([^`]+)`", r"`\1`", obj.docstring.value)
+            obj.docstring.value = plain(obj.docstring.value)
+
+
+def plain(docstring: str) -> str:
+    """The docstring with names of other objects as code."""
+    return re.sub(r":(?:\w+:)?\w+:`~?([^`]+)`", r"`\1`", docstring)
 
 
 def on_config(config: Any) -> Any:
@@ -46,6 +57,7 @@ def on_config(config: Any) -> Any:
     for section in config.nav:
         if "Lessons" in section:
             section["Lessons"] = ["lessons/index.md", *(f"lessons/{path.stem}.md" for path in lessons())]
+            section["Lessons"].append({"Benches": ["schedule_bench.md", "cache_bench.md"]})
         if "Papers" in section:
             menu = {paper: [f"papers/{name}.md" for name in systems] for paper, systems in by_paper().items()}
             section["Papers"] = ["papers/index.md", *({paper: pages} for paper, pages in menu.items())]
@@ -63,6 +75,7 @@ def on_files(files: Files, config: Any) -> Files:
     pages |= {f"papers/{name}.md": paper(name) for name in TEXTS} | {"papers/index.md": papers()}
     pages |= {"options.md": options(), "events.md": events(), "records.md": records(), "errors.md": errors()}
     pages |= {"api.md": api(), "commands.md": (ROOT / "docs" / "commands.md").read_text() + "\n" + commands()}
+    pages["gallery.md"] = gallery.page()
     katex = katex_js()
     assert katex is not None, "Panel is not installed: make env"
     pages["assets/katex.min.js"] = katex
@@ -98,6 +111,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         relative = posixpath.relpath(target, posixpath.dirname(uri) or ".")
         return f"[{text}]({relative}{'#' + anchor if anchor else ''})"
 
+    markdown = benches.placed(measured.placed(markdown))
     fences = re.split(r"(^```.*?^```$)", markdown, flags=re.M | re.S)
     fences[::2] = [re.sub(r"!\[([^\]]*)\]\(docs/", r"![\1](", LINK.sub(link, text)) for text in fences[::2]]
     return "".join(fences)
@@ -158,12 +172,6 @@ def execute_lessons() -> None:
         environment = {**os.environ, "DTDG_LAB_STATE": str(folder / "state")}
         options = ["--ExecutePreprocessor.timeout=900", "--log-level=ERROR", "--output", kept.stem]
         subprocess.run([*command, *options, str(copied)], check=True, env=environment)
-
-
-def figure_html(figure: Any) -> str:
-    """A place for a figure of Plotly, drawn by site.js when it is scrolled to."""
-    text = json.dumps({"data": figure["data"], "layout": figure.get("layout", {})}).replace("</", "<\\/")
-    return f'<div class="lab-figure" role="img"></div><script type="application/json">{text}</script>'
 
 
 # Papers
@@ -238,23 +246,29 @@ def options() -> str:
 
 def events() -> str:
     """Every kind of event with the data it records."""
-    from dataclasses import fields
+    from dataclasses import fields, is_dataclass
 
-    from dtdg_lab.core import catalogue
     from dtdg_lab.core.events import Event
 
-    catalogue.families()
-    for family in sorted((ROOT / "dtdg_lab" / "systems").glob("*/strategy.py")):
-        import_module(f"dtdg_lab.systems.{family.parent.name}.strategy")
-    found: dict[str, type[Event]] = {}
-    waiting = [Event]
-    while waiting:
-        kind = waiting.pop()
-        waiting += kind.__subclasses__()
-        if kind.kind:
-            found[kind.kind] = kind
+    for module in sorted((ROOT / "dtdg_lab" / "systems").glob("*/*.py")):
+        if module.stem in ("charts", "strategy"):
+            import_module(f"dtdg_lab.systems.{module.parent.name}.{module.stem}")
+    found: dict[str, type[Any]] = {}
+    for name, module in sorted(sys.modules.items()):
+        for of in vars(module).values() if name.startswith("dtdg_lab.") else ():
+            if (
+                isinstance(of, type)
+                and of is not Event
+                and is_dataclass(of)
+                and isinstance(getattr(of, "kind", None), str)
+            ):
+                found[of.kind] = of
     rows = (
-        (f"`{kind}`", (of.__doc__ or "").split("\n\n")[0], ", ".join(f"`{field.name}`" for field in fields(of)) or "-")
+        (
+            f"`{kind}`",
+            plain((of.__doc__ or "").split("\n\n")[0]),
+            ", ".join(f"`{each.name}`" for each in fields(of)) or "-",
+        )
         for kind, of in sorted(found.items())
     )
     text = "Rows of the record table `events`: a step, a time, a kind, and data of that kind."
@@ -319,3 +333,4 @@ def api() -> str:
 
 if __name__ == "__main__":
     execute_lessons()
+    gallery.make()

@@ -76,7 +76,7 @@ def target_rows(*, snapshots: int, ranks: Sequence[int], tried: Sequence[int] = 
         study = simulate_schedules(
             curves=CURVES, snapshots=snapshots, ranks=ranks, schedulers=("dygnex_greedy",), targets=targets
         )
-        rows += [{**row, "asked": targets} for row in study.rows]
+        rows += [{**row, "asked": {ALL: "all", 0: "default"}.get(targets, targets)} for row in study.rows]
     return rows
 
 
@@ -88,9 +88,9 @@ def target_text(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     for asked in dict.fromkeys(row["asked"] for row in rows):
         of = {(row["curve"], row["ranks"]): row for row in rows if row["asked"] == asked}
         cells = [f"{of[each]['throughput']:.1%}" for each in columns]
-        if not asked:
+        if asked == "default":
             cells = [f"{cell} ({of[each]['targets']:,})" for cell, each in zip(cells, columns, strict=True)]
-        yield f"| {'all' if asked == ALL else asked or 'default'} | " + " | ".join(cells) + " |"
+        yield f"| {asked} | " + " | ".join(cells) + " |"
 
 
 GREEDY_HEAD = f"{'curve':11} {'groups':>6} {'scheduler':13} {'solve s':>9} {'min':>9} {'max':>9}  {'gap':>7}  paper s"

@@ -107,8 +107,9 @@ def in_turn(
     for contender in contenders:
         built = profiled(contender.config, graph, group, plan)
         plan = plan or built.strategy.state_dict()
-        scheduling = getattr(built.strategy, "scheduling", None)
-        described = {} if scheduling is None else scheduling.event().write()
+        described = (
+            {} if getattr(built.strategy, "scheduling", None) is None else built.strategy.scheduling.event().write()
+        )
         runs.append(built)
         found.append({"schedule": described, "epochs": []})
     for turn in range(WARM_UPS + max(contender.turns for contender in contenders)):

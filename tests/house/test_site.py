@@ -42,6 +42,7 @@ def first_cells(text: str) -> set[str]:
 def test_every_option_is_in_the_reference(hooks: ModuleType) -> None:
     text = hooks.options()
     assert first_cells(text) == set(OPTIONS)
+    assert not re.findall(r"^\|.*\| *\|.*$", text, flags=re.M), "an option without a meaning, a range or a system"
     (row,) = (line for line in text.splitlines() if line.startswith("| `alpha`"))
     assert "`flaredtdg`" in row and "`psg`" not in row and "next step" in row
 
@@ -50,12 +51,17 @@ def test_every_column_is_in_the_reference(hooks: ModuleType) -> None:
     sections = re.split(r"^## ", hooks.records(), flags=re.M)[1:]
     found = {section.split("\n", 1)[0]: first_cells(section) for section in sections}
     assert found == {name: set(columns) for name, columns in TABLES.items()}
+    assert not re.findall(r"^\| `[^`]+` \| *\|$", hooks.records(), flags=re.M), "a column without a meaning"
 
 
 def test_every_event_is_in_the_reference_with_its_data(hooks: ModuleType) -> None:
     text = hooks.events()
-    written = {"started", "resumed", "settings", "refused", "epoch", "checkpoint", "paused", "unpaused"}
-    assert written <= first_cells(text)
+    written = {
+        kind
+        for file in (ROOT / "dtdg_lab").rglob("*.py")
+        for kind in re.findall(r'^    kind: ClassVar\[str\] = "([^"]+)"', file.read_text(), flags=re.M)
+    }
+    assert len(written) > 15 and first_cells(text) == written
     (row,) = (line for line in text.splitlines() if line.startswith("| `settings`"))
     assert all(f"`{field.name}`" in row for field in fields(SettingsChanged))
 

@@ -1,0 +1,160 @@
+"""What benchmarks measured: benchmarks/results/NAME.json, from which the documentation makes its tables.
+
+A file has the benchmark's parts. Each part says how its rows came to be (command, date, commit, machine, source). A run
+of one part leaves the others as they were. A row has a case, such as a graph and a model, and what was measured there,
+with minimum, median and maximum as far as they are known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+FOLDER = Path(__file__).resolve().parents[1] / "results"
+# whole numbers that say which case a row is, and not what was measured there
+COUNTS = frozenset({
+    "asked", "blocks", "cores", "epochs", "features", "fraction", "full_snapshots", "groups", "layers", "parts",
+    "profile_epochs", "ranks", "seeds", "threads", "window",
+})  # fmt: skip
+TEXTS = frozenset({"unit", "reference", "note", "notes"})  # of a row: how its numbers are read
+SERIES = frozenset({"best", "counted", "losses"})  # lists that are no repetitions
+UNITS = {"_s": "s", "_ms": "ms", "_ns": "ns", "_j": "J", "_bytes": "bytes", "_share": "share", "throughput": "share"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every benchmark can do with its rows."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there")
+    parser.add_argument("--keep", action="store_true", help=f"keep them in {FOLDER.name}/, where the docs read them")
+
+
+def machine(*packages: str, **more: Any) -> dict[str, Any]:
+    """This machine in words, with the versions of torch and other packages."""
+    found = {"processor": _processor(), "cores": len(os.sched_getaffinity(0)),
+             "memory_gib": round(psutil.virtual_memory().total / 2**30)}  # fmt: skip
+    for package in ("torch", *packages):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return {**found, **more}
+
+
+def _processor() -> str:
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def write(given: argparse.Namespace, where: Mapping[str, Any], parts: Mapping[str, Any], **plan: Any) -> None:
+    """Write what was measured to the files that the arguments name.
+
+    Args:
+        given: arguments of the command line.
+        where: the machine.
+        parts: by name, rows, or a mapping that has ``rows``; anything else is in FILE only.
+        plan: what else FILE has.
+    """
+    if given.json:
+        given.json.write_text(json.dumps({"machine": where, **plan, **parts}, indent=2, default=dict) + "\n")
+    if given.keep:
+        keep(Path(sys.argv[0]).stem, where, parts)
+
+
+def keep(name: str, where: Mapping[str, Any], parts: Mapping[str, Any]) -> Path:
+    """Replace the stored parts of a benchmark by these; a reference (a paper's number, a limit) stays with its case."""
+    file = FOLDER / f"{name}.json"
+    stored = json.loads(file.read_text()) if file.exists() else {}
+    for part, found in parts.items():
+        raw = found.get("rows") if isinstance(found, Mapping) else found
+        if not isinstance(raw, list):
+            continue
+        before = stored.get(part, {}).get("rows", ())
+        references = {_key(row): row["reference"] for row in before if "reference" in row}
+        rows = [row for row in map(as_row, raw) if row["measured"]]
+        for row in rows:
+            if _key(row) in references:
+                row.setdefault("reference", references[_key(row)])
+        about = {"source": "measured", "command": command(), "date": date.today().isoformat(), "commit": commit()}
+        stored[part] = {**about, "machine": dict(where), "rows": rows}
+    file.write_text(as_text(stored))
+    return file
+
+
+def as_text(stored: Mapping[str, Any]) -> str:
+    """JSON with a line for each row, so that changes are seen."""
+    parts = []
+    for part, found in stored.items():
+        about = json.dumps({name: of for name, of in found.items() if name != "rows"}, ensure_ascii=False)
+        rows = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in found["rows"])
+        parts.append(f' {json.dumps(part)}: {about[:-1]}, "rows": [\n{rows}\n ]}}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    return json.dumps(row["case"], sort_keys=True)
+
+
+def command() -> str:
+    """The command line, without where its rows went."""
+    words = iter(sys.argv[1:])
+    kept = []
+    for word in words:
+        if word == "--json":
+            next(words)
+        elif word != "--keep":
+            kept.append(word)
+    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *kept])
+
+
+def commit() -> str:
+    """The commit that ran, with ``-dirty`` where files differ from it."""
+    git = ["git", "-C", str(FOLDER.parent), "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def as_row(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A benchmark's row, as it is stored: its case, and minimum, median and maximum of what was measured."""
+    case, measured = {}, {}
+    for name, value in found.items():
+        if name in TEXTS:
+            continue
+        if isinstance(value, str) or (name in COUNTS and isinstance(value, int | float)):
+            case[name] = value
+        else:
+            for what, values in numbers(name, value):
+                unit = found.get("unit") or next((UNITS[end] for end in UNITS if what.endswith(end)), None)
+                spread = zip(("min", "median", "max"), values, strict=True)
+                measured[what] = {name: float(f"{one:.6g}") for name, one in spread if one is not None}
+                measured[what] |= {"unit": unit} if unit else {}
+    texts = {name: found[name] for name in ("reference", "note") if found.get(name) is not None}
+    return {"case": case, "measured": measured, **texts}
+
+
+def numbers(name: str, value: Any) -> Iterator[tuple[str, tuple[float | None, float, float | None]]]:
+    """Measured quantities: a number, three of a spread, one a seed, or several by name; anything else is none."""
+    if isinstance(value, Mapping):
+        for inner, of in value.items():
+            yield from numbers(f"{name} {inner}", of)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield name, (None, float(value), None)
+    elif isinstance(value, list) and name not in SERIES and all(isinstance(one, int | float | None) for one in value):
+        if reached := [one for one in value if one is not None and isfinite(one)]:
+            yield name, (min(reached), median(reached), max(reached))
+    elif isinstance(value, tuple) and len(value) == 3 and all(isinstance(one, int | float | None) for one in value):
+        least, middle, most = value
+        if middle is not None:
+            yield name, (least, float(middle), most)

@@ -1,0 +1,126 @@
+"""The gallery of charts: what the live page and `lab.plot` draw, of short real runs on two ranks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "build" / "gallery"
+COMMON = "psg"  # its run shows the charts that every run has
+TITLES = {"adgnn-t": "Partitions"}  # of charts that several families share
+# a run for each family with charts of its own; the other settings are those of the system's card
+RUNS: Mapping[str, Mapping[str, Any]] = {
+    "psg": {"epochs": 4, "slow_rank": 1, "slow_ms": 30.0},
+    "adgnn-t": {"epochs": 20},
+    "esdg": {"epochs": 20, "blocks": 4},
+    "dynahb": {"epochs": 60},
+    "dygnex-g": {"epochs": 6},
+    "flaredtdg": {"epochs": 4},
+    "greendygnn": {"epochs": 6, "congestion": "oscillating"},
+}
+
+
+def kept() -> Path:
+    """Where the panels are kept, by the contents of the package."""
+    digest = hashlib.sha256(json.dumps({name: dict(of) for name, of in RUNS.items()}).encode())
+    for file in sorted((ROOT / "dtdg_lab").rglob("*.py")):
+        digest.update(file.read_bytes())
+    return KEPT / f"panels-{digest.hexdigest()[:12]}.json"
+
+
+def make() -> None:
+    """Train the runs whose panels are not kept, and keep those."""
+    from plotly.utils import PlotlyJSONEncoder
+
+    import dtdg_lab as lab
+    from dtdg_lab.cards.card import TEXTS, card_config
+
+    if kept().exists():
+        return
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder, lab.Session(ranks=2, runs_dir=folder) as session:
+        for system, settings in RUNS.items():
+            print(f"Running {system} for the gallery", flush=True)
+            config = card_config(TEXTS[system]).replace(ranks=2, threads=1, **settings)
+            found[system] = panels(lab.runs.open(session.train(config).wait(300).path))
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for old in KEPT.glob("panels-*.json"):
+        old.unlink()
+    kept().write_text(json.dumps(found, cls=PlotlyJSONEncoder))
+
+
+def panels(run: Any) -> dict[str, Any]:
+    """The figures of a finished run with their captions, by view."""
+    run.live.complete(run.summary or {})
+    return {view.name: [[figure, caption] for figure, caption in view.panels()] for view in run.live.shown()}
+
+
+def figure_html(figure: Any) -> str:
+    """A place for a figure of Plotly, drawn by site.js when it is scrolled to."""
+    text = json.dumps({"data": figure["data"], "layout": figure.get("layout", {})}).replace("</", "<\\/")
+    return f'<div class="lab-figure" role="img"></div><script type="application/json">{text}</script>'
+
+
+def page() -> str:
+    """The page."""
+    from dtdg_lab.core import catalogue
+
+    text = (
+        "Charts of the live page, of `lab.plot(run)` and of a run's report, here of short runs on two ranks. The text "
+        "under a chart is its own: it says what is to be seen in this run. Point at a chart for its numbers."
+    )
+    sections = [f"---\nhide: [toc]\n---\n\n# Chart gallery\n\n{text}\n"]
+    if not kept().exists():
+        return sections[0] + "\nThe charts are drawn by `make docs`, which makes the runs first.\n"
+    found = json.loads(kept().read_text())
+    every = [name for name in found[COMMON] if all(name in found[system] for system in RUNS)]
+    sections.append(
+        section("Every run", COMMON, "Every system has these.", {name: found[COMMON][name] for name in every})
+    )
+    seen = set(every)
+    for system in RUNS:
+        own = {name: of for name, of in found[system].items() if name not in seen and of and system != COMMON}
+        if not own:
+            continue
+        seen |= set(own)
+        families = {catalogue.system(other).family for other in RUNS if own.keys() & found[other].keys()}
+        users = [f"[`{each.name}`](papers/{each.name}.md)" for each in catalogue.SYSTEMS if each.family in families]
+        title = TITLES.get(system) or catalogue.system(system).family.replace("_", " ").capitalize()
+        sections.append(section(title, system, f"Systems: {', '.join(users)}.", own))
+    return "\n".join(sections)
+
+
+def section(title: str, system: str, where: str, views: Mapping[str, Any]) -> str:
+    """The charts of a run, two beside each other."""
+    charts = [
+        f"<div markdown>\n\n### {heading(figure, name)}\n\n{figure_html(untitled(figure))}\n\n{caption}\n\n</div>\n"
+        for name, of in views.items()
+        for figure, caption in of
+    ]
+    begin = f"## {title}\n\n{where} The run: {described(system)}.\n\n"
+    return "\n".join([begin + '<div class="lab-gallery" markdown>\n', *charts, "</div>\n"])
+
+
+def described(system: str) -> str:
+    """A run's settings."""
+    settings = ", ".join(f"`{name}={value!r}`" for name, value in RUNS[system].items())
+    return f"`{system}` on two ranks, {settings}"
+
+
+def heading(figure: Mapping[str, Any], name: str) -> str:
+    """What a chart is called."""
+    title = figure.get("layout", {}).get("title", {})
+    text = title.get("text", "") if isinstance(title, dict) else str(title)
+    return re.split("<br>| · ", text)[0] or name.replace("_", " ").capitalize()
+
+
+def untitled(figure: Mapping[str, Any]) -> dict[str, Any]:
+    """The figure without its title, which is the heading above it."""
+    layout = {name: of for name, of in figure.get("layout", {}).items() if name != "title"}
+    return {"data": figure["data"], "layout": layout}

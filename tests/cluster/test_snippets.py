@@ -1,0 +1,216 @@
+"""Every Python snippet of the README and the documentation runs, and every command they name exists.
+
+A comment before a snippet says what is special: ``<!-- run: slow -->`` leaves it to ``make test-full``, ``<!-- not run:
+REASON -->`` leaves it out. Of a slow snippet a run that is changed live is stopped when its changes have been applied,
+in place of ``run.wait()``; other trainings have three epochs, and those of quick snippets five.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import dtdg_lab as lab
+from dtdg_lab.__main__ import _parser
+from dtdg_lab.cluster.run import Run
+from dtdg_lab.cluster.session import Session
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+FENCE = re.compile(r"^(?:<!-- (run|not run): ([^\n]+) -->\n+)?```(\w*)\n(.*?)^```$", re.M | re.S)
+SHORT, QUICK = 3, 5  # epochs; a change must reach the run before it ends
+# what a page's snippets find already there
+Names = dict[str, Any]
+
+
+class Snippet(NamedTuple):
+    """A fence of a page."""
+
+    page: str
+    line: int
+    mark: tuple[str, str]
+    code: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def snippets() -> list[Snippet]:
+    found = []
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        for fence in FENCE.finditer(text):
+            if fence[3] == "python":
+                line = text[: fence.start(4)].count("\n") + 1
+                found.append(Snippet(page, line, (fence[1] or "", fence[2] or ""), fence[4]))
+    return found
+
+
+def cases() -> list[Any]:
+    """The snippets as cases of a test, with their marks."""
+    made = []
+    for snippet in snippets():
+        marks = []
+        if snippet.mark == ("run", "slow"):
+            marks.append(pytest.mark.slow)
+        elif snippet.mark[0] == "not run":
+            marks.append(pytest.mark.skip(reason=snippet.mark[1]))
+        made.append(pytest.param(snippet, id=snippet.name, marks=marks))
+    return made
+
+
+def changes(run: Run) -> tuple[set[str], set[str], list[Any]]:
+    """Settings that were asked for, those that were applied, and refusals."""
+    events = lab.runs.open(run.path).table("events")
+    asked = [row["request"].get("set", {}) for row in events[events.kind == "control_received"].data]
+    applied = [row["changes"] for row in events[events.kind == "settings"].data]
+    return set().union(*asked), set().union(*applied), list(events[events.kind == "refused"].data)
+
+
+def ended(run: Run) -> Run:
+    """Stop a run when all its live changes are applied."""
+    deadline = time.monotonic() + 200
+    asked, applied, refused = changes(run)
+    while not (asked and asked <= applied) and not refused and time.monotonic() < deadline:
+        time.sleep(0.2)
+        asked, applied, refused = changes(run)
+    run.stop()
+    run.wait(120)
+    assert asked and asked <= applied and not refused, (asked, applied, refused)
+    return run
+
+
+def small(session: Session) -> Names:
+    """A finished run with checkpoints."""
+    config = lab.RunConfig(system="psg", dataset="growing", ranks=2, epochs=SHORT, keep_every=10, generated_nodes=200,
+                           generated_edges=800, generated_snapshots=20, threads=1)  # fmt: skip
+    return {"run": session.train(config).wait(120), "config": config}
+
+
+def features(_: Session) -> Names:
+    """A static graph with features and classes."""
+    draw = np.random.default_rng(0)
+    return {"src": draw.integers(0, 2000, 20_000), "dst": draw.integers(0, 2000, 20_000),
+            "features": draw.random((2000, 16), dtype=np.float32), "classes": draw.integers(0, 4, 2000)}  # fmt: skip
+
+
+def table(_: Session) -> Names:
+    """A file of edges."""
+    draw = np.random.default_rng(0)
+    rows = (f"{draw.integers(50)},{draw.integers(50)},{moment}" for moment in range(4000))
+    Path("mine.csv").write_text("from,to,when\n" + "\n".join(rows) + "\n")
+    return {}
+
+
+def configuration(_: Session) -> Names:
+    """What the configuration files of Jupyter and nbgrader have."""
+    from traitlets.config import Config
+
+    return {"c": Config(), "get_config": Config}
+
+
+def notebook(session: Session) -> Names:
+    """The same, and a notebook."""
+    import nbformat
+
+    cells = [nbformat.v4.new_markdown_cell("text") for _ in range(4)]
+    return configuration(session) | {"nbformat": nbformat, "notebook": nbformat.v4.new_notebook(cells=cells)}
+
+
+PREPARED: dict[str, Callable[[Session], Names]] = {
+    "docs/environments.md": configuration,
+    "docs/forks_and_exports.md": small,
+    "docs/greendygnn.md": features,
+    "docs/instructor.md": notebook,
+    "docs/own_data.md": table,
+    "docs/studies.md": small,
+}
+
+
+def shortened(code: str) -> str:
+    """The snippet without long waits."""
+    if "run.set(" in code:
+        code = re.sub(r"^(\s*)run\.wait\(\)", r"\1ended(run)", code, flags=re.M)
+        code = re.sub(r"epochs=\d+", "epochs=2000", code, count=1)
+        code = code.replace("replace(ranks=1)", f"replace(ranks=1, epochs={SHORT})")
+    return re.sub(r"epochs=(?!2000)\d+", f"epochs={SHORT}", code)
+
+
+def run(snippet: Snippet, code: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Names:
+    names: Names = {"lab": lab, "ended": ended, "__name__": "snippet"}
+    own = re.search(r"^with lab\.Session", code, flags=re.M)
+    session = None
+    if "session" in code and not own:
+        session = request.getfixturevalue("two_engines")
+        monkeypatch.setenv("DTDG_LAB_STATE", str(request.getfixturevalue("shared_state")))
+        names["session"] = request.getfixturevalue("session")
+        if not session.ready:  # its engines have ended meanwhile: other snippets start their own
+            session.repair()
+    if snippet.page in PREPARED:
+        names |= PREPARED[snippet.page](session)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # a reader sees them and goes on
+        exec(compile("\n" * (snippet.line - 1) + code, str(ROOT / snippet.page), "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("snippet", cases())
+def test_a_snippet_runs(
+    snippet: Snippet, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    slow = snippet.mark[0] == "run"
+    code = shortened(snippet.code) if slow else re.sub(r"epochs=\d+", f"epochs={QUICK}", snippet.code)
+    names = run(snippet, code, request, monkeypatch)
+    done = names.get("run")
+    assert done is None or done.status in ("finished", "stopped") or "session" not in snippet.code
+
+
+# Commands
+
+
+def commands(pattern: str) -> list[tuple[str, list[str]]]:
+    """Where a page names a command, and its words."""
+    found = []
+    for page in [*PAGES, "notebooks/README.md"]:
+        for line in re.findall(rf"(?:^ +|`)({pattern}[^`\n]*)", (ROOT / page).read_text(), flags=re.M):
+            words = re.split(r"\s(?:#|for\b|in\b)", line)[0]
+            found.append((f"{page}: {words}", shlex.split(words)))
+    return found
+
+
+def test_commands_of_the_lab_are_understood() -> None:
+    parser = _parser()
+    (known,) = (a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    found = commands(r"(?:python -m dtdg_lab|dtdg-lab) ")
+    assert len(found) > 8
+    for where, words in found:
+        name, *arguments = words[3:] if words[0] == "python" else words[1:]
+        assert name in known, where
+        for option in (each for each in arguments if each.startswith("--")):
+            assert option in known[name]._option_string_actions, where
+
+
+def test_targets_of_make_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    found = commands("make ")
+    assert len(found) > 8
+    for where, (_, *words) in found:
+        assert {word for word in words if "=" not in word and not word.startswith("-")} <= targets, where
+
+
+def test_a_snippet_that_fails_is_found(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AttributeError, match="nothing"):
+        run(Snippet("docs/none.md", 3, ("", ""), "lab.nothing()\n"), "lab.nothing()\n", request, monkeypatch)
+    assert {snippet.mark[0] for snippet in snippets()} <= {"", "run", "not run"}
+    assert all(snippet.mark[1] == "slow" for snippet in snippets() if snippet.mark[0] == "run")

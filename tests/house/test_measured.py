@@ -1,0 +1,128 @@
+"""What benchmarks keep is what the documentation shows, number by number, and what they write is read again."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if "<!-- measured " in page.read_text()]
+STORED = {file.stem: json.loads(file.read_text()) for file in sorted((ROOT / "benchmarks/results").glob("*.json"))}
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
+
+
+@pytest.fixture(scope="module")
+def measured() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "docs"))
+    return importlib.import_module("measured")
+
+
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = importlib.import_module("contenders.results")
+    monkeypatch.setattr(module, "FOLDER", tmp_path / "results")
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(module, "commit", lambda: "0123abc")
+    yield module
+    for name in [name for name in sys.modules if name.partition(".")[0] == "contenders"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_every_part_says_where_its_numbers_come_from(name: str) -> None:
+    for part, found in STORED[name].items():
+        assert re.fullmatch(r"[0-9a-f]{7,}(-dirty)?", found["commit"]), part
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", found["date"]), part
+        script = re.match(r"python (?:-m pytest .*?(tests/\S+)|(benchmarks/\w+\.py))", found["command"])
+        assert script is not None and (ROOT / (script[1] or script[2])).exists(), part
+        assert found["source"] == "measured" or re.fullmatch(r"transcribed from docs at [0-9a-f]{7}", found["source"])
+        assert found["machine"]["cores"] >= 1 and found["machine"]["torch"], part
+        for row in found["rows"]:
+            assert row["case"] and row["measured"], part
+            assert all({"min", "median", "max"} & set(values) for values in row["measured"].values()), row
+
+
+def test_every_part_is_shown_and_every_table_has_one(measured: ModuleType) -> None:
+    shown = {re.split(r";", found)[0].strip() for page in PAGES for found in measured.PLACE.findall(page.read_text())}
+    assert shown == {f"{name} {part}" for name, parts in STORED.items() for part in parts}
+
+
+def test_a_table_s_numbers_are_those_of_the_file(measured: ModuleType) -> None:
+    for page in PAGES:
+        text = page.read_text()
+        assert not re.findall(r"^\|.*\d.*\|$", text, flags=re.M), f"{page.name}: a table by hand"
+        for asked in measured.PLACE.findall(text):
+            name, _, part = asked.split(";")[0].strip().partition(" ")
+            rows = STORED[name][part]["rows"]
+            known = {measured.spread(values) for row in rows for values in row["measured"].values()}
+            named = {str(value) for row in rows for value in row["case"].values()}
+            named |= {f"{value:,}" for row in rows for value in row["case"].values() if isinstance(value, int)}
+            said = {row[each] for row in rows for each in ("reference", "note") if each in row}
+            _, _, *lines = [line for line in measured.table_of(asked).splitlines() if line.startswith("|")]
+            cells = {cell for line in lines for cell in line.strip("| ").split(" | ")}
+            assert lines and cells <= known | named | said | {"-", ""}, asked
+            assert cells & known, asked
+
+
+def test_a_kept_run_is_read_by_the_docs(
+    results: ModuleType, measured: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks/speed.py", "first", "--json", "x.json", "--keep"])
+    monkeypatch.setattr(measured, "RESULTS", results.FOLDER)
+    rows = [
+        {"graph": "grown", "ranks": 2, "system": "psg", "epoch_s": (0.02, 0.5, 1.0), "share": 0.5, "failed_runs": None},
+        {"graph": "grown", "ranks": 2, "system": "blad", "epoch_s": (1.0, 2.0, 4.0), "losses": [1.0, 2.0]},
+        {"graph": "grown", "ranks": 2, "system": "dygnex-l", "failed": "not built"},
+    ]
+    given = Namespace(json=None, keep=True)
+    results.write(given, results.machine(), {"first": rows, "second": {"rows": rows[:1]}, "words": "no rows"}, plan={})
+    file = results.FOLDER / "speed.json"
+    stored = json.loads(file.read_text())
+    assert list(stored) == ["first", "second"] and stored["first"]["command"] == "python benchmarks/speed.py first"
+    assert [row["case"]["system"] for row in stored["first"]["rows"]] == ["psg", "blad"]
+    assert stored["first"]["rows"][0]["measured"]["epoch_s"] == {"min": 0.02, "median": 0.5, "max": 1.0, "unit": "s"}
+    text = measured.placed("a\n\n<!-- measured speed first; by system; show epoch_s -->\n\nb")
+    assert "| 0.5 s (20 ms to 1 s) | 2 s (1 s to 4 s) |" in text and "commit 0123abc" in text
+    with pytest.raises(ValueError, match=r"no row of benchmarks/results/speed\.json"):
+        measured.placed("<!-- measured speed first; only graph=other -->")
+    with pytest.raises(ValueError, match="by, only, show, without exist"):
+        measured.placed("<!-- measured speed first; order size -->")
+
+
+def test_a_new_run_replaces_its_part_and_leaves_the_others(
+    results: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks/speed.py"])
+    row = {"graph": "grown", "epoch_s": 2.0}
+    results.keep("speed", {"cores": 2}, {"first": [{**row, "reference": "3 s in the paper"}], "second": [row]})
+    results.keep("speed", {"cores": 4}, {"first": [{**row, "epoch_s": 1.0}, {"graph": "other", "epoch_s": 9.0}]})
+    stored = json.loads((results.FOLDER / "speed.json").read_text())
+    assert (stored["first"]["machine"], stored["second"]["machine"]) == ({"cores": 4}, {"cores": 2})
+    first, other = stored["first"]["rows"]
+    assert first["measured"]["epoch_s"]["median"] == 1.0 and first["reference"] == "3 s in the paper"
+    assert "reference" not in other and stored["second"]["rows"][0]["measured"]["epoch_s"]["median"] == 2.0
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_benchmark_still_takes_the_arguments_of_its_rows(name: str) -> None:
+    for found in STORED[name].values():
+        script, *words = found["command"].split()[1:]
+        options = [word for word in words if word.startswith("--")]
+        if script.startswith("benchmarks/"):
+            text = (ROOT / script).read_text()
+            assert all(f'"{option}"' in text for option in options), found["command"]
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_every_benchmark_can_keep_its_rows(script: Path) -> None:
+    text = script.read_text()
+    assert "results.add_arguments(parser)" in text and "results.write(" in text and "json.write_text" not in text

@@ -15,6 +15,7 @@ from dtdg_lab.visualization.palette import series_colour
 
 MOST = 4  # panels of a figure in a lesson
 _WRITTEN = 22  # bars that have room for their values
+_DECADES = 300.0  # largest over least value from which a logarithmic axis has powers of ten only
 _PREFIXED = 1e4  # from which numbers are written as 12k
 
 
@@ -58,7 +59,9 @@ def bar_chart(
         drawn.append(
             bars(name if grouped else "", list(map(str, of)), values_of, series_colour(number), hover, **looks)
         )
-    axis = {"type": "log"} if log else {"rangemode": "tozero"}
+    positive = [number for number in numbers if number]
+    ticks = 1 if log and max(positive) > _DECADES * min(positive) else "D2"  # powers of ten; or 1, 2 and 5 too
+    axis = {"type": "log", "dtick": ticks, "exponentformat": "SI"} if log else {"rangemode": "tozero"}
     look: dict[str, Any] = {"showlegend": grouped, "barmode": "group", "bargap": 0.35, "height": 340}
     return chart(title, "", unit, drawn, xaxis=CATEGORIES, yaxis=axis, **look)
 

@@ -17,7 +17,7 @@ from dtdg_lab.studies.trials import FAILED, FINISHED
 from dtdg_lab.visualization.charts import label, rule
 from dtdg_lab.visualization.layout import Figure, join_words
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
-from dtdg_lab.visualization.race import COSTS, race_figure, race_panels
+from dtdg_lab.visualization.race import COSTS, Curve, race_figure, race_panels
 
 _EVERY_S = 0.7  # least time between two drawings, which take time from the runs
 _HEIGHT = 520  # of four charts, so that they and the cards fit one screen
@@ -27,6 +27,7 @@ _LOOK = {
     "running": "Thin lines are seeds, thick lines their medians. Look at one height: who is furthest left there?",
     "over": "Pick a loss, go right along it in each chart: the first line that you meet is the cheapest by that cost.",
 }
+_LEAST = {"seconds": "least time", "joules": "least energy", "bytes": "fewest bytes", "peak": "least memory"}
 _CARD = (
     '<div style="flex:1 1 112px;min-width:112px;box-sizing:border-box;border:1px solid rgba(128,128,128,.35);'
     "border-left:5px solid {colour};"
@@ -101,7 +102,7 @@ class RaceScreen:
         phase = "waiting" if race is None else "over" if race.over else "running"
         active = [] if race is None else [run for run in race.runs if run.state == UNDER_WAY]
         now = f"Training: {join_words([f'{run.label}, seed {run.seed}' for run in active])}. " if active else ""
-        self._words = now + _LOOK[phase]
+        self._words = now + _LOOK[phase] + (f" {_cheapest(race)}" if race is not None and race.over else "")
         cards = [self._card(number, name, race) for number, name in enumerate(self.labels)]
         self._cards.value = f'<div style="display:flex;flex-wrap:wrap;gap:6px">{"".join(cards)}</div>'
         self._look.value = f"<i>{html.escape(self._words)}</i>"
@@ -137,6 +138,24 @@ class RaceScreen:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         return self._box._repr_mimebundle_(include=include, exclude=exclude)
+
+
+def _cheapest(race: Race) -> str:
+    """The contestant with the least median of each cost, and of the lowest loss."""
+    by_label: dict[str, list[Curve]] = {}
+    for curve in race.curves():
+        if curve.losses:
+            by_label.setdefault(curve.label, []).append(curve)
+    found = []
+    for cost, words in _LEAST.items():
+        spent = {
+            name: median(curve.cost(cost)[-1] for curve in own)
+            for name, own in by_label.items()
+            if all(curve.cost(cost) for curve in own)
+        }
+        found += [f"{words} {min(spent, key=lambda name: spent[name])}"] if spent else []
+    losses = {name: median(min(curve.losses) for curve in own) for name, own in by_label.items()}
+    return f"Medians: {join_words([*found, f'the lowest loss {min(losses, key=lambda name: losses[name])}'])}."
 
 
 def _idea(system: str) -> str:

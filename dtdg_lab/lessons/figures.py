@@ -84,15 +84,18 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
     if isinstance(run, StoredRun):
         run.live.complete(run.summary or {})
     known: dict[str, Panel] = {}
+    wide = set()
     for view in run.live.shown():
         named: dict[str, Panel] = getattr(view, "named_panels", dict)()
         found = view.panels()
         known |= named or {f"{view.name} {place}": panel for place, panel in enumerate(found, start=1)}
+        wide |= {f"{view.name} 1"} if view.wide and not named else set()
         if len(found) == 1:
             known[view.name] = found[0]
     if missing := [name for name in names if name not in known]:
         raise UnknownNameError("chart of this run", missing[0], known)
-    return side_by_side(*(known[name] for name in names), title=title or f"Run {run.id}")
+    across = [place for place, name in enumerate(names) if name in wide]
+    return side_by_side(*(known[name] for name in names), title=title or f"Run {run.id}", wide=across)
 
 
 def forecast_panels(forecast: WhatIf, *quantities: str) -> Figure:
@@ -110,8 +113,8 @@ def forecast_panels(forecast: WhatIf, *quantities: str) -> Figure:
     return replace(forecast, rows=tuple(row for row in forecast.rows if row["quantity"] in quantities)).figure
 
 
-def side_by_side(*drawn: Figure | tuple[Figure, str], title: str) -> Figure:
-    """Up to four figures as panels of one, two in a row.
+def side_by_side(*drawn: Figure | tuple[Figure, str], title: str, wide: Sequence[int] = ()) -> Figure:
+    """Up to four figures as panels of one, two in a row; those at the places ``wide`` have a row to themselves.
 
     Raises:
         ConfigError: there are more than four, or none.
@@ -119,4 +122,4 @@ def side_by_side(*drawn: Figure | tuple[Figure, str], title: str) -> Figure:
     if not 1 <= len(drawn) <= MOST:
         raise ConfigError(f"{len(drawn)} panels: a figure of a lesson has 1 to {MOST}.")
     pairs: Sequence[tuple[Figure, str]] = [each if isinstance(each, tuple) else (each, "") for each in drawn]
-    return grid(pairs, title=title, columns=min(2, len(pairs)))
+    return grid(pairs, title=title, columns=min(2, len(pairs)), wide=wide)

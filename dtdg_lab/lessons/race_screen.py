@@ -125,7 +125,7 @@ class RaceScreen:
         )  # fmt: skip
 
     def _numbers(self, name: str, race: Race) -> str:
-        """Medians over the seeds so far: lowest loss, and what was spent."""
+        """Medians over the seeds so far: the newest loss, and what was spent."""
         curves = [curve for curve in race.curves() if curve.label == name and curve.losses]
         if not curves:
             return ""
@@ -134,14 +134,14 @@ class RaceScreen:
             cost: [curve.cost(cost)[-1] for curve in curves if curve.cost(cost)] for cost in writers
         }
         said = [html.escape(writers[cost](median(of))) for cost, of in spent.items() if of]
-        return f"<b>loss {median(min(curve.losses) for curve in curves):.3f}</b><br>{' · '.join(said)}"
+        return f"<b>loss {median(curve.losses[-1] for curve in curves):.3f}</b><br>{' · '.join(said)}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         return self._box._repr_mimebundle_(include=include, exclude=exclude)
 
 
 def _cheapest(race: Race) -> str:
-    """The contestant with the least median of each cost, and of the lowest loss."""
+    """The contestant with the least median of each cost, and of the final loss."""
     by_label: dict[str, list[Curve]] = {}
     for curve in race.curves():
         if curve.losses:
@@ -154,8 +154,8 @@ def _cheapest(race: Race) -> str:
             if all(curve.cost(cost) for curve in own)
         }
         found += [f"{words} {min(spent, key=lambda name: spent[name])}"] if spent else []
-    losses = {name: median(min(curve.losses) for curve in own) for name, own in by_label.items()}
-    return f"Medians: {join_words([*found, f'the lowest loss {min(losses, key=lambda name: losses[name])}'])}."
+    losses = {name: median(curve.losses[-1] for curve in own) for name, own in by_label.items()}
+    return f"Medians: {join_words([*found, f'the lowest final loss {min(losses, key=lambda name: losses[name])}'])}."
 
 
 def _idea(system: str) -> str:

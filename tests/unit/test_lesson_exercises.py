@@ -197,7 +197,7 @@ def test_a_race_is_drawn_on_one_screen() -> None:
     race = lab.race(configs, seeds=(0, 1), on_change=show, progress=False)
     assert any("Training: psg, seed 0." in words for words in seen) and "2 done" in screen._cards.value
     lowest = race.table["validation_loss"].idxmin()
-    assert f"and the lowest loss {lowest}." in screen.words and "least memory" in screen.words
+    assert f"and the lowest final loss {lowest}." in screen.words and "least memory" in screen.words
     figure = screen.figure(race)
     assert len([name for name in figure["layout"] if name.startswith("xaxis")]) == 4
     assert any("persistence" in note["text"] for note in figure["layout"]["annotations"])

@@ -33,7 +33,9 @@ PAGES = {  # file of the repository -> page of the site
     "CONTRIBUTING.md": "contributing.md",
     "data/README.md": "data.md",
     "notebooks/README.md": "lessons/index.md",
-}
+    **{f"notebooks/solutions/{path.name}": f"lessons/solutions/{path.name}"
+       for path in sorted((ROOT / "notebooks" / "solutions").glob("*.md"))},
+}  # fmt: skip
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 EXECUTED = ROOT / "build" / "lessons"
 
@@ -93,7 +95,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Point links at pages of the site; what has none, such as a file of the package, is named without a link."""
     uri = page.file.src_uri
     source = next((source for source, of in PAGES.items() if of == uri), f"docs/{uri}")
-    if uri.startswith("lessons/") and uri != "lessons/index.md":
+    if re.fullmatch(r"lessons/[^/]+\.md", uri) and uri != "lessons/index.md":
         source = f"notebooks/{uri.removeprefix('lessons/')}"
     if uri.startswith("papers/"):
         source = uri.removeprefix("papers/")  # cards link from the top
@@ -169,7 +171,7 @@ def execute_lessons() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         copied = folder / path.name
         copied.write_bytes(path.read_bytes())
-        environment = {**os.environ, "DTDG_LAB_STATE": str(folder / "state")}
+        environment = {**os.environ, "DTDG_LAB_UNATTENDED": "1", "DTDG_LAB_STATE": str(folder / "state")}
         options = ["--ExecutePreprocessor.timeout=900", "--log-level=ERROR", "--output", kept.stem]
         subprocess.run([*command, *options, str(copied)], check=True, env=environment)
 

@@ -45,6 +45,14 @@ class UnsupportedError(ConfigError):
     """Raised when two settings are incompatible, such as a model and a strategy that does not support its memory."""
 
 
+class PredictionError(LabError):
+    """Raised when a lesson is to reveal an answer before the reader has predicted it."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message alone."""
+        return [str(self)]
+
+
 class PlanError(LabError, ValueError):
     """Raised when index arrays do not form a valid plan."""
 

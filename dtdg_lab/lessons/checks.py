@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import html
 import math
+import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, PredictionError, UnknownNameError
 from dtdg_lab.studies.race_plan import same_losses
 from dtdg_lab.studies.race_result import best, spread
 from dtdg_lab.studies.runner import Curve, Median
@@ -26,10 +27,16 @@ from dtdg_lab.visualization.loss import NEAR
 
 
 _WIDE = {"width": "auto"}
+_LISTED = 5  # choices below each other; more stand beside each other
+_UNATTENDED = ("DTDG_LAB_FAST", "DTDG_LAB_UNATTENDED")  # environment variables of tests, grading and the docs
 
 
 class _Question:
     """A question above the widget of its answer; what is revealed stands below."""
+
+    _task = "answer it above"
+    _by = "you"
+    value: Any
 
     def __init__(self, question: str, given: Any) -> None:
         import ipywidgets  # type: ignore[import-untyped]
@@ -37,6 +44,28 @@ class _Question:
         self.question, self._given = question, given
         self._asked, self._described = ipywidgets.HTML(f"<b>{html.escape(question)}</b>"), ipywidgets.HTML()
         self._box = ipywidgets.VBox([self._asked, given, self._described])
+
+    def guess(self, value: Any) -> None:
+        """Answer without the widget, as in tests."""
+        raise NotImplementedError
+
+    def _first_guess(self) -> Any:
+        """The answer that code gives where no one is there to ask."""
+        raise NotImplementedError
+
+    def _predicted(self) -> str:
+        """Who made the prediction; in unattended runs code makes one.
+
+        Raises:
+            PredictionError: there is none yet.
+        """
+        if self.value is not None:
+            return self._by
+        if not any(name in os.environ for name in _UNATTENDED):
+            raise PredictionError(f"No prediction yet: {self.question} First {self._task}, then run this cell again.")
+        self.guess(self._first_guess())
+        self._by = "code, without a reader,"
+        return self._by
 
     def _revealed(self, words: str) -> str:
         """Disable the widget, and show and return the words."""
@@ -46,6 +75,17 @@ class _Question:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         return self._box._repr_mimebundle_(include=include, exclude=exclude)
+
+
+def predicted(*questions: _Question) -> None:
+    """Let a cell continue only if its questions are answered; for cells that compute for long before the reveal.
+
+    Raises:
+        PredictionError: a question has no prediction yet.
+    """
+    for question in questions:
+        if question.value is None:
+            question._predicted()
 
 
 class Estimate(_Question):
@@ -83,9 +123,14 @@ class Estimate(_Question):
             return None
         return number if math.isfinite(number) else None
 
+    _task = "type a number into its field"
+
     def guess(self, value: float) -> None:
         """Enter an estimate without typing, as in tests."""
         self._field.value = f"{value:g}"
+
+    def _first_guess(self) -> float:
+        return 1.0
 
     def is_right(self, answer: float) -> bool:
         """Whether the estimate is within the factor of a positive answer, or both are 0."""
@@ -96,16 +141,16 @@ class Estimate(_Question):
         return 1 / self.factor <= self.value / answer <= self.factor
 
     def reveal(self, answer: float) -> str:
-        """The answer beside the estimate, as text."""
-        found = f"It is {answer:.3g} {self.unit}".strip()
-        if self.value is None:
-            words = f"{found}. You made no estimate."
-        elif self.is_right(answer):
-            words = f"{found}; you estimated {self.value:g}: right within a factor of {self.factor:g}."
-        else:
-            way = "too large" if self.value > answer else "too small"
-            words = f"{found}; you estimated {self.value:g}, which is {way}."
-        return self._revealed(words)
+        """The answer beside the estimate, as text.
+
+        Raises:
+            PredictionError: there is no estimate yet.
+        """
+        who, said = self._predicted(), self.value
+        assert said is not None
+        way = "too large" if said > answer else "too small"
+        judged = f": right within a factor of {self.factor:g}" if self.is_right(answer) else f", which is {way}"
+        return self._revealed(f"It is {answer:.3g} {self.unit}".strip() + f"; {who} estimated {said:g}{judged}.")
 
 
 TOLERANCE = 1e-6  # relative, of computed answers
@@ -203,7 +248,11 @@ class Prediction(_Question):
         if len(choices) < 2 or len(set(choices)) < len(choices):
             raise ConfigError(f"a prediction needs at least two different choices, but got {list(choices)}.")
         self.choices = tuple(choices)
-        self._buttons = ipywidgets.RadioButtons(options=self.choices, value=None, layout=_WIDE)
+        many = len(choices) > _LISTED
+        shape = ipywidgets.ToggleButtons if many else ipywidgets.RadioButtons
+        self._buttons = shape(options=self.choices, value=None, layout=_WIDE)
+        if many:
+            self._buttons.style.button_width = "auto"
         super().__init__(question, self._buttons)
 
     def __repr__(self) -> str:
@@ -215,6 +264,8 @@ class Prediction(_Question):
         value: str | None = self._buttons.value
         return value
 
+    _task = "click a choice"
+
     def guess(self, choice: str) -> None:
         """Choose without a click, as in tests.
 
@@ -225,6 +276,9 @@ class Prediction(_Question):
             raise UnknownNameError("choice", choice, self.choices)
         self._buttons.value = choice
 
+    def _first_guess(self) -> str:
+        return self.choices[0]
+
     def reveal(self, answer: str) -> str:
         """The answer beside the prediction, as text.
 
@@ -233,19 +287,17 @@ class Prediction(_Question):
 
         Raises:
             UnknownNameError: that is not one of the choices.
+            PredictionError: there is no prediction yet.
         """
         if answer not in self.choices:
             raise UnknownNameError("choice", answer, self.choices)
-        if self.value is None:
-            words = f"It is {answer}. You made no prediction."
-        elif self.value == answer:
-            words = f"It is {answer}, as you predicted."
-        else:
-            words = f"It is {answer}; you predicted {self.value}."
-        return self._revealed(words)
+        who = self._predicted()
+        if self.value == answer:
+            return self._revealed(f"It is {answer}, as {who} predicted.")
+        return self._revealed(f"It is {answer}; {who} predicted {self.value}.")
 
 
-# Checks of the exercises of lesson 9: significance, time to loss, equivalent runs, and reported results.
+# Checks of the exercises of lesson 12: significance, time to loss, equivalent runs, and reported results.
 
 
 Pair = tuple[str, RunConfig, RunConfig]  # what differs, as text, and both settings
@@ -402,7 +454,7 @@ def _letters(answer: Any) -> set[str] | None:
     return {letter.strip().lower() for letter in found}
 
 
-# Checks of the exercises of lesson 11: communication volume, speed-up, engine placement, and lost steps.
+# Checks of the exercises of lesson 14: communication volume, speed-up, engine placement, and lost steps.
 
 
 def ring(gradient_bytes: float, ranks: int) -> float:
@@ -478,7 +530,7 @@ def check_lost(answer: Any, steps_made: int, checkpoint_step: int) -> Feedback:
     return Feedback(True, "5: the more recent the checkpoint, the less is lost")
 
 
-# Checks of the exercises of lesson 10: number of runs, noise, the cost of pruning, model selection.
+# Checks of the exercises of lesson 13: number of runs, noise, the cost of pruning, model selection.
 
 
 Losses = Mapping[str, Sequence[float]]  # by cell and seed, or by trial and epoch

@@ -18,7 +18,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "data/README.md",
     *sorted((ROOT / "docs").glob("*.md")),
-    ROOT / "notebooks/README.md",
+    *sorted((ROOT / "notebooks").rglob("*.md")),
 ]
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 NAME = re.compile(r"(?<![\w./-])lab\.([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?")

@@ -31,7 +31,7 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     ROOT / "data" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "notebooks").glob("*.md")),
+    *sorted((ROOT / "notebooks").rglob("*.md")),
     *sorted((ROOT / "dtdg_lab" / "cards").rglob("*.md")),
     ROOT / "dtdg_lab" / "cards" / "papers.toml",
     *sorted((ROOT / "dtdg_lab").rglob("templates/*")),

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from lesson_solutions import answers, solved
 from nbclient import NotebookClient
 
 from dtdg_lab.cluster.session_files import end_session, list_sessions
 
 ROOT = Path(__file__).resolve().parents[2]
-ANSWERS = {
-    "09_race": "test_lesson_race", "10_parameter_study": "test_lesson_study", "11_scale_out": "test_lesson_checks",
-}  # fmt: skip
+GRADED = ("12_race", "13_parameter_study", "14_scale_out")
 IGNORED = ("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::RuntimeWarning")
 
 
@@ -27,15 +24,7 @@ def graded(path: Path) -> list[Any]:
     return [cell for cell in nbformat.read(path, as_version=4).cells if is_grade(cell)]
 
 
-def answers(lesson: str) -> dict[str, str]:
-    sys.path.insert(0, str(ROOT / "tests" / "unit"))
-    try:
-        return dict(importlib.import_module(ANSWERS[lesson]).RIGHT)
-    finally:
-        sys.path.pop(0)
-
-
-@pytest.mark.parametrize("lesson", ANSWERS)
+@pytest.mark.parametrize("lesson", GRADED)
 def test_exercises_are_cells_of_nbgrader(lesson: str) -> None:
     from nbgrader.nbgraderformat import MetadataValidator
     from nbgrader.utils import is_locked, is_solution
@@ -54,19 +43,17 @@ def test_exercises_are_cells_of_nbgrader(lesson: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings(*IGNORED)
-@pytest.mark.parametrize("solved", [False, True], ids=["as committed", "solved"])
-@pytest.mark.parametrize("lesson", ANSWERS)
+@pytest.mark.parametrize("with_answers", [False, True], ids=["as committed", "solved"])
+@pytest.mark.parametrize("lesson", GRADED)
 def test_points_are_given_for_right_answers_only(
-    lesson: str, solved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lesson: str, with_answers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nbgrader.utils import determine_grade, is_grade, is_solution
+    from nbgrader.utils import determine_grade, is_grade
 
     monkeypatch.setenv("DTDG_LAB_FAST", "1")
     monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path / "state"))
     notebook = nbformat.read(ROOT / "notebooks" / f"{lesson}.ipynb", as_version=4)
-    if solved:
-        for cell in filter(is_solution, notebook.cells):
-            cell.source = answers(lesson)[cell.metadata.nbgrader.grade_id]
+    notebook = solved(notebook, lesson) if with_answers else notebook
     client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
     try:
         asyncio.run(client.async_execute())
@@ -75,4 +62,4 @@ def test_points_are_given_for_right_answers_only(
             end_session(session.id)
     scores = {cell.metadata.nbgrader.grade_id: determine_grade(cell) for cell in filter(is_grade, notebook.cells)}
     for name, (score, most) in scores.items():
-        assert score == (most if solved else 0), f"{name}: {score} of {most}"
+        assert score == (most if with_answers else 0), f"{name}: {score} of {most}"

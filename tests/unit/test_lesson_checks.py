@@ -1,4 +1,4 @@
-"""The exercises of lesson 11 accept right answers and reject wrong ones; widgets and points of all lessons."""
+"""The exercises of lesson 14 accept right answers and reject wrong ones; widgets and points of all lessons."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lesson_solutions import answers
 
-from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.errors import ConfigError, PredictionError
 from dtdg_lab.lessons import checks as scale_checks
 from dtdg_lab.lessons.checks import Estimate, Feedback, agrees, close, points
 
@@ -35,13 +36,7 @@ HOSTS_WRONG: list[Any] = [
     {"node1": 6}, {"node1": 4, "node2": 2, "node3": 1}, {"node1": "4", "node2": "2"}, {"node1": 4, "node2": 2.5},
     {"node1": True, "node2": 2},
 ]  # fmt: skip
-RIGHT = {
-    "scale-ring": "def sent(gradient_bytes, ranks):\n    return 2 * (ranks - 1) * gradient_bytes / ranks",
-    "scale-efficiency": "def efficiency(one_rank_s, seconds, ranks):\n    return one_rank_s / seconds / ranks\n\n\n"
-    'below_75 = scale_checks.first_below(counted, "psg", 0.75)',
-    "scale-hosts": 'engines = {"node1": 4, "node2": 2}',
-    "scale-lost": "again = steps_made - checkpoint_step",
-}
+RIGHT = answers("14_scale_out")
 
 
 @pytest.mark.parametrize("right", [scale_checks.ring, lambda g, r: 2 * g - 2 * g / r])
@@ -109,7 +104,9 @@ def test_functions_are_asked_in_every_case() -> None:
 
 def test_an_estimate_is_right_within_its_factor() -> None:
     estimate = Estimate("How long?", "ms", factor=2)
-    assert estimate.value is None and "no estimate" in estimate.reveal(10.0)
+    with pytest.raises(PredictionError, match=r"No prediction yet: How long\? First type a number into its field"):
+        estimate.reveal(10.0)
+    assert estimate.value is None and not estimate._field.disabled
     for said, right in ((10, True), (19, True), (21, False), (5.1, True), (4.9, False), (0, False), (-10, False)):
         estimate.guess(said)
         assert estimate.is_right(10.0) is right, said

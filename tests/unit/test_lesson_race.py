@@ -1,4 +1,4 @@
-"""The exercises of lesson 9 accept right answers, in several forms, and reject wrong ones."""
+"""The exercises of lesson 12 accept right answers, in several forms, and reject wrong ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lesson_solutions import answers
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.lessons import checks as race_checks
@@ -83,15 +84,7 @@ REPORTED_WRONG: list[Any] = [
     lambda v, t: min(x + y for x, y in zip(v, t, strict=True)), lambda v: min(v),
     lambda v, t: min(zip(v, t, strict=True)), lambda v, t: t[min(range(len(v)), key=lambda at: v[at] + t[at])],
 ]  # fmt: skip
-RIGHT = {
-    "race-say": "def may_say(first, second):\n    return min(len(first), len(second)) > 1 and max(first) < min(second)",
-    "race-near": "def first_near(seconds, losses, least):\n"
-    "    times = [at for at, loss in zip(seconds, losses, strict=True) if loss <= 1.05 * least]\n"
-    "    return min(times) if times else None",
-    "race-pairs": 'agree = {"a", "b", "e", "g"}',
-    "race-skill": 'def skill(loss, persistence):\n    return 1 - loss / persistence\n\n\nminus_one = "b"',
-    "race-report": "def reported(validation, test):\n    return test[validation.index(min(validation))]",
-}
+RIGHT = answers("12_race")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The exercises of lesson 10 accept right answers and reject wrong ones."""
+"""The exercises of lesson 13 accept right answers and reject wrong ones."""
 
 from __future__ import annotations
 
@@ -11,26 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lesson_solutions import answers
 
 from dtdg_lab.lessons import checks as study_checks
 from dtdg_lab.lessons.checks import SEVEN
 from dtdg_lab.studies.runner import Median
 
-RIGHT = {
-    "study-runs": "def runs(values, seeds):\n    count = seeds\n    for each in values:\n        count *= each\n"
-    "    return count",
-    "study-left": "again = sweep.total - finished",
-    "study-ties": "def ties(cells):\n    def middle(name):\n        ordered = sorted(cells[name])\n"
-    "        half = len(ordered) // 2\n        return (ordered[half] + ordered[-1 - half]) / 2\n\n"
-    "    best = min(cells, key=middle)\n"
-    "    return {name for name in cells if not min(cells[name]) > max(cells[best])}",
-    "study-pruning": 'ended = {"D", "G"}\nlost = "D"',
-    "study-choose": "def choose(rows):\n    def middle(cell, name):\n"
-    '        ordered = sorted(row[name] for row in rows if row["cell"] == cell)\n        half = len(ordered) // 2\n'
-    "        return (ordered[half] + ordered[-1 - half]) / 2\n\n"
-    '    best = min({row["cell"] for row in rows}, key=lambda cell: middle(cell, "validation_loss"))\n'
-    '    return best, middle(best, "test_loss")',
-}
+RIGHT = answers("13_parameter_study")
 
 
 def of_right(name: str) -> Callable[..., Any]:
@@ -216,7 +203,7 @@ def test_answers_that_change_their_data_change_a_copy() -> None:
 
 
 def test_the_lesson_shows_the_seven_trials() -> None:
-    cells = json.loads((Path(__file__).resolve().parents[2] / "notebooks" / "10_parameter_study.ipynb").read_text())
+    cells = json.loads((Path(__file__).resolve().parents[2] / "notebooks" / "13_parameter_study.ipynb").read_text())
     described = "".join("".join(cell["source"]) for cell in cells["cells"] if cell["cell_type"] == "markdown")
     for name, losses in SEVEN.items():
         assert " | ".join([f"| {name}", *(f"{loss:g}" for loss in losses)]) + " |" in described

@@ -1,0 +1,94 @@
+"""Experiments of lessons: a live change and what follows, what a batch reads, and whether its loss is exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+
+
+async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) -> None:
+    """Change settings of a run, wait until its ranks have applied them, and then for steps or epochs more.
+
+    Raises:
+        ConfigError: the run refuses the change.
+    """
+    seen = len(run.live.marks)
+    run.set(**settings)
+    while len(run.live.marks) == seen:  # until the ranks have rebuilt
+        if run.reason:
+            raise ConfigError(f"the run refuses {settings}: {run.reason}")
+        await run.wait_for_step(run.live.progress.step + 1)
+    step, epoch = run.live.progress.step, run.live.progress.epoch
+    if steps:
+        await run.wait_for_step(step + steps)
+    while run.live.progress.epoch < epoch + epochs:
+        await run.wait_for_step(run.live.progress.step + 1)
+
+
+def _first_batch(config: RunConfig, graph: DynamicGraph) -> tuple[Any, Any]:
+    """The trained parts of a run in this process, and its first hybrid batch."""
+    from dtdg_lab.distributed.group import SoloGroup
+    from dtdg_lab.systems.hybrid_batches.strategy import Drawn
+    from dtdg_lab.training.build import build
+
+    built = build(config.replace(kernel="torch"), graph, SoloGroup())
+    return built, built.strategy.parts[0].again(Drawn("new", action=0, index=0))  # type: ignore[attr-defined]
+
+
+def rows_read(config: RunConfig, graph: DynamicGraph) -> float:
+    """The share of the rows of its own snapshots that a run's first hybrid batch reads."""
+    _, batch = _first_batch(config, graph)
+    return float(batch.rows / (len(batch.batch.snapshots) * graph.num_nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class Exactness:
+    """A batch's loss beside that of the same targets on the whole graph.
+
+    Attributes:
+        targets: nodes with a loss.
+        snapshots: of the batch.
+        of_batch: its loss.
+        on_the_whole: loss of the same targets, computed with all nodes of these snapshots.
+        gradient_off: largest relative difference of a parameter's gradient.
+    """
+
+    targets: int
+    snapshots: range
+    of_batch: float
+    on_the_whole: float
+    gradient_off: float
+
+    @property
+    def off(self) -> float:
+        """Relative difference of the losses."""
+        return abs(self.of_batch / self.on_the_whole - 1)
+
+
+def exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
+    """Compute the loss of a run's first hybrid batch twice in 64 bits: on its rows, and on the whole graph."""
+    import torch
+
+    from dtdg_lab.models.base import run_straight
+    from dtdg_lab.systems.hybrid_batches.strategy import TargetRun, add_gradients
+
+    built, batch = _first_batch(config.replace(dtype="float64"), graph)
+    model, snapshots = built.model, batch.batch.snapshots
+    of_batch = TargetRun(model, batch.sequence, built.task, snapshots, "all")
+    loss = float(add_gradients(of_batch))
+    gradients = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    state, whole = model.initial_state(graph.num_nodes), torch.zeros((), dtype=torch.float64)
+    for t in snapshots:
+        space = built.sequence.view(t)  # of all nodes
+        hidden, state = run_straight(model.snapshot(space, space.inputs, state))
+        readout = model.readout(hidden)[batch.sequence.vertices]  # of the targets only
+        whole = whole + of_batch.loss(readout.unsqueeze(0), range(t, t + 1), slice(None))
+    whole.backward()
+    pairs = zip(gradients, model.parameters(), strict=True)
+    off = max(float((one - other.grad).norm() / other.grad.norm()) for one, other in pairs)
+    return Exactness(of_batch.own, snapshots, loss, float(whole.detach()), off)

@@ -1,0 +1,125 @@
+"""Figures of lessons: numbers as bars, and chosen panels of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dtdg_lab.advisor.what_if import WhatIf
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.visualization.charts import CATEGORIES, Panel, bars, chart
+from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.palette import series_colour
+
+MOST = 4  # panels of a figure in a lesson
+_WRITTEN = 22  # bars that have room for their values
+_DECADES = 300.0  # largest over least value from which a logarithmic axis has powers of ten only
+_PREFIXED = 1e4  # from which numbers are written as 12k
+
+
+def bar_chart(
+    title: str,
+    unit: str,
+    values: Mapping[str, Mapping[str, float]] | Mapping[str, float],
+    *,
+    log: bool = False,
+    digits: str = "",
+) -> Figure:
+    """Numbers as upright bars, each with its value above; where they are many, a value is shown by pointing at it.
+
+    Args:
+        title: of the chart.
+        unit: title of the axis.
+        values: name below a bar -> number; or legend entry -> such a mapping, for groups of bars.
+        log: whether the axis is logarithmic.
+        digits: format of the values, as d3-format has it; by default three digits, with a prefix from 10,000 on.
+
+    Raises:
+        ConfigError: there is no bar.
+    """
+    series: dict[str, Mapping[str, float]] = {
+        name: of if isinstance(of, Mapping) else values  # type: ignore[misc]
+        for name, of in values.items()
+        if isinstance(of, Mapping) or name == next(iter(values))
+    }
+    if not any(series.values()):
+        raise ConfigError(f"bar_chart({title!r}) has no bars: give it at least one value.")
+    grouped = len(series) > 1 or isinstance(next(iter(values.values())), Mapping)
+    numbers = [abs(float(value)) for of in series.values() for value in of.values()]
+    digits = digits or (".3~s" if max(numbers) >= _PREFIXED else ".3~g")
+    looks: dict[str, Any] = {"showlegend": grouped, "cliponaxis": False}
+    if len(numbers) <= _WRITTEN:
+        looks |= {"texttemplate": f"%{{y:{digits}}}", "textposition": "outside", "constraintext": "none"}
+    drawn = []
+    for number, (name, of) in enumerate(series.items()):
+        hover = f"%{{x}}: %{{y:{digits}}}"
+        values_of = list(map(float, of.values()))
+        drawn.append(
+            bars(name if grouped else "", list(map(str, of)), values_of, series_colour(number), hover, **looks)
+        )
+    positive = [number for number in numbers if number]
+    ticks = 1 if log and max(positive) > _DECADES * min(positive) else "D2"  # powers of ten; or 1, 2 and 5 too
+    axis = {"type": "log", "dtick": ticks, "exponentformat": "SI"} if log else {"rangemode": "tozero"}
+    look: dict[str, Any] = {"showlegend": grouped, "barmode": "group", "bargap": 0.35, "height": 340}
+    return chart(title, "", unit, drawn, xaxis=CATEGORIES, yaxis=axis, **look)
+
+
+def panels(run: Any, *names: str, title: str = "") -> Figure:
+    """One to four charts of a run side by side, each with its sentence.
+
+    Args:
+        run: a live or a stored run.
+        names: of the charts: ``loss``, ``time``, ..., or of a panel of its system, such as ``map``; of a chart with
+            several unnamed panels, ``schedule 1`` is the first.
+        title: of the figure; by default the run's name.
+
+    Raises:
+        ConfigError: there are more than four, or none.
+        UnknownNameError: the run has no such chart.
+    """
+    if not 1 <= len(names) <= MOST:
+        raise ConfigError(f"{len(names)} panels: a figure of a lesson has 1 to {MOST}.")
+    if isinstance(run, StoredRun):
+        run.live.complete(run.summary or {})
+    known: dict[str, Panel] = {}
+    wide = set()
+    for view in run.live.shown():
+        named: dict[str, Panel] = getattr(view, "named_panels", dict)()
+        found = view.panels()
+        known |= named or {f"{view.name} {place}": panel for place, panel in enumerate(found, start=1)}
+        wide |= {f"{view.name} 1"} if view.wide and not named else set()
+        if len(found) == 1:
+            known[view.name] = found[0]
+    if missing := [name for name in names if name not in known]:
+        raise UnknownNameError("chart of this run", missing[0], known)
+    across = [place for place, name in enumerate(names) if name in wide]
+    return side_by_side(*(known[name] for name in names), title=title or f"Run {run.id}", wide=across)
+
+
+def forecast_panels(forecast: WhatIf, *quantities: str) -> Figure:
+    """Some panels of a forecast of ``lab.estimate.scaling_forecast``.
+
+    Raises:
+        ConfigError: there are more than four, or none.
+        UnknownNameError: the forecast has no such quantity.
+    """
+    if not 1 <= len(quantities) <= MOST:
+        raise ConfigError(f"{len(quantities)} panels: a figure of a lesson has 1 to {MOST}.")
+    known = {row["quantity"] for row in forecast.rows}
+    if missing := [name for name in quantities if name not in known]:
+        raise UnknownNameError("quantity of the forecast", missing[0], known)
+    return replace(forecast, rows=tuple(row for row in forecast.rows if row["quantity"] in quantities)).figure
+
+
+def side_by_side(*drawn: Figure | tuple[Figure, str], title: str, wide: Sequence[int] = ()) -> Figure:
+    """Up to four figures as panels of one, two in a row; those at the places ``wide`` have a row to themselves.
+
+    Raises:
+        ConfigError: there are more than four, or none.
+    """
+    if not 1 <= len(drawn) <= MOST:
+        raise ConfigError(f"{len(drawn)} panels: a figure of a lesson has 1 to {MOST}.")
+    pairs: Sequence[tuple[Figure, str]] = [each if isinstance(each, tuple) else (each, "") for each in drawn]
+    return grid(pairs, title=title, columns=min(2, len(pairs)), wide=wide)

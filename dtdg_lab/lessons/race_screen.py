@@ -1,0 +1,163 @@
+"""A race on one screen: a card for each contestant, and losses against four costs, drawn again while it runs."""
+
+from __future__ import annotations
+
+import html
+import json
+import time
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.studies.race_result import UNDER_WAY, Race
+from dtdg_lab.studies.trials import FAILED, FINISHED
+from dtdg_lab.visualization.charts import label, rule
+from dtdg_lab.visualization.layout import Figure, join_words
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
+from dtdg_lab.visualization.race import COSTS, Curve, race_figure, race_panels
+
+_EVERY_S = 0.7  # least time between two drawings, which take time from the runs
+_HEIGHT = 520  # of four charts, so that they and the cards fit one screen
+_ROWS = ((0.59, 0.94), (0.09, 0.44))  # bottom and top of the charts of a row
+_LOOK = {
+    "waiting": "The race has not begun.",
+    "running": "Thin lines are seeds, thick lines their medians. Look at one height: who is furthest left there?",
+    "over": "Pick a loss, go right along it in each chart: the first line that you meet is the cheapest by that cost.",
+}
+_LEAST = {"seconds": "least time", "joules": "least energy", "bytes": "fewest bytes", "peak": "least memory"}
+_CARD = (
+    '<div style="flex:1 1 112px;min-width:112px;box-sizing:border-box;border:1px solid rgba(128,128,128,.35);'
+    "border-left:5px solid {colour};"
+    'border-radius:4px;padding:3px 6px;line-height:1.3;font-size:11.5px"><b>{name}</b> {state}<br>'
+    '<span style="opacity:.75">{idea}</span><br>{numbers}</div>'
+)
+
+
+class RaceScreen:
+    """Cards and charts of a race; pass ``show`` to ``lab.race`` as ``on_change``.
+
+    Args:
+        configs: contestants by name, as for ``lab.race``.
+        ideas: one sentence for each card; by default the beginning of the system's summary.
+    """
+
+    def __init__(self, configs: Mapping[str, RunConfig], ideas: Mapping[str, str] | None = None) -> None:
+        import ipywidgets  # type: ignore[import-untyped]
+
+        self.labels = tuple(configs)
+        said = ideas or {}
+        self._ideas = {name: said.get(name) or _idea(config.system) for name, config in configs.items()}
+        self._cards, self._look, self._picture = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.Output()
+        self._box = ipywidgets.VBox([self._cards, self._look, self._picture])
+        self._drawn_s, self._seen = -_EVERY_S, [""]
+        self._write(None)
+
+    def __repr__(self) -> str:
+        return f"<RaceScreen of {join_words(self.labels)}: {self.words}>"
+
+    @property
+    def words(self) -> str:
+        """What happens, and what to look for."""
+        return self._words
+
+    def show(self, race: Race) -> None:
+        """Draw the race as it is; between two changes of a run's state at most every 0.7 s."""
+        states, now = [run.state for run in race.runs], time.monotonic()
+        if states == self._seen and now - self._drawn_s < _EVERY_S:
+            return
+        self._write(race)
+        self._drawn_s, self._seen = time.monotonic(), states
+
+    def figure(self, race: Race) -> Figure:
+        """The four charts without bounds, with persistence as a level."""
+        panels = race_panels(race.curves(), (), self.labels)
+        figure = race_figure({cost: (drawn, "") for cost, (drawn, _) in panels.items()}, title="")
+        layout = figure["layout"] = {**figure["layout"], "height": _HEIGHT, "showlegend": False}  # cards have colours
+        suffixes = ["" if number == 0 else str(2 * number + 1) for number in range(len(COSTS))]  # grid's axes
+        titles = [note for note in layout["annotations"] if note["text"].startswith("<b>")]
+        for number, (suffix, title) in enumerate(zip(suffixes, titles, strict=True)):
+            bottom, top = _ROWS[number // 2]
+            layout[f"yaxis{suffix}"] = {**layout[f"yaxis{suffix}"], "domain": [bottom, top]}
+            title |= {"y": top, "yshift": 4}
+        layout["annotations"] = titles
+        if (naive := self._persistence(race)) is not None:
+            for suffix in suffixes:
+                line = rule(y=naive, colour=BASELINE_COLOUR, dash="dash")
+                layout["shapes"].append(line | {"xref": f"x{suffix} domain", "yref": f"y{suffix}"})
+            words = label("persistence: nothing is trained", 0.99, naive, BASELINE_COLOUR, 10)
+            layout["annotations"].append(words | {"xref": "x domain", "xanchor": "right", "yanchor": "bottom"})
+        return figure
+
+    def _persistence(self, race: Race) -> float | None:
+        """The median over finished seeds of the loss without training, on the split that judges."""
+        losses = [run.live.loss for own in race.finished().values() for run in own]
+        known = [of.baseline("persistence", of.judged) for of in losses]
+        found = [value for value in known if value is not None]
+        return median(found) if found else None
+
+    def _write(self, race: Race | None) -> None:
+        phase = "waiting" if race is None else "over" if race.over else "running"
+        active = [] if race is None else [run for run in race.runs if run.state == UNDER_WAY]
+        now = f"Training: {join_words([f'{run.label}, seed {run.seed}' for run in active])}. " if active else ""
+        self._words = now + _LOOK[phase] + (f" {_cheapest(race)}" if race is not None and race.over else "")
+        cards = [self._card(number, name, race) for number, name in enumerate(self.labels)]
+        self._cards.value = f'<div style="display:flex;flex-wrap:wrap;gap:6px">{"".join(cards)}</div>'
+        self._look.value = f"<i>{html.escape(self._words)}</i>"
+        if race is not None:
+            data = {"application/vnd.plotly.v1+json": json.loads(json.dumps(self.figure(race)))}
+            plain = {**data, "text/plain": self._words}
+            self._picture.outputs = ({"output_type": "display_data", "data": plain, "metadata": {}},)
+
+    def _card(self, number: int, name: str, race: Race | None) -> str:
+        own = [] if race is None else [run for run in race.runs if run.label == name]
+        done = sum(run.state == FINISHED for run in own)
+        states = {run.state for run in own}
+        state = "waits" if not own else "<b>trains</b>" if UNDER_WAY in states else f"{done} done"
+        state = "failed" if FAILED in states else state
+        numbers = "" if race is None else self._numbers(name, race)
+        idea = html.escape(self._ideas[name])
+        return _CARD.format(
+            colour=series_colour(number), name=html.escape(name), state=state, idea=idea,
+            numbers=numbers or "&nbsp;",
+        )  # fmt: skip
+
+    def _numbers(self, name: str, race: Race) -> str:
+        """Medians over the seeds so far: the newest loss, and what was spent."""
+        curves = [curve for curve in race.curves() if curve.label == name and curve.losses]
+        if not curves:
+            return ""
+        writers = {"seconds": format_seconds, "joules": format_joules, "bytes": format_bytes, "peak": format_bytes}
+        spent: dict[str, Sequence[float]] = {
+            cost: [curve.cost(cost)[-1] for curve in curves if curve.cost(cost)] for cost in writers
+        }
+        said = [html.escape(writers[cost](median(of))) for cost, of in spent.items() if of]
+        return f"<b>loss {median(curve.losses[-1] for curve in curves):.3f}</b><br>{' · '.join(said)}"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+
+
+def _cheapest(race: Race) -> str:
+    """The contestant with the least median of each cost, and of the final loss."""
+    by_label: dict[str, list[Curve]] = {}
+    for curve in race.curves():
+        if curve.losses:
+            by_label.setdefault(curve.label, []).append(curve)
+    found = []
+    for cost, words in _LEAST.items():
+        spent = {
+            name: median(curve.cost(cost)[-1] for curve in own)
+            for name, own in by_label.items()
+            if all(curve.cost(cost) for curve in own)
+        }
+        found += [f"{words} {min(spent, key=lambda name: spent[name])}"] if spent else []
+    losses = {name: median(curve.losses[-1] for curve in own) for name, own in by_label.items()}
+    return f"Medians: {join_words([*found, f'the lowest final loss {min(losses, key=lambda name: losses[name])}'])}."
+
+
+def _idea(system: str) -> str:
+    summary = catalogue.system(system).summary
+    return min((summary.split(mark)[0] for mark in (";", ".", ":")), key=len) + "."

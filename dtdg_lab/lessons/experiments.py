@@ -32,7 +32,7 @@ async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) 
 def _first_batch(config: RunConfig, graph: DynamicGraph) -> tuple[Any, Any]:
     """The trained parts of a run in this process, and its first hybrid batch."""
     from dtdg_lab.distributed.group import SoloGroup
-    from dtdg_lab.systems.hybrid_batches.strategy import Drawn
+    from dtdg_lab.systems.hybrid_batches.part_batches import Drawn
     from dtdg_lab.training.build import build
 
     built = build(config.replace(kernel="torch"), graph, SoloGroup())

@@ -138,8 +138,9 @@ def check_reward(said: Any) -> Feedback:
     right = {"there": reward(40, 60, 0.01, 0.02), "back": reward(60, 40, 0.02, 0.01)}
     right["staying"] = reward(40, 40, 0.01, 0.01)
     hints = {"": "add the two terms; each is cut to [-1, 1]; t_last is in the first denominator, d_now in the second"}
-    return _numbers(1, said, right, hints, "the reward is for a change, so a good size that stays earns nothing",
-                    within=0.01)  # fmt: skip
+    return _numbers(
+        1, said, right, hints, "the reward is for a change, so a good size that stays earns nothing", within=0.01
+    )
 
 
 def check_plan(bench: BatchBench) -> list[Feedback]:

@@ -120,9 +120,12 @@ class RaceScreen:
         numbers = "" if race is None else self._numbers(name, race)
         idea = html.escape(self._ideas[name])
         return _CARD.format(
-            colour=series_colour(number), name=html.escape(name), state=state, idea=idea,
+            colour=series_colour(number),
+            name=html.escape(name),
+            state=state,
+            idea=idea,
             numbers=numbers or "&nbsp;",
-        )  # fmt: skip
+        )
 
     def _numbers(self, name: str, race: Race) -> str:
         """Medians over the seeds so far: the newest loss, and what was spent."""

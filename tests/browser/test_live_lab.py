@@ -67,7 +67,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("live-lab")
     shutil.copy(ROOT / "notebooks" / NOTEBOOK, folder)
     # without real data: generated graphs train in a tenth of the time
-    environment = {"DTDG_LAB_STATE": str(folder / "state"), "DTDG_LAB_CACHE": str(folder / "cache"), "DTDG_LAB_DATA": ""}
+    environment = {f"DTDG_LAB_{name.upper()}": str(folder / name) for name in ("state", "cache")}
+    environment["DTDG_LAB_DATA"] = ""
     external: list[str] = []
     errors: list[str] = []
     with (

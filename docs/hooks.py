@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from griffe import Extension
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,6 +110,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         target = PAGES.get(wanted) or re.sub(r"^notebooks/(\w+)\.ipynb$", r"lessons/\1.md", wanted)
         target = target.removeprefix("docs/")
         if files.get_file_from_path(target) is None:
+            if not (ROOT / wanted).exists():
+                raise PluginError(f"{source} links to {address}, and there is no {wanted}.")
             return text
         relative = posixpath.relpath(target, posixpath.dirname(uri) or ".")
         return f"[{text}]({relative}{'#' + anchor if anchor else ''})"
@@ -152,8 +155,9 @@ def lesson(path: Path) -> str:
 def executed_lesson(path: Path) -> Path:
     """Where the lesson with outputs is kept, by the contents of the lesson and of the package."""
     digest = hashlib.sha256(path.read_bytes())
-    for file in sorted((ROOT / "dtdg_lab").rglob("*.py")):
-        digest.update(file.read_bytes())
+    for file in sorted((ROOT / "dtdg_lab").rglob("*.*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            digest.update(file.read_bytes())
     return EXECUTED / f"{path.stem}-{digest.hexdigest()[:12]}.ipynb"
 
 

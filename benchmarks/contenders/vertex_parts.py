@@ -66,7 +66,7 @@ def epoch_of(config: RunConfig, group: Group) -> tuple[Callable[[], dict[str, An
     built = build(config, graph, group)
     facts: dict[str, Any] = {"build_s": time.perf_counter() - began, "predicted_bytes": 0}
     if built.partition is not None:
-        predicted = partition_event(built.strategy.context).predicted
+        predicted = partition_event(built.strategy.context).write()["predicted"]
         facts["predicted_bytes"] = sum(_total(predicted[way]) for way in ("forward", "backward"))
 
     def epoch() -> dict[str, Any]:

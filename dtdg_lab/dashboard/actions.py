@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
@@ -31,6 +32,7 @@ class Actions:
         self._on_error = on_error
         self._requests: queue.Queue[Request | None] = queue.Queue()
         self._outcomes: queue.Queue[Callable[[], None]] = queue.Queue()
+        self._open = 0  # requests whose outcome was not delivered; changed on the event loop only
         self._thread = threading.Thread(target=self._work, name="dashboard-actions", daemon=True)
         self._thread.start()
 
@@ -42,6 +44,7 @@ class Actions:
         otherwise: Callable[[], None] = lambda: None,
     ) -> None:
         """Queue a request; ``then`` or ``otherwise`` is called by the first ``poll`` after its end."""
+        self._open += 1
         self._requests.put((words, request, then, otherwise))
 
     def later(self, call: Callable[[], None]) -> None:
@@ -55,7 +58,7 @@ class Actions:
     @property
     def busy(self) -> bool:
         """Whether a request is queued, running, or finished but not polled yet."""
-        return self._requests.unfinished_tasks > 0 or not self._outcomes.empty()
+        return self._open > 0
 
     def poll(self) -> bool:
         """Deliver what has ended since, and return whether there was any; called where widgets may be changed."""
@@ -72,9 +75,11 @@ class Actions:
     def _work(self) -> None:
         while (item := self._requests.get()) is not None:
             words, request, then, otherwise = item
-            self._outcomes.put(self._outcome(words, request, then, otherwise))
-            self._requests.task_done()
-        self._requests.task_done()
+            self._outcomes.put(partial(self._deliver, self._outcome(words, request, then, otherwise)))
+
+    def _deliver(self, outcome: Callable[[], None]) -> None:
+        self._open -= 1
+        outcome()
 
     def _outcome(
         self, words: str, request: Callable[[], Any], then: Callable[[Any], None], otherwise: Callable[[], None]

@@ -371,9 +371,8 @@ class Dashboard:
         self._stop_where_nobody_looks()
         if self.charts.awaited:
             return  # a page that loads would miss what is changed now, and show the old state for ever
-        if self.charts.loaded and self._resources:
-            remove_resources(self._resources)
-            self._resources = []
+        if self.charts.loaded:
+            self._remove_resources()
         polled = self.actions.poll()
         slow = self._ticks % SLOW_TICKS == 0
         self._ticks += 1
@@ -391,6 +390,10 @@ class Dashboard:
         run = self._run
         if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
             self._refresh_state()
+
+    def _remove_resources(self) -> None:
+        displays, self._resources = self._resources, []
+        remove_resources(displays)
 
     def _update_page(self, *, slow: bool) -> None:
         """Bring the page that is open up to date; where ``slow``, once a second, all of it."""
@@ -507,6 +510,7 @@ class Dashboard:
         """End the updates, for good; the session and its runs go on."""
         self._closed = True
         self._stop()
+        self._remove_resources()
         for page in (*self.opened, self.branch):
             page.close()
         self.watch.close()

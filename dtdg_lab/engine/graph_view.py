@@ -90,7 +90,7 @@ WAY = {"gcn": "in", "mean": "in", "diffusion-in": "in", "diffusion-out": "out", 
 
 
 class SnapshotView:
-    """What a model may ask of snapshots (see :class:`dtdg_lab.models.base.Space`).
+    """What a model may ask of snapshots (see :class:`dtdg_lab.models.base.GraphView`).
 
     Pulls of the snapshots' own features, and pulls of those, do not depend on parameters: where ``may_keep`` is given
     they are computed once and kept (ESDG section 5.5), and where a model asks for no others, the adjacency is let go.
@@ -618,7 +618,7 @@ def operator_settings(
 
 
 class OneVertex:
-    """A node without edges (see :class:`dtdg_lab.models.base.Space`); a pull gives back what was put in."""
+    """A node without edges (see :class:`dtdg_lab.models.base.GraphView`); a pull gives back what was put in."""
 
     num_rows = 1
 

@@ -407,7 +407,7 @@ def _made(folder: Path, graph: DynamicGraph, own: NDArray[np.integer], reach: Re
         try:
             return _opened(folder, reach)
         except DataError:
-            shutil.rmtree(folder, ignore_errors=True)  # who has mapped it keeps it
+            shutil.rmtree(folder, ignore_errors=True)  # processes that have mapped it keep it
     with Draft(folder) as draft:
         for name, piece in pieces(graph, own, reach):
             draft.file(name, piece.dtype, piece.shape[1:]).extend(piece)

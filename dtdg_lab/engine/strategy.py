@@ -279,7 +279,7 @@ class Strategy:
         """Train under a config that differs in live settings only, from the next step on."""
 
     def settings_events(self, changes: Collection[str]) -> list[Event]:
-        """What changed settings have made of it."""
+        """Events that record the effect of changed settings."""
         return []
 
     def state_dict(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from dtdg_lab.partition.volume import AllToAllCost, collectives, pulled_by_group
 from dtdg_lab.tasks.base import PARTS, Task
 from dtdg_lab.visualization.partition import BlockFacts, PartitionFacts
 
-# What an event says of the blocks of time that a run trains in: who has what when, and the bytes that will move.
+# The event of a run's blocks of time: the rows each rank holds in each, and the bytes that will move.
 
 
 def blocks_event(
@@ -41,12 +41,12 @@ def blocks_event(
     Args:
         config: the run's settings.
         graph: its data.
-        blocks: who has which snapshots and nodes.
+        blocks: the snapshots and nodes of each rank.
         task: what is predicted.
         partition: of the nodes, where ranks own some of them in all snapshots.
         peak_bytes: of a step, as estimated where the number of blocks was left to the budget.
 
-    With a partition no rank has spans or collectives of its own: the partition says who owns what.
+    With a partition no rank has spans or collectives of its own: they follow from the partition.
     """
     if partition is None:
         volume, some = predicted_volume(config, graph, blocks, task), sent(collectives_of(config, graph, blocks, task))
@@ -175,7 +175,7 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
 def partition_event(
     of: BuildContext, *, blocks: SnapshotBlocks | None = None, full_share: float | None = None
 ) -> PartitionFacts:
-    """What an event says of a run's partition: who owns what, and the bytes that a step will send.
+    """What an event says of a run's partition: each rank's nodes, and the bytes that a step will send.
 
     The parts of a rank send as one.
 

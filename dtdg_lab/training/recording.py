@@ -74,7 +74,7 @@ class PhaseClock(StepMarks):
         self.intervals.append(("wait", self._last_ns, arrived_ns))
         self.intervals.append(("communicate", arrived_ns, now_ns))
         self._last_ns = now_ns
-        self._count("communicate")  # who waits for others sleeps, or nearly so
+        self._count("communicate")  # a rank that waits for others is idle, or nearly so
 
     def _count(self, phase: str) -> None:
         cpu_s = time.process_time()
@@ -255,7 +255,7 @@ class StepRecorder:
     Args:
         recorder: takes rows.
         clock: of the steps' phases.
-        vitals: knows the energy of a step.
+        vitals: measures the energy of a step.
         rank: this one; rank 0 writes most events.
 
     Attributes:

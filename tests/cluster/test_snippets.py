@@ -60,6 +60,8 @@ def cases() -> list[Any]:
     """The snippets as cases of a test, with their marks."""
     made = []
     for snippet in snippets():
+        if snippet.page == "README.md":
+            continue  # test_session runs it, without data and network
         marks = []
         if snippet.mark == ("run", "slow"):
             marks.append(pytest.mark.slow)

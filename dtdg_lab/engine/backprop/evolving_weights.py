@@ -122,7 +122,7 @@ class SnapshotSummaries:
     """Joins own snapshots' summaries with those of the column.
 
     Args:
-        plan: who has which snapshots.
+        plan: the snapshots of each rank.
         ranks: of the column, in order: so that their snapshots follow one another.
         exchanger: of the column.
     """

@@ -524,7 +524,7 @@ def _words(links: Links | None) -> str:
     if links is None:
         return f"Nothing is added to any link. {reading}"
     described = links.words or "nothing is added to any link"
-    how = "by the kernel (netem)" if links.by == "netem" else "by who answers"
+    how = "by the kernel (netem)" if links.by == "netem" else "by the replying rank"
     return f"Pattern {links.pattern}, since step {links.step}, {how}: {described}. {reading}"
 
 

@@ -73,7 +73,7 @@ class CacheWindow:
         first: step that it was built for.
         length: W, steps.
         late_steps: steps by which the swap was late.
-        policy: who chose it.
+        policy: the policy that chose it.
         action: that was chosen; -1 where it was none of the policy's actions.
         biased: part that was preferred; -1 for none.
         capacity: rows at most.
@@ -110,7 +110,7 @@ class CacheChoice:
     Attributes:
         step: updates of the model before it.
         part: number of the part.
-        policy: who decided.
+        policy: the policy that decided.
         values: what each action was thought to be worth; None where that is not known; empty for no opinion.
         action: chosen.
         window: W that it means.

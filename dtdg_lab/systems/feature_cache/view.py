@@ -1,4 +1,4 @@
-"""The view of features that are fetched: caches, hits, latencies, bytes, congestion and who decides."""
+"""The view of features that are fetched: caches, hits, latencies, bytes, congestion and the controller's decisions."""
 
 from __future__ import annotations
 

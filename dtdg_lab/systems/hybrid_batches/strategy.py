@@ -1,4 +1,4 @@
-"""DynaHB: hybrid batches of some nodes and some snapshots, their sizes, and who chooses them."""
+"""DynaHB: hybrid batches of some nodes and some snapshots, their sizes, and the policies that choose them."""
 
 from __future__ import annotations
 
@@ -378,7 +378,7 @@ class HybridBatchStrategy(Strategy):
             )
 
     def apply_settings(self, config: RunConfig) -> None:
-        """Have what a config asks for, from the next step on."""
+        """Apply a config from the next step on."""
         before, self._config = self._config, config
         sizing, old = self._sizing(config), self.sizing
         by_hand = (sizing.shares, sizing.initial) != (old.shares, old.initial)
@@ -386,7 +386,7 @@ class HybridBatchStrategy(Strategy):
         self.use_sizes(sizing, keeping(config))
         if before["batch_policy"] != config["batch_policy"]:
             self.batch_policy = self._made_batch_policy()
-        elif self.batch_policy is not None and by_hand:  # what it chose, and ranks may not follow yet, is overruled
+        elif self.batch_policy is not None and by_hand:  # a size it chose, which ranks may not use yet, is replaced
             self.batch_policy.follow(self.choice)
         if self.batch_policy is not None:
             self.batch_policy.rewarded_by(config["reward"])

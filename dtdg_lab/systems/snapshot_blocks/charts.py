@@ -558,7 +558,7 @@ def _to_dict(steps: Sequence[tuple[int, Sums]]) -> list[tuple[float, ...]]:
     return [each for each in found if each[1]]
 
 
-# The view of blocks of time: who owns what, what ranks send, what is hidden, what is held, what is brought.
+# The view of blocks of time: owners, bytes sent, bytes hidden, memory held, data transferred.
 
 
 GIB = 1024**3

@@ -1,4 +1,4 @@
-"""Page Blocks: who owns what and when, what ranks send and hide, what is held, what is transferred."""
+"""Page Blocks: owners over time, bytes sent and hidden, memory held, data transferred."""
 
 from __future__ import annotations
 

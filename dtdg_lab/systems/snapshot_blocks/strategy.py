@@ -35,7 +35,7 @@ class SnapshotBlockStrategy(Strategy):
 
     Args:
         model: any but of ``neighbourhood`` memory, whose spatial part reads what the snapshot before left.
-        plan: who has which snapshots and nodes; its snapshots are the labelled ones of the training split.
+        plan: the snapshots and nodes of each rank; its snapshots are the labelled ones of the training split.
         snapshots: this rank's rows of the graph: all of them, or a share where ranks split snapshots by rows.
         task: what is predicted.
         group: the run's ranks.

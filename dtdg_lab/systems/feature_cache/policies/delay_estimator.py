@@ -143,7 +143,7 @@ _BASELINE = 15.0  # percentile of the warm-up's fetches
 _LEAST = 4  # minimum number of fetches of a warm-up
 _MOST = 1000  # maximum number of fetches of an owner in a warm-up
 OWNERS_SLACK = 2.0  # an owner whose warm-up took longer than this multiple of the fastest owner's was slow then
-PROBE_SLACK = 3.0  # all owners were slow if even the fastest took longer than this multiple of the clean fetch
+PROBE_SLACK = 3.0  # all owners were slow if even the fastest took longer than this multiple of the probe
 LEAST_S = 1e-6
 
 

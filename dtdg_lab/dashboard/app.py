@@ -208,7 +208,7 @@ class Dashboard:
         )
         self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, chart_height=CHART_HEIGHT, **STRETCH)
         self.graph = GraphPage(self.settings, self.actions.later)
-        self.last_runs = RunsPage(self.actions.later)
+        self.last_runs = RunsPage(self.actions, session.runs_dir)
         self.opened = self._make_pages()  # in the order of their tabs
         self.pages = {page.title: page for page in self.opened}
         for several in self.opened:

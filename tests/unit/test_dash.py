@@ -13,6 +13,7 @@ import panel as pn
 import param
 import pytest
 from pretend_session import PretendSession
+from runs_synthetic import finished_run
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -21,6 +22,7 @@ from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages.compare import ComparePage
 from dtdg_lab.dashboard.settings import as_cell, as_json
+from dtdg_lab.runs.summary import finish
 from dtdg_lab.widgets.controls import make_control
 from dtdg_lab.widgets.run_page import Pages
 
@@ -547,3 +549,28 @@ def test_a_closed_dashboard_that_is_shown_again_says_so(dashboard):
     dashboard.close()
     with pytest.raises(ControlError, match="closed: create a new one"):
         dashboard._repr_mimebundle_()
+
+
+def test_stored_runs_are_compared_with_those_of_the_session(dashboard, session, tmp_path):
+    page = dashboard.pages["Runs"]
+    page._runs_dir = tmp_path
+    stored = finished_run(tmp_path, epochs=2)
+    finish(stored, "finished")
+    click(dashboard, "run")
+    session.current.advance(3)
+    open_tab(dashboard, "Runs")
+    look(dashboard)
+    assert page.stored.options == [stored.path.name] and stored.path.name not in str(page.figure)
+    page.stored.value = [stored.path.name]
+    settle(dashboard)
+    look(dashboard)
+    assert stored.path.name in str(page.figure) and session.current.id in str(page.figure)
+    page.stored.value = []
+    settle(dashboard)
+    look(dashboard)
+    assert stored.path.name not in str(page.figure)
+    (stored.path / "config.json").write_text("{")
+    page._read.clear()
+    page.stored.value = [stored.path.name]
+    settle(dashboard)
+    assert page.stored.value == [] and f"Open {stored.path.name}" in dashboard.alert.value

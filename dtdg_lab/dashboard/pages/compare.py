@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
 from dtdg_lab.core.errors import LabError
+from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings, as_cell, as_json
+from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.visualization.energy import SO_FAR, energy_panel, energy_rows
 from dtdg_lab.visualization.loss import compare_figure, ground_words, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.series import XAxis
@@ -45,13 +49,20 @@ class ComparePage(Pages):
 
 
 class RunsPage(Page):
-    """The last runs beside each other: validation losses, all losses over wall time, and energy by phase."""
+    """Chosen stored runs and the session's last runs: validation losses, losses over wall time, energy by phase.
+
+    Args:
+        actions: where requests are executed.
+        runs_dir: the folder of stored runs, of this session and of earlier ones.
+    """
 
     title = "Runs"
     compares_runs = True
 
-    def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, actions: Actions, runs_dir: Path) -> None:
         super().__init__()
+        self._actions, self._runs_dir = actions, runs_dir
+        self._read: dict[str, StoredRun] = {}  # by name of the folder
         self._drawn: tuple[Any, ...] = ()
         self._x: XAxis = "steps"
         self.figure = compare_figure([])
@@ -60,11 +71,16 @@ class RunsPage(Page):
         self.charts = WholeCharts(
             lambda: {"compare": self.figure, "wall-time": self.wall_time, "energy-by-run": self.energy},
             lambda: {"wall-time": self.words, "energy-by-run": self.spent},
-            defer=defer,
+            defer=actions.later,
             chart_height=620,
             sizing_mode="stretch_width",
         )
-        self.panel = self.place(self.charts)
+        tip = f"Ended runs to compare with the last ones of this session, {COMPARED} in all. Ctrl adds one."
+        self.stored = pn.widgets.MultiSelect(
+            label="Stored runs", options=[], value=[], size=4, width=420, stylesheets=[tipped(tip)]
+        )
+        self.stored.param.watch(lambda event: actions.later(self._open), "value")
+        self.panel = pn.Column(self.stored, self.place(self.charts), sizing_mode="stretch_width")
 
     def over(self, x: XAxis) -> None:
         """Draw the losses over ``steps`` or ``seconds``."""
@@ -74,20 +90,51 @@ class RunsPage(Page):
         """Draw again where something changed; costs a whole figure, so at most once a second."""
         if not slow:
             return
-        last = list(runs)[-COMPARED:]
-        drawn = (self._x, *((run.id, run.version) for run in last))
+        self._list_stored()
+        chosen = [run for name, run in self._read.items() if name in self.stored.value]
+        last = [run for run in runs if run.id not in self.stored.value][len(chosen) - COMPARED :]
+        drawn = (self._x, *(run.path.name for run in chosen), *((run.id, run.version) for run in last))
         if drawn == self._drawn:
             return
         with ExitStack() as locks:
             for lock in dict.fromkeys(run.lock for run in last):
                 locks.enter_context(lock)
-            labelled = [(run.id, run.live) for run in last]
+            labelled = [*((run.path.name, run.live) for run in chosen), *((run.id, run.live) for run in last)]
             self.figure = compare_figure(labelled, self._x)
             self.wall_time = wall_time_figure(labelled)
             self.words = f"{ground_words(labelled)} {wall_time_words(labelled)}"
             self.energy, self.spent = energy_panel(energy_rows(labelled), SO_FAR)
         self._drawn = drawn
         self.charts.redraw()
+
+    def _list_stored(self) -> None:
+        ended = sorted((file.parent.name for file in self._runs_dir.glob("*/summary.json")), reverse=True)
+        if ended != self.stored.options:
+            self.stored.param.update(options=ended, value=[name for name in self.stored.value if name in ended])
+
+    def _open(self) -> None:
+        """Read the chosen runs that are not open yet; what cannot be read is shown as a problem and not chosen."""
+        chosen = self.stored.value
+        if len(chosen) > COMPARED:
+            self.stored.value = chosen[:COMPARED]
+            return
+        for name in chosen:
+            if name not in self._read:
+                request = partial(_with_charts, self._runs_dir / name)
+                without = [other for other in chosen if other != name]
+                self._actions.do(
+                    f"Open {name}",
+                    request,
+                    then=partial(self._read.__setitem__, name),
+                    otherwise=partial(setattr, self.stored, "value", without),
+                )
+
+
+def _with_charts(path: Path) -> StoredRun:
+    """A stored run whose charts are computed."""
+    run = open_run(path)
+    assert run.live is not None
+    return run
 
 
 class CodePage(Page):

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pictures import PAGES
+
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "gallery"
 COMMON = "psg"  # its run shows the charts that every run has
@@ -75,9 +77,9 @@ def page() -> str:
         "Charts of the live page, of `lab.plot(run)` and of a run's report, here of short runs on two ranks. The text "
         "under a chart is its own: it says what is to be seen in this run. Point at a chart for its numbers."
     )
-    sections = [f"---\nhide: [toc]\n---\n\n# Chart gallery\n\n{text}\n"]
+    sections = [f"---\nhide: [toc]\n---\n\n# Chart gallery\n\n{text}\n", dashboard()]
     if not kept().exists():
-        return sections[0] + "\nThe charts are drawn by `make docs`, which makes the runs first.\n"
+        return "\n".join(sections) + "\nThe charts are drawn by `make docs`, which makes the runs first.\n"
     found = json.loads(kept().read_text())
     every = [name for name in found[COMMON] if all(name in found[system] for system in RUNS)]
     sections.append(
@@ -94,6 +96,13 @@ def page() -> str:
         title = TITLES.get(system) or catalogue.system(system).family.replace("_", " ").capitalize()
         sections.append(section(title, system, f"Systems: {', '.join(users)}.", own))
     return "\n".join(sections)
+
+
+def dashboard() -> str:
+    """The pictures of the dashboard."""
+    pictures = [f"![{words}](assets/page-{name}.webp)\n\n{words}\n" for name, (*_, words) in PAGES.items()]
+    begin = "## The dashboard\n\nIts pages while four processes train (`python docs/pictures.py` takes the pictures).\n"
+    return "\n".join([begin, *pictures])
 
 
 def section(title: str, system: str, where: str, views: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
-"""Records docs/live-lab.webp from the real dashboard: one rank is slowed, the others wait (grey), alpha is moved.
+"""Takes the pictures of the real dashboard: the film `live-lab.webp`, and six of its pages for the gallery.
 
-`python docs/moving_picture.py` needs Chromium and takes a minute. The frames are what the page shows.
+`python docs/pictures.py` needs Chromium and takes some minutes. In the film one rank is slowed, the others wait (grey),
+and alpha is moved. Nothing is edited: pictures are what the page shows.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ import io
 import shutil
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
 
 import dtdg_lab as lab
-from dtdg_lab.dashboard import serve
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 FILE = Path(__file__).parent / "live-lab.webp"
 SIZE = {"width": 1280, "height": 860}
@@ -26,6 +30,16 @@ STORY = {  # second -> change of the run
     14.0: {"alpha": 0.5},
 }
 END_S = 20.0
+# file -> tab, what is chosen on it, width, colours, what the picture shows; the gallery shows them in this order
+PAGES: Mapping[str, tuple[str, str, int, Literal["light", "dark"], str]] = {
+    "live": ("Live", "", 1400, "light", "Live: the run's system as a card, its controls, and the four common charts."),
+    "windows": ("Live", "own", 1100, "light", "Live, further down and at 1100 pixels: charts of FlareDTDG's windows."),
+    "data": ("Data", "", 1400, "light", "Data: the graph's edges over time, degrees and splits."),
+    "partition": ("Partition", "", 1400, "dark", "Partition, in dark colours: parts, cut edges and loads."),
+    "compare": ("Compare", "", 1400, "light", "Compare: the last runs, and stored ones, on one screen."),
+    "papers": ("Papers", "", 1400, "dark", "Papers, in dark colours: a system's idea, equations and figures."),
+}
+HEIGHT = 900
 
 
 def frames(page: Page, run: lab.runs.Run) -> list[tuple[float, Image.Image]]:
@@ -40,23 +54,50 @@ def frames(page: Page, run: lab.runs.Run) -> list[tuple[float, Image.Image]]:
     return taken
 
 
+def take_pages(browser: Browser, address: str) -> None:
+    """Write a picture of each page."""
+    for name, (tab, chosen, width, colours, _) in PAGES.items():
+        page = browser.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=colours)
+        page.goto(address)
+        page.get_by_text("running").first.wait_for(timeout=120_000)
+        time.sleep(6)
+        page.get_by_role("tab", name=tab).click()
+        time.sleep(8)
+        if chosen == "own":
+            page.mouse.move(width / 2, HEIGHT / 2)
+            page.mouse.wheel(0, HEIGHT)
+            time.sleep(4)
+        image = Image.open(io.BytesIO(page.screenshot()))
+        image.save(FILE.parent / "assets" / f"page-{name}.webp", quality=70, method=6)
+        page.close()
+
+
 def main() -> None:
-    """Train, look, and write the picture."""
+    """Train, look, and write the pictures."""
+    from playwright.sync_api import sync_playwright
+
+    from dtdg_lab.dashboard import serve
+
     config = lab.RunConfig(
         system="flaredtdg", dataset=lab.datasets.default(), model="tgcn", ranks=4, epochs=100_000, threads=1
     )
     with lab.Session(ranks=4) as session, sync_playwright() as started:
+        for system in ("psg", "dygnex-l"):
+            session.train(config.replace(system=system, epochs=40)).wait(300)
         run = session.train(config)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         server = serve(session, port=port, threaded=True)
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        address = f"http://127.0.0.1:{port}"
         page = browser.new_page(viewport=SIZE, color_scheme="light")
-        page.goto(f"http://127.0.0.1:{port}")
+        page.goto(address)
         page.get_by_text("running").first.wait_for(timeout=120_000)
         time.sleep(8)
         taken = frames(page, run)
+        page.close()
+        take_pages(browser, address)
         browser.close()
         server.stop()
         run.stop()

@@ -140,6 +140,8 @@ def lesson(path: Path) -> str:
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
+            if "text/markdown" in data:  # a card's links, which lead from where the lesson was run to the repository
+                data["text/markdown"] = data["text/markdown"].replace("](../../../dtdg_lab/", "](../dtdg_lab/")
             if "application/vnd.plotly.v1+json" in data:
                 data["text/html"] = figure_html(data.pop("application/vnd.plotly.v1+json"))
             elif "application/vnd.jupyter.widget-view+json" in data:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,19 +84,15 @@ def main() -> None:
         for system in ("psg", "dygnex-l"):
             session.train(config.replace(system=system, epochs=40)).wait(300)
         run = session.train(config)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        server = serve(session, port=port, threaded=True)
+        server = serve(session)
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        address = f"http://127.0.0.1:{port}"
         page = browser.new_page(viewport=SIZE, color_scheme="light")
-        page.goto(address)
+        page.goto(server.url)
         page.get_by_text("running").first.wait_for(timeout=120_000)
         time.sleep(8)
         taken = frames(page, run)
         page.close()
-        take_pages(browser, address)
+        take_pages(browser, server.url)
         browser.close()
         server.stop()
         run.stop()

@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     dash = commands.add_parser("dash", help="serve the dashboard to a browser, without Jupyter")
     dash.add_argument("--port", type=_port, default=5006, help="port on 127.0.0.1 (default: 5006)")
     dash.add_argument("--ranks", type=_positive, default=2, help="number of engines of the session (default: 2)")
+    dash.add_argument("--token", help="token of at least 16 characters that opens it (default: a new one; '' for none)")
     dash.set_defaults(execute=_dash)
 
     data = commands.add_parser("datasets", help="list data sets and whether they are available locally")
@@ -183,10 +184,12 @@ def _report(run: Any) -> int:
 
 def _dash(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.session import Session
-    from dtdg_lab.dashboard.app import serve
+    from dtdg_lab.dashboard.server import serve
 
     with Session(ranks=parsed.ranks) as session:
-        serve(session, port=parsed.port)
+        server = serve(session, port=parsed.port, token=parsed.token)
+        print(f"The dashboard is at {server.url} (Ctrl-C ends it).", flush=True)
+        server.wait()
     return 0
 
 

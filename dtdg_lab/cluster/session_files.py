@@ -70,13 +70,7 @@ class SessionFiles:
 
     def write(self) -> None:
         """Store the facts, readable by the owner only: the key allows control of runs."""
-        make_private(self.folder)
-        path = self.folder / "session.json"
-        part = path.with_suffix(".part")
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(asdict(self), file)
-        os.replace(part, path)
+        write_private(self.folder / "session.json", json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, session_id: str) -> SessionFiles:
@@ -148,6 +142,20 @@ def make_private(folder: Path) -> None:
         raise ClusterError(
             f"the session folder {folder} cannot be made: {error.strerror}. Set DTDG_LAB_STATE to a writable folder."
         ) from error
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, in a folder that only its owner can enter.
+
+    Raises:
+        ClusterError: the folder cannot be created.
+    """
+    make_private(path.parent)
+    part = path.with_suffix(".part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    os.replace(part, path)
 
 
 def all_sessions() -> list[SessionFiles]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dtdg_lab.dashboard.app import Dashboard, serve
+from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.dashboard.server import DashboardServer, serve
 from dtdg_lab.dashboard.settings import as_cell, as_json
 
-__all__ = ["Dashboard", "as_cell", "as_json", "serve"]
+__all__ = ["Dashboard", "DashboardServer", "as_cell", "as_json", "serve"]

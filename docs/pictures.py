@@ -78,7 +78,7 @@ def main() -> None:
     from dtdg_lab.dashboard import serve
 
     config = lab.RunConfig(
-        system="flaredtdg", dataset=lab.datasets.default(), model="tgcn", ranks=4, epochs=100_000, threads=1
+        system="flaredtdg", dataset="growing", churn=0.9, model="tgcn", ranks=4, epochs=5_000, threads=1
     )
     with lab.Session(ranks=4) as session, sync_playwright() as started:
         for system in ("psg", "dygnex-l"):

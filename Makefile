@@ -13,6 +13,8 @@ STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum |
 # (named on its installation page): make TORCH_INDEX=... env
 TORCH_INDEX ?=
 ARGS ?=
+# Where an environment forbids compiled modules to be kept, every process would compile the package again
+export PYTHONDONTWRITEBYTECODE :=
 # Tests, demo and notebooks use real data beside the project.
 ifndef DTDG_LAB_DATA
 ifneq ($(wildcard ../shared/data/real/index.json),)

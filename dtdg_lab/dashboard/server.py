@@ -131,7 +131,7 @@ class TokenAuth(AuthProvider):
 
     @property
     def get_user(self) -> Callable[[Any], Any]:
-        """The function that names the user of a request; None is nobody."""
+        """The function that names the user of a request, or returns None."""
         return self._user
 
     @property

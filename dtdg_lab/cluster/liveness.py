@@ -1,86 +1,18 @@
-"""Liveness of ranks: each rank of an active attempt writes a note to the run's ``live`` folder, which others read."""
+"""A rank's failure detector: no rank waits for a dead one, with or without a kernel."""
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from dtdg_lab.core.errors import ClusterError, LabError
 from dtdg_lab.distributed.heartbeat import Heartbeat
-from dtdg_lab.runs.directory import write_json
-
-
-@dataclass(frozen=True, slots=True)
-class RankNote:
-    """The note of a training rank.
-
-    ``host`` names the machine and its boot, so that process numbers are only used where they are valid.
-    """
-
-    rank: int
-    attempt: int
-    pid: int
-    started_s: float
-    host: str
-    telemetry: str
-    control: str = ""
-    store: str = ""
-
-
-def host_id() -> str:
-    """A name for this machine and boot that reveals nothing about it.
-
-    Containers on one machine get separate names if they have their own network or process numbers: their
-    loopback and their process numbers differ from ours.
-    """
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    if not boot.is_file():
-        return f"boot-{int(psutil.boot_time())}"
-    spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "pid")]  # net:[4026531840]
-    return "-".join([boot.read_text().strip(), *(space.partition("[")[2].rstrip("]") for space in spaces)])
-
-
-def own_note(rank: int, attempt: int, telemetry: str, *, control: str = "", store: str = "") -> RankNote:
-    """The note of the calling process."""
-    pid = os.getpid()
-    return RankNote(rank, attempt, pid, psutil.Process(pid).create_time(), host_id(), telemetry, control, store)
-
-
-def note_file(live: Path, rank: int) -> Path:
-    """Path of a rank's note while it trains."""
-    return live / f"rank{rank}.json"
-
-
-def write_note(live: Path, note: RankNote) -> None:
-    """Write the note."""
-    write_json(note_file(live, note.rank), asdict(note))
-
-
-def remove_note(live: Path, rank: int) -> None:
-    """Remove the note: the rank has exited normally."""
-    note_file(live, rank).unlink(missing_ok=True)
-
-
-def read_notes(live: Path, attempt: int) -> dict[int, RankNote]:
-    """Rank -> note, for the ranks of an attempt that have not exited."""
-    notes = {}
-    for path in live.glob("rank*.json"):
-        try:
-            data: dict[str, Any] = json.loads(path.read_text())
-        except FileNotFoundError:
-            continue  # the rank exited between the listing and the reading
-        if data["attempt"] == attempt:
-            notes[data["rank"]] = RankNote(**data)
-    return notes
+from dtdg_lab.runs.liveness import RankNote, dead_ranks, read_notes, touch_note
 
 
 def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.0) -> RankNote:
@@ -99,28 +31,6 @@ def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.
         f"rank {rank} did not start within {timeout_s:g} s. Look at its engine's log; ranks on several machines need "
         "the runs folder on a disk they share."
     )
-
-
-def is_running(pid: int, started_s: float) -> bool:
-    """Whether a process of this machine is alive; a zombie is not, nor is another one that has its number now."""
-    try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started_s) <= 1.0 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def is_dead(note: RankNote) -> bool:
-    """Whether the process of a note is gone, for notes of this machine; others are never considered dead here."""
-    return note.host == host_id() and not is_running(note.pid, note.started_s)
-
-
-def dead_ranks(live: Path, attempt: int) -> list[int]:
-    """Ranks of an attempt whose process died without removing its note."""
-    return sorted(rank for rank, note in read_notes(live, attempt).items() if is_dead(note))
-
-
-# A rank's failure detector for the others: no rank waits for a dead one, with or without a kernel.
 
 
 LOOK_S = 0.5
@@ -175,6 +85,7 @@ class Beacon:
 
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_S):
+            touch_note(self._live, self._rank)
             if self._busy_file is not None:
                 with suppress(OSError):  # its session was closed, or this machine does not see it: nothing to keep busy
                     self._busy_file.touch()

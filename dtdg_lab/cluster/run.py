@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.cluster.liveness import dead_ranks, is_dead, read_notes
 from dtdg_lab.cluster.messaging import Subscriber, ask
 from dtdg_lab.cluster.worker import death_reason, place_of
 from dtdg_lab.core.config import RunConfig
@@ -16,6 +15,7 @@ from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.liveness import dead_ranks, is_dead, read_notes
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
@@ -148,7 +148,7 @@ class Run(RunHandle):
 
     @property
     def status(self) -> str:
-        """``starting running paused stopping finished stopped failed``."""
+        """``starting running paused stopping finished stopped failed``, or ``interrupted`` as of a stored run."""
         state: str = self._file_status["state"]
         return self._while_running if state == "running" else state
 
@@ -242,7 +242,7 @@ class Run(RunHandle):
             ConfigError: a change is not allowed.
             RunStoreError: there is no checkpoint.
         """
-        return self._session.resume(self, changes)
+        return self._session.resume(self, **changes)
 
     def wait(self, timeout_s: float | None = None) -> Run:
         """Return when the run has ended and its files are complete.
@@ -252,7 +252,7 @@ class Run(RunHandle):
 
         Raises:
             TimeoutError: it has not ended in time.
-            RunFailedError: it failed; the message names the rank and the cause.
+            RunFailedError: it failed or was interrupted; the message names the rank and the cause.
         """
         if not self._ended.wait(timeout_s):
             raise TimeoutError(f"run {self.id} is still {self.status} after {timeout_s:g} s.")
@@ -262,6 +262,8 @@ class Run(RunHandle):
             )
         if self.status == "failed":
             raise RunFailedError(f"run {self.id} failed: {self.reason}")
+        if self.status == "interrupted":
+            raise RunFailedError(f"run {self.id} was {self.reason}")
         return self
 
     async def wait_for_step(self, step: int, *, timeout_s: float = 60.0) -> Run:
@@ -279,8 +281,11 @@ class Run(RunHandle):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether this handle followed its run to an end after which it was resumed."""
-        return self._ended.is_set() and bool(self._directory.status()["attempt"] > self.attempt)
+        """Whether this handle followed its run to an end after which it was resumed, or took it for interrupted."""
+        if not self._ended.is_set():
+            return False
+        now = self._directory.status() if self.status == "interrupted" else self._directory.recorded_status()
+        return bool(now["attempt"] > self.attempt or (self.status == "interrupted" and now["state"] != "interrupted"))
 
     def close(self) -> None:
         """Stop following; the run itself continues. Waiting callers are notified."""
@@ -367,7 +372,7 @@ class Run(RunHandle):
         self._complete()
 
     def _look(self) -> None:
-        status = self._directory.status()
+        status = self._directory.recorded_status()
         if status != self._file_status:
             self._file_status = status
             self.version += 1

@@ -13,12 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from dtdg_lab.cluster import session_files
-from dtdg_lab.cluster.liveness import host_id, is_dead, read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.cluster.worker import RankTask, check_resumable, rehearse, run_rank, warm_up
@@ -27,7 +26,11 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunStoreError
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
-from dtdg_lab.runs.directory import ENDED, RunDirectory, gpu_count, write_json
+from dtdg_lab.runs.directory import ENDED, RunDirectory, gpu_count, read_kept, write_json
+from dtdg_lab.runs.liveness import host_id, is_dead, read_notes
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.run import StoredRun
 
 # The engines of a session as ranks: start, discovery, health, and replacement.
 
@@ -230,8 +233,9 @@ class Session:
     """Engines that train, and the runs they trained.
 
     A session with a ``name`` is found again by that name: a cell run twice, or a new kernel, gets the same
-    engines and their active run. Without a name every call starts a new cluster. Engines
-    outlive the kernel while a run is active; idle ones end ``idle_s`` seconds after the last kernel's heartbeat.
+    engines and their active run; if its cluster has ended, new engines and its runs. Without a name every call starts
+    a new cluster. Engines outlive the kernel while a run is active; idle ones end ``idle_s`` seconds after the last
+    kernel's heartbeat.
 
     Args:
         ranks: engines to start, the maximum R of its runs; by default one per GPU, or two without GPUs.
@@ -258,11 +262,15 @@ class Session:
         if wanted < 1:
             raise ClusterError(f"ranks={ranks}: a session needs at least one engine.")
         undo_left_over(state_root() / NETEM)  # left by a run that was killed
-        found = session_files.find_session(name, wanted) if name else None
-        files = found or session_files.new_session_files(name, wanted, Path(runs_dir).resolve(), idle_s)
+        root = Path(runs_dir).resolve()
+        found, alive = session_files.find_session(name, wanted) if name else (None, False)
+        if found is None:
+            files = session_files.new_session_files(name, wanted, root, idle_s)
+        else:
+            files = found if alive else session_files.renewed(found, wanted, root, idle_s)
         self._setup(files)
         try:
-            if found is None:
+            if not alive:
                 session_files.start_keeper(files)
                 self._engines = Engines.start(files, timeout_s=timeout_s)
             else:
@@ -270,8 +278,9 @@ class Session:
                 self._replace_missing(timeout_s)
         except BaseException:
             self._stop_heartbeat.set()
-            if found is None:
+            if not alive:
                 session_files.end_processes(files)
+            if found is None:
                 files.remove()
             raise
 
@@ -292,11 +301,15 @@ class Session:
             ClusterError: nothing is found, or there is no answer.
         """
         session = cls.__new__(cls)
-        living = [files for files in session_files.all_sessions() if not files.owned or files.processes()]
+        known_here = session_files.all_sessions()
+        living = [files for files in known_here if not files.owned or files.processes()]
         ours = {key: files for files in living for key in (files.id, files.name) if key}
         if which is None and not ours:
             raise ClusterError("no session of the lab is running here. Start one: Session(ranks=2).")
         known = min(living, key=SessionFiles.idle_for_s) if which is None else ours.get(str(which))
+        ended = [files for files in known_here if known is None and str(which) in (files.id, files.name)]
+        if ended:
+            raise ClusterError(session_files.ended_words(ended[-1]))
         files = known or session_files.foreign_session_files(str(which), Path(runs_dir).resolve())
         session._setup(files)
         try:
@@ -435,28 +448,48 @@ class Session:
             raise ClusterError("a single engine cannot be split into halves: create a Session with at least 2 ranks.")
         return tuple(range(size)), tuple(range(size, 2 * size))
 
-    def resume(self, run: Run, changes: Mapping[str, Any]) -> Run:
-        """Resume a run from its checkpoint (see :meth:`Run.resume`)."""
+    def resume(self, run: Run | StoredRun | str | Path, **changes: Any) -> Run:
+        """Resume a run from its last checkpoint, as a new attempt; also a run of a session that has ended.
+
+        Args:
+            run: stopped, failed or interrupted: a handle of this or another session, a stored run, or its folder.
+            changes: live settings to change then, such as a smaller ``learning_rate``.
+
+        Raises:
+            ControlError: the run is still active, here or in another session.
+            ClusterError: there are fewer engines alive than the run has ranks.
+            ConfigError: a change is not allowed.
+            RunStoreError: there is no run, or no checkpoint.
+        """
         from dtdg_lab.cluster.worker import check_request
 
         with self._lock:
-            directory = RunDirectory.open(run.path)
+            path = Path(run if isinstance(run, str | Path) else run.path).resolve()
+            directory = RunDirectory.open(path)
             check_resumable(directory)
-            check_request(run.config, {"set": dict(changes)})
-            places = self._files.engines_of(run.path)
-            self._check_free(run.config.ranks, places)
-            status = directory.status()
+            status, ours = directory.status(), path in self._files.runs()
+            if status["state"] not in ENDED and not ours:
+                raise ControlError(
+                    f"run {directory.id} is {status['state']} in another session: it needs no resuming. "
+                    "Session.attach() reaches that session."
+                )
+            config = directory.config()
+            places = self._files.engines_of(path)
+            self._check_free(config.ranks, places)
             if status["state"] not in ENDED:
                 raise ControlError(
-                    f"run {run.id} is {status['state']}: it needs no resuming. session.runs has its handle."
+                    f"run {directory.id} is {status['state']}: it needs no resuming. session.runs has its handle."
                 )
             if not directory.checkpoint_file.is_file():
                 raise RunStoreError(
-                    f"run {run.id} has no checkpoint yet: start it again with session.train(run.config)."
+                    f"run {directory.id} has no checkpoint yet: start it again with session.train(run.config)."
                 )
+            check_request(read_kept(directory.checkpoint_file).config, {"set": changes})
+            if not ours:
+                self._files.add_run(path)
             attempt = status["attempt"] + 1
             directory.write_status("starting", attempt=attempt)
-            return self._launch(directory, run.config.ranks, attempt=attempt, changes=changes, places=places)
+            return self._launch(directory, config.ranks, attempt=attempt, changes=changes, places=places)
 
     @property
     def under_way(self) -> list[Run]:

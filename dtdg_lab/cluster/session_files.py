@@ -18,11 +18,11 @@ from uuid import uuid4
 
 import psutil
 
-from dtdg_lab.cluster.liveness import is_running
 from dtdg_lab.cluster.messaging import new_key
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 from dtdg_lab.core.units import state_root
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.liveness import is_running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,8 +230,9 @@ def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
     return foreign
 
 
-def find_session(name: str, ranks: int) -> SessionFiles | None:
-    """The live session of a name; a dead one's files, and an idle one of another size, are removed."""
+def find_session(name: str, ranks: int) -> tuple[SessionFiles | None, bool]:
+    """The newest session of a name, if any, and whether its cluster lives; an idle one of another size is ended."""
+    found: SessionFiles | None = None
     for files in all_sessions():
         if files.name != name or not files.owned:
             continue
@@ -239,7 +240,7 @@ def find_session(name: str, ranks: int) -> SessionFiles | None:
             time.sleep(0.2)
         alive = bool(files.processes())
         if alive and files.ranks == ranks:
-            return files
+            return files, True
         runs = files.runs()
         if alive and runs and RunDirectory.open(runs[-1]).status()["state"] not in ENDED:
             raise ClusterError(
@@ -247,8 +248,38 @@ def find_session(name: str, ranks: int) -> SessionFiles | None:
                 f"{ranks} ranks, or use another name. Session.attach({name!r}) reaches it."
             )
         end_processes(files)
-        files.remove()
-    return None
+        if found is not None:
+            found.remove()
+        found = files
+    return found, False
+
+
+def renewed(files: SessionFiles, ranks: int, runs_dir: Path, idle_s: float) -> SessionFiles:
+    """The facts of a session whose cluster has ended and is about to be started again: name, key and runs are kept."""
+    files = replace(files, ranks=ranks, runs_dir=str(runs_dir), idle_s=idle_s, created_s=time.time())
+    clear_cluster(files)
+    files.write()
+    return files
+
+
+def clear_cluster(files: SessionFiles) -> None:
+    """Remove what is on disk of a cluster that has ended; its logs stay."""
+    for path in (files.connection_file, files.cluster_file, files.engines_file):
+        Path(path).unlink(missing_ok=True)
+
+
+def ended_words(files: SessionFiles) -> str:
+    """What to do about a session without processes, and about the run that it left."""
+    called = f", name={files.name!r}" if files.name else ""
+    words = (
+        f"session {files.name or files.id!r} has ended: its engines and its controller are gone. "
+        f"Session(ranks={files.ranks}{called}) starts new ones."
+    )
+    last = next(reversed(files.runs()), None)
+    status = RunDirectory.open(last).status() if last is not None else {"state": ""}
+    if status["state"] == "interrupted":
+        words += f" Its run {last} was {status['reason']}"
+    return words
 
 
 # Sessions on this machine: list and end.

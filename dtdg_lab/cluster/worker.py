@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.event_history import EventHistory
-from dtdg_lab.cluster.liveness import Beacon, host_id, own_note, remove_note, wait_for_note, write_note
+from dtdg_lab.cluster.liveness import Beacon, wait_for_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
 from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
@@ -23,6 +23,7 @@ from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabErr
 from dtdg_lab.core.events import AttemptStarted
 from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.liveness import host_id, own_note, remove_note, write_note
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.summary import finish
 
@@ -419,7 +420,7 @@ def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: RankTask) -
 
 def is_marked_failed(directory: RunDirectory, attempt: int) -> bool:
     """Whether this attempt has failed, or a later one has begun."""
-    status = directory.status()
+    status = directory.recorded_status()
     return status["attempt"] > attempt or (status["attempt"] == attempt and status["state"] == "failed")
 
 
@@ -433,7 +434,7 @@ def death_reason(dead: int) -> str:
 
 def mark_death(directory: RunDirectory, attempt: int, dead: int) -> None:
     """Mark a run as failed because a rank died; the first report counts."""
-    status = directory.status()
+    status = directory.recorded_status()
     if status["attempt"] > attempt or (status["state"] in ENDED and status["rank"] is not None):
         return
     directory.write_status("failed", reason=death_reason(dead), rank=dead, attempt=attempt)
@@ -441,10 +442,10 @@ def mark_death(directory: RunDirectory, attempt: int, dead: int) -> None:
 
 def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) -> None:
     ends = time.monotonic() + (OTHER_SAYS_S if isinstance(error, OtherRankError) else 0.0)
-    status = directory.status()
+    status = directory.recorded_status()
     while time.monotonic() < ends and status["attempt"] == task.attempt and status["state"] not in ENDED:
         time.sleep(0.05)  # the failed rank reports the reason
-        status = directory.status()
+        status = directory.recorded_status()
     if status["attempt"] > task.attempt or status["state"] in ENDED:
         return
     reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"

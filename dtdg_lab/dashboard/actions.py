@@ -260,6 +260,7 @@ def status_html(
         lines=[] if run is None else changes.lines(run.live),
         colour=COLOURS.get(state, coloured("text")),
         failed=COLOURS["failed"],
+        grey=coloured("soft"),
     ).strip()
 
 
@@ -300,7 +301,7 @@ class SessionWatch:
                 runs = tuple(session.runs) if self.with_runs else self.seen.runs
                 run = session.current
                 left = newest_interrupted(session.runs_dir) if run is None else None
-                self.seen = Seen(run, engines, session.ready, runs, interrupted=left)
+                self.seen = Seen(run, engines, session.ready, runs, session.problem, left)
             except Exception as error:  # there is no caller to raise to: the page shows it
                 problem = describe(error, "" if self.seen.problem else "the session does not answer")
                 self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)

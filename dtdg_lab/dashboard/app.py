@@ -476,7 +476,8 @@ class Dashboard:
         self.buttons["resume"].param.update(
             visible=left or state in ("stopped", "failed", "interrupted"), disabled=busy or not whole
         )
-        self.buttons["repair"].param.update(visible=bool(engines) and not whole, disabled=busy)
+        broken = bool(engines) and (not whole or bool(self.watch.seen.problem))
+        self.buttons["repair"].param.update(visible=broken, disabled=busy)
 
     # where it is shown
 

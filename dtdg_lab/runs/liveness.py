@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -104,6 +105,59 @@ def is_dead(note: RankNote) -> bool:
 def dead_ranks(live: Path, attempt: int) -> list[int]:
     """Ranks of an attempt whose process died without removing its note."""
     return sorted(rank for rank, note in read_notes(live, attempt).items() if is_dead(note))
+
+
+MOST_GAP_S = 3.0  # between two looks; after a longer one this process was stopped itself, or the machine asleep
+
+
+class Silence:
+    """Seconds since the last sign of life of each rank of an attempt, counted only while this process runs itself.
+
+    Args:
+        live: the run's folder of notes.
+        clock: seconds that never decrease.
+    """
+
+    def __init__(self, live: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._live, self._clock = live, clock
+        self._looked: float | None = None
+        self._seen: dict[int, tuple[int, float]] = {}  # rank -> time of its note, seconds since that changed
+
+    def look(self, notes: Mapping[int, RankNote]) -> dict[int, float]:
+        """Rank -> seconds of silence, for the ranks of these notes."""
+        now = self._clock()
+        passed_s = 0.0 if self._looked is None else min(now - self._looked, MOST_GAP_S)
+        self._looked = now
+        seen = {}
+        for rank in notes:
+            with suppress(FileNotFoundError):  # the rank exited meanwhile
+                touched = note_file(self._live, rank).stat().st_mtime_ns
+                before, silent_s = self._seen.get(rank, (touched, -passed_s))
+                seen[rank] = (touched, silent_s + passed_s if touched == before else 0.0)
+        self._seen = seen
+        return {rank: silent_s for rank, (_, silent_s) in seen.items()}
+
+
+SILENT_S = 60.0
+
+
+def silent_beyond(silent: Mapping[int, float], notes: Mapping[int, RankNote], limit_s: float) -> tuple[int, str] | None:
+    """The first rank that is silent for longer than the limit though its process exists on this machine, and why.
+
+    Args:
+        silent: rank -> seconds, see :class:`Silence`.
+        notes: of the ranks.
+        limit_s: of the session: ``silent_s``.
+    """
+    for rank, silent_s in sorted(silent.items()):
+        note = notes[rank]
+        if silent_s > limit_s and note.host == host_id() and is_running(note.pid, note.started_s):
+            return rank, (
+                f"rank {rank} gave no sign of life for {silent_s:.0f} s although its process {note.pid} exists: it is "
+                f"stopped or blocked (limit: Session(silent_s={limit_s:g})). The last checkpoint and every record "
+                "written before are kept: session.repair() replaces its engine, then run.resume()."
+            )
+    return None
 
 
 TOUCH_S = 1.0

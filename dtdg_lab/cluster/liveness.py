@@ -1,86 +1,27 @@
-"""Liveness of ranks: each rank of an active attempt writes a note to the run's ``live`` folder, which others read."""
+"""A rank's failure detector: no rank waits for a dead one, with or without a kernel."""
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from dtdg_lab.core.errors import ClusterError, LabError
 from dtdg_lab.distributed.heartbeat import Heartbeat
-from dtdg_lab.runs.directory import write_json
-
-
-@dataclass(frozen=True, slots=True)
-class RankNote:
-    """The note of a training rank.
-
-    ``host`` names the machine and its boot, so that process numbers are only used where they are valid.
-    """
-
-    rank: int
-    attempt: int
-    pid: int
-    started_s: float
-    host: str
-    telemetry: str
-    control: str = ""
-    store: str = ""
-
-
-def host_id() -> str:
-    """A name for this machine and boot that reveals nothing about it.
-
-    Containers on one machine get separate names if they have their own network or process numbers: their
-    loopback and their process numbers differ from ours.
-    """
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    if not boot.is_file():
-        return f"boot-{int(psutil.boot_time())}"
-    spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "pid")]  # net:[4026531840]
-    return "-".join([boot.read_text().strip(), *(space.partition("[")[2].rstrip("]") for space in spaces)])
-
-
-def own_note(rank: int, attempt: int, telemetry: str, *, control: str = "", store: str = "") -> RankNote:
-    """The note of the calling process."""
-    pid = os.getpid()
-    return RankNote(rank, attempt, pid, psutil.Process(pid).create_time(), host_id(), telemetry, control, store)
-
-
-def note_file(live: Path, rank: int) -> Path:
-    """Path of a rank's note while it trains."""
-    return live / f"rank{rank}.json"
-
-
-def write_note(live: Path, note: RankNote) -> None:
-    """Write the note."""
-    write_json(note_file(live, note.rank), asdict(note))
-
-
-def remove_note(live: Path, rank: int) -> None:
-    """Remove the note: the rank has exited normally."""
-    note_file(live, rank).unlink(missing_ok=True)
-
-
-def read_notes(live: Path, attempt: int) -> dict[int, RankNote]:
-    """Rank -> note, for the ranks of an attempt that have not exited."""
-    notes = {}
-    for path in live.glob("rank*.json"):
-        try:
-            data: dict[str, Any] = json.loads(path.read_text())
-        except FileNotFoundError:
-            continue  # the rank exited between the listing and the reading
-        if data["attempt"] == attempt:
-            notes[data["rank"]] = RankNote(**data)
-    return notes
+from dtdg_lab.runs.liveness import (
+    RankNote,
+    Silence,
+    dead_ranks,
+    host_id,
+    is_running,
+    read_notes,
+    silent_beyond,
+    touch_note,
+)
 
 
 def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.0) -> RankNote:
@@ -101,35 +42,29 @@ def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.
     )
 
 
-def is_running(pid: int, started_s: float) -> bool:
-    """Whether a process of this machine is alive; a zombie is not, nor is another one that has its number now."""
-    try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started_s) <= 1.0 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def is_dead(note: RankNote) -> bool:
-    """Whether the process of a note is gone, for notes of this machine; others are never considered dead here."""
-    return note.host == host_id() and not is_running(note.pid, note.started_s)
-
-
-def dead_ranks(live: Path, attempt: int) -> list[int]:
-    """Ranks of an attempt whose process died without removing its note."""
-    return sorted(rank for rank, note in read_notes(live, attempt).items() if is_dead(note))
-
-
-# A rank's failure detector for the others: no rank waits for a dead one, with or without a kernel.
-
-
 LOOK_S = 0.5
 GRACE_S = 1.5  # a survivor that is not stuck in a collective exits by itself within this time
-SILENT_S = 15.0  # heartbeats through the store detect what process tables cannot: dead ranks on other machines
+AWAY_S = 15.0  # heartbeats through the store detect what process tables cannot: dead ranks on other machines
+
+
+def death_reason(dead: int) -> str:
+    """The status text of a run after a rank's process died."""
+    return f"rank {dead} died (its process is gone). {_KEPT}"
+
+
+def away_reason(away: int, seen: str) -> str:
+    """The status text of a run after the heartbeats of a rank on another machine ended."""
+    return f"rank {away} died, or its machine cannot be reached: {seen} {_KEPT}"
+
+
+_KEPT = "The last checkpoint and every record written before are kept: session.repair(), then run.resume()."
 
 
 class Beacon:
-    """Sends heartbeats through the store, checks the others, and ends this process if it is blocked by a dead rank.
+    """Sends heartbeats, checks the others, and ends this process if it is blocked by a dead or silent rank.
+
+    A rank of this machine is gone when its process is; while that exists, the others wait ``silent_s`` for it. A rank
+    of another machine is gone when its heartbeats through the store end.
 
     Args:
         live: the run's folder of notes.
@@ -137,7 +72,8 @@ class Beacon:
         rank: this rank, of ``size``.
         size: number of ranks.
         store: a separate connection.
-        on_death: called once with the dead rank; marks the run and flushes its records.
+        silent_s: seconds to wait for a rank of this machine whose process exists.
+        on_death: called once with the rank and the reason; marks the run and flushes its records.
         failed: whether the run is marked failed: another rank has exited with an error, and its exchange may hang here.
         busy_file: touched twice a second, so that the idle watchdog sees that the cluster is in use.
     """
@@ -150,13 +86,15 @@ class Beacon:
         rank: int,
         size: int,
         store: Any,
-        on_death: Callable[[int], None],
+        silent_s: float,
+        on_death: Callable[[int, str], None],
         failed: Callable[[], bool],
         busy_file: Path | None,
     ) -> None:
         self._live, self._attempt, self._rank = live, attempt, rank
         self._on_death, self._failed, self._busy_file = on_death, failed, busy_file
-        self._heartbeat = Heartbeat(store, rank, size, limit_s=SILENT_S)
+        self._silent_s, self._silence = silent_s, Silence(live)
+        self._heartbeat = Heartbeat(store, rank, size, limit_s=AWAY_S, exists=self._exists)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="beacon", daemon=True)
 
@@ -175,22 +113,39 @@ class Beacon:
 
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_S):
+            touch_note(self._live, self._rank)
             if self._busy_file is not None:
                 with suppress(OSError):  # its session was closed, or this machine does not see it: nothing to keep busy
                     self._busy_file.touch()
-            dead = self.first_dead(0.0)
-            if dead is None:
-                dead = self._heartbeat.silent_rank
-            if dead is not None or self._failed():
-                self._leave(dead)
+            lost = self._lost()
+            if lost is not None or self._failed():
+                self._leave(lost)
                 return
 
-    def _leave(self, dead: int | None) -> None:
+    def _lost(self) -> tuple[int, str] | None:
+        """A rank for which the others need not wait any longer, and why."""
+        notes = read_notes(self._live, self._attempt)
+        silent = self._silence.look(notes)
+        dead = self.first_dead(0.0)
+        if dead is not None:
+            return dead, death_reason(dead)
+        away = self._heartbeat.silent_rank
+        if away is not None:
+            return away, away_reason(away, self._heartbeat.failure)
+        silent.pop(self._rank, None)
+        return silent_beyond(silent, notes, self._silent_s)
+
+    def _exists(self, rank: int) -> bool:
+        """Whether a rank is a process of this machine that exists."""
+        note = read_notes(self._live, self._attempt).get(rank)
+        return note is not None and note.host == host_id() and is_running(note.pid, note.started_s)
+
+    def _leave(self, lost: tuple[int, str] | None) -> None:
         if self._stop.wait(GRACE_S):
             return  # the loop noticed by itself and has exited
         try:
-            if dead is not None:
-                self._on_death(dead)
+            if lost is not None:
+                self._on_death(*lost)
         except LabError:
             os._exit(71)  # the disk is gone as well: nothing can be marked, but no rank may hang
         os._exit(70)  # stuck in a collective that no exception reaches; repair() starts a new engine

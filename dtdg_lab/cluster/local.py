@@ -18,6 +18,7 @@ from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.liveness import Pulse
 from dtdg_lab.runs.records import RecordWriter, RunTables
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.runs.summary import finish
@@ -167,6 +168,7 @@ def train_here(
                 seen = LocalRun(directory)
                 stack.callback(seen.close)
                 on_start(seen)
+            stack.callback(Pulse(directory.live).close)
             state = _train(config, directory, stack, progress, bench)
     except BaseException as error:
         finish(

@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.cluster.liveness import dead_ranks, is_dead, read_notes
+from dtdg_lab.cluster.liveness import death_reason
 from dtdg_lab.cluster.messaging import Subscriber, ask
-from dtdg_lab.cluster.worker import death_reason, place_of
+from dtdg_lab.cluster.worker import place_of
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.summary import finish
@@ -32,6 +33,7 @@ RUN_LOOK_S = 0.05
 LEFT_S = 0.01  # ranks exit shortly after the run has ended
 BLOCK_BYTES = 1 << 20
 NOTES_S = 30.0  # rank 0 listens well before
+SHOWN_S = 3.0  # of silence; shorter ones are a busy machine's
 SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and exit within this time
 
 
@@ -43,6 +45,7 @@ class RunHandle:
         path: the run's folder.
         live: bounded state for the views; hold ``lock`` while reading it.
         version: increases with every change of ``live``, or of the status.
+        silent: rank -> whole seconds without a sign of life, for ranks whose processes are stopped or blocked.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -52,6 +55,7 @@ class RunHandle:
         self.live = RunWindow(self._started_config)
         self.lock = threading.Lock()
         self.version = 0
+        self.silent: dict[int, int] = {}
         self._next_seq: dict[int, int] = {}
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
 
@@ -136,6 +140,7 @@ class Run(RunHandle):
         self._refused: list[str] = []
         self._refused_version = 0
         self._trouble_since: float | None = None
+        self._silence = Silence(directory.live)
         self._subscriber = Subscriber(session.key, self._take)
         self._thread.start()
 
@@ -148,7 +153,7 @@ class Run(RunHandle):
 
     @property
     def status(self) -> str:
-        """``starting running paused stopping finished stopped failed``."""
+        """``starting running paused stopping finished stopped failed``, or ``interrupted`` as of a stored run."""
         state: str = self._file_status["state"]
         return self._while_running if state == "running" else state
 
@@ -242,7 +247,7 @@ class Run(RunHandle):
             ConfigError: a change is not allowed.
             RunStoreError: there is no checkpoint.
         """
-        return self._session.resume(self, changes)
+        return self._session.resume(self, **changes)
 
     def wait(self, timeout_s: float | None = None) -> Run:
         """Return when the run has ended and its files are complete.
@@ -252,7 +257,7 @@ class Run(RunHandle):
 
         Raises:
             TimeoutError: it has not ended in time.
-            RunFailedError: it failed; the message names the rank and the cause.
+            RunFailedError: it failed or was interrupted; the message names the rank and the cause.
         """
         if not self._ended.wait(timeout_s):
             raise TimeoutError(f"run {self.id} is still {self.status} after {timeout_s:g} s.")
@@ -262,6 +267,8 @@ class Run(RunHandle):
             )
         if self.status == "failed":
             raise RunFailedError(f"run {self.id} failed: {self.reason}")
+        if self.status == "interrupted":
+            raise RunFailedError(f"run {self.id} was {self.reason}")
         return self
 
     async def wait_for_step(self, step: int, *, timeout_s: float = 60.0) -> Run:
@@ -279,8 +286,11 @@ class Run(RunHandle):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether this handle followed its run to an end after which it was resumed."""
-        return self._ended.is_set() and bool(self._directory.status()["attempt"] > self.attempt)
+        """Whether this handle followed its run to an end after which it was resumed, or took it for interrupted."""
+        if not self._ended.is_set():
+            return False
+        now = self._directory.status() if self.status == "interrupted" else self._directory.recorded_status()
+        return bool(now["attempt"] > self.attempt or (self.status == "interrupted" and now["state"] != "interrupted"))
 
     def close(self) -> None:
         """Stop following; the run itself continues. Waiting callers are notified."""
@@ -367,24 +377,27 @@ class Run(RunHandle):
         self._complete()
 
     def _look(self) -> None:
-        status = self._directory.status()
+        status = self._directory.recorded_status()
         if status != self._file_status:
             self._file_status = status
             self.version += 1
-        for note in read_notes(self._directory.live, status["attempt"]).values():
+        notes = read_notes(self._directory.live, status["attempt"])
+        for note in notes.values():
             self._subscriber.connect(note.telemetry)
-        self._mark_if_unmarked(status)
+        before, seen = self.silent, self._silence.look(notes)
+        self.silent = {rank: int(silent_s) for rank, silent_s in sorted(seen.items()) if silent_s >= SHOWN_S}
+        self.version += self.silent != before
+        self._mark_if_unmarked(status, silent_beyond(seen, notes, self._session.silent_s))
 
-    def _mark_if_unmarked(self, status: dict[str, Any]) -> None:
+    def _mark_if_unmarked(self, status: dict[str, Any], silent: tuple[int, str] | None) -> None:
         """Survivors mark a death themselves; if there are none, or a rank never got that far, the kernel does."""
         dead = dead_ranks(self._directory.live, status["attempt"])
-        trouble = death_reason(dead[0]) if dead else self._trouble()
+        rank, trouble = (dead[0], death_reason(dead[0])) if dead else silent or (None, self._trouble())
         if not trouble or status["state"] in ENDED:
             self._trouble_since = None
             return
         self._trouble_since = self._trouble_since or time.monotonic()
         if time.monotonic() - self._trouble_since > SURVIVORS_S:
-            rank = dead[0] if dead else None
             self._directory.write_status("failed", reason=trouble, rank=rank, attempt=status["attempt"])
 
     def _wait_for_ranks(self) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 import time
 from collections import Counter
@@ -13,12 +11,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from dtdg_lab.cluster import session_files
-from dtdg_lab.cluster.liveness import host_id, is_dead, read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.cluster.worker import RankTask, check_resumable, rehearse, run_rank, warm_up
@@ -27,11 +24,18 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunStoreError
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
-from dtdg_lab.runs.directory import ENDED, RunDirectory, gpu_count, write_json
+from dtdg_lab.runs.directory import ENDED, RunDirectory, gpu_count, read_kept, write_json
+from dtdg_lab.runs.liveness import SILENT_S, host_id, is_dead, read_notes
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.run import StoredRun
 
 # The engines of a session as ranks: start, discovery, health, and replacement.
 
 
+DROPPED_S = 30.0
+PROBE_EVERY_S = 1.0
+KILLED_S = 10.0  # a large process takes a while to be gone
 HEARTBEAT_MS = 500  # the default of 3000 delays the cluster's start from 4 s to 10 s
 
 
@@ -51,11 +55,13 @@ class Engines:
     Args:
         client: an ipyparallel client.
         cluster: the ipyparallel cluster if it can start engines; None if it was started elsewhere.
-        known_file: file with facts about the engines for the next kernel.
+        files: of the session; they hold facts about the engines for the next kernel.
     """
 
-    def __init__(self, client: Any, cluster: Any, known_file: Path) -> None:
-        self.client, self._cluster, self._known_file = client, cluster, known_file
+    def __init__(self, client: Any, cluster: Any, files: SessionFiles) -> None:
+        self.client, self._cluster, self._known_file = client, cluster, files.engines_file
+        self._connection_file = files.connection_file
+        self._probed_s, self._gone = float("-inf"), False
         self._warm: dict[int, Engine] = {}
         self._learn()
 
@@ -77,7 +83,10 @@ class Engines:
             n=files.ranks,
             profile_dir=str(files.folder / "profile"),
             cluster_id="",
-            controller_args=[f"--HeartMonitor.period={HEARTBEAT_MS}"],
+            controller_args=[
+                f"--HeartMonitor.period={HEARTBEAT_MS}",  # it drops engines for good: the run decides earlier
+                f"--HeartMonitor.max_heartmonitor_misses={int((files.silent_s + DROPPED_S) * 1000 / HEARTBEAT_MS)}",
+            ],
             shutdown_atexit=False,
             log_level=40,
             engine_timeout=timeout_s,
@@ -90,7 +99,7 @@ class Engines:
                 f"{files.ranks} engines did not start within {timeout_s:g} s: {error}. Logs are in {files.folder}; "
                 "try fewer ranks, or end other sessions: python -m dtdg_lab sessions."
             ) from error
-        engines = cls(client, cluster, files.engines_file)
+        engines = cls(client, cluster, files)
         engines.warm(files.ranks, timeout_s=timeout_s)
         return engines
 
@@ -109,11 +118,13 @@ class Engines:
         where = files.connection_file
         if not Path(where).is_file():
             raise ClusterError(f"there is no connection file {where}: the cluster has ended, or runs elsewhere.")
+        if session_files.controller_is_gone(where):
+            raise ClusterError(session_files.gone_words(files))
         try:
             client = ipp.Client(where, timeout=timeout_s)
         except (TimeoutError, ipp.error.TimeoutError, OSError) as error:
             raise ClusterError(f"the controller of {where} does not answer: {error}. It may have ended.") from error
-        return cls(client, cluster, files.engines_file)
+        return cls(client, cluster, files)
 
     def warm(self, wanted: int, *, timeout_s: float) -> None:
         """Wait for engines and let new ones import what training needs.
@@ -144,6 +155,14 @@ class Engines:
                 f"an engine cannot start: {error}. Engines need dtdg_lab installed in their own Python."
             ) from error
 
+    @property
+    def controller_is_gone(self) -> bool:
+        """Whether the controller has ended, as of the last second."""
+        if not self._gone and time.monotonic() - self._probed_s > PROBE_EVERY_S:
+            self._gone = session_files.controller_is_gone(self._connection_file)
+            self._probed_s = time.monotonic()
+        return self._gone
+
     def alive(self) -> list[Engine]:
         """Engines that can train, in rank order."""
         known = set(self.client.ids)
@@ -172,10 +191,11 @@ class Engines:
             )
 
     def kill(self, pids: list[int]) -> None:
-        """Kill engine processes of this machine by process number."""
-        for pid in pids:
-            if psutil.pid_exists(pid):
-                os.kill(pid, signal.SIGKILL)
+        """Kill engine processes of this machine by process number, and wait until they are gone."""
+        killed = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+        for process in killed:
+            process.kill()
+        session_files.left_after(killed, KILLED_S)
 
     def close(self) -> None:
         """Disconnect without ending the cluster."""
@@ -224,20 +244,23 @@ def trouble(answers: Sequence[Any]) -> str:
 
 
 HEARTBEAT_S = 5.0
+MOST_SILENT_S = 1200.0  # below the time after which collectives end by themselves
 
 
 class Session:
     """Engines that train, and the runs they trained.
 
     A session with a ``name`` is found again by that name: a cell run twice, or a new kernel, gets the same
-    engines and their active run. Without a name every call starts a new cluster. Engines
-    outlive the kernel while a run is active; idle ones end ``idle_s`` seconds after the last kernel's heartbeat.
+    engines and their active run; if its cluster has ended, new engines and its runs. Without a name every call starts
+    a new cluster. Engines outlive the kernel while a run is active; idle ones end ``idle_s`` seconds after the last
+    kernel's heartbeat.
 
     Args:
         ranks: engines to start, the maximum R of its runs; by default one per GPU, or two without GPUs.
         name: identifies the session.
         runs_dir: folder for runs; on a disk that all engines share.
         idle_s: seconds without a kernel or a run after which the cluster ends by itself.
+        silent_s: seconds that a run waits for a rank whose process exists but gives no sign of life, as after SIGSTOP.
         timeout_s: seconds to wait for engines.
 
     Raises:
@@ -252,17 +275,24 @@ class Session:
         name: str = "",
         runs_dir: str | Path = "runs",
         idle_s: float = 120.0,
+        silent_s: float = SILENT_S,
         timeout_s: float = 60.0,
     ) -> None:
         wanted = (gpu_count() or 2) if ranks is None else ranks
         if wanted < 1:
             raise ClusterError(f"ranks={ranks}: a session needs at least one engine.")
         undo_left_over(state_root() / NETEM)  # left by a run that was killed
-        found = session_files.find_session(name, wanted) if name else None
-        files = found or session_files.new_session_files(name, wanted, Path(runs_dir).resolve(), idle_s)
+        if not 1.0 <= silent_s <= MOST_SILENT_S:
+            raise ClusterError(f"silent_s={silent_s:g}: allowed are 1 to {MOST_SILENT_S:g} seconds.")
+        root = Path(runs_dir).resolve()
+        found, alive = session_files.find_session(name, wanted) if name else (None, False)
+        if found is None:
+            files = session_files.new_session_files(name, wanted, root, idle_s, silent_s)
+        else:
+            files = found if alive else session_files.renewed(found, wanted, root, idle_s, silent_s)
         self._setup(files)
         try:
-            if found is None:
+            if not alive:
                 session_files.start_keeper(files)
                 self._engines = Engines.start(files, timeout_s=timeout_s)
             else:
@@ -270,8 +300,9 @@ class Session:
                 self._replace_missing(timeout_s)
         except BaseException:
             self._stop_heartbeat.set()
-            if found is None:
+            if not alive:
                 session_files.end_processes(files)
+            if found is None:
                 files.remove()
             raise
 
@@ -292,11 +323,15 @@ class Session:
             ClusterError: nothing is found, or there is no answer.
         """
         session = cls.__new__(cls)
-        living = [files for files in session_files.all_sessions() if not files.owned or files.processes()]
+        known_here = session_files.all_sessions()
+        living = [files for files in known_here if not files.owned or files.processes()]
         ours = {key: files for files in living for key in (files.id, files.name) if key}
         if which is None and not ours:
             raise ClusterError("no session of the lab is running here. Start one: Session(ranks=2).")
         known = min(living, key=SessionFiles.idle_for_s) if which is None else ours.get(str(which))
+        ended = [files for files in known_here if known is None and str(which) in (files.id, files.name)]
+        if ended:
+            raise ClusterError(session_files.ended_words(ended[-1]))
         files = known or session_files.foreign_session_files(str(which), Path(runs_dir).resolve())
         session._setup(files)
         try:
@@ -349,14 +384,25 @@ class Session:
         return self._files.key
 
     @property
+    def silent_s(self) -> float:
+        """Seconds that a run waits for a rank whose process exists but gives no sign of life."""
+        return self._files.silent_s
+
+    @property
     def runs_dir(self) -> Path:
         """The folder of its runs."""
         return Path(self._files.runs_dir)
 
     @property
     def ready(self) -> bool:
-        """Whether runs can be started: not closed, and all engines alive."""
-        return not self._closed and all(self.engines().values())
+        """Whether runs can be started: not closed, the controller and all engines alive."""
+        return not self._closed and not self.problem and all(self.engines().values())
+
+    @property
+    def problem(self) -> str:
+        """What keeps runs from being started although engines are alive, and what to do; empty if nothing does."""
+        gone = not self._closed and self._engines.controller_is_gone
+        return session_files.gone_words(self._files) if gone else ""
 
     def engines(self) -> dict[int, bool]:
         """Rank -> whether its engine is alive."""
@@ -435,28 +481,48 @@ class Session:
             raise ClusterError("a single engine cannot be split into halves: create a Session with at least 2 ranks.")
         return tuple(range(size)), tuple(range(size, 2 * size))
 
-    def resume(self, run: Run, changes: Mapping[str, Any]) -> Run:
-        """Resume a run from its checkpoint (see :meth:`Run.resume`)."""
+    def resume(self, run: Run | StoredRun | str | Path, **changes: Any) -> Run:
+        """Resume a run from its last checkpoint, as a new attempt; also a run of a session that has ended.
+
+        Args:
+            run: stopped, failed or interrupted: a handle of this or another session, a stored run, or its folder.
+            changes: live settings to change then, such as a smaller ``learning_rate``.
+
+        Raises:
+            ControlError: the run is still active, here or in another session.
+            ClusterError: there are fewer engines alive than the run has ranks.
+            ConfigError: a change is not allowed.
+            RunStoreError: there is no run, or no checkpoint.
+        """
         from dtdg_lab.cluster.worker import check_request
 
         with self._lock:
-            directory = RunDirectory.open(run.path)
+            path = Path(run if isinstance(run, str | Path) else run.path).resolve()
+            directory = RunDirectory.open(path)
             check_resumable(directory)
-            check_request(run.config, {"set": dict(changes)})
-            places = self._files.engines_of(run.path)
-            self._check_free(run.config.ranks, places)
-            status = directory.status()
+            status, ours = directory.status(), path in self._files.runs()
+            if status["state"] not in ENDED and not ours:
+                raise ControlError(
+                    f"run {directory.id} is {status['state']} in another session: it needs no resuming. "
+                    "Session.attach() reaches that session."
+                )
+            config = directory.config()
+            places = self._files.engines_of(path)
+            self._check_free(config.ranks, places)
             if status["state"] not in ENDED:
                 raise ControlError(
-                    f"run {run.id} is {status['state']}: it needs no resuming. session.runs has its handle."
+                    f"run {directory.id} is {status['state']}: it needs no resuming. session.runs has its handle."
                 )
             if not directory.checkpoint_file.is_file():
                 raise RunStoreError(
-                    f"run {run.id} has no checkpoint yet: start it again with session.train(run.config)."
+                    f"run {directory.id} has no checkpoint yet: start it again with session.train(run.config)."
                 )
+            check_request(read_kept(directory.checkpoint_file).config, {"set": changes})
+            if not ours:
+                self._files.add_run(path)
             attempt = status["attempt"] + 1
             directory.write_status("starting", attempt=attempt)
-            return self._launch(directory, run.config.ranks, attempt=attempt, changes=changes, places=places)
+            return self._launch(directory, config.ranks, attempt=attempt, changes=changes, places=places)
 
     @property
     def under_way(self) -> list[Run]:
@@ -475,6 +541,8 @@ class Session:
                 continue
             others = "" if not places else f" on engines {', '.join(map(str, taken))}"
             raise ControlError(f"run {run.id} is {run.status}{others}: stop it first (run.stop()), or wait for it.")
+        if self.problem:
+            raise ClusterError(self.problem)
         alive = len(self._engines.alive())
         if places and busy and alive < self.ranks:  # later engines have moved up, and may be in use
             raise ClusterError(
@@ -523,15 +591,21 @@ class Session:
                 changes=tuple((changes or {}).items()),
                 busy_file=str(self._files.busy_file) if self._files.owned else "",
                 families=tuple(REGISTERED),
+                silent_s=self.silent_s,
                 host="127.0.0.1" if here else "",
             )
             answers.append(self._engines.client[engine.id].apply_async(run_rank, task))
-        run = Run(self, directory, trouble=lambda: trouble(answers))
+
+        def start_trouble() -> str:
+            begun = directory.recorded_status()["state"] != "starting" or read_notes(directory.live, attempt)
+            return trouble(answers) or ("" if begun else self.problem)
+
+        run = Run(self, directory, trouble=start_trouble)
         self._handles[directory.path] = run
         return run
 
     def repair(self, *, timeout_s: float = 60.0) -> None:
-        """Start engines in place of dead ones; the others stay.
+        """Start engines in place of dead ones; the others stay. If the controller is gone, start a new cluster.
 
         Engines of an external cluster are started there; this call detects the new ones.
 
@@ -546,7 +620,20 @@ class Session:
             if current is not None:
                 stuck = read_notes(current.path / "live", current.attempt).values()
                 self._engines.kill([note.pid for note in stuck if note.host == host_id() and not is_dead(note)])
+            if self._engines.controller_is_gone:
+                self._restart(timeout_s)
             self._replace_missing(timeout_s)
+
+    def _restart(self, timeout_s: float) -> None:
+        """Start a new cluster with the session's name, key and runs."""
+        if not self._files.owned:
+            raise ClusterError(self.problem)
+        self._engines.close()
+        session_files.end_processes(self._files)
+        session_files.clear_cluster(self._files)
+        if not session_files.has_keeper(self._files):
+            session_files.start_keeper(self._files)
+        self._engines = Engines.start(self._files, timeout_s=timeout_s)
 
     def _replace_missing(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

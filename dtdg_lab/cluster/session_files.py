@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -18,11 +19,11 @@ from uuid import uuid4
 
 import psutil
 
-from dtdg_lab.cluster.liveness import is_running
 from dtdg_lab.cluster.messaging import new_key
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 from dtdg_lab.core.units import state_root
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.liveness import SILENT_S, is_running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class SessionFiles:
     key: str = field(default_factory=new_key)
     runs_dir: str
     idle_s: float = 120.0
+    silent_s: float = SILENT_S
     owned: bool = True
     created_s: float = field(default_factory=time.time)
 
@@ -119,10 +121,14 @@ class SessionFiles:
                 continue  # ended meanwhile, or not readable and so not ours to end
         return found
 
+    def last_used_s(self) -> float:
+        """Unix time at which a kernel or a run last used the session."""
+        used = [path.stat().st_mtime for path in (self.heartbeat_file, self.busy_file) if path.exists()]
+        return max(used, default=self.created_s)
+
     def idle_for_s(self) -> float:
         """Seconds since a kernel or a run last used the session."""
-        used = [path.stat().st_mtime for path in (self.heartbeat_file, self.busy_file) if path.exists()]
-        return time.time() - max(used, default=self.created_s)
+        return time.time() - self.last_used_s()
 
     def remove(self) -> None:
         """Remove the session's files."""
@@ -176,15 +182,15 @@ def end_processes(files: SessionFiles, *, timeout_s: float = 1.0) -> int:
     for process in processes:
         with suppress(psutil.NoSuchProcess):  # ended by itself
             process.terminate()
-    for process in (alive := _left_after(processes, timeout_s)):
+    for process in (alive := left_after(processes, timeout_s)):
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    _left_after(alive, timeout_s)
+    left_after(alive, timeout_s)
     psutil.wait_procs(processes, timeout=0)  # reaps this process's own children
     return len(processes)
 
 
-def _left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+def left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
     """Processes alive after the time-out, without zombies, which a parent may never reap in containers."""
     deadline = time.monotonic() + timeout_s
     while (
@@ -200,9 +206,9 @@ def _left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[p
 STARTING_S = 15.0  # a younger session without processes may be starting in another kernel
 
 
-def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float) -> SessionFiles:
+def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float, silent_s: float = SILENT_S) -> SessionFiles:
     """The folder and facts of a session that is about to start."""
-    files = SessionFiles(name=name, ranks=ranks, runs_dir=str(runs_dir), idle_s=idle_s)
+    files = SessionFiles(name=name, ranks=ranks, runs_dir=str(runs_dir), idle_s=idle_s, silent_s=silent_s)
     security = files.folder / "profile" / "security"
     client, cluster = (str(security / name) for name in ("ipcontroller-client.json", "cluster.json"))
     files = replace(files, connection_file=client, cluster_file=cluster)
@@ -230,25 +236,104 @@ def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
     return foreign
 
 
-def find_session(name: str, ranks: int) -> SessionFiles | None:
-    """The live session of a name; a dead one's files, and an idle one of another size, are removed."""
+def find_session(name: str, ranks: int) -> tuple[SessionFiles | None, bool]:
+    """The newest session of a name, if any, and whether its cluster lives; an idle one of another size is ended."""
+    found: SessionFiles | None = None
     for files in all_sessions():
         if files.name != name or not files.owned:
             continue
         while not files.processes() and time.time() - files.created_s < STARTING_S and files.folder.is_dir():
             time.sleep(0.2)
         alive = bool(files.processes())
-        if alive and files.ranks == ranks:
-            return files
+        gone = alive and controller_is_gone(files.connection_file)
+        if alive and not gone and files.ranks == ranks:
+            return files, True
         runs = files.runs()
         if alive and runs and RunDirectory.open(runs[-1]).status()["state"] not in ENDED:
+            if gone:
+                raise ClusterError(f"{gone_words(files)} It trains {runs[-1].name}.")
             raise ClusterError(
                 f"session {name!r} has {files.ranks} ranks and trains {runs[-1].name}: stop that run before requesting "
                 f"{ranks} ranks, or use another name. Session.attach({name!r}) reaches it."
             )
         end_processes(files)
-        files.remove()
-    return None
+        if found is not None:
+            found.remove()
+        found = files
+    return found, False
+
+
+def renewed(files: SessionFiles, ranks: int, runs_dir: Path, idle_s: float, silent_s: float) -> SessionFiles:
+    """The facts of a session whose cluster has ended and is about to be started again: name, key and runs are kept."""
+    files = replace(files, ranks=ranks, runs_dir=str(runs_dir), created_s=time.time())
+    files = replace(files, idle_s=idle_s, silent_s=silent_s)
+    clear_cluster(files)
+    files.write()
+    return files
+
+
+def clear_cluster(files: SessionFiles) -> None:
+    """Remove what is on disk of a cluster that has ended; its logs stay."""
+    for path in (files.connection_file, files.cluster_file, files.engines_file):
+        Path(path).unlink(missing_ok=True)
+
+
+PROBED = ("registration", "notification", "mux")  # ports of the controller's hub and of its scheduler
+PROBE_S = 2.0
+
+
+def controller_is_gone(connection_file: str | Path) -> bool:
+    """Whether a cluster's controller has ended: its machine refuses connections to its ports.
+
+    Behind an SSH tunnel, and where the machine does not answer at all, this is unknown, and so False.
+    """
+    from ipyparallel.util import disambiguate_ip_address
+
+    try:
+        described = json.loads(Path(connection_file).read_text())
+    except FileNotFoundError:
+        return False  # it is starting, or was never here: connecting reports it
+    address = described["interface"].partition("://")[2]
+    if described["ssh"]:
+        return False
+    host = disambiguate_ip_address(address, described["location"])
+    for port in PROBED:
+        try:
+            socket.create_connection((host, int(described[port])), timeout=PROBE_S).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+def gone_words(files: SessionFiles) -> str:
+    """What to do about a cluster whose controller is gone."""
+    words = (
+        f"the controller of session {files.name or files.id!r} is gone: nothing listens at its ports. A run under way "
+        "continues without it, but no other can start. "
+    )
+    if not files.owned:
+        return words + "Start the cluster again where it was started, then Session.attach(...)."
+    elsewhere = f", Session(ranks={files.ranks}, name={files.name!r}) in any other" if files.name else ""
+    return words + (
+        f"When no run is under way, session.repair() in the kernel that has the session{elsewhere} starts a new "
+        "cluster; name and runs are kept."
+    )
+
+
+def ended_words(files: SessionFiles) -> str:
+    """What to do about a session without processes, and about the run that it left."""
+    called = f", name={files.name!r}" if files.name else ""
+    words = (
+        f"session {files.name or files.id!r} has ended: its engines and its controller are gone. "
+        f"Session(ranks={files.ranks}{called}) starts new ones."
+    )
+    last = next(reversed(files.runs()), None)
+    status = RunDirectory.open(last).status() if last is not None else {"state": ""}
+    if status["state"] == "interrupted":
+        words += f" Its run {last} was {status['reason']}"
+    return words
 
 
 # Sessions on this machine: list and end.
@@ -297,6 +382,12 @@ def end_session(session_id: str) -> int:
 
 
 LOOK_S = 1.0
+AWAKE_S = 5.0  # longer between two looks: the machine slept, or this process was stopped
+
+
+def has_keeper(files: SessionFiles) -> bool:
+    """Whether the watchdog of a session runs."""
+    return any(files.id in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
 
 
 def start_keeper(files: SessionFiles) -> int:
@@ -308,14 +399,35 @@ def start_keeper(files: SessionFiles) -> int:
     return process.pid
 
 
+class IdleClock:
+    """How long a session has been idle; time that the machine slept does not count.
+
+    Args:
+        clock: Unix time.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._looked = self._awake_since = float("-inf")
+
+    def idle_for_s(self, files: SessionFiles) -> float:
+        """Seconds since the last use, or since the machine woke up; call it every ``LOOK_S`` seconds."""
+        now = self._clock()
+        if self._looked > 0 and now - self._looked > AWAKE_S:
+            self._awake_since = now  # kernels and ranks touch their files soon
+        self._looked = now
+        return now - max(files.last_used_s(), self._awake_since)
+
+
 def keep(session_id: str) -> None:
     """Watch a session until its files are gone or it has been idle for its limit, then end it."""
+    clock = IdleClock()
     while True:
         try:
             files = SessionFiles.read(session_id)
         except UnknownNameError:
             return
-        if files.idle_for_s() > files.idle_s:
+        if clock.idle_for_s(files) > files.idle_s:
             ended = end_processes(files)
             print(f"idle for {files.idle_s:g} s: ended {ended} processes", flush=True)
             files.remove()

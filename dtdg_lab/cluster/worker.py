@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.event_history import EventHistory
-from dtdg_lab.cluster.liveness import Beacon, host_id, own_note, remove_note, wait_for_note, write_note
+from dtdg_lab.cluster.liveness import Beacon, death_reason, wait_for_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
 from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
@@ -23,6 +23,7 @@ from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabErr
 from dtdg_lab.core.events import AttemptStarted
 from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.liveness import SILENT_S, host_id, own_note, remove_note, write_note
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.summary import finish
 
@@ -145,6 +146,7 @@ class RankTask:
     changes: tuple[tuple[str, Any], ...] = ()
     busy_file: str = ""
     families: tuple[str, ...] = ()  # of systems from outside the package
+    silent_s: float = SILENT_S
     host: str = "127.0.0.1"  # empty where ranks are on several machines: each then takes its outward address
 
 
@@ -229,8 +231,8 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     stack.callback(writer.close)
     store, address, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host)
 
-    def on_death(dead: int) -> None:
-        mark_death(directory, task.attempt, dead)
+    def on_death(dead: int, reason: str) -> None:
+        mark_death(directory, task.attempt, dead, reason)
         writer.flush()
 
     beacon = Beacon(
@@ -239,6 +241,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
         rank=task.rank,
         size=task.size,
         store=reach_store(address, task.size),  # a store connection serves one thread at a time
+        silent_s=task.silent_s,
         on_death=on_death,
         failed=lambda: is_marked_failed(directory, task.attempt),
         busy_file=Path(task.busy_file) if task.busy_file else None,
@@ -419,32 +422,24 @@ def _named(error: RuntimeError | ClusterError, beacon: Beacon, task: RankTask) -
 
 def is_marked_failed(directory: RunDirectory, attempt: int) -> bool:
     """Whether this attempt has failed, or a later one has begun."""
-    status = directory.status()
+    status = directory.recorded_status()
     return status["attempt"] > attempt or (status["attempt"] == attempt and status["state"] == "failed")
 
 
-def death_reason(dead: int) -> str:
-    """The status text of a run after a rank's process died."""
-    return (
-        f"rank {dead} died (its process is gone). The last checkpoint and every record written before are kept: "
-        "session.repair(), then run.resume()."
-    )
-
-
-def mark_death(directory: RunDirectory, attempt: int, dead: int) -> None:
-    """Mark a run as failed because a rank died; the first report counts."""
-    status = directory.status()
+def mark_death(directory: RunDirectory, attempt: int, dead: int, reason: str) -> None:
+    """Mark a run as failed because a rank died or was silent for too long; the first report counts."""
+    status = directory.recorded_status()
     if status["attempt"] > attempt or (status["state"] in ENDED and status["rank"] is not None):
         return
-    directory.write_status("failed", reason=death_reason(dead), rank=dead, attempt=attempt)
+    directory.write_status("failed", reason=reason, rank=dead, attempt=attempt)
 
 
 def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) -> None:
     ends = time.monotonic() + (OTHER_SAYS_S if isinstance(error, OtherRankError) else 0.0)
-    status = directory.status()
+    status = directory.recorded_status()
     while time.monotonic() < ends and status["attempt"] == task.attempt and status["state"] not in ENDED:
         time.sleep(0.05)  # the failed rank reports the reason
-        status = directory.status()
+        status = directory.recorded_status()
     if status["attempt"] > task.attempt or status["state"] in ENDED:
         return
     reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.html import render
+from dtdg_lab.runs.run import newest_interrupted
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.style import Mark, coloured, short
 from dtdg_lab.widgets.run_page import ACTIVE, BackgroundWorker, describe
@@ -229,12 +231,22 @@ def _where(mark: Mark) -> str:
 # The status line: what the run is doing, how far it is, and how the cluster is.
 
 
-_STATES = {"running": "good", "finished": "info", "failed": "bad", "paused": "care"}
+_STATES = {"running": "good", "finished": "info", "failed": "bad", "interrupted": "bad", "paused": "care"}
 COLOURS = {state: coloured(name) for state, name in _STATES.items()}
 
 
-def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, ready: bool) -> str:
-    """The status line as HTML; ``run`` is None before the first one. The caller holds the run's lock."""
+def status_html(
+    run: Any, engines: Mapping[int, bool], changes: Changes, *, ready: bool, left: Path | None = None
+) -> str:
+    """The status line as HTML; the caller holds the run's lock.
+
+    Args:
+        run: None before the first one.
+        engines: which are alive.
+        changes: requested of the run.
+        ready: whether runs can be started.
+        left: a run that another session left interrupted.
+    """
     state = "idle" if run is None else run.status
     if run is None and not ready:
         state = "the cluster is starting"
@@ -243,10 +255,12 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
         run=run,
         engines=engines,
         state=state,
+        left=left,
         progress=None if run is None else run.live.progress,
         lines=[] if run is None else changes.lines(run.live),
         colour=COLOURS.get(state, coloured("text")),
         failed=COLOURS["failed"],
+        grey=coloured("soft"),
     ).strip()
 
 
@@ -255,13 +269,17 @@ def status_html(run: Any, engines: Mapping[int, bool], changes: Changes, *, read
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A snapshot of the session: its newest run, which engines are alive, whether runs can be started."""
+    """A snapshot of the session: its newest run, which engines are alive, whether runs can be started.
+
+    ``interrupted`` is the newest run in its folder of runs, if the session has none and that one was interrupted.
+    """
 
     run: Run | None = None
     engines: dict[int, bool] = field(default_factory=dict)
     ready: bool = False
     runs: tuple[Run, ...] = ()
     problem: str = ""
+    interrupted: Path | None = None
 
 
 class SessionWatch:
@@ -281,7 +299,9 @@ class SessionWatch:
             try:
                 engines = dict(session.engines())
                 runs = tuple(session.runs) if self.with_runs else self.seen.runs
-                self.seen = Seen(session.current, engines, session.ready, runs)
+                run = session.current
+                left = newest_interrupted(session.runs_dir) if run is None else None
+                self.seen = Seen(run, engines, session.ready, runs, session.problem, left)
             except Exception as error:  # there is no caller to raise to: the page shows it
                 problem = describe(error, "" if self.seen.problem else "the session does not answer")
                 self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)

@@ -128,7 +128,12 @@ _BUTTONS = (  # name, label, colour, tooltip
     ("run", "Run", "success", "Start a run with the settings below."),
     ("pause", "Pause", "default", "Pause the run before its next step, or continue it. Settings can change meanwhile."),
     ("stop", "Stop", "danger", "End the run after its present step. It is kept, and can be resumed."),
-    ("resume", "Resume", "primary", "Continue the run that was stopped or failed, from its last checkpoint."),
+    (
+        "resume",
+        "Resume",
+        "primary",
+        "Continue a stopped, failed or interrupted run from its last checkpoint.",
+    ),
     ("repair", "Repair", "warning", "Start new engines in place of dead ones. The run can then be resumed."),
 )
 _AXIS_TIP = "Draw losses over steps, or over seconds since the start. The charts change at once."
@@ -285,6 +290,8 @@ class Dashboard:
             self.actions.do("Run", lambda: session.train(config))
         elif name == "repair":
             self.actions.do("Repair", session.repair)
+        elif run is None and self.watch.seen.interrupted is not None:
+            self.actions.do("Resume", partial(session.resume, self.watch.seen.interrupted))
         elif run is not None:
             requests: dict[str, Callable[[], Any]] = {
                 "pause": run.unpause if run.status == "paused" else run.pause,
@@ -421,7 +428,8 @@ class Dashboard:
         active = state in ACTIVE
         self.settings.run_is_on(active)
         if run is None:
-            self.status.value = status_html(None, engines, self._changes, ready=self.watch.seen.ready)
+            left = self.watch.seen.interrupted
+            self.status.value = status_html(None, engines, self._changes, ready=self.watch.seen.ready, left=left)
         else:
             self._version = run.version
             self._changes.look(run, state)
@@ -446,10 +454,11 @@ class Dashboard:
                 self._clear_problem()
             self._described = ""
         self._forget_refusal(run)
-        if run.reason and run.reason != self._described and state in ("failed", *ACTIVE):
+        ends = {"failed": f"Run {run.id} failed: ", "interrupted": f"Run {run.id} was "}
+        if run.reason and run.reason != self._described and state in (*ends, *ACTIVE):
             self._described = run.reason
-            self._show_problem(f"Run {run.id} failed: {run.reason}" if state == "failed" else run.reason)
-            if state != "failed":
+            self._show_problem(ends.get(state, "") + run.reason)
+            if state not in ends:
                 self._is_refusal(run)
 
     def _enable(self, state: str, active: bool) -> None:
@@ -463,8 +472,12 @@ class Dashboard:
             disabled=busy or state not in ("running", "paused"), label="Continue" if state == "paused" else "Pause"
         )
         self.buttons["stop"].disabled = state not in ("starting", "running", "paused")
-        self.buttons["resume"].param.update(visible=state in ("stopped", "failed"), disabled=busy or not whole)
-        self.buttons["repair"].param.update(visible=bool(engines) and not whole, disabled=busy)
+        left = self._run is None and self.watch.seen.interrupted is not None
+        self.buttons["resume"].param.update(
+            visible=left or state in ("stopped", "failed", "interrupted"), disabled=busy or not whole
+        )
+        broken = bool(engines) and (not whole or bool(self.watch.seen.problem))
+        self.buttons["repair"].param.update(visible=broken, disabled=busy)
 
     # where it is shown
 

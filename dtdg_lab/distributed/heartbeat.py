@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from dtdg_lab.core.errors import RunFailedError
@@ -25,9 +26,20 @@ class Heartbeat:
         ranks: number of processes, R.
         limit_s: seconds of silence after which a rank counts as dead.
         name: keeps the keys of several heartbeats on one store apart.
+        exists: whether a silent rank is known to exist, and so is not dead.
     """
 
-    def __init__(self, store: Any, rank: int, ranks: int, *, limit_s: float, name: str = "heartbeat") -> None:
+    def __init__(
+        self,
+        store: Any,
+        rank: int,
+        ranks: int,
+        *,
+        limit_s: float,
+        name: str = "heartbeat",
+        exists: Callable[[int], bool] = lambda rank: False,
+    ) -> None:
+        self._exists = exists
         self._store, self._rank, self._ranks, self._limit_s, self._name = store, rank, ranks, limit_s, name
         self._failure = ""
         self._silent_rank: int | None = None
@@ -111,7 +123,7 @@ class Heartbeat:
             return
         silent_s = asked - received[rank]
         # three quarters, and two beats of an eighth: all ranks know within the limit
-        if silent_s < 0.75 * self._limit_s:
+        if silent_s < 0.75 * self._limit_s or self._exists(rank):
             return
         if int(self._store.add(f"{self._name}/left/{rank}", 0)):
             others.remove(rank)

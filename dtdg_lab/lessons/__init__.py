@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from dtdg_lab.core.lazy import lazy_namespace
 
 if TYPE_CHECKING:
-    from dtdg_lab.cluster.liveness import read_notes
     from dtdg_lab.core.errors import ConfigError, RunFailedError
     from dtdg_lab.core.plans import BatchSize, Partition, Schedule, SnapshotBlocks
     from dtdg_lab.core.rng import generator
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from dtdg_lab.network.patterns import make_pattern, parse_links
     from dtdg_lab.partition.simple import vertex_loads
     from dtdg_lab.partition.volume import collective_rows, collectives
+    from dtdg_lab.runs.liveness import read_notes
     from dtdg_lab.studies.race_result import MEASURES
     from dtdg_lab.studies.study import importance_of
     from dtdg_lab.systems.decayed_windows.window import Chunking, Shrinker, decayed_counts, kept_share, survival_order

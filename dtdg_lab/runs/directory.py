@@ -329,7 +329,8 @@ def read_json(path: str | Path) -> Any:
 
 
 STATES = ("starting", "running", "paused", "stopping", "finished", "stopped", "failed")
-ENDED = ("finished", "stopped", "failed")
+ENDS = ("finished", "stopped", "failed")  # states that are recorded at the end
+ENDED = (*ENDS, "interrupted")  # the last one is derived: the processes are gone, see runs/liveness.py
 _FOLDERS = ("records", "checkpoints", "live")
 _MOST_RUNS_A_SECOND = 1000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
@@ -489,9 +490,17 @@ class RunDirectory:
         facts = {"state": state, "reason": reason, "rank": rank, "attempt": attempt, "time_ns": time.time_ns()}
         write_json(self.status_file, facts)
 
-    def status(self) -> dict[str, Any]:
+    def recorded_status(self) -> dict[str, Any]:
         """The last status written: ``state``, ``reason``, ``rank``, ``attempt``, ``time_ns``."""
         return read_object(self.status_file, needs=("state", "reason"))
+
+    def status(self) -> dict[str, Any]:
+        """As :meth:`recorded_status`; the state is ``interrupted`` if no process continues an attempt without end."""
+        from dtdg_lab.runs.liveness import interruption  # imported here because that module imports this one
+
+        status = self.recorded_status()
+        reason = "" if status["state"] in ENDED else interruption(self, int(status.get("attempt", 1)))
+        return status if not reason else {**status, "state": "interrupted", "reason": reason}
 
     def summary(self) -> dict[str, Any]:
         """The content of summary.json; empty before the end."""

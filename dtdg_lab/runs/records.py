@@ -89,6 +89,21 @@ def tail(path: str | Path, offset: int = 0, *, most_bytes: int = -1) -> tuple[li
     return lines, begin
 
 
+TAIL_BYTES = 1 << 18  # has some steps: they are written several times a second
+
+
+def last_step(path: Path) -> int | None:
+    """The newest step in the last records of one rank's file; None where there is none."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - TAIL_BYTES - 1))
+        whole = file.read().split(b"\n")[0 if file.tell() <= TAIL_BYTES else 1 : -1]  # torn at both ends
+    for raw in reversed(whole):
+        line = _parse(raw + b"\n", path, "near its end")
+        if line["table"] == "steps":
+            return max(int(row["step"]) for row in rows_of(line))
+    return None
+
+
 def _timed(rank: int, path: Path) -> Iterator[tuple[tuple[int, int], int, int, Line]]:
     """Lines with a key that never decreases within a file; the position avoids comparing the lines themselves."""
     latest = (0, 0)

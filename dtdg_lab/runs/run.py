@@ -26,7 +26,8 @@ from dtdg_lab.visualization.style import BASELINE
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.cluster.run import RunHandle
+    from dtdg_lab.cluster.run import Run, RunHandle
+    from dtdg_lab.cluster.session import Session
 
 
 # Provenance of a run's numbers: protocol, purge gap and data, as named in every table of results.
@@ -143,7 +144,9 @@ class StoredRun:
         self.points = points
 
     def __repr__(self) -> str:
-        return f"StoredRun({self.id!r}, {self.status!r})"
+        status = self.directory.status()
+        state = status["reason"].partition(":")[0] if status["state"] == "interrupted" else status["state"]
+        return f"StoredRun({self.id!r}, {state!r})"
 
     @property
     def family(self) -> Any:
@@ -152,7 +155,11 @@ class StoredRun:
 
     @property
     def status(self) -> str:
-        """The last recorded state: starting, running, paused, stopping, finished, stopped or failed."""
+        """``starting running paused stopping finished stopped failed``, or ``interrupted``.
+
+        Interrupted is a run that has not ended and has no process left: all were killed, or the machine was switched
+        off. ``reason`` names its last step.
+        """
         return str(self.directory.status()["state"])
 
     @property
@@ -234,6 +241,10 @@ class StoredRun:
         """The caption of each chart."""
         return self.live.captions()
 
+    def resume(self, session: Session, **changes: Any) -> Run:
+        """Resume a run that has ended, or was interrupted, on a session's engines (see ``Session.resume``)."""
+        return session.resume(self, **changes)
+
     def report(self) -> Path:
         """Rewrite report.html and return its path; if the run cannot be read, the report stays unchanged.
 
@@ -264,6 +275,18 @@ def open_run(path: str | Path) -> StoredRun:
         RunStoreError: there is no run at that path, or its settings cannot be read.
     """
     return StoredRun(RunDirectory.open(path))
+
+
+def newest_interrupted(runs_dir: Path) -> Path | None:
+    """The newest run in a folder of runs, if it was interrupted and can be resumed."""
+    newest = max(runs_dir.glob("[0-9]*-[0-9]*-*"), key=lambda path: path.name, default=None)
+    if newest is None:
+        return None
+    try:
+        run = RunDirectory.open(newest)
+        return newest if run.status()["state"] == "interrupted" and run.checkpoint_file.is_file() else None
+    except RunStoreError:  # damaged, or not a run: opening it reports the reason
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.network.patterns import save_trace
-from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, write_json
+from dtdg_lab.runs.directory import ENDS, RunDirectory, read_json, write_json
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.visualization.partition import PartitionFacts
 from dtdg_lab.visualization.phases import OWN
@@ -460,10 +460,10 @@ def finish(run_dir: str | Path | RunDirectory, state: str, reason: str = "", ran
         DataError: a record line is damaged.
         RunStoreError: a file cannot be written or read.
     """
-    if state not in ENDED:
-        raise ConfigError(f"state={state!r} does not end a run: allowed {', '.join(ENDED)}.")
+    if state not in ENDS:
+        raise ConfigError(f"state={state!r} does not end a run: allowed {', '.join(ENDS)}.")
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
-    status = run.status()
+    status = run.recorded_status()
     ended_so = (status["state"], status["reason"], status["rank"]) == (state, reason, rank)
     tables = RunTables(run)
     if ended_so and tables.is_current() and run.summary_file.is_file() and run.report_file.is_file():

@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dtdg_lab.cluster.liveness import is_dead, read_notes
 from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, end_run, run_config
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.core.catalogue import PROTOCOLS
@@ -26,6 +25,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, RunStoreError
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
+from dtdg_lab.runs.liveness import is_dead, read_notes
 from dtdg_lab.runs.run import StoredRun, open_run, provenance
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies import trials as log
@@ -78,7 +78,7 @@ def settle(path: Path, *, on_engines: bool) -> str:
     """
     run = RunDirectory.open(path)
     quiet_since: float | None = None
-    while (status := run.status())["state"] not in ENDED:
+    while (status := run.recorded_status())["state"] not in ENDED:
         notes = read_notes(run.live, status["attempt"]).values() if on_engines else []
         if notes and not all(is_dead(note) for note in notes):
             quiet_since = None
@@ -111,7 +111,7 @@ def go_on(path: Path, session: Session | None) -> bool:
     except RunFailedError:
         raise
     except KeyboardInterrupt:
-        if run.status()["state"] not in ENDED:
+        if run.recorded_status()["state"] not in ENDED:
             next(each for each in session.under_way if each.path.resolve() == path.resolve()).stop()
         raise
     except LabError:  # a checkpoint of another version or data: the run restarts

@@ -9,8 +9,8 @@ from typing import Any
 
 from jupyterlab import CHARTS, wait_until
 
-from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.session import Session
+from dtdg_lab.runs.liveness import read_notes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOK = "00_live_lab.ipynb"

@@ -40,9 +40,9 @@ from run_again import (
     run_all_again,
 )
 
-from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
+from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.visualization.palette import PAGE_COLOURS
 
 PICTURES = ROOT / "artifacts"

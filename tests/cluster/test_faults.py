@@ -18,13 +18,13 @@ from following import until, until_step
 from thinning import thinned
 
 from dtdg_lab.cluster import worker
-from dtdg_lab.cluster.liveness import is_dead, read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.worker import RankTask
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.liveness import is_dead, read_notes
 from dtdg_lab.runs.records import read_lines
 from dtdg_lab.runs.run import open_run
 

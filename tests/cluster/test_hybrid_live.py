@@ -10,11 +10,11 @@ import psutil
 import pytest
 from following import change, refused, until, until_step
 
-from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
+from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
 
 STEP: list[dict[str, Any]] = [

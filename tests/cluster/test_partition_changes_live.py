@@ -15,11 +15,11 @@ from following import knob_steps, until, until_step
 from thinning import thinned
 
 import dtdg_lab as lab
-from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
+from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
 
 # Python reads it when it starts: partitioning libraries crash, or hang, in a child of an engine while a file says so

@@ -15,11 +15,11 @@ from following import change, goes_on, knob_steps, refused, until, until_step
 from remote_training import policy_file
 from thinning import thinned
 
-from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
 
 STEP: list[dict[str, Any]] = [

@@ -17,12 +17,12 @@ import pytest
 import zmq
 from following import knob_steps, until, until_step
 
-from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.messaging import new_key, pack
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, RunFailedError
+from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.study import open_study

@@ -14,9 +14,9 @@ import pytest
 import two_hosts
 from following import until
 
-from dtdg_lab.cluster.liveness import host_id
 from dtdg_lab.cluster.worker import interface_of
 from dtdg_lab.core.errors import ClusterError
+from dtdg_lab.runs.liveness import host_id
 
 WHY_NOT = two_hosts.why_not()
 

@@ -29,6 +29,7 @@ class PretendRun:
         self.live = RunWindow(config)
         self.lock = threading.Lock()
         self.version = 0
+        self.silent: dict[int, int] = {}
         self.summary: dict[str, Any] = {}
         self.requests: list[dict[str, Any]] = []
         self.step = 0
@@ -133,7 +134,7 @@ class PretendSession:
 
     def __init__(self, ranks: int = 2, *, live: bool = False) -> None:
         self.ranks, self.name, self.ready = ranks, "pretend", True
-        self.runs_dir = Path("runs")
+        self.runs_dir, self.problem = Path("runs"), ""
         self.runs: list[PretendRun] = []
         self.alive = dict.fromkeys(range(ranks), True)
         self.repaired = 0

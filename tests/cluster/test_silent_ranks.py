@@ -1,0 +1,117 @@
+"""Ranks whose processes are stopped for a while, as by a laptop's lid: the others wait up to a limit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from following import until, until_step
+from thinning import thinned
+
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.cluster.session_files import IdleClock, new_session_files
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.runs.liveness import Silence, note_file, own_note, read_notes, write_note
+
+
+def stop_for(run, ranks: tuple[int, ...], seconds: float) -> None:
+    """Stop the processes of ranks, and let them continue."""
+    pids = [read_notes(run.path / "live", run.attempt)[rank].pid for rank in ranks]
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        assert run.status == "running", run.reason
+        assert tuple(run.silent) == ranks and all(s == pytest.approx(seconds, abs=3) for s in run.silent.values())
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def assert_goes_on(session: Session, run) -> None:
+    now = run.live.progress.step
+    until(lambda: run.live.progress.step > now + 5, timeout_s=10, what=f"steps after the stop of {run} {run.reason}")
+    until(lambda: not run.silent, timeout_s=5, what="no rank is silent")
+    assert run.attempt == 1 and session.ready
+    run.stop()
+    run.wait(60)
+    assert run.status == "stopped"
+
+
+def test_a_stopped_engine_is_waited_for(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(epochs=100_000))
+    until_step(run, 5)
+    dashboard = Dashboard(session)
+    try:
+        stop_for(run, (1,), 10.5)  # longer than the controller and the heartbeats once waited
+        dashboard.watch.look()
+        dashboard.tick()
+        assert "rank 1 silent for 1" in dashboard.status.value
+    finally:
+        dashboard.close()
+    assert_goes_on(session, run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [(0,), (1,), (0, 1)])
+def test_engines_stopped_for_longer_continue(session: Session, config: RunConfig, ranks: tuple[int, ...]) -> None:
+    run = session.train(config.replace(epochs=100_000))
+    until_step(run, 5)
+    stop_for(run, ranks, 25.0)
+    assert_goes_on(session, run)
+
+
+@pytest.mark.parametrize("which", thinned(["0", "1", "01"], [0]))  # rank 0 serves the store of all
+def test_a_rank_silent_beyond_the_limit_fails_the_run(session: Session, config: RunConfig, which: str) -> None:
+    ranks, files = [int(rank) for rank in which], session._files
+    session._files = replace(files, silent_s=3.0)
+    try:
+        run = session.train(config.replace(epochs=100_000))
+        until_step(run, 5)
+        pids = {rank: read_notes(run.path / "live", run.attempt)[rank].pid for rank in ranks}
+        for pid in pids.values():
+            os.kill(pid, signal.SIGSTOP)
+        took_s = until(lambda: run.status == "failed", timeout_s=20, what="the failure is marked")
+        assert 2.5 < took_s < 12
+        assert run.failed_rank == ranks[0] and "no sign of life for" in run.reason
+        assert f"process {pids[ranks[0]]} exists" in run.reason and "silent_s=3" in run.reason
+        until(lambda: run._ended.is_set(), what="the handle has followed to the end")
+        session.repair()
+        assert session.ready
+    finally:
+        session._files = files
+
+
+def test_own_absence_is_not_the_silence_of_others(tmp_path: Path) -> None:
+    write_note(tmp_path, own_note(1, 1, ""))
+    notes = read_notes(tmp_path, 1)
+    now_s = [0.0]
+    silence = Silence(tmp_path, clock=lambda: now_s[0])
+    assert silence.look(notes) == {1: 0.0}
+    for now_s[0] in (1.0, 2.0):
+        seen = silence.look(notes)
+    assert seen == {1: 2.0}
+    now_s[0] = 3600.0  # the observer was stopped, or the machine asleep
+    assert silence.look(notes)[1] <= 5
+    os.utime(note_file(tmp_path, 1), (1.0, 1.0))
+    assert silence.look(notes) == {1: 0.0}
+
+
+def test_sleep_of_the_machine_does_not_count_as_idle(tmp_path: Path) -> None:
+    files = new_session_files("asleep", 2, tmp_path, 10.0)
+    files.heartbeat_file.touch()
+    began_s = now_s = files.heartbeat_file.stat().st_mtime
+    clock = IdleClock(clock=lambda: now_s)
+    for now_s in (began_s + 1, began_s + 2):
+        assert clock.idle_for_s(files) == pytest.approx(now_s - began_s, abs=0.01)
+    now_s = began_s + 3600.0
+    assert clock.idle_for_s(files) < 10, "kernels and ranks have had no time to touch the files"
+    for second in range(1, 12):
+        now_s = began_s + 3600.0 + second
+        idle_s = clock.idle_for_s(files)
+    assert idle_s >= 10, "idle once awake"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dtdg_lab.core.errors import RunFailedError
+
+if TYPE_CHECKING:
+    from dtdg_lab.distributed.store import SignedStore
 
 
 class OtherRankError(RunFailedError, RuntimeError):
@@ -20,14 +23,14 @@ class Heartbeat:
     a rank has been silent for ``limit_s`` seconds, reported a failure, or the store itself is gone.
 
     Args:
-        store: a torch store that all ranks reach.
+        store: a connection to the run's store, for this heartbeat only.
         rank: this process, 0 .. ranks - 1.
         ranks: number of processes, R.
         limit_s: seconds of silence after which a rank counts as dead.
         name: keeps the keys of several heartbeats on one store apart.
     """
 
-    def __init__(self, store: Any, rank: int, ranks: int, *, limit_s: float, name: str = "heartbeat") -> None:
+    def __init__(self, store: SignedStore, rank: int, ranks: int, *, limit_s: float, name: str = "heartbeat") -> None:
         self._store, self._rank, self._ranks, self._limit_s, self._name = store, rank, ranks, limit_s, name
         self._failure = ""
         self._silent_rank: int | None = None
@@ -59,17 +62,14 @@ class Heartbeat:
     def hear(self) -> None:
         """Check immediately whether a rank has reported a failure, instead of at the next beat."""
         try:
-            if int(self._store.add(f"{self._name}/failed", 0)):
-                self._failure = self._store.get(f"{self._name}/cause").decode()
+            self._failure = (self._store.read(f"{self._name}/cause") or b"").decode() or self._failure
         except RuntimeError as error:
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
 
     def fail(self, cause: str) -> None:
         """Report the cause of a failure to all ranks, so that they report it instead of a later silence."""
         try:
-            if int(self._store.add(f"{self._name}/claims", 1)) == 1:
-                self._store.set(f"{self._name}/cause", cause)
-                self._store.add(f"{self._name}/failed", 1)
+            self._store.set_once(f"{self._name}/cause", cause)
         except RuntimeError as error:  # the store died with the rank we would report
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
 
@@ -80,9 +80,19 @@ class Heartbeat:
         self._stop.set()
         self._thread.join(self._limit_s)
         try:
-            self._store.add(f"{self._name}/left/{self._rank}", 1)
+            self._store.set(f"{self._name}/left/{self._rank}", str(self._store.ignored))
         except RuntimeError as error:
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
+
+    def left(self, timeout_s: float) -> dict[int, int]:
+        """Ranks that have stopped beating, after waiting for all -> values of the store that each has ignored."""
+        end_s = time.monotonic() + timeout_s
+        while True:
+            marks = {rank: self._store.read(f"{self._name}/left/{rank}") for rank in range(self._ranks)}
+            left = {rank: int(mark) for rank, mark in marks.items() if mark is not None}
+            if len(left) == self._ranks or time.monotonic() > end_s:
+                return left
+            time.sleep(0.005)
 
     def _watch(self) -> None:
         others = [rank for rank in range(self._ranks) if rank != self._rank]
@@ -94,8 +104,7 @@ class Heartbeat:
                 self._store.add(f"{self._name}/beat/{self._rank}", 1)
                 for rank in list(others):
                     self._look(rank, beats, received, others)
-                if int(self._store.add(f"{self._name}/failed", 0)):
-                    self._failure = self._store.get(f"{self._name}/cause").decode()
+                self._failure = (self._store.read(f"{self._name}/cause") or b"").decode() or self._failure
             except RuntimeError as error:
                 self._failure = f"The run's store cannot be reached ({error})."
                 self._silent_rank = 0 if self._rank else None
@@ -113,7 +122,7 @@ class Heartbeat:
         # three quarters, and two beats of an eighth: all ranks know within the limit
         if silent_s < 0.75 * self._limit_s:
             return
-        if int(self._store.add(f"{self._name}/left/{rank}", 0)):
+        if self._store.read(f"{self._name}/left/{rank}") is not None:
             others.remove(rank)
         else:
             self._silent_rank = rank

@@ -68,5 +68,5 @@ def test_a_run_on_one_machine_goes_on_while_another_account_attacks(session: Ses
     assert (done["stores"], done["set"]) == (0, 0), "no port is that of a store"
     assert done["opened"] == (0 if ROOT else 1)
     events = open_run(run.path).events
-    assert sum(event["kind"] == "settings" for event in events) == 5
+    assert sum(event["kind"] == "settings" for event in events) == 2 * 5
     assert not file.parent.exists(), "a run that has ended leaves no store"

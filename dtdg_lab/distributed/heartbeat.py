@@ -35,7 +35,8 @@ class Heartbeat:
         self._failure = ""
         self._silent_rank: int | None = None
         self._stop = threading.Event()
-        store.add(f"{name}/beat/{rank}", 1)  # at once: a rank without a beat is starting, one that stopped is dead
+        self._beats = 0
+        self._beat()  # at once: a rank without a beat is starting, one that stopped is dead
         self._thread = threading.Thread(target=self._watch, name=f"{name} of rank {rank}", daemon=True)
         self._thread.start()
 
@@ -101,7 +102,7 @@ class Heartbeat:
         received = dict.fromkeys(others, now)
         while not self._stop.wait(self._limit_s / 8):
             try:
-                self._store.add(f"{self._name}/beat/{self._rank}", 1)
+                self._beat()
                 for rank in list(others):
                     self._look(rank, beats, received, others)
                 self._failure = (self._store.read(f"{self._name}/cause") or b"").decode() or self._failure
@@ -112,11 +113,16 @@ class Heartbeat:
                 self.fail(self._failure)
                 return
 
+    def _beat(self) -> None:
+        self._beats += 1
+        self._store.set(f"{self._name}/beat/{self._rank}", str(self._beats))
+
     def _look(self, rank: int, beats: dict[int, int], received: dict[int, float], others: list[int]) -> None:
         asked = time.monotonic()
-        beat = self._store.add(f"{self._name}/beat/{rank}", 0)
-        if beat != beats[rank] or not beat:  # a rank that has not begun to beat is starting, not silent
-            beats[rank], received[rank] = beat, asked
+        beat = self._store.read(f"{self._name}/beat/{rank}")
+        # without a beat a rank is starting, or a stranger has overwritten it: that is no sign of a death
+        if beat is None or int(beat) != beats[rank]:
+            beats[rank], received[rank] = int(beat or 0), asked
             return
         silent_s = asked - received[rank]
         # three quarters, and two beats of an eighth: all ranks know within the limit

@@ -51,7 +51,7 @@ class SignedStore(dist.Store):
         self.unsigned, self.address, self._size = below, address, size
         self._key, self._place = key, place
         self._ignored: list[int] = [0]  # shared by the connections of a process
-        self._wrong: dict[str, str] = {}
+        self._wrong: dict[str, int] = {}
         self._known: dict[str, str] = {}
 
     @property
@@ -162,7 +162,7 @@ class SignedStore(dist.Store):
         return hmac.digest(bytes.fromhex(self._key), message, hashlib.sha256).hex()
 
     def _text(self, name: str) -> str:
-        """What stands under a name, whoever wrote it; empty for nothing. It neither waits nor writes."""
+        """What stands under a name, signed or not; empty for nothing. It neither waits nor writes."""
         found = self.unsigned.compare_set(name, _NEVER, _NEVER).decode(errors="replace")
         return "" if found == _NEVER else found
 
@@ -171,8 +171,8 @@ class SignedStore(dist.Store):
             return None
         signature, content = text[:_SIGNATURE], text[_SIGNATURE:]
         if not hmac.compare_digest(signature.encode(), self._signature(name, content).encode()):
-            if self._wrong.get(name) != text:  # counted once, however often it is looked at
-                self._wrong[name] = text
+            if self._wrong.get(name) != hash(text):  # counted once, however often it is looked at
+                self._wrong[name] = hash(text)
                 self._ignored[0] += 1
             return None
         return base64.b64decode(content[_MARK:])

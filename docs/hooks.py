@@ -32,6 +32,7 @@ PAGES = {  # file of the repository -> page of the site
     "ALGORITHMS.md": "algorithms.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "data/README.md": "data.md",
     "notebooks/README.md": "lessons/index.md",
     **{f"notebooks/solutions/{path.name}": f"lessons/solutions/{path.name}"

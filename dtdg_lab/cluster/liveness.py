@@ -156,3 +156,7 @@ class Beacon:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
         self._heartbeat.close()
+
+    def left(self, timeout_s: float) -> dict[int, int]:
+        """Ranks that no longer use the store, after :meth:`close` -> values of it that each has ignored."""
+        return self._heartbeat.left(timeout_s)

@@ -74,16 +74,9 @@ def store_key(version: int) -> str:
     return f"control/{version}"
 
 
-def read_payload(key: str, store: Any, place: str, version: int) -> dict[str, Any]:
-    """The request of a version, as rank 0 of this attempt signed it.
-
-    Raises:
-        ControlError: the stored request was made for another run, attempt or version.
-    """
-    kept = unpack(key, store.get(store_key(version)))
-    if (kept.get("place"), kept.get("version")) != (place, version):
-        raise ControlError(f"the store holds a request of another run under version {version}: it was tampered with.")
-    request: dict[str, Any] = kept["request"]
+def read_payload(store: Any, version: int) -> dict[str, Any]:
+    """The request of a version; the store vouches that it is of this run, attempt and version."""
+    request: dict[str, Any] = json.loads(store.get(store_key(version)))
     return request
 
 
@@ -95,7 +88,7 @@ class ControlServer:
 
     Args:
         key: the session's key.
-        store: receives the signed payloads; every rank reads them there.
+        store: the attempt's store, which signs; every rank reads the requests there.
         check: raises a LabError for a request that cannot be carried out; may be replaced.
         place: run and attempt that requests must name.
         host: interface to listen on.
@@ -120,8 +113,9 @@ class ControlServer:
         return self._version
 
     def payload(self, version: int) -> dict[str, Any]:
-        """The request of a version."""
-        return read_payload(self._key, self._store, self._place, version)
+        """The request of a version; the other ranks find it in the store again, if someone changed that."""
+        self._store.set_once(store_key(version), json.dumps(self._taken[version - 1]))
+        return dict(self._taken[version - 1])
 
     def changes(self, after: int) -> list[dict[str, Any]]:
         """The changes of settings requested in versions above ``after``, oldest first."""
@@ -161,9 +155,8 @@ class ControlServer:
         with self._changed:
             if self._closed_for:
                 return pack(self._key, {"refused": self._closed_for})
-            kept = {"place": self._place, "version": self._version + 1, "request": request}
             try:
-                self._store.set(store_key(self._version + 1), pack(self._key, kept))
+                self._store.set(store_key(self._version + 1), json.dumps(request))
             except RuntimeError as error:  # torch's: the store is going down with its run
                 return pack(self._key, {"refused": f"the run's store does not answer ({error}): it is about to end."})
             self._taken.append(request)
@@ -180,8 +173,8 @@ class ControlServer:
 class StoredControl:
     """The other ranks' side: they receive versions in the exchange and read the requests from the store."""
 
-    def __init__(self, key: str, store: Any, *, place: str) -> None:
-        self._key, self._store, self._place = key, store, place
+    def __init__(self, store: Any) -> None:
+        self._store = store
 
     def latest(self) -> int:
         """Unknown here; rank 0's answer counts."""
@@ -189,7 +182,7 @@ class StoredControl:
 
     def payload(self, version: int) -> dict[str, Any]:
         """The request of a version."""
-        return read_payload(self._key, self._store, self._place, version)
+        return read_payload(self._store, version)
 
     def refuse(self, reason: str) -> None:
         """Only rank 0 refuses."""

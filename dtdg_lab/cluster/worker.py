@@ -28,6 +28,7 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.summary import finish
 
 if TYPE_CHECKING:
+    from dtdg_lab.distributed.store import SignedStore
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.training.interfaces import Recorder
     from dtdg_lab.training.live_settings import LiveSettings
@@ -128,6 +129,7 @@ def repeated_by(directory: RunDirectory) -> RunDirectory:
 # One rank of one attempt of one run on an engine, from joining to leaving.
 
 
+LEAVE_S = 1.0  # for the other ranks to leave the store
 OTHER_SAYS_S = 5.0  # for a failed rank to report its error, before another rank does
 
 
@@ -215,7 +217,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     import torch
 
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.distributed.group import ProcessGroup, reach_store, share_cores
+    from dtdg_lab.distributed.group import ProcessGroup, share_cores
     from dtdg_lab.training.recording import ResourceMonitor
 
     config, beginning = directory.config(), RunStart.of(directory, task.rank, attempt=task.attempt)
@@ -229,7 +231,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     stack.callback(publisher.close)
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
     stack.callback(writer.close)
-    store, address, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host)
+    store, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host)
 
     def on_death(dead: int, reason: str) -> None:
         mark_death(directory, task.attempt, dead, reason)
@@ -240,12 +242,14 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
         attempt=task.attempt,
         rank=task.rank,
         size=task.size,
-        store=reach_store(address, task.size),  # a store connection serves one thread at a time
+        store=store.again(),
         silent_s=task.silent_s,
         on_death=on_death,
         failed=lambda: is_marked_failed(directory, task.attempt),
         busy_file=Path(task.busy_file) if task.busy_file else None,
     )
+    if task.rank == 0:
+        stack.callback(_leave_store, store, beacon, directory, task.size)  # after the beacon's end
     stack.callback(beacon.close)
     beacon.start()
     try:
@@ -276,6 +280,15 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     except (RuntimeError, ClusterError) as error:
         raise _named(error, beacon, task) from error
     return state
+
+
+def _leave_store(store: SignedStore, beacon: Beacon, directory: RunDirectory, size: int) -> None:
+    """Remove the store of an attempt that all ranks have left, and note how much in it was not theirs."""
+    left = beacon.left(LEAVE_S)
+    if len(left) == size:
+        store.remove()  # else a later run does, in a week
+    if ignored := sum(left.values()):
+        directory.add_environment(store_values_ignored=ignored)
 
 
 def outward_address() -> str:
@@ -326,26 +339,26 @@ def interface_of(address: str) -> str:
 
 def _meet(
     task: RankTask, directory: RunDirectory, beginning: RunStart, stack: ExitStack, *, telemetry: str, host: str
-) -> tuple[Any, str, ControlServer | StoredControl]:
-    """Store, its address, and control of the ranks of an attempt. Rank 0 serves both and publishes
-    their addresses; the others read its note.
+) -> tuple[SignedStore, ControlServer | StoredControl]:
+    """Store and control of the ranks of an attempt. Rank 0 makes both and publishes their addresses; the others read
+    its note. On one machine the store is a file of this account's.
     """
-    from dtdg_lab.distributed.group import open_store, reach_store
+    from dtdg_lab.distributed.store import open_store, reach_store
     from dtdg_lab.training.live_settings import LiveSettings
 
     place = place_of(directory, task.attempt)
     if task.rank != 0:
         address = wait_for_note(directory.live, 0, task.attempt).store
-        store = reach_store(address, task.size)
+        store = reach_store(address, task.size, key=task.key, place=place)
         write_note(directory.live, own_note(task.rank, task.attempt, telemetry))
-        return store, address, StoredControl(task.key, store, place=place)
-    store, address = open_store(task.size, host=host)
+        return store, StoredControl(store)
+    store, address = open_store(task.size, key=task.key, place=place, host="" if task.host else host)
     # the check is set below, before the note publishes the server's address
     control = ControlServer(task.key, store, _not_ready, place=place, host=host)
     stack.callback(control.close)
     control.check = beginning.check or partial(_check_after, LiveSettings(directory.config()), control)
     write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))
-    return store, address, control
+    return store, control
 
 
 def place_of(directory: RunDirectory, attempt: int) -> str:
@@ -443,6 +456,8 @@ def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) 
     if status["attempt"] > task.attempt or status["state"] in ENDED:
         return
     reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+    if task.attempt > 1:
+        reason += f" (Attempt {task.attempt} of this run.)"
     text = "".join(traceback.format_exception(error))
     (directory.live / f"error-rank{task.rank}-attempt{task.attempt}.txt").write_text(text)
     dead = [int(word) for word in reason.split()[1:2] if "died (its process" in reason and word.isdigit()]

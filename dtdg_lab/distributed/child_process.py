@@ -63,14 +63,13 @@ class ChildProcess:
         return self._child.poll() is None
 
     def ended(self, cause: str = "") -> str:
-        """How it exited, with its last output: ``exited with status ...``."""
+        """How it exited, with its last output: ``exited with status ...`` or ``was ended by SIGKILL ...``."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(1.0)
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         output = f" Its last output: {lines[-1][:300]}" if lines else ""
-        why = " The system does this if memory runs out." if self._child.returncode == -9 else ""
-        return f"exited with status {self._child.returncode}{cause}.{why}{output}"
+        return f"{_end_of(self._child.returncode)}{cause}.{output}"
 
     def kill(self) -> None:
         """End it at once."""
@@ -90,6 +89,27 @@ class ChildProcess:
         """Close what is left of its pipes, once no thread reads them."""
         self._output.close()
         self._errors.close()
+
+
+def _end_of(status: int | None) -> str:
+    """How a process ended: the name of the signal, or its status; and for SIGKILL whether memory is short."""
+    if status is None or status >= 0:
+        return f"exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        name = f"signal {-status}"
+    if status != -signal.SIGKILL:
+        return f"was ended by {name}"
+    import psutil
+
+    memory = psutil.virtual_memory()
+    free = f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB of memory are free now"
+    kills = Path("/sys/fs/cgroup/memory.events")  # of this container, where it has a limit of its own
+    killed = kills.is_file() and "\noom_kill 0\n" not in kills.read_text()
+    lacking = killed or memory.percent > 95
+    short = "the system may have ended it for lack of memory" if lacking else "no lack of it is known"
+    return f"was ended by {name} ({free}: {short})"
 
 
 def begin_child() -> Callable[[], bool]:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import ClusterError, ConfigError, PlanError
 from dtdg_lab.distributed.all_to_all import GroupMembers, NothingPending, PendingRows, check_counts, start_rows
+from dtdg_lab.distributed.store import SignedStore
 
 # Broadcast of an array from rank 0.
 
@@ -283,8 +284,9 @@ class ProcessGroup:
             dist.destroy_process_group()
         backend = "nccl" if device.startswith("cuda") else "gloo"
         try:
+            below = store.unsigned if backend == "nccl" and isinstance(store, SignedStore) else store
             dist.init_process_group(
-                backend, store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT
+                backend, store=dist.PrefixStore("group", below), rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT
             )
         except (RuntimeError, ValueError) as error:
             raise ClusterError(
@@ -365,7 +367,7 @@ class ProcessGroup:
             raise PlanError(f"a subgroup of {self.size} rank(s) has no second group: use the group of the run.")
         if self._beside is None:
             # a store's connection serves one thread at a time, and a wait on it would block all others
-            store = reach_store(f"{self.store.host}:{self.store.port}", self.size)
+            store = self.store.again()
             group = dist.new_group(timeout=COLLECTIVE_TIMEOUT)
             dist.all_reduce(torch.zeros(1, device=self.device), group=group)  # NCCL connects at first use
             self._beside = (group, store)
@@ -413,30 +415,6 @@ def hash_of_host() -> int:
     except OSError:
         name = socket.gethostname()
     return int.from_bytes(sha256(name.encode()).digest()[:4], "little")
-
-
-def open_store(size: int, *, host: str = "127.0.0.1") -> tuple[Any, str]:
-    """Serve a key-value store on ``host`` only, at a free port; returns it and its address ``host:port``."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind((host, 0))  # bound here, because torch would listen on every interface
-    listener.listen(128)
-    port = listener.getsockname()[1]
-    store = dist.TCPStore(host, port, size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
-    return store, f"{host}:{port}"
-
-
-def reach_store(address: str, size: int, *, timeout_s: float = 60.0) -> Any:
-    """Connect to a store another rank serves.
-
-    Raises:
-        ClusterError: no store answers at the address.
-    """
-    host, port = address.rsplit(":", 1)
-    limit = datetime.timedelta(seconds=timeout_s)
-    try:
-        return dist.TCPStore(host, int(port), size, is_master=False, wait_for_workers=False, timeout=limit)
-    except (RuntimeError, ValueError) as error:
-        raise ClusterError(f"no store answers at {address}: {error}. The rank that serves it may have died.") from error
 
 
 def share_cores(threads: int, local_ranks: int) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dtdg_lab.core.errors import RunFailedError
+
+if TYPE_CHECKING:
+    from dtdg_lab.distributed.store import SignedStore
 
 
 class OtherRankError(RunFailedError, RuntimeError):
@@ -21,7 +24,7 @@ class Heartbeat:
     a rank has been silent for ``limit_s`` seconds, reported a failure, or the store itself is gone.
 
     Args:
-        store: a torch store that all ranks reach.
+        store: a connection to the run's store, for this heartbeat only.
         rank: this process, 0 .. ranks - 1.
         ranks: number of processes, R.
         limit_s: seconds of silence after which a rank counts as dead.
@@ -31,7 +34,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        store: Any,
+        store: SignedStore,
         rank: int,
         ranks: int,
         *,
@@ -44,7 +47,8 @@ class Heartbeat:
         self._failure = ""
         self._silent_rank: int | None = None
         self._stop = threading.Event()
-        store.add(f"{name}/beat/{rank}", 1)  # at once: a rank without a beat is starting, one that stopped is dead
+        self._beats = 0
+        self._beat()  # at once: a rank without a beat is starting, one that stopped is dead
         self._thread = threading.Thread(target=self._watch, name=f"{name} of rank {rank}", daemon=True)
         self._thread.start()
 
@@ -71,17 +75,14 @@ class Heartbeat:
     def hear(self) -> None:
         """Check immediately whether a rank has reported a failure, instead of at the next beat."""
         try:
-            if int(self._store.add(f"{self._name}/failed", 0)):
-                self._failure = self._store.get(f"{self._name}/cause").decode()
+            self._failure = (self._store.read(f"{self._name}/cause") or b"").decode() or self._failure
         except RuntimeError as error:
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
 
     def fail(self, cause: str) -> None:
         """Report the cause of a failure to all ranks, so that they report it instead of a later silence."""
         try:
-            if int(self._store.add(f"{self._name}/claims", 1)) == 1:
-                self._store.set(f"{self._name}/cause", cause)
-                self._store.add(f"{self._name}/failed", 1)
+            self._store.set_once(f"{self._name}/cause", cause)
         except RuntimeError as error:  # the store died with the rank we would report
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
 
@@ -92,9 +93,19 @@ class Heartbeat:
         self._stop.set()
         self._thread.join(self._limit_s)
         try:
-            self._store.add(f"{self._name}/left/{self._rank}", 1)
+            self._store.set(f"{self._name}/left/{self._rank}", str(self._store.ignored))
         except RuntimeError as error:
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
+
+    def left(self, timeout_s: float) -> dict[int, int]:
+        """Ranks that have stopped beating, after waiting for all -> values of the store that each has ignored."""
+        end_s = time.monotonic() + timeout_s
+        while True:
+            marks = {rank: self._store.read(f"{self._name}/left/{rank}") for rank in range(self._ranks)}
+            left = {rank: int(mark) for rank, mark in marks.items() if mark is not None}
+            if len(left) == self._ranks or time.monotonic() > end_s:
+                return left
+            time.sleep(0.005)
 
     def _watch(self) -> None:
         others = [rank for rank in range(self._ranks) if rank != self._rank]
@@ -103,11 +114,10 @@ class Heartbeat:
         received = dict.fromkeys(others, now)
         while not self._stop.wait(self._limit_s / 8):
             try:
-                self._store.add(f"{self._name}/beat/{self._rank}", 1)
+                self._beat()
                 for rank in list(others):
                     self._look(rank, beats, received, others)
-                if int(self._store.add(f"{self._name}/failed", 0)):
-                    self._failure = self._store.get(f"{self._name}/cause").decode()
+                self._failure = (self._store.read(f"{self._name}/cause") or b"").decode() or self._failure
             except RuntimeError as error:
                 self._failure = f"The run's store cannot be reached ({error})."
                 self._silent_rank = 0 if self._rank else None
@@ -115,17 +125,22 @@ class Heartbeat:
                 self.fail(self._failure)
                 return
 
+    def _beat(self) -> None:
+        self._beats += 1
+        self._store.set(f"{self._name}/beat/{self._rank}", str(self._beats))
+
     def _look(self, rank: int, beats: dict[int, int], received: dict[int, float], others: list[int]) -> None:
         asked = time.monotonic()
-        beat = self._store.add(f"{self._name}/beat/{rank}", 0)
-        if beat != beats[rank] or not beat:  # a rank that has not begun to beat is starting, not silent
-            beats[rank], received[rank] = beat, asked
+        beat = self._store.read(f"{self._name}/beat/{rank}")
+        # without a beat a rank is starting, or a stranger has overwritten it: that is no sign of a death
+        if beat is None or int(beat) != beats[rank]:
+            beats[rank], received[rank] = int(beat or 0), asked
             return
         silent_s = asked - received[rank]
         # three quarters, and two beats of an eighth: all ranks know within the limit
         if silent_s < 0.75 * self._limit_s or self._exists(rank):
             return
-        if int(self._store.add(f"{self._name}/left/{rank}", 0)):
+        if self._store.read(f"{self._name}/left/{rank}") is not None:
             others.remove(rank)
         else:
             self._silent_rank = rank

@@ -63,12 +63,17 @@ class _Rank:
 
 
 def run_ranks(
-    function: Callable[..., Any], ranks: int, *args: Any, timeout_s: float = 600.0, may_die: tuple[int, ...] = ()
+    function: Callable[..., Any],
+    ranks: int,
+    *args: Any,
+    timeout_s: float = 600.0,
+    may_die: tuple[int, ...] = (),
+    host: str = "",
 ) -> list[Any]:
     """Call ``function(rank, ranks, address, *args)`` in ``ranks`` fresh processes and return their results by rank.
 
-    ``address`` is where this process serves a store on loopback while the ranks run (see :func:`join_group`);
-    it is bound before they start, so tests cannot race for it, and it outlives any rank. Each rank has one thread and
+    ``address`` is that of a store which this process holds while the ranks run, with its key (see :func:`join_group`);
+    it outlives any rank. Each rank has one thread and
     treats warnings as errors.
 
     Args:
@@ -77,14 +82,15 @@ def run_ranks(
         args: passed on; must be picklable, as must results.
         timeout_s: wall-clock seconds for everything, process start included.
         may_die: ranks whose death is part of the test; their result is a :class:`Death`.
+        host: address to serve the store on, as for ranks on several machines; empty: a file.
 
     Raises:
         RanksError: a rank raised (traceback in the message, the exception as ``__cause__``), died without being
             allowed to (exit code), or was alive at the time-out. No process is left behind.
     """
-    from dtdg_lab.distributed.group import open_store
+    from dtdg_lab.distributed.store import open_store
 
-    store, address = open_store(ranks)
+    store, address = open_store(ranks, host=host)
     task = pickle.dumps((function, args))
     started = [_start(rank, ranks, address, task) for rank in range(ranks)]
     try:
@@ -95,7 +101,7 @@ def run_ranks(
                 rank.process.kill()
             rank.process.join()
             rank.connection.close()
-        del store  # served until here
+        store.remove()  # held until here
     failures = {number: rank.failure for number, rank in enumerate(started) if rank.failure}
     if failures:
         raise RanksError(failures) from next((rank.error for rank in started if rank.error is not None), None)
@@ -106,7 +112,8 @@ def join_group(rank: int, ranks: int, address: str) -> ProcessGroup:
     """Connect to the store of :func:`run_ranks` and form the default gloo group there; one thread a rank."""
     import torch
 
-    from dtdg_lab.distributed.group import ProcessGroup, reach_store
+    from dtdg_lab.distributed.group import ProcessGroup
+    from dtdg_lab.distributed.store import reach_store
 
     torch.set_num_threads(1)
     return ProcessGroup.join(reach_store(address, ranks), rank, ranks)

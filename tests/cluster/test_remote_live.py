@@ -148,6 +148,28 @@ def test_a_server_that_dies_or_stands_still_is_named_and_the_run_is_resumed(
     assert again.status == "stopped"
 
 
+def test_a_server_killed_again_after_a_resume_is_named_again_and_a_third_attempt_trains(
+    session: Session, remote: RunConfig
+) -> None:
+    run = session.train(remote)
+    for attempt in (1, 2):
+        until_step(run, run.live.progress.step + 10)
+        os.kill(servers(run)[1].pid, signal.SIGKILL)
+        until(lambda run=run: run.status == "failed", timeout_s=20, what="the failure is marked")  # type: ignore[misc]
+        with pytest.raises(RunFailedError):
+            run.wait(60)
+        assert "feature server" in run.reason and run.attempt == attempt
+        assert "SIGKILL" not in run.reason or "GiB of memory are free now" in run.reason
+        assert "memory runs out" not in run.reason
+        assert ("(Attempt 2 of this run.)" in run.reason) == (attempt == 2), run.reason
+        assert session.ready or session.repair() is None
+        run = run.resume()
+    until_step(run, run.live.progress.step + 10)
+    run.stop()
+    run.wait(60)
+    assert run.status == "stopped" and run.attempt == 3
+
+
 @pytest.mark.slow
 def test_a_server_ends_with_a_rank_that_is_killed(session: Session, remote: RunConfig) -> None:
     run = session.train(remote)

@@ -11,7 +11,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError, RunFailedError
-from dtdg_lab.distributed.group import Group, ProcessGroup, SoloGroup, reach_store
+from dtdg_lab.distributed.group import Group, ProcessGroup, SoloGroup
+from dtdg_lab.distributed.store import reach_store
 from dtdg_lab.testing.processes import delayed_group, join_group
 
 LATE_S = 0.3

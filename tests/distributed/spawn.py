@@ -12,8 +12,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dtdg_lab.core.errors import ConfigError, RunFailedError
-from dtdg_lab.distributed.group import ProcessGroup, reach_store
+from dtdg_lab.distributed.group import ProcessGroup
 from dtdg_lab.distributed.model_averaging import ControlState, ModelAverager, Round, averager_for
+from dtdg_lab.distributed.store import reach_store
 from dtdg_lab.testing.processes import join_group
 
 

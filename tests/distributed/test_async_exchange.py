@@ -12,7 +12,8 @@ import torch
 from async_on_ranks import DELAY_S, LATE_S, SHAPES, counts
 
 from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.distributed.group import ProcessGroup, columns_of, open_store, rows_of
+from dtdg_lab.distributed.group import ProcessGroup, columns_of, rows_of
+from dtdg_lab.distributed.store import open_store
 from dtdg_lab.testing.processes import run_ranks
 
 RANKS = (2, 4)
@@ -179,6 +180,7 @@ def test_a_flight_on_a_gpu_is_timed_by_the_device() -> None:
         matrix @ matrix
     arrived = [one.wait() for one in pending]
     group.close()
+    store.remove()
     for number, one in enumerate(arrived):
         assert torch.equal(one.rows, rows + number)
         assert 0 <= one.wait_s <= one.exposed_s <= one.in_flight_s < 1.0

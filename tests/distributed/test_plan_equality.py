@@ -19,7 +19,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.distributed.group import Group, SoloGroup, open_store
+from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.distributed.store import open_store
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
@@ -171,7 +172,7 @@ def ranks(request: pytest.FixtureRequest, wanted: dict[str, list[Any]]) -> list[
             return [_on_rank(0, 1, address, wanted)]
         finally:
             torch.set_num_threads(threads)
-            del store
+            store.remove()
 
 
 def _assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:

@@ -175,7 +175,7 @@ def test_a_server_that_dies_ends_the_run_on_all_ranks_in_time(
 ) -> None:
     """A rank may first notice the end of the other rank, whose server ends with it."""
     wanted = stories[0]["on_demand"]
-    own = "feature server of part(s) [2, 3] exited with status -9"  # what the rank of the server may find first
+    own = "feature server of part(s) [2, 3] was ended by SIGKILL"  # what the rank of the server may find first
     reasons = [found[story]["reason"] for found in stories]
     assert any(words in reason or own in reason for reason in reasons), reasons
     assert all("feature server of part" in reason for reason in reasons), reasons

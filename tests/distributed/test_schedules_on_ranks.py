@@ -18,7 +18,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.distributed.group import Group, SoloGroup, open_store
+from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.distributed.store import open_store
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex
@@ -145,7 +146,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             return [_on_rank(0, 1, address, folder)]
         finally:
             torch.set_num_threads(threads)
-            del store
+            store.remove()
 
 
 @pytest.mark.parametrize(("system", "model"), CASES)

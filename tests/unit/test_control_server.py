@@ -15,8 +15,11 @@ PLACE = "run/1"
 class Store(dict[str, bytes]):
     """What torch's store does, in one process."""
 
-    def set(self, name: str, value: bytes) -> None:
-        self[name] = value
+    def set(self, name: str, value: str) -> None:
+        self[name] = value.encode()
+
+    def set_once(self, name: str, value: str) -> bool:
+        return name not in self and not self.set(name, value)
 
 
 def server(key: str, store: Store) -> ControlServer:
@@ -27,7 +30,10 @@ def test_requests_are_numbered_and_kept_until_it_closes() -> None:
     key, store = new_key(), Store()
     door = server(key, store)
     assert [ask(door.address, key, {"set": {"alpha": 0.1 * n}}, place=PLACE) for n in (1, 2)] == [1, 2]
-    assert read_payload(key, store, PLACE, 2) == {"set": {"alpha": 0.2}} == door.payload(2)
+    assert read_payload(store, 2) == {"set": {"alpha": 0.2}} == door.payload(2)
+    del store["control/2"]
+    door.payload(2)
+    assert read_payload(store, 2) == {"set": {"alpha": 0.2}}, "rank 0 puts back what is gone"
     with pytest.raises(ControlError, match="another run"):
         ask(door.address, key, {"stop": True}, place="other/1")
     assert door.latest() == 2

@@ -1,0 +1,253 @@
+"""The key-value store where the ranks of a run meet: values that no rank of the run has signed are ignored."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import hmac
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from dtdg_lab.core.errors import ClusterError
+
+WAIT_S = 60.0  # for a store to answer, and for a name to have a value
+_POLL_S = 0.001
+_MOST_POLL_S = 0.02
+_NEVER = "\0"  # compared with a value, it reads it: no value equals it
+_FOLDER = "dtdg-lab-store-"
+_SWEEP_S = 7 * 86400.0
+_SIGNATURE, _MARK = 64, 16  # letters
+_FILE, _TCP = "file:", "tcp:"
+
+
+class SignedStore(dist.Store):
+    """A torch store whose values are signed with the run's key over place, name and value (HMAC-SHA256).
+
+    A value with another signature counts as missing: it is counted in :attr:`ignored`, and nothing else of it is used.
+    Signatures say who wrote a value, not when: who can write may delete values, or put back older ones of a name.
+    gloo meets through this store too. NCCL gets the store below (:attr:`unsigned`), because it reads it from threads of
+    its own, which must not wait for Python.
+
+    Args:
+        below: torch's store.
+        address: where other processes find it, see :func:`reach_store`.
+        key: secret of the run or session, hexadecimal.
+        place: run and attempt; values of others are ignored.
+        size: number of ranks.
+    """
+
+    def __init__(self, below: Any, address: str, *, key: str, place: str, size: int) -> None:
+        super().__init__()
+        self.unsigned, self.address, self._size = below, address, size
+        self._key, self._place = key, place
+        self._ignored: list[int] = [0]  # shared by the connections of a process
+        self._wrong: dict[str, int] = {}
+        self._known: dict[str, str] = {}
+
+    @property
+    def host(self) -> str:
+        """The machine that serves the store; loopback for a file."""
+        return self.address.removeprefix(_TCP).rsplit(":", 1)[0] if self.address.startswith(_TCP) else "127.0.0.1"
+
+    @property
+    def ignored(self) -> int:
+        """Values read so far that no rank of this run had signed."""
+        return self._ignored[0]
+
+    def again(self) -> SignedStore:
+        """Another connection: one serves one thread at a time.
+
+        Raises:
+            ClusterError: the store is gone.
+        """
+        other = reach_store(self.address, self._size, key=self._key, place=self._place)
+        other._ignored = self._ignored
+        return other
+
+    def remove(self) -> None:
+        """Remove the folder of a file store, once no process uses it any more."""
+        if self.address.startswith(_FILE):
+            shutil.rmtree(Path(self.address.removeprefix(_FILE)).parent, ignore_errors=True)
+
+    def set(self, name: str, value: bytes | str) -> None:
+        """Write a value."""
+        self.unsigned.set(name, self._signed(name, value))
+
+    def read(self, name: str) -> bytes | None:
+        """The value of a name; None if it has none that this run has signed."""
+        return self._verified(name, self._text(name))
+
+    def get(self, name: str) -> bytes:
+        """The value of a name, after waiting for it, 60 s at most."""
+        self.wait([name], datetime.timedelta(seconds=WAIT_S))
+        value = self.read(name)
+        if value is None:
+            raise dist.DistStoreError(f"the value of {name!r} was deleted from the run's store.")
+        return value
+
+    def set_once(self, name: str, value: bytes | str) -> bool:
+        """Write a value unless the name has one that this run has signed; returns whether it was written."""
+        signed, text = self._signed(name, value), self._text(name)
+        while self._verified(name, text) is None:
+            text, before = self.unsigned.compare_set(name, text, signed).decode(errors="replace"), text
+            if text == signed:
+                return True
+            if text == before:  # bytes that are no text cannot be compared
+                self.unsigned.set(name, signed)
+                return True
+        return False
+
+    def add(self, name: str, amount: int) -> int:
+        """Add to a number, atomically, and return the sum; a missing number is 0.
+
+        If a number was overwritten or deleted by others, the last one that this process knows takes its place.
+        """
+        text = self._text(name) if not amount else self._known.get(name, "")
+        while True:
+            value = self._verified(name, text)
+            held = int(value if value is not None else self._verified(name, self._known.get(name, "")) or 0)
+            if value is not None:
+                self._known[name] = text
+            if not amount:
+                return held
+            wanted = self._signed(name, str(held + amount))
+            found = self.unsigned.compare_set(name, text, wanted).decode(errors="replace")
+            if found == text and text:  # bytes that are no text, or a deleted name
+                self.unsigned.set(name, wanted)
+                found = wanted
+            if found == wanted:
+                self._known[name] = wanted
+                return held + amount
+            text = found
+
+    def check(self, names: Sequence[str]) -> bool:
+        """Whether every name has a value."""
+        return all(self.read(name) is not None for name in names)
+
+    def wait(self, names: Sequence[str], timeout: datetime.timedelta | None = None) -> None:
+        """Return when every name has a value.
+
+        Raises:
+            DistStoreError: not in time.
+        """
+        limit_s, nap_s = (timeout or dist.default_pg_timeout).total_seconds(), _POLL_S
+        end_s = time.monotonic() + limit_s
+        while not self.check(names):
+            if time.monotonic() > end_s:
+                raise dist.DistStoreError(
+                    f"{', '.join(names)} had no value of this run in its store for {limit_s:g} s."
+                )
+            time.sleep(nap_s)
+            nap_s = min(1.5 * nap_s, _MOST_POLL_S)
+
+    def _signed(self, name: str, value: bytes | str) -> str:
+        # with a mark of its own: two writers of one value must see which of them has written it
+        mark = secrets.token_hex(_MARK // 2)
+        content = mark + base64.b64encode(value.encode() if isinstance(value, str) else bytes(value)).decode()
+        return self._signature(name, content) + content
+
+    def _signature(self, name: str, content: str) -> str:
+        parts = [part.encode() for part in (self._place, name, content)]
+        message = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+        return hmac.digest(bytes.fromhex(self._key), message, hashlib.sha256).hex()
+
+    def _text(self, name: str) -> str:
+        """What stands under a name, signed or not; empty for nothing. It neither waits nor writes."""
+        found = self.unsigned.compare_set(name, _NEVER, _NEVER).decode(errors="replace")
+        return "" if found == _NEVER else found
+
+    def _verified(self, name: str, text: str) -> bytes | None:
+        if not text:
+            return None
+        signature, content = text[:_SIGNATURE], text[_SIGNATURE:]
+        if not hmac.compare_digest(signature.encode(), self._signature(name, content).encode()):
+            if self._wrong.get(name) != hash(text):  # counted once, however often it is looked at
+                self._wrong[name] = hash(text)
+                self._ignored[0] += 1
+            return None
+        return base64.b64decode(content[_MARK:])
+
+
+def open_store(size: int, *, key: str = "", place: str = "", host: str = "") -> tuple[SignedStore, str]:
+    """Make the store of a run; returns it and its address.
+
+    Args:
+        size: number of ranks.
+        key: secret of the run or session, hexadecimal; empty: a new one, which then is part of the address.
+        place: run and attempt.
+        host: address to serve the store on, at a free port, for ranks on several machines. Empty: a file in a folder
+            that only this account can open.
+    """
+    secret = key or secrets.token_hex(32)
+    if host:
+        below, address = _serve(size, host)
+    else:
+        _sweep()
+        file = f"{tempfile.mkdtemp(prefix=_FOLDER)}/store"  # mkdtemp: mode 0700
+        below, address = _file_store(file), _FILE + file
+    store = SignedStore(below, address, key=secret, place=place, size=size)
+    return store, address if key else f"{address}#{secret}"
+
+
+def _serve(size: int, host: str) -> tuple[Any, str]:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind((host, 0))  # bound here, because torch would listen on every interface
+    listener.listen(128)
+    port = listener.getsockname()[1]
+    store = dist.TCPStore(host, port, size, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+    return store, f"{_TCP}{host}:{port}"
+
+
+def reach_store(address: str, size: int, *, key: str = "", place: str = "", timeout_s: float = WAIT_S) -> SignedStore:
+    """Connect to the store that another process made with :func:`open_store`.
+
+    Raises:
+        ClusterError: no store is at the address, or nothing gives its key.
+    """
+    where, _, part = address.partition("#")
+    if not (secret := key or part):
+        raise ClusterError(f"the store at {where} needs the key of its run: give key=...")
+    try:
+        if where.startswith(_FILE):
+            file = where.removeprefix(_FILE)
+            if not os.path.exists(file):  # torch would wait for it
+                raise ValueError("its file is gone")
+            below: Any = _file_store(file)
+        else:
+            host, port = where.removeprefix(_TCP).rsplit(":", 1)
+            limit = datetime.timedelta(seconds=timeout_s)
+            below = dist.TCPStore(host, int(port), size, is_master=False, wait_for_workers=False, timeout=limit)
+    except (RuntimeError, ValueError) as error:
+        raise ClusterError(f"no store answers at {where}: {error}. The rank that serves it may have died.") from error
+    return SignedStore(below, where, key=secret, place=place, size=size)
+
+
+_kept: list[Any] = []
+
+
+def _file_store(file: str) -> Any:
+    # kept until the process ends: torch's destructor opens the file, and aborts if the folder has just been removed
+    _kept.append(dist.FileStore(file))
+    return _kept[-1]
+
+
+def _sweep() -> None:
+    """Remove the folders of this account's runs that were killed. Ranks that live write every few seconds."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        try:
+            own = folder.stat().st_uid == os.getuid()
+            newest_s = max(each.stat().st_mtime for each in (folder, *folder.iterdir())) if own else time.time()
+        except FileNotFoundError:  # its run has just ended
+            continue
+        if time.time() - newest_s > _SWEEP_S:
+            shutil.rmtree(folder, ignore_errors=True)

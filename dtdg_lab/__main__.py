@@ -50,7 +50,7 @@ def _reader_has_left() -> bool:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dtdg_lab", description="Run, steer and compare distributed training of dynamic graph neural networks."
+        prog="dtdg-lab", description="Run, steer and compare distributed training of dynamic graph neural networks."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -123,7 +124,9 @@ GONE_TICKS = 480  # a minute without any display ends the updates
 _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {**ALERT, "box-sizing": "border-box", "width": "285px"}
 # tabs that do not fit go into a second line
-_WRAPPED = ":host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }"
+# The headers wrap; a tab that is not open takes no height, else the page is as long as its longest tab
+_TABS = """:host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }
+:host > [style*="visibility: hidden"] { max-height: 0; overflow: hidden; }"""
 _BUTTONS = (  # name, label, colour, tooltip
     ("run", "Run", "success", "Start a run with the settings below."),
     ("pause", "Pause", "default", "Pause the run before its next step, or continue it. Settings can change meanwhile."),
@@ -198,6 +201,8 @@ class Dashboard:
         self._version = -1
         self._config: RunConfig | None = None
         self._changes = Changes(self._change_ended)
+        self._unsent: dict[tuple[str, ...], dict[str, Any]] = {}  # by run and names; newest values of waiting requests
+        self._unsent_lock = threading.Lock()
         self._described = self._trouble = ""
         self._refusal: tuple[str, float] | None = None  # what is shown, and seconds of the newest change by then
         self._graph_is_here = False
@@ -239,7 +244,9 @@ class Dashboard:
         except LabError as error:
             self._show_problem(str(error))
             dataset = "growing"
-        return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=300)
+        # the generator's default changes so little from snapshot to snapshot that persistence is nearly perfect
+        learnable = {"churn": 0.9} if dataset == "growing" else {}
+        return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=300, **learnable)
 
     def _make_pages(self) -> list[Page]:
         """The page of each tab; those of the families of systems are parts of the first."""
@@ -272,7 +279,7 @@ class Dashboard:
         of_settings = self.settings
         controls = (of_settings.panel, axis, of_settings.data, of_settings.more, self.branch.panel, theme)
         left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
-        self.tabs = pn.Tabs(*((page.title, page.panel) for page in self.opened), **STRETCH, stylesheets=[_WRAPPED])
+        self.tabs = pn.Tabs(*((page.title, page.panel) for page in self.opened), **STRETCH, stylesheets=[_TABS])
         below = pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=0)
         return _NotebookColumn(of_settings.cards, below, sizing_mode="stretch_width", margin=4)
 
@@ -307,23 +314,38 @@ class Dashboard:
         self.last_runs.over(x)
 
     def _apply(self, changes: dict[str, Any]) -> None:
-        """Change live settings of the run under way, all by one request."""
+        """Change live settings of the run under way, all by one request.
+
+        While an earlier request for the same settings waits to be sent, it gets the new values: a held arrow key makes
+        many.
+        """
         run = self._run
         if run is None or not changes:
             return
         self._clear_problem()
+        names = (run.id, *sorted(changes))
+        with self._unsent_lock:
+            if names in self._unsent:
+                self._unsent[names] = changes
+                return
+            self._unsent[names] = changes
+
+        def send() -> tuple[dict[str, Any], int]:
+            with self._unsent_lock:
+                newest = self._unsent.pop(names)
+            return newest, run.set(**newest)
 
         def refused() -> None:
             for name in changes:
                 self.settings.refused(name, run.config)
             self._is_refusal(run)
 
-        then = partial(self._was_asked, run, changes)
-        self.actions.do(f"Set {join_words([*changes])}", partial(run.set, **changes), then=then, otherwise=refused)
+        self.actions.do(f"Set {join_words([*changes])}", send, then=partial(self._was_asked, run), otherwise=refused)
 
-    def _was_asked(self, run: Run, changes: dict[str, Any], version: int) -> None:
+    def _was_asked(self, run: Run, sent: tuple[dict[str, Any], int]) -> None:
         if run is not self._run:
             return
+        changes, version = sent
         with run.lock:
             for name, value in changes.items():
                 at_epoch_end = self.settings.controls[name].option.live == "epoch"

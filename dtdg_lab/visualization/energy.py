@@ -421,8 +421,15 @@ def _spread(found: Mapping[str, Sequence[Row]], factor: float, unit: str) -> dic
 def _energy_words(found: Mapping[str, Sequence[Row]]) -> str:
     means = {name: mean for name, rows in found.items() if (mean := _mean(rows, "joules")) is not None}
     unknown = [name for name in found if name not in means]
+    epochs = {name: _mean(found[name], "epochs") for name in means}
+    text = ""
+    if len(set(epochs.values())) > 1:  # a run that ended early is not the most economical
+        text = "The runs stand at different epochs; of joules for one epoch: "
+        means = {name: means[name] / each for name, each in epochs.items() if each}
+        if not means:
+            return f"No epoch has ended yet. {_ENERGY}"
     least, most = min(means, key=lambda name: means[name]), max(means, key=lambda name: means[name])
-    text = f"{least} needs least, {format_joules(means[least])}"
+    text += f"{least} needs least, {format_joules(means[least])}"
     if most != least:
         text += f", {100 * (1 - means[least] / means[most]):.0f} % less than {most}"
     sources = {str(row["source"]) for rows in found.values() for row in rows if row.get("source")}
@@ -457,5 +464,6 @@ def _row(label: str, window: RunWindow) -> dict[str, Any]:
         "joules": joules,
         "phases": dict(by_phase),
         "seed": window.config.seed,
+        "epochs": window.progress.epoch,
         "source": join_words(sorted(by_source)) or None,
     }

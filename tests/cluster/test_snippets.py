@@ -106,14 +106,6 @@ def features(_: Session) -> Names:
             "features": draw.random((2000, 16), dtype=np.float32), "classes": draw.integers(0, 4, 2000)}  # fmt: skip
 
 
-def table(_: Session) -> Names:
-    """A file of edges."""
-    draw = np.random.default_rng(0)
-    rows = (f"{draw.integers(50)},{draw.integers(50)},{moment}" for moment in range(4000))
-    Path("mine.csv").write_text("from,to,when\n" + "\n".join(rows) + "\n")
-    return {}
-
-
 def configuration(_: Session) -> Names:
     """What the configuration files of Jupyter and nbgrader have."""
     from traitlets.config import Config
@@ -134,7 +126,6 @@ PREPARED: dict[str, Callable[[Session], Names]] = {
     "docs/forks_and_exports.md": small,
     "docs/greendygnn.md": features,
     "docs/instructor.md": notebook,
-    "docs/own_data.md": table,
     "docs/studies.md": small,
 }
 

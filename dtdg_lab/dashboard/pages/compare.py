@@ -20,7 +20,7 @@ from dtdg_lab.visualization.loss import compare_figure, ground_words, wall_time_
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.live import WholeCharts, labelled, tipped
-from dtdg_lab.widgets.run_page import Page, Pages
+from dtdg_lab.widgets.run_page import ACTIVE, Page, Pages
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -62,6 +62,7 @@ class RunsPage(Page):
     def __init__(self, actions: Actions, runs_dir: Path) -> None:
         super().__init__()
         self._actions, self._runs_dir = actions, runs_dir
+        self._labels: dict[str, str] = {}  # of stored runs, by name of the folder
         self._read: dict[str, StoredRun] = {}  # by name of the folder
         self._drawn: tuple[Any, ...] = ()
         self._x: XAxis = "steps"
@@ -75,9 +76,9 @@ class RunsPage(Page):
             chart_height=620,
             sizing_mode="stretch_width",
         )
-        tip = f"Ended runs to compare with the last ones of this session, {COMPARED} in all. Ctrl adds one."
+        tip = f"Ended runs to compare with the active one, up to {COMPARED}. Without a choice: the session's last runs."
         self.stored = pn.widgets.MultiSelect(
-            label="Stored runs", options=[], value=[], size=4, width=420, stylesheets=[tipped(tip)]
+            label="Stored runs", options={}, value=[], size=5, width=620, stylesheets=[tipped(tip)]
         )
         self.stored.param.watch(lambda event: actions.later(self._open), "value")
         self.panel = pn.Column(self.stored, self.place(self.charts), sizing_mode="stretch_width")
@@ -92,7 +93,8 @@ class RunsPage(Page):
             return
         self._list_stored()
         chosen = [run for name, run in self._read.items() if name in self.stored.value]
-        last = [run for run in runs if run.id not in self.stored.value][len(chosen) - COMPARED :]
+        others = [run for run in runs if run.id not in self.stored.value]
+        last = [run for run in others[-1:] if run.status in ACTIVE] if self.stored.value else others[-COMPARED:]
         drawn = (self._x, *(run.path.name for run in chosen), *((run.id, run.version) for run in last))
         if drawn == self._drawn:
             return
@@ -108,9 +110,14 @@ class RunsPage(Page):
         self.charts.redraw()
 
     def _list_stored(self) -> None:
-        ended = sorted((file.parent.name for file in self._runs_dir.glob("*/summary.json")), reverse=True)
-        if ended != self.stored.options:
-            self.stored.param.update(options=ended, value=[name for name in self.stored.value if name in ended])
+        ended = sorted((file.parent for file in self._runs_dir.glob("*/summary.json")), reverse=True)
+        for path in ended:
+            if path.name not in self._labels:
+                self._labels[path.name] = _label(path)
+        options = {self._labels[path.name]: path.name for path in ended}
+        if options != self.stored.options:
+            kept = [name for name in self.stored.value if name in options.values()]
+            self.stored.param.update(options=options, value=kept)
 
     def _open(self) -> None:
         """Read the chosen runs that are not open yet; what cannot be read is shown as a problem and not chosen."""
@@ -128,6 +135,17 @@ class RunsPage(Page):
                     then=partial(self._read.__setitem__, name),
                     otherwise=partial(setattr, self.stored, "value", without),
                 )
+
+
+def _label(path: Path) -> str:
+    """A stored run in a list: its name, what it trained on what, and how it ended."""
+    try:
+        run = open_run(path)
+        loss = run.summary.get("validation_loss")
+        ended = run.status if loss is None else f"{run.status}, validation loss {loss:.3g}"
+        return f"{run.id}: {run.config.model} on {run.config.dataset}, {ended}"
+    except LabError:
+        return f"{path.name}: cannot be read"
 
 
 def _with_charts(path: Path) -> StoredRun:

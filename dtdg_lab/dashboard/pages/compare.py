@@ -78,7 +78,13 @@ class RunsPage(Page):
         )
         tip = f"Ended runs to compare with the active one, up to {COMPARED}. Without a choice: the session's last runs."
         self.stored = pn.widgets.MultiSelect(
-            label="Stored runs", options={}, value=[], size=5, width=620, stylesheets=[tipped(tip)]
+            label="Stored runs",
+            options={},
+            value=[],
+            size=5,
+            stylesheets=[tipped(tip)],
+            max_width=620,
+            sizing_mode="stretch_width",
         )
         self.stored.param.watch(lambda event: actions.later(self._open), "value")
         self.panel = pn.Column(self.stored, self.place(self.charts), sizing_mode="stretch_width")

@@ -1,8 +1,8 @@
 """A stranger on the machine, run as ``python stranger.py JSON``: attacks ports of ranks until its input ends.
 
 To every port it sends junk, and joins as a client of a torch store: where one answers it overwrites and deletes what it
-finds listed, and sets names that runs use. ``account`` is what it becomes first; 0 stays. It prints ``begun``, and at
-the end what it has done.
+finds listed, and sets names that runs use. ``account`` is what it becomes first; 0 stays. It prints ``begun``, then
+lines of what it has done so far.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import select
 import socket
 import sys
-import time
 
 import torch.distributed as dist
 
@@ -68,10 +67,8 @@ def main(given: dict[str, object]) -> None:
     while not select.select([sys.stdin], [], [], 0.02)[0]:
         for port in given["ports"]:  # type: ignore[attr-defined]
             poison(port, done)
-            if not given["polite"]:
-                junk(port, done)
-        time.sleep(0.02)
-    print(json.dumps(done), flush=True)
+            junk(port, done)
+            print(json.dumps(done), flush=True)  # after each port: torch may wait long for one that is no store
 
 
 if __name__ == "__main__":

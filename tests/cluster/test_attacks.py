@@ -26,10 +26,10 @@ QUIET = {**os.environ, "TORCH_CPP_LOG_LEVEL": "FATAL"}
 
 
 @contextmanager
-def attack(ports: Sequence[int], *, files: Sequence[Path] = (), polite: bool = False) -> Iterator[dict[str, int]]:
+def attack(ports: Sequence[int], *, files: Sequence[Path] = ()) -> Iterator[dict[str, int]]:
     """A stranger attacks while the block runs, as another account where possible; yields what it did, at the end."""
     given = {
-        "ports": list(ports), "files": [str(file) for file in files], "polite": polite,
+        "ports": list(ports), "files": [str(file) for file in files],
         "account": NOBODY if ROOT else 0,
     }  # fmt: skip
     command = [sys.executable, stranger.__file__, json.dumps(given)]
@@ -39,8 +39,9 @@ def attack(ports: Sequence[int], *, files: Sequence[Path] = (), polite: bool = F
         assert process.stdout is not None and process.stdout.readline() == "begun\n"
         yield done
     finally:
+        process.kill()
         output, _ = process.communicate(timeout=60)
-    done.update(json.loads(output))
+    done.update(json.loads(output.rsplit("\n", 2)[-2]))
 
 
 def ports_of(run: Run) -> list[int]:

@@ -29,7 +29,7 @@ class ScheduledRun(PretendRun):
         self._noise = np.random.default_rng(number)
         self._steps: list[list[dict[str, Any]]] = []  # lines of the steps left in this epoch
         self._at_s = 0.0
-        self.silent = "scheduling" not in catalogue.system(config.system).parts
+        self.unscheduled = "scheduling" not in catalogue.system(config.system).parts
         self._schedule("size")
 
     def set(self, **live_settings: Any) -> int:
@@ -38,7 +38,7 @@ class ScheduledRun(PretendRun):
 
     def _schedule(self, source: str) -> None:
         config = self.config
-        if self.silent:
+        if self.unscheduled:
             return
         times = TIMES * (2e6 if source == "size" else 1.0)
         made = solve(config["scheduler"], times, config.parts, per_rank=config["groups_per_rank"])
@@ -64,7 +64,7 @@ class ScheduledRun(PretendRun):
             self._schedule("profile")
 
     def _one_step(self) -> None:
-        if self.silent:
+        if self.unscheduled:
             super()._one_step()
             return
         if not self._steps:

@@ -199,7 +199,8 @@ def test_a_large_gantt_chart_is_drawn_at_every_other_tick(dashboard, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_page_nobody_opened_draws_nothing(dashboard, monkeypatch):
+def test_a_page_behind_another_tab_draws_nothing(dashboard, monkeypatch):
+    open_tab(dashboard, "Code")
     run = started(dashboard, 2)
     monkeypatch.setattr(type(run.live.view("schedule")), "gantt_panel", lambda view: pytest.fail("drawn"))
     monkeypatch.setattr(type(run.live.view("schedule")), "caption", lambda view: pytest.fail("told"))

@@ -636,12 +636,22 @@ class Session:
         self._engines = Engines.start(self._files, timeout_s=timeout_s)
 
     def _replace_missing(self, timeout_s: float) -> None:
+        from ipyparallel.error import EngineError
+
         deadline = time.monotonic() + timeout_s
         missing = self.ranks - len(self._engines.alive())
         if missing > 0:
             self._engines.start_more(missing, timeout_s=timeout_s)
+        ended = ""
         while len(self._engines.alive()) < self.ranks:
-            self._engines.warm(1, timeout_s=timeout_s)
+            try:
+                self._engines.warm(1, timeout_s=timeout_s)
+            except EngineError as error:  # where the last old engine was just killed, ipyparallel reports its end now
+                if ended:
+                    raise ClusterError(
+                        f"engines end as they start: {error}. Look at the logs of the session."
+                    ) from error
+                ended = str(error)
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"{len(self._engines.alive())} of {self.ranks} engines are ready after {timeout_s:g} s. "

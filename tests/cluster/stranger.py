@@ -66,9 +66,9 @@ def main(given: dict[str, object]) -> None:
     print("begun", flush=True)
     while not select.select([sys.stdin], [], [], 0.02)[0]:
         for port in given["ports"]:  # type: ignore[attr-defined]
-            poison(port, done)
-            junk(port, done)
-            print(json.dumps(done), flush=True)  # after each port: torch may wait long for one that is no store
+            for attack in (junk, poison):
+                attack(port, done)
+                print(json.dumps(done), flush=True)  # after each: torch may wait long for a port that is no store
 
 
 if __name__ == "__main__":

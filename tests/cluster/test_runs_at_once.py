@@ -30,7 +30,7 @@ def test_runs_on_engines_of_their_own_do_not_disturb_each_other(session: Session
     slow.wait(60)
     assert slow.config.learning_rate == 0.005 and beside.config.learning_rate == config.learning_rate
     assert session.under_way == []
-    resumed = session.resume(beside_stopped(session, config, second), {"epochs": 3})
+    resumed = session.resume(beside_stopped(session, config, second), epochs=3)
     resumed.wait(60)
     assert session._files.engines_of(resumed.path) == second
 

@@ -182,7 +182,8 @@ def splits(group: ProcessGroup, address: str) -> dict[str, Any]:
     column.close()  # leaves nothing: the whole group does
     column.all_reduce(torch.ones(1))
     group.close()
-    again = ProcessGroup.join(dist.PrefixStore("again", reach_store(address, group.size)), group.rank, group.size)
+    store = reach_store(address, group.size)  # kept: torch keeps no store that is written in Python
+    again = ProcessGroup.join(dist.PrefixStore("again", store), group.rank, group.size)
     flat = torch.ones(1)
     again.split(2)[1].all_reduce(flat)
     found["again"] = (again.split(2)[1] is not column, flat.item())
@@ -200,9 +201,9 @@ def refused(group: Group, row_ranks: int) -> str:
 
 def leave_in_flight(rank: int, ranks: int, address: str) -> tuple[float, list[float]]:
     """Leave while exchanges travel: one that all started, then one that only rank 0 did; then go on in a new group."""
-    seconds = []
+    store, seconds = reach_store(address, ranks), []
     for number, starters in enumerate((ranks, 1)):
-        group = ProcessGroup.join(dist.PrefixStore(f"try {number}", reach_store(address, ranks)), rank, ranks)
+        group = ProcessGroup.join(dist.PrefixStore(f"try {number}", store), rank, ranks)
         pending = None
         if rank < starters:
             pending = group.start_exchange(torch.ones(ranks, 200_000), [1] * ranks, [1] * ranks)
@@ -210,7 +211,7 @@ def leave_in_flight(rank: int, ranks: int, address: str) -> tuple[float, list[fl
         group.close()
         seconds.append(time.perf_counter() - began_s)
         del pending
-    group = ProcessGroup.join(dist.PrefixStore("last", reach_store(address, ranks)), rank, ranks)
+    group = ProcessGroup.join(dist.PrefixStore("last", store), rank, ranks)
     flat = torch.ones(1)
     group.all_reduce(flat)
     group.close()

@@ -60,21 +60,13 @@ lab: env
 demo: env
 	$(BIN)/python -m dtdg_lab demo $(ARGS)
 
-# First the folders of tests that mostly use one core, two at a time; then those that use both
-TOGETHER := $(addprefix tests/,notebooks frozen house contracts properties unit)
-ALONE := $(addprefix tests/,distributed cluster browser)
+# Files of tests in two processes, those that take longest first; ranks and engines are processes of the tests themselves
 QUICK := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow and not network'
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
+FOLDERS := $(addprefix tests/,notebooks browser cluster distributed frozen house contracts properties unit)
 
 test: lint
-ifeq ($(strip $(ARGS)),)
-	@failed=0; \
-	$(QUICK) $(TWO) $(TOGETHER) || failed=1; \
-	$(QUICK) $(ALONE) || failed=1; \
-	exit $$failed
-else
-	$(QUICK) $(ARGS)
-endif
+	$(QUICK) $(if $(strip $(ARGS)),$(ARGS),$(TWO) $(FOLDERS))
 
 check: lint
 	@files=$$($(BIN)/python tests/changed.py) && $(QUICK) $(TWO) --no-budget $$files

@@ -48,6 +48,7 @@ def assert_offered(session: Session) -> None:
         dashboard.close()
 
 
+@pytest.mark.slow
 def test_after_everything_was_killed_a_new_session_resumes(
     tmp_path: Path, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

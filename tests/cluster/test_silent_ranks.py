@@ -44,6 +44,7 @@ def assert_goes_on(session: Session, run) -> None:
     assert run.status == "stopped"
 
 
+@pytest.mark.slow
 def test_a_stopped_engine_is_waited_for(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(epochs=100_000))
     until_step(run, 5)

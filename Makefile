@@ -28,7 +28,7 @@ help:
 	@echo 'make lab         environment, then JupyterLab on notebooks/00_live_lab.ipynb'
 	@echo 'make demo        a short run with a report and a printed summary'
 	@echo 'make check       lint, then the tests nearest to what changed since main (90 seconds)'
-	@echo 'make test        lint, then the tests (about nine minutes); ARGS="-k words" selects'
+	@echo 'make test        lint, then the tests (about ten minutes); ARGS="-k words" selects'
 	@echo 'make test-full   every test, with long ones and coverage (over an hour)'
 	@echo 'make bench       all benchmarks; ARGS=--quick for under a minute each'
 	@echo 'make docs        the documentation as a site: build/docs/index.html (runs the lessons the first time)'

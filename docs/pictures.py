@@ -42,7 +42,7 @@ HEIGHT = 900
 
 
 def frames(page: Page, run: lab.runs.Run) -> list[tuple[float, Image.Image]]:
-    """Screenshots with their times, while the story is told to the run."""
+    """Screenshots with their times, while the run's settings change as in the story."""
     story, taken, began = dict(STORY), [], time.monotonic()
     while (now := time.monotonic() - began) < END_S:
         for second in [second for second in story if second <= now]:

@@ -123,8 +123,8 @@ SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, wh
 GONE_TICKS = 480  # a minute without any display ends the updates
 _STATUS = {"font-size": "13px", "min-height": "76px"}
 _ALERT = {**ALERT, "box-sizing": "border-box", "width": "285px"}
-# tabs that do not fit go into a second line
-# The headers wrap; a tab that is not open takes no height, else the page is as long as its longest tab
+# Headers that do not fit go into a second line. A tab that is not open takes no height: else the longest one would
+# make every page as long
 _TABS = """:host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }
 :host > [style*="visibility: hidden"] { max-height: 0; overflow: hidden; }"""
 _BUTTONS = (  # name, label, colour, tooltip

@@ -17,7 +17,7 @@ from bokeh.server.auth_provider import AuthProvider
 from tornado.web import RequestHandler
 
 from dtdg_lab.cluster.session_files import write_private
-from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.errors import ClusterError, ConfigError
 from dtdg_lab.core.units import state_root
 from dtdg_lab.dashboard.app import TITLE, Dashboard
 from dtdg_lab.runs.html import render
@@ -72,6 +72,7 @@ def serve(session: Session, port: int = 0, address: str = "127.0.0.1", *, token:
 
     Raises:
         ConfigError: the token is shorter, or the port is taken.
+        ClusterError: the server did not start.
     """
     if token is None:
         token = secrets.token_urlsafe(32)
@@ -169,9 +170,12 @@ def _wait_until_open(address: str, port: int) -> None:
         try:
             socket.create_connection((address, port), timeout=START_S).close()
             return
-        except ConnectionRefusedError:
+        except ConnectionRefusedError as error:
             if time.monotonic() > deadline:
-                raise
+                raise ClusterError(
+                    f"the dashboard's server did not open port {port} of {address} within {START_S:g} s. Its error is "
+                    "in the output above; take another port, or 0 for a free one."
+                ) from error
             time.sleep(0.01)
 
 

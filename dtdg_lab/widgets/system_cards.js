@@ -1,4 +1,4 @@
-// A row of cards, of which one is chosen. The kernel sends all of them as text (model.cards) and is told which was clicked.
+// A row of cards; one is chosen. The kernel sends all of them as text (model.cards) and receives the one clicked.
 // Python side: system_cards.py.
 
 const CARDS = `

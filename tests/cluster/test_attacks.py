@@ -1,4 +1,4 @@
-"""Others on the machine attack a run while it trains: it goes on, and ends as it would have."""
+"""Others on the machine attack a run while it trains: it continues, and ends as it would have."""
 
 from __future__ import annotations
 

@@ -575,3 +575,19 @@ def test_stored_runs_are_compared_with_those_of_the_session(dashboard, session, 
     page.stored.value = [stored.path.name]
     settle(dashboard)
     assert page.stored.value == [] and f"Open {stored.path.name}" in dashboard.alert.value
+
+
+def test_values_of_a_held_key_become_one_change(dashboard, session, monkeypatch):
+    click(dashboard, "run")
+    run, sent, gate = session.current, [], threading.Event()
+    change = run.set
+    monkeypatch.setattr(run, "set", lambda **settings: sent.append(settings) or change(**settings))
+    dashboard.actions.do("Wait", gate.wait)
+    for value in (5.0, 10.0, 20.0):
+        dashboard.settings.controls["slow_ms"]._changed(type("Event", (), {"new": value}))
+        dashboard.tick()
+    gate.set()
+    settle(dashboard)
+    assert sent == [{"slow_ms": 20.0}]
+    choose(dashboard, "slow_ms", 30.0)
+    assert sent[1:] == [{"slow_ms": 30.0}]

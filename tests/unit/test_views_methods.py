@@ -249,3 +249,15 @@ def test_errors_of_a_calibration_as_rows() -> None:
     assert row["held_out"] and row["predicted_ms"] == 105.0
     assert error_rows([EventList()], without="condition") == []
     check(model_figure(error_rows([EventList()])))
+
+
+def test_runs_at_different_epochs_are_compared_by_the_epoch() -> None:
+    def so_far(method: str, joules: float, epochs: int) -> dict[str, object]:
+        return {"method": method, "condition": SO_FAR, "joules": joules, "epochs": epochs, "phases": {}, "seed": 0}
+
+    _, words = energy_panel([so_far("stopped", 10.0, 1), so_far("finished", 40.0, 8)], SO_FAR)
+    assert words.startswith(
+        "The runs stand at different epochs; of joules for one epoch: finished needs least, 5 J, 50 %"
+    )
+    _, words = energy_panel([so_far("one", 10.0, 8), so_far("other", 40.0, 8)], SO_FAR)
+    assert words.startswith("one needs least, 10 J, 75 %")

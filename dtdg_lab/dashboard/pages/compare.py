@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
 COMPARED = 6
+LISTED = 100  # newest stored runs
 
 
 class ComparePage(Pages):
@@ -116,7 +117,7 @@ class RunsPage(Page):
         self.charts.redraw()
 
     def _list_stored(self) -> None:
-        ended = sorted((file.parent for file in self._runs_dir.glob("*/summary.json")), reverse=True)
+        ended = sorted((file.parent for file in self._runs_dir.glob("*/summary.json")), reverse=True)[:LISTED]
         for path in ended:
             if path.name not in self._labels:
                 self._labels[path.name] = _label(path)
@@ -133,14 +134,15 @@ class RunsPage(Page):
             return
         for name in chosen:
             if name not in self._read:
-                request = partial(_with_charts, self._runs_dir / name)
-                without = [other for other in chosen if other != name]
                 self._actions.do(
                     f"Open {name}",
-                    request,
+                    partial(_with_charts, self._runs_dir / name),
                     then=partial(self._read.__setitem__, name),
-                    otherwise=partial(setattr, self.stored, "value", without),
+                    otherwise=partial(self._drop, name),
                 )
+
+    def _drop(self, name: str) -> None:
+        self.stored.value = [other for other in self.stored.value if other != name]
 
 
 def _label(path: Path) -> str:

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -62,6 +62,7 @@ class Engines:
         self.client, self._cluster, self._known_file = client, cluster, files.engines_file
         self._connection_file = files.connection_file
         self._probed_s, self._gone = float("-inf"), False
+        self._started: Any = None  # the engine set that was started last
         self._warm: dict[int, Engine] = {}
         self._learn()
 
@@ -126,16 +127,32 @@ class Engines:
             raise ClusterError(f"the controller of {where} does not answer: {error}. It may have ended.") from error
         return cls(client, cluster, files)
 
-    def warm(self, wanted: int, *, timeout_s: float) -> None:
+    def warm(self, wanted: int, *, timeout_s: float, beside: Collection[int] = ()) -> None:
         """Wait for engines and let new ones import what training needs.
+
+        Args:
+            wanted: number of engines to wait for.
+            timeout_s: seconds to wait.
+            beside: ids that do not count.
 
         Raises:
             ClusterError: too few started, or one cannot import the lab.
         """
         import ipyparallel as ipp
 
+        # not wait_for_engines, which fails where an engine that was killed earlier is reported as ended meanwhile
+        deadline = time.monotonic() + timeout_s
+        while len(found := set(self.client.ids) - set(beside)) < wanted:
+            if self._started is not None and self._started.state == "after":
+                raise ClusterError(
+                    f"engines ended as they started: {self._started.stop_data}. Look at the session's logs."
+                )
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{len(found)} of {wanted} engines are ready after {timeout_s:g} s. Look at the session's logs."
+                )
+            time.sleep(0.02)
         try:
-            self.client.wait_for_engines(wanted, timeout=timeout_s, interactive=False)
             self._learn()
             new = [number for number in self.client.ids if number not in self._warm]
             if not new:
@@ -148,9 +165,9 @@ class Engines:
             write_json(self._known_file, [asdict(engine) for engine in self._warm.values()])
         except (TimeoutError, ipp.error.TimeoutError) as error:
             raise ClusterError(
-                f"{len(self.client.ids)} of {wanted} engines are ready after {timeout_s:g} s. Look at its logs."
+                f"engines {new} did not import what training needs within {timeout_s:g} s. Look at the session's logs."
             ) from error
-        except ipp.error.RemoteError as error:
+        except (ipp.error.RemoteError, ipp.error.EngineError) as error:
             raise ClusterError(
                 f"an engine cannot start: {error}. Engines need dtdg_lab installed in their own Python."
             ) from error
@@ -177,7 +194,9 @@ class Engines:
             ClusterError: the cluster was started elsewhere, and engines are still missing.
         """
         if self._cluster is not None:
-            self._cluster.start_engines_sync(n=count)
+            before = self.client.ids
+            self._started = self._cluster.engines[self._cluster.start_engines_sync(n=count)]
+            self.warm(count, timeout_s=timeout_s, beside=before)
             return
         wanted = count + len(self.alive())
         if self.client.ids:
@@ -636,28 +655,15 @@ class Session:
         self._engines = Engines.start(self._files, timeout_s=timeout_s)
 
     def _replace_missing(self, timeout_s: float) -> None:
-        from ipyparallel.error import EngineError
-
         deadline = time.monotonic() + timeout_s
-        missing = self.ranks - len(self._engines.alive())
-        if missing > 0:
-            self._engines.start_more(missing, timeout_s=timeout_s)
-        ended = ""
-        while len(self._engines.alive()) < self.ranks:
-            try:
-                self._engines.warm(1, timeout_s=timeout_s)
-            except EngineError as error:  # where the last old engine was just killed, ipyparallel reports its end now
-                if ended:
-                    raise ClusterError(
-                        f"engines end as they start: {error}. Look at the logs of the session."
-                    ) from error
-                ended = str(error)
-            if time.monotonic() > deadline:
+        while (missing := self.ranks - len(self._engines.alive())) > 0:  # again where others end meanwhile
+            left_s = deadline - time.monotonic()
+            if left_s < 0:
                 raise ClusterError(
-                    f"{len(self._engines.alive())} of {self.ranks} engines are ready after {timeout_s:g} s. "
+                    f"{self.ranks - missing} of {self.ranks} engines are ready after {timeout_s:g} s. "
                     "Close the session and create a new one."
                 )
-            time.sleep(0.1)
+            self._engines.start_more(missing, timeout_s=left_s)
 
     def detach(self) -> None:
         """Disconnect from the cluster without ending it: a run continues, and an idle cluster ends by itself later."""

@@ -499,7 +499,7 @@ class Dashboard:
             visible=left or state in ("stopped", "failed", "interrupted"), disabled=busy or not whole
         )
         broken = bool(engines) and (not whole or bool(self.watch.seen.problem))
-        self.buttons["repair"].param.update(visible=broken, disabled=busy)
+        self.buttons["repair"].param.update(visible=broken, disabled=busy or active)
 
     # where it is shown
 

@@ -156,6 +156,14 @@ def test_all_ranks_killed_at_once(session: Session, config: RunConfig) -> None:
     assert session.ready
 
 
+def test_engines_killed_at_once_are_replaced_while_their_ends_are_still_reported(session: Session) -> None:
+    for engine in session._engines.alive():
+        os.kill(engine.pid, signal.SIGKILL)
+    until(lambda: not any(session.engines().values()), timeout_s=10, what="engines that are gone")
+    session.repair()
+    assert session.ready
+
+
 def test_a_full_disk_is_a_clear_error_and_training_stops(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(epochs=100_000))
     until_step(run, 10)

@@ -281,6 +281,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
     min_edges: int = 0,
     strict_label: bool = False,
     name: str = "mine",
+    folder: str | Path | None = None,
     **unknown: Never,
 ) -> DynamicGraph:
     """A dynamic graph from E edges with times, for ``RunConfig(dataset=graph)``.
@@ -312,11 +313,13 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         min_edges: snapshots with fewer edges are left out.
         strict_label: count only edges of the newest base interval in the label.
         name: what runs and reports call the graph.
+        folder: a new folder to write the graph into, a snapshot at a time; its arrays are then mapped from there.
+            Memory holds the edges as given, some 20 bytes more for each, and one snapshot. None builds it in memory.
         **unknown: refused, with the closest match.
 
     Raises:
         DataError: vectors do not fit together or hold values of the wrong kind, entries are missing or masked, or
-            there are too few intervals, or too many.
+            there are too few intervals, or too many; or the folder holds something else or cannot be written.
         ConfigError: an option is out of its bounds, or both ``cut`` and ``interval`` are given.
     """
     known_only(unknown, from_edges, from_edges)
@@ -340,6 +343,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         min_edges=min_edges,
         strict_label=strict_label,
         name=name,
+        folder=folder,
         source=f"given in memory ({len(edges.src):,} rows)",
     )
 
@@ -390,6 +394,7 @@ def built(
     smoothing_window: int = 1,
     min_edges: int = 0,
     strict_label: bool = False,
+    folder: str | Path | None = None,
 ) -> DynamicGraph:
     """The dynamic graph of base intervals and what is given for their nodes; see :func:`from_edges`."""
     name, strict_label = _NAME.check(name), STRICT_LABEL.check(strict_label)
@@ -414,6 +419,7 @@ def built(
         name=name,
         source=source,
         strict_label=strict_label,
+        into=None if folder is None else as_path(folder, "folder"),
         **{key: option(key).check(value) for key, value in options.items()},
     )
 
@@ -566,7 +572,8 @@ def from_dgl(
             none.
         weight: name in ``edata`` of the weights, shape (E,); None where edges carry none.
         name: what runs and reports call the graph.
-        **building: ``edge_life``, ``smoothing_window``, ``min_edges``, ``strict_label`` of :func:`from_edges`.
+        **building: ``edge_life``, ``smoothing_window``, ``min_edges``, ``strict_label`` and ``folder`` of
+            :func:`from_edges`.
 
     Raises:
         DataError: graphs do not fit together, or lack what is asked for.

@@ -227,7 +227,7 @@ def _types(array: NDArray[Any]) -> set[type]:
 def _int64(array: NDArray[Any], name: str) -> NDArray[np.int64]:
     if array.dtype.kind == "u" and len(array) and int(array.max()) >= 2**63:
         raise _too_large(name, int(array.argmax()), array.max())
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
 
 
 def _too_large(name: str, place: int, value: Any) -> DataError:
@@ -236,7 +236,7 @@ def _too_large(name: str, place: int, value: Any) -> DataError:
 
 def _float64(array: NDArray[Any]) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):  # wider floats become infinite, which is refused
-        return array.astype(np.float64)
+        return array.astype(np.float64, copy=False)
 
 
 def _refuse_long(values: Any, name: str) -> None:

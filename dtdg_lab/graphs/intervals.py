@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -126,20 +127,21 @@ class IntervalEdges:
 
     def snapshots(self) -> Iterator[snapshot.Snapshot]:
         """One snapshot for each base interval, duplicates merged; B of them, those without edges one and the same."""
-        src, dst, interval, weight = self.src, self.dst, self.interval, self.weight
-        if (np.diff(interval) < 0).any():
+        interval, order = self.interval, None
+        if (interval[1:] < interval[:-1]).any():
             order = np.argsort(interval, kind="stable")
-            src, dst, interval = src[order], dst[order], interval[order]
-            weight = None if weight is None else weight[order]
-        bounds = np.searchsorted(interval, np.arange(self.num_intervals + 1)).tolist()
+        counts = sum(np.bincount(interval[piece], minlength=self.num_intervals) for piece in _pieces(len(interval)))
+        bounds = [0, *np.cumsum(counts).tolist()]
         none = np.empty(0, dtype=np.int64)
-        empty = snapshot.snapshot_of_keys(none, None if weight is None else none.astype(np.float64), self.num_nodes)
+        weighted = self.weight is not None
+        empty = snapshot.snapshot_of_keys(none, none.astype(np.float64) if weighted else None, self.num_nodes)
         for start, stop in itertools.pairwise(bounds):
             if start == stop:
                 yield empty
                 continue
-            part = None if weight is None else weight[start:stop].astype(np.float64)
-            yield snapshot.snapshot_of_keys(snapshot.keys_of(src[start:stop], dst[start:stop]), part, self.num_nodes)
+            of = slice(start, stop) if order is None else order[start:stop]
+            weight = None if self.weight is None else self.weight[of].astype(np.float64)
+            yield snapshot.snapshot_of_keys(snapshot.keys_of(self.src[of], self.dst[of]), weight, self.num_nodes)
 
 
 # Dealing edges with times to base intervals, and numbering their nodes over all time.
@@ -170,6 +172,20 @@ MAX_INTERVALS = 100_000  # what the option cut allows: a graph has a row of feat
 WAYS = ("time", "edges")
 
 _Vector = NDArray[Any]
+_AT_ONCE = 2**22  # edges whose numbers are computed at a time: what lies between has no room of its own
+
+
+def _pieces(count: int) -> Iterator[slice]:
+    return (slice(start, min(start + _AT_ONCE, count)) for start in range(0, count, _AT_ONCE))
+
+
+def _intervals(times: _Vector, count: int, of: Callable[[_Vector], _Vector]) -> NDArray[Any]:
+    """The base interval of every time, shape (E,), in a type as small as ``count`` allows."""
+    # of 16 bits, numpy sorts by radix
+    found = np.empty(len(times), dtype=np.uint16 if count <= 2**16 else np.int32)
+    for piece in _pieces(len(times)):
+        found[piece] = of(times[piece])
+    return found
 
 
 def cut_edges(
@@ -271,20 +287,33 @@ def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.i
     if whole and high - low < 4 * len(sources) + 1024:
         # ids lie close: marking those that occur is faster than sorting all of them
         occurs = np.zeros(high - low + 1, dtype=bool)
-        occurs[sources - low] = True
-        occurs[targets - low] = True
+        for ids in (sources, targets):
+            for piece in _pieces(len(ids)):
+                occurs[ids[piece] - low] = True
         node_ids = np.flatnonzero(occurs) + low
-        place = np.cumsum(occurs) - 1
-        numbers = place[sources - low], place[targets - low]
-    else:
-        node_ids, every = np.unique(np.concatenate([sources, targets]), return_inverse=True)
-        numbers = every[: len(sources)], every[len(sources) :]
+        _check_count(node_ids)
+        place = np.cumsum(occurs, dtype=np.int32)
+        place -= 1
+        return node_ids, *(_looked_up(place, ids, low) for ids in (sources, targets))
+    node_ids, every = np.unique(np.concatenate([sources, targets]), return_inverse=True)
+    _check_count(node_ids)
+    every = every.astype(np.int32)
+    return node_ids, every[: len(sources)], every[len(sources) :]
+
+
+def _looked_up(place: NDArray[np.int32], ids: _Vector, low: int) -> NDArray[np.int32]:
+    found = np.empty(len(ids), dtype=np.int32)
+    for piece in _pieces(len(ids)):
+        found[piece] = place[ids[piece] - low]
+    return found
+
+
+def _check_count(node_ids: _Vector) -> None:
     if len(node_ids) > MAX_NODES:
         raise DataError(f"{len(node_ids):,} nodes; at most {MAX_NODES:,} fit the index type.")
-    return node_ids, numbers[0].astype(np.int32), numbers[1].astype(np.int32)
 
 
-def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes) -> tuple[NDArray[np.int32], int]:
+def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes) -> tuple[NDArray[Any], int]:
     """The base interval of every time, shape (E,), and the number of intervals."""
     first, last = times.min(), times.max()
     if times.dtype.kind == "i" and int(last) - int(first) >= 2**63:
@@ -293,7 +322,7 @@ def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes
             "years for dates. Use a coarser unit of time, as numbers."
         )
     with np.errstate(over="ignore"):  # said below
-        since, span = times - first, last - first
+        span = last - first
     if not np.isfinite(span):
         raise DataError(f"times run from {first} to {last}; their span is too large. Use a coarser unit of time.")
     if cut:
@@ -302,7 +331,7 @@ def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes
                 f"cut={cut} over a time span of 0: all {len(times)} edges have time {spoken.time(first)}. Edges of "
                 "different times are needed."
             )
-        return _equal_shares(since, span, cut), cut
+        return _equal_shares(times, first, span, cut), cut
     length = _window(window)
     if length > span > 0:
         raise DataError(
@@ -315,34 +344,45 @@ def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes
             f"{spoken.range()}. At most {MAX_INTERVALS:,} are allowed: give an interval above "
             f"{spoken.length(span / MAX_INTERVALS)}, or cut=n, the number of intervals."
         )
-    whole = times.dtype.kind == "i" and float(length).is_integer()
-    where = since // (int(length) if whole else length)
-    return where.astype(np.int32), int(where.max()) + 1
+    step = int(length) if times.dtype.kind == "i" and float(length).is_integer() else length
+    count = int(span // step) + 1
+    return _intervals(times, count, lambda some: (some - first) // step), count
 
 
-def _equal_shares(since: _Vector, span: Any, cut: int) -> NDArray[np.int32]:
-    """floor(since / span * cut), but the last for the last: exact for whole numbers, as boundaries need it."""
-    if since.dtype.kind == "i":
-        if int(span) >= 2**62 // cut:  # such as days in nanoseconds
-            unit = int(np.gcd.reduce(since))
-            since, span = since // unit, span // unit
-        if int(span) < 2**62 // cut:
-            return np.minimum(since * cut // max(span, 1), cut - 1).astype(np.int32)
-    return np.minimum(np.floor(since / (span or 1) * cut), cut - 1).astype(np.int32)
+def _equal_shares(times: _Vector, first: Any, span: Any, cut: int) -> NDArray[Any]:
+    """floor((time - first) / span * cut), but the last for the last: exact for whole numbers, as boundaries need it."""
+    unit, whole = 1, times.dtype.kind == "i"
+    if whole and int(span) >= 2**62 // cut:  # such as days in nanoseconds
+        unit = math.gcd(*(int(np.gcd.reduce(times[piece] - first)) for piece in _pieces(len(times))))
+        span //= unit
+
+    def share(some: _Vector) -> _Vector:
+        since = some - first
+        if unit > 1:
+            since //= unit
+        if whole and int(span) < 2**62 // cut:
+            return np.minimum(since * cut // max(span, 1), cut - 1)
+        return np.minimum(np.floor(since / (span or 1) * cut), cut - 1)
+
+    return _intervals(times, cut, share)
 
 
 def _many(count: float) -> str:
     return f"{int(count):,}" if count < 1e15 else f"{count:.2g}"
 
 
-def _by_edges(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes) -> tuple[NDArray[np.int32], int]:
+def _by_edges(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes) -> tuple[NDArray[Any], int]:
     """The base interval of every edge by its rank in time, shape (E,), and the number of intervals."""
-    edges = len(times)
-    rank = np.searchsorted(np.sort(times), times)  # of the first edge of the same time
+    edges, ascending = len(times), np.sort(times)
+
+    def shared(count: int, of: Callable[[_Vector], _Vector]) -> tuple[NDArray[Any], int]:
+        # by the rank of the first edge of the same time
+        return _intervals(times, count, lambda some: of(np.searchsorted(ascending, some))), count
+
     if cut:
         if cut > edges:
             raise DataError(f"cut={cut} by edges, and there are {edges} edges: at most one interval for each.")
-        return (rank * cut // edges).astype(np.int32), cut
+        return shared(cut, lambda rank: rank * cut // edges)
     share = _window(window)
     if share != int(share) or share > edges:
         raise DataError(f"interval={share:g} edges, and there are {edges}: a whole number from 1 to {edges} is needed.")
@@ -352,7 +392,7 @@ def _by_edges(times: _Vector, cut: int, window: float | None, spoken: SpokenTime
             f"interval={share:g} edges makes {count:,} base intervals of {edges:,} edges; at most {MAX_INTERVALS:,} "
             f"are allowed. Give at least {-(-edges // MAX_INTERVALS)}, or cut=n, the number of intervals."
         )
-    return (rank // int(share)).astype(np.int32), count
+    return shared(count, lambda rank: rank // int(share))
 
 
 def _is_full(times: _Vector, length: float, count: int, cut_by: str) -> bool:

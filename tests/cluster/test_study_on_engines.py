@@ -52,8 +52,13 @@ def killed_child(session: Session, made: Sweep, runs: Path, name: str) -> Path:
             trials = open_study(folder).trials if (folder / "sweep.json").exists() else ()
             begun = [trial.run for trial in trials if trial.run is not None]
             if begun and (begun[0] / "checkpoints" / "last.pt").exists():
-                time.sleep(0.3)
+                engine = read_notes(begun[0] / "live", 1)[0].pid
+                os.kill(engine, signal.SIGSTOP)  # the run must not end before the kernel does
                 os.kill(child.pid, signal.SIGKILL)
+                child.wait(30)
+                state = RunDirectory.open(begun[0]).status()["state"]
+                os.kill(engine, signal.SIGCONT)
+                assert state == "running", "the run was over before the kill"
                 break
             time.sleep(0.02)
         assert child.wait(30) == -signal.SIGKILL, child.stderr.read().decode()
@@ -77,7 +82,6 @@ def test_a_study_over_ranks_and_more_than_the_session_has(session: Session, tmp_
 def test_engines_finish_the_run_of_a_killed_kernel_and_the_study_takes_it(session: Session, tmp_path: Path) -> None:
     made = sweep(100)
     half = killed_child(session, made, tmp_path, "kernel")
-    assert RunDirectory.open(half).status()["state"] == "running", "the run was over before the kill"
     study = run_study(made, name="kernel", session=session, runs_dir=tmp_path, progress=False)
     assert study.counts == {"finished": 2} and study.trials[0].run.resolve() == half.resolve()
     assert RunDirectory.open(half).status()["attempt"] == 1 and not study.trials[0].notes

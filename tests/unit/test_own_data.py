@@ -8,6 +8,7 @@ import gzip
 import io
 import subprocess
 import sys
+import tracemalloc
 import types
 import zipfile
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, DataError, LabError
 from dtdg_lab.datasets.user_data import from_csv, from_dgl, from_edges, from_pandas, from_parquet
+from dtdg_lab.graphs import intervals
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC, DST, TIME = [1, 2, 3, 1], [2, 3, 1, 2], [0, 1, 2, 3]
@@ -60,6 +62,37 @@ def test_edges_and_options():
     assert from_edges(SRC, DST, TIME, cut=4, smoothing_window=2).snapshots[0].weights is not None
     assert from_edges(SRC, DST, [0, 0, 5, 9], cut=9, min_edges=1).num_edges.tolist() == [2, 1]
     assert from_edges(SRC, DST, TIME, cut=4, edge_life=2, strict_label=True).strict_label
+
+
+def test_a_graph_is_built_into_a_folder(tmp_path):
+    graph = from_edges(SRC, DST, TIME, cut=4)
+    stored = from_edges(SRC, DST, TIME, cut=4, folder=tmp_path / "mine")
+    assert stored.data_hash == graph.data_hash == lab.DynamicGraph.load(tmp_path / "mine").data_hash
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(DataError, match="holds no graph; nothing was written"):
+        from_edges(SRC, DST, TIME, cut=4, folder=tmp_path / "notes")
+    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["a.txt"]
+
+
+def test_many_edges_are_numbered_a_piece_at_a_time(monkeypatch):
+    """Beside the vectors as given, an edge takes its two nodes, its interval and its place: 18 bytes."""
+    monkeypatch.setattr(intervals, "_AT_ONCE", 2**14)
+    random, edges = np.random.default_rng(0), 400_000
+    src, dst = random.integers(0, 4000, (2, edges))
+    time = {"float": random.random(edges), "whole": random.integers(0, 10**15, edges)}
+    time["nanoseconds"] = time["whole"].view("datetime64[ns]")
+    for given in ({"time": each, "cut": 40} for each in time.values()):
+        tracemalloc.start()
+        graph = from_edges(src, dst, **given)
+        (_, peak), _ = tracemalloc.get_traced_memory(), tracemalloc.stop()
+        assert peak < 34 * edges, f"{peak / edges:.1f} bytes an edge"
+        shares = (given["time"] - given["time"].min()) / (given["time"].max() - given["time"].min())
+        first = np.floor(shares * 40) == 0
+        assert edges_of(graph)[0] == sorted({(u, v, 1) for u, v in zip(src[first], dst[first], strict=True)})
+    hashes = {from_edges(src, dst, time["whole"], **given).data_hash for given in ({"cut": 9}, {"cut": 9, "name": "x"})}
+    monkeypatch.setattr(intervals, "_AT_ONCE", edges)
+    assert hashes == {from_edges(src, dst, time["whole"], cut=9).data_hash}
 
 
 def test_intervals_of_dates_are_lengths_of_time():

@@ -515,9 +515,7 @@ def check_first_below(answer: Any, rows: Sequence[Mapping[str, Any]], curve: str
     found = first_below(rows, curve, share)
     hint = f"look for the first row of {curve} in the table whose value is below {share:.0%}"
     praise = f"from {found} ranks on {curve} uses less than {share:.0%} of them"
-    return _counted(
-        3, answer, found, "ranks", hint, f"from {found} ranks on {curve} uses less than {share:.0%} of them"
-    )
+    return _counted(3, answer, found, "ranks", hint=hint, praise=praise)
 
 
 def check_hosts(answer: Any, hosts: Mapping[str, int]) -> Feedback:

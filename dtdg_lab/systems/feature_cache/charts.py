@@ -485,7 +485,7 @@ def congestion_panel(links: Links | None, parts: int) -> Panel:
     titles = ("Links now", "asked by part", "owner")
     axes: Drawn = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
     if links is None:
-        return chart(*titles, [], empty="links are as they are", **axes), _words(links)
+        return chart(*titles, [], empty="no congestion is added", **axes), _words(links)
     cells = [
         [None if owner == other else links.delay_ms[owner][other] for other in range(count)] for owner in range(count)
     ]
@@ -536,7 +536,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "epoch_hot": "fetched ahead, with a cache of the epoch's hottest rows",
         "fixed": "fetched ahead, with a cache that is rebuilt at a fixed pace",
         "threshold": "fetched ahead, with a cache rebuilt faster the later replies are",
-        "random": "fetched ahead, with a cache whose window is drawn",
+        "random": "fetched ahead, with a cache of random windows",
         "double_dqn": "fetched ahead, with a cache whose window and allocation a Double DQN chooses",
         "planner": "fetched ahead, with a cache whose window and allocation are planned from the batches to come",
         "clairvoyant": "fetched ahead, with a cache chosen by the plan that is best in the cost model, delays known",
@@ -565,7 +565,7 @@ class FeatureFacts(Event):
 
     kind: ClassVar[str] = "features"
     about: ClassVar[str] = "fetched features"
-    ended: ClassVar[str] = "features are at hand from here on"
+    ended: ClassVar[str] = "features are local from here on"
     parts: int
     rows: int
     row_bytes: int
@@ -811,4 +811,4 @@ def _estimate_words(found: Mapping[int, Mapping[int, Sequence[float]]], congesti
         late = median(by_step[newest])
         if max(late, added) >= _LATE_MS:
             described.append(f"part {owner} {late:.3g} ms where {added:.3g} ms are added")
-    return f"At last: {join_words(described) or 'no part is late, nor thought to be'}. {_ESTIMATE}"
+    return f"At last: {join_words(described) or 'no part is late or estimated to be'}. {_ESTIMATE}"

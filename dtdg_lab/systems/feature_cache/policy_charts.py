@@ -460,8 +460,8 @@ def windows_by_hand_figure(
         ),
         (
             estimates_panel({(_ASKER,): received} if received else {}, congestion)[0],
-            "What a policy hears: medians of the last 30 calls. Of a throttled link it hears how long its bytes take. "
-            "Dashed: delays that are added.",
+            "What a policy observes: medians of the last 30 calls, which include how long bytes take on a throttled "
+            "link. Dashed: delays that are added.",
         ),
         (regret_panel(lines, title="Beyond the clairvoyant")[0], _regret_words(lines, now)),
     ]

@@ -905,7 +905,8 @@ def what_if_figure(rows: Sequence[Row], *, bound_s: float, used: str = "", scale
     if scale is not None:
         unit, factor = time_unit(scale * max((row["makespan_s"] for row in rows), default=1.0))
         factor *= scale
-    names, at = [_name(row, used) for row in rows], bound_s * factor
+    names = [f"{row['scheduler']}{'<br>(in use)' * (row['scheduler'] == used)}" for row in rows]
+    at = bound_s * factor
     bound = line(
         "no schedule is shorter", [at] * 2, names[:1] * 2, palette.WARNING_COLOUR, dash="dash", showlegend=True
     )
@@ -953,10 +954,6 @@ def what_if_words(rows: Sequence[Row], *, bound_s: float, used: str = "") -> str
         left = best["makespan_s"] / bound_s - 1
         words.append(f"No schedule could save more than {share(max(0.0, left / (1 + left)))} of what it needs.")
     return " ".join(words)
-
-
-def _name(row: Row, used: str) -> str:
-    return f"{row['scheduler']}<br>(in use)" if row["scheduler"] == used else str(row["scheduler"])
 
 
 def _said_what_if(row: Row, bound_s: float) -> str:

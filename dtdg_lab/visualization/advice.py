@@ -146,17 +146,16 @@ _LEAST_RANGE = 2.0  # so that small errors look small
 _TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
-def advice_measured_figure(rows: Sequence[Row], *, title: str = "Predicted over measured") -> Figure:
+def advice_measured_figure(rows: Sequence[Row]) -> Figure:
     """A panel for each quantity: predicted over measured by system, 1 is right.
 
     Args:
         rows: one for each run and quantity: ``run``, ``system``, ``ranks``, ``quantity``, ``measured``, ``predicted``,
             ``left_out`` (whether the run was left out of the fit), ``system_known`` (whether other runs of its system
             were in it), ``crowded`` (whether something else ran on the machine).
-        title: of the whole.
     """
     panels = [_panel([row for row in rows if row["quantity"] == name], said) for name, said in NAMED.items()]
-    return grid(panels, title=title, wide=range(len(panels)))
+    return grid(panels, title="Predicted over measured", wide=range(len(panels)))
 
 
 def advice_measured_words(rows: Sequence[Row]) -> str:

@@ -391,7 +391,7 @@ def test_events_are_said_in_words() -> None:
         )
     ]  # fmt: skip
     said = [what for *_, what in event_rows(rows)]
-    assert said[0].startswith("3 blocks of 4 to 5 snapshots on 2 ranks (as set). Collectives of a step, over its layers: 4 ")
+    assert said[0].startswith("3 blocks of 4 to 5 snapshots on 2 ranks (as set). Collectives of a step, over its")
     assert said[1].startswith("The peak, 1.2 KiB") and said[2] == "no blocks of time from here on"
 
 

@@ -336,12 +336,11 @@ def _actions_words(shown: Sequence[CacheChoice]) -> str:
     )
 
 
-def regret_panel(regrets: Mapping[str, Sequence[float]], *, per: str = "step", title: str = "") -> Panel:
+def regret_panel(regrets: Mapping[str, Sequence[float]], *, title: str = "") -> Panel:
     """Joules that policies spent beyond the clairvoyant optimum, summed up, over a simulated trace.
 
     Args:
         regrets: policy -> what it has spent beyond the optimum after each step (or epoch); the optimum's own is 0.
-        per: what a place in these is.
         title: of the picture, where it is not the usual one.
     """
     known = {name: each for name, each in regrets.items() if len(each)}
@@ -350,9 +349,9 @@ def regret_panel(regrets: Mapping[str, Sequence[float]], *, per: str = "step", t
         stride = max(1, -(-len(each) // _POINTS))
         at = range((len(each) - 1) % stride, len(each), stride)
         y = [_short(float(each[place])) for place in at]
-        hover = f"{per} %{{x}}: %{{y:.4~g}} J"
+        hover = "step %{x}: %{y:.4~g} J"
         data.append(line(name, [place + 1 for place in at], y, series_colour(index), hover, mode="lines"))
-    titles = (title or "Regret against the clairvoyant", f"{per} of the trace", "joules beyond the optimum")
+    titles = (title or "Regret against the clairvoyant", "step of the trace", "joules beyond the optimum")
     figure = chart(*titles, data, empty="no policy was compared yet", showlegend=True, yaxis=FROM_ZERO)
     ends = sorted((float(each[-1]), name) for name, each in known.items())
     described = [f"{name} {format_joules(end)}" for end, name in ends]

@@ -202,12 +202,11 @@ def _pass_colour(pass_name: str) -> str:
 _PEAK, _TIME = series_colour(0), series_colour(1)
 
 
-def block_peaks_figure(rows: Sequence[Mapping[str, Any]], *, title: str = "Peak memory against blocks") -> Figure:
+def block_peaks_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Bars of the measured peak, a line of the seconds of a step, and crosses where a peak was predicted.
 
     Args:
         rows: ``blocks``, ``peak_bytes``, ``step_s`` and ``predicted_bytes`` (None where unknown) each.
-        title: of the figure.
     """
     tops = [max(row["peak_bytes"], row.get("predicted_bytes") or 0) for row in rows]
     unit, factor = byte_unit(float(max(tops, default=0)))
@@ -229,7 +228,9 @@ def block_peaks_figure(rows: Sequence[Mapping[str, Any]], *, title: str = "Peak 
         hover = "%{x} blocks: %{y:.3~g} " + unit + "<extra>predicted</extra>"
         data.append(points("peak, predicted", list(known), predicted, "white", hover, size=11, marker=cross))
     axes: Drawn = {"xaxis": {"type": "category", "showgrid": False}, "yaxis": {"rangemode": "tozero"}}
-    figure = chart(title, "blocks of time (nb)", f"peak of a step ({unit})", data, bargap=0.45, **axes)
+    figure = chart(
+        "Peak memory against blocks", "blocks of time (nb)", f"peak of a step ({unit})", data, bargap=0.45, **axes
+    )
     right_axis(figure["layout"], "time of a step (ms)", 56, rangemode="tozero")
     return figure
 
@@ -822,18 +823,17 @@ _LINES = (
 )
 
 
-def volume_figure(rows: Sequence[Row], *, title: str = "") -> Figure:
+def volume_figure(rows: Sequence[Row]) -> Figure:
     """A panel for each model: numbers sent over ranks, and a sentence that names where one passes the other.
 
     Args:
         rows: ``model``, ``ranks``, ``snapshot``, ``hypergraph`` and ``snapshot_as_paper`` of each, as
             ``lab.estimate.volumes`` has them.
-        title: of the whole.
     """
     models = list(dict.fromkeys(str(row["model"]) for row in rows))
     panels = [_panel(name, sorted((row for row in rows if row["model"] == name), key=_ranks)) for name in models]
     nothing = chart("Volume", "ranks", "numbers sent in a step", [], empty="nothing counted")
-    return grid(panels or [(nothing, "")], title=title or "Numbers sent in one step, by how the work is divided")
+    return grid(panels or [(nothing, "")], title="Numbers sent in one step, by how the work is divided")
 
 
 def crossing(rows: Sequence[Row]) -> str:

@@ -207,12 +207,12 @@ class Swinging:
 
 
 def test_a_trace_is_a_part_s_own_links() -> None:
-    trace = trace_of_pattern(Swinging(), 0, epochs=2, epoch_steps=4)
+    trace = trace_of_pattern(Swinging(), 0, range(8), epoch_steps=4)
     assert trace.delay_s[trace.which].tolist() == [[0, 0], [0, 0], [0.01, 0], [0.01, 0]] * 2
     assert len(trace.delay_s) == 2
-    assert trace_of_pattern(Swinging(), 1, epochs=1, epoch_steps=4).delay_s.tolist() == [[0.5, 0], [0.5, 0]]
+    assert trace_of_pattern(Swinging(), 1, range(4), epoch_steps=4).delay_s.tolist() == [[0.5, 0], [0.5, 0]]
     with pytest.raises(PlanError, match="part 3"):
-        trace_of_pattern(Swinging(), 3, epochs=1, epoch_steps=4)
+        trace_of_pattern(Swinging(), 3, range(4), epoch_steps=4)
     with pytest.raises(PlanError, match="none is possible"):
         trace_of_links([], 0)
 

@@ -106,7 +106,7 @@ def test_pictures_of_owners_say_what_is_where() -> None:
     assert before["data"][0]["z"] == [[0, 1] * 3], "one span where neighbours have one owner"
     assert after["data"][0]["z"] == [[0] * 3, [1] * 3], "blocks stay apart"
     assert "In block 0 rank 0 computes snapshots 0 to 1 for all nodes" in first
-    assert "runs nodes 0 to 4 through the block's snapshots" in second and "50 % of them" in second
+    assert "runs nodes 0 to 4 through the block's snapshots" in second and "50 % of the cells" in second
 
 
 def test_ranks_without_a_snapshot_are_told() -> None:
@@ -259,7 +259,7 @@ def test_what_was_before_the_last_change_is_called_so() -> None:
     shown.add(event(blocks_data(plan(blocks=1), blocks=1, requested=1), at=9, step=4))
     found = shown.view("blocks").named_panels()
     assert list(found)[:6] == ["before", "after", "memory", "transfers", "hidden", "flight"]
-    assert "no step has brought any since step 3" in found["transfers"][1]
+    assert "no step has transferred any since step 3" in found["transfers"][1]
     assert "Probed with 3 blocks; the run has 1 now" in found["memory"][1]
     assert "probed before these blocks" in shown.view("blocks").caption()
 

@@ -43,8 +43,6 @@ from contenders import gd_text as words
 from contenders.gd_plan import FULL_PLAN, QUICK_PLAN, Ground, Plan
 from contenders.gd_run import Trainer
 
-from dtdg_lab.systems.feature_cache.policy_charts import policy_text
-
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 REAL_DATA, CLUSTER = SHARED / "real", SHARED / "greendygnn"
 Row = dict[str, Any]
@@ -101,7 +99,7 @@ def simulator_part(plan: Plan, folder: Path) -> list[Row]:
     for name in plan.shipped:
         own = [row for row in compared if row["costs"] == name]
         cases = len({row["case"] for row in own})
-        print(f"\n{name}: {cases} cases, {plan.episodes} episodes each\n{policy_text(own)}")
+        print(f"\n{name}: {cases} cases, {plan.episodes} episodes each\n{words.policies_text(own)}")
     print(*(f"{row['policy']}: {row['failed']}" for row in missing), sep="\n")
     campaign = described("Steady throttling", words.CAMPAIGN_HEAD, words.campaign_text, gd_sim.campaign_rows(plan))
     return [*speed, *compared, *missing, *campaign]

@@ -17,15 +17,15 @@ from dtdg_lab.cluster.calibrate_here import calibrate_here
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.calibration_study import CalibrationStudy, measure
-from dtdg_lab.systems.feature_cache.charts import call_cost
 from dtdg_lab.systems.feature_cache.policies.calibration import (
     Calibration,
     against_middle,
     calibrate,
     mean_percent,
     regrets,
+    relative_line,
 )
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.policy_inputs import RunFacts, run_costs, timed_fetches
 from dtdg_lab.systems.feature_cache.store import FeatureCache
 
@@ -86,14 +86,15 @@ def call_rows(plan: Plan) -> list[Row]:
                  if not call["concurrent"]]  # fmt: skip
         width = features * FLOAT_BYTES
         by_rows = {count: [call["rtt_s"] for call in calls if call["rows"] == count] for count in plan.rpc_rows}
-        cost = call_cost({count * width: median(each) for count, each in by_rows.items()})
-        crossover = cost.crossover_bytes
+        medians = np.array([median(each) for each in by_rows.values()])
+        cost = RpcModel(*relative_line(np.array(list(by_rows)) * float(width), medians))
         for count, seconds in by_rows.items():
             rows.append({
                 "features": features, "rows": count, "bytes": count * width,
-                "rtt_s": (min(seconds), median(seconds), max(seconds)), "initiation": cost.share(count * width),
-                "initiation_s": cost.initiation_s, "s_per_byte": cost.s_per_byte,
-                "crossover_rows": None if crossover is None else crossover / width,
+                "rtt_s": (min(seconds), median(seconds), max(seconds)),
+                "initiation": cost.a_s / cost.rtt_s(count * width),
+                "initiation_s": cost.a_s, "s_per_byte": cost.s_per_byte,
+                "crossover_rows": cost.a_s / cost.s_per_byte / width if cost.s_per_byte else None,
             })  # fmt: skip
     return rows
 

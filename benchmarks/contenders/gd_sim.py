@@ -145,7 +145,7 @@ def foretold(plan: Plan, ground: Ground, *, ranks: int) -> dict[tuple[str, str |
         )  # fmt: skip
         episodes = []
         for part in range(plan.parts):
-            trace = trace_of_pattern(links, part, epochs=plan.epochs, epoch_steps=epoch_steps)
+            trace = trace_of_pattern(links, part, range(plan.epochs * epoch_steps), epoch_steps=epoch_steps)
             episodes.append(replace(replayed_episode(trace, costs, epoch_steps=epoch_steps), number=part))
         for name, (joules, seconds) in _simulated(episodes, costs).items():
             found[pattern, name] = {"foretold_j": joules / plan.epochs, "foretold_s": seconds / plan.epochs}

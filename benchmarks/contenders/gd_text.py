@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+import pandas as pd
+
 from contenders import gd_paper as paper
 from contenders.gd_rows import spread
 from dtdg_lab.core.units import format_bytes, format_seconds
@@ -145,6 +147,17 @@ def _guess_words(row: Row) -> str:
         f"{row['guessed_cell_out']:.1f} % (cell out) and {row['guessed_condition_out']:.1f} % (condition out); "
         f"worst regret of the chosen window over {row['regret_conditions']} conditions: {regret}"
     )
+
+
+def policies_text(rows: Sequence[Row]) -> str:
+    """Policies by their mean distance from the clairvoyant, and from the best fixed window of each case."""
+    joules = pd.DataFrame(rows).pivot_table(index="policy", columns="case", values="joules")
+    fixed = joules[joules.index.str.startswith("fixed")].min()
+    optimum, best = (100 * (joules / of - 1) for of in (joules.loc["clairvoyant"], fixed))
+    means = {"beyond optimum (mean)": optimum.mean(axis=1), "(worst)": optimum.max(axis=1)}
+    means |= {"against best fixed (mean)": best.mean(axis=1), "(worst of these)": best.max(axis=1)}
+    table = pd.DataFrame({**means, "cases lost": (best > 1).sum(axis=1)}).sort_values("beyond optimum (mean)")
+    return table.to_string(float_format="{:+.1f} %".format)
 
 
 def overhead_text(row: Row) -> str:

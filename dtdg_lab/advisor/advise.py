@@ -247,7 +247,7 @@ CHEAP = 0.02  # share of an epoch: smaller parts are not mentioned
 NAMES = {
     "compute_s": "own computing",
     "communicate_s": "exchanges between ranks",
-    "transfer_s": "bringing graphs",
+    "transfer_s": "transferring graphs",
     "fetch_s": "waiting for features",
 }
 

@@ -310,11 +310,10 @@ def shared_out(
             by time.
         idle_j: what the idle device would have drawn in the window; at most ``joules`` of it count.
     """
-    whole_s = sum(seconds.values())
     worked_s = sum(busy_s.get(phase, 0.0) for phase in seconds)
     worked = worked_s > _LEAST_S
     by_time = min(idle_j, joules) if worked else joules
-    found = {phase: by_time * lasted_s / whole_s for phase, lasted_s in seconds.items()}
+    found = spread(by_time, seconds)
     if worked:
         for phase in seconds:
             found[phase] += (joules - by_time) * busy_s.get(phase, 0.0) / worked_s

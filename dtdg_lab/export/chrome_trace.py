@@ -39,7 +39,7 @@ def counters(
     for rank, own in frames["steps"].groupby("rank"):
         yield from _of_rank(own, process[int(rank)], origin_ns)
     for row in frames["memory"].to_dict("records"):
-        if _known(row["rss_bytes"]):
+        if is_known(row["rss_bytes"]):
             at, pid = int(row["time_ns"]) - origin_ns, process.get(int(row["rank"]), everyone)
             yield _event("C", "memory (RSS)", at, pid, args={"bytes": row["rss_bytes"]})
     ends = frames["steps"].groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max"))
@@ -56,7 +56,7 @@ def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[Even
         end_ns = int(row["time_ns"]) - origin_ns
         start_ns = end_ns - nanoseconds(row["time_s"])
         sent, received = row["bytes_sent"], row["bytes_received"]
-        if _known(sent) and _known(received):
+        if is_known(sent) and is_known(received):
             moved = {"sent": sent, "received": received}
             for at, args in ((start_ns, moved), (end_ns, dict.fromkeys(moved, 0))):
                 yield _event("C", "bytes moved by the step", at, process, args=args)
@@ -65,10 +65,10 @@ def _of_rank(steps: pd.DataFrame, process: int, origin_ns: int) -> Iterator[Even
 def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origin_ns: int) -> Iterator[Event]:
     first = steps.sort_values("time_ns", kind="stable").drop_duplicates("step", keep="last")
     for time_ns, loss in zip(first["time_ns"], first["global_loss"], strict=True):
-        if _known(loss):
+        if is_known(loss):
             yield _event("C", "training loss", int(time_ns) - origin_ns, everyone, args={"loss": float(loss)})
     for row in evaluations.to_dict("records"):
-        if _known(row["loss"]):
+        if is_known(row["loss"]):
             at = int(row["time_ns"]) - origin_ns
             yield _event("C", f"{row['split']} loss, evaluated", at, everyone, args={"loss": row["loss"]})
 
@@ -83,7 +83,8 @@ def nanoseconds(seconds: float | None) -> int:
     return round(seconds * 1e9) if seconds is not None and math.isfinite(seconds) else 0
 
 
-def _known(value: Any) -> bool:
+def is_known(value: Any) -> bool:
+    """Whether a cell holds a finite number."""
     return value is not None and math.isfinite(value)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.records import PHASES
+from dtdg_lab.export.chrome_trace import is_known
 from dtdg_lab.runs.directory import dumps
 from dtdg_lab.runs.exports import ABOUT, SCHEMA
 from dtdg_lab.runs.report import changed_settings
@@ -75,7 +75,7 @@ def _metrics(split: str, rows: pd.DataFrame) -> list[Point]:
         for step, time_ns, metrics in described
         if isinstance(metrics, dict)
         for name, value in metrics.items()
-        if _known(value)
+        if is_known(value)
     ]
 
 
@@ -107,12 +107,8 @@ def _points(rows: pd.DataFrame, tag: str, column: str) -> list[Point]:
     return [
         (int(step), time_ns / 1e9, tag, float(value))
         for step, time_ns, value in zip(rows["step"], rows["time_ns"], rows[column], strict=True)
-        if _known(value) and _known(step)
+        if is_known(value) and is_known(step)
     ]
-
-
-def _known(value: Any) -> bool:
-    return value is not None and math.isfinite(value)
 
 
 def _write(
@@ -164,7 +160,7 @@ def _settings(run: StoredRun, start_s: float) -> list[Any]:
     ended = {"finished": api_pb2.STATUS_SUCCESS, "failed": api_pb2.STATUS_FAILURE}.get(run.status)
     begun = summary_v2.hparams_pb(settings, trial_id=run.id, start_time_secs=start_s)
     names, summary = ("validation_loss", "test_loss", "skill", "total_time_s", "epoch_time_s", "total_j"), run.summary
-    known = {f"score/{name}": float(summary[name]) for name in names if _known(summary.get(name))}
+    known = {f"score/{name}": float(summary[name]) for name in names if is_known(summary.get(name))}
     scores = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in known.items()])
     return [begun, scores, *([] if ended is None else [_end(ended)])]
 

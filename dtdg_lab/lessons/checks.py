@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import html
+import json
 import math
 import os
 import tomllib
@@ -21,6 +22,7 @@ from dtdg_lab.core.errors import ConfigError, PredictionError, UnknownNameError
 from dtdg_lab.studies.race_plan import same_losses
 from dtdg_lab.studies.race_result import best, spread
 from dtdg_lab.studies.runner import Curve, Median
+from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import NEAR
 
 # A number of a lesson, to be estimated before it is revealed.
@@ -31,7 +33,25 @@ _LISTED = 5  # choices below each other; more stand beside each other
 _UNATTENDED = ("DTDG_LAB_FAST", "DTDG_LAB_UNATTENDED")  # environment variables of tests, grading and the docs
 
 
-class _Question:
+class Shown:
+    """Widgets below each other, which a notebook shows as one."""
+
+    def _lay_out(self, *widgets: Any) -> None:
+        import ipywidgets  # type: ignore[import-untyped]
+
+        self._picture = ipywidgets.Output()
+        self._box = ipywidgets.VBox([*widgets, self._picture])
+
+    def _draw_below(self, figure: Figure, words: str) -> None:
+        """Show a chart below the widgets, or words where no chart can be shown."""
+        data = {"application/vnd.plotly.v1+json": json.loads(json.dumps(figure)), "text/plain": words}
+        self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self._box._repr_mimebundle_(include=include, exclude=exclude)
+
+
+class _Question(Shown):
     """A question above the widget of its answer; what is revealed stands below."""
 
     _task = "answer it above"
@@ -39,11 +59,11 @@ class _Question:
     value: Any
 
     def __init__(self, question: str, given: Any) -> None:
-        import ipywidgets  # type: ignore[import-untyped]
+        import ipywidgets
 
         self.question, self._given = question, given
         self._asked, self._described = ipywidgets.HTML(f"<b>{html.escape(question)}</b>"), ipywidgets.HTML()
-        self._box = ipywidgets.VBox([self._asked, given, self._described])
+        self._lay_out(self._asked, given, self._described)
 
     def guess(self, value: Any) -> None:
         """Answer without the widget, as in tests."""
@@ -72,9 +92,6 @@ class _Question:
         self._given.disabled = True
         self._described.value = html.escape(words)
         return f"{self.question} {words}"
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self._box._repr_mimebundle_(include=include, exclude=exclude)
 
 
 def predicted(*questions: _Question) -> None:
@@ -315,7 +332,14 @@ def _cases(function: str) -> list[tuple[Any, ...]]:
 
 def _judged(task: int, wrong: str, hint: str, praise: str) -> Feedback:
     """The feedback on a learner's function; ``wrong`` says where it differs from the right one."""
-    return Feedback(False, f"{task}: {wrong}; {hint}") if wrong else Feedback(True, f"{task}: {praise}")
+    return Feedback(not wrong, f"{task}: {'; '.join(filter(None, (wrong, hint))) if wrong else praise}")
+
+
+def _counted(task: int, answer: Any, right: float | None, of: str, *, hint: str, praise: str) -> Feedback:
+    """Feedback on a number of something; no number is right where there is none."""
+    if not is_number(answer):
+        return Feedback(False, f"{task}: put a number of {of} in place of None")
+    return _judged(task, "" if right is not None and close(answer, right) else hint, "", praise)
 
 
 def _compared(task: int, function: Any, rule: Callable[..., Any], hint: str, praise: str, **how: Any) -> Feedback:
@@ -489,11 +513,9 @@ def first_below(rows: Iterable[Mapping[str, Any]], curve: str, share: float) -> 
 def check_first_below(answer: Any, rows: Sequence[Mapping[str, Any]], curve: str, share: float) -> Feedback:
     """Check the smallest number of ranks at which a curve is below a share."""
     found = first_below(rows, curve, share)
-    if not is_number(answer):
-        return Feedback(False, "3: put a number of ranks in place of None")
-    if found is None or not close(answer, found):
-        return Feedback(False, f"3: look for the first row of {curve} in the table whose value is below {share:.0%}")
-    return Feedback(True, f"3: from {found} ranks on {curve} uses less than {share:.0%} of them")
+    hint = f"look for the first row of {curve} in the table whose value is below {share:.0%}"
+    praise = f"from {found} ranks on {curve} uses less than {share:.0%} of them"
+    return _counted(3, answer, found, "ranks", hint=hint, praise=praise)
 
 
 def check_hosts(answer: Any, hosts: Mapping[str, int]) -> Feedback:
@@ -523,11 +545,9 @@ def check_lost(answer: Any, steps_made: int, checkpoint_step: int) -> Feedback:
         steps_made: steps before the loss.
         checkpoint_step: step from which the run resumes.
     """
-    if not is_number(answer):
-        return Feedback(False, "5: put a number of steps in place of None")
-    if answer != steps_made - checkpoint_step:
-        return Feedback(False, "5: work after the checkpoint is lost; work before it is kept")
-    return Feedback(True, "5: the more recent the checkpoint, the less is lost")
+    hint = "work after the checkpoint is lost; work before it is kept"
+    praise = "the more recent the checkpoint, the less is lost"
+    return _counted(5, answer, steps_made - checkpoint_step, "steps", hint=hint, praise=praise)
 
 
 # Checks of the exercises of lesson 13: number of runs, noise, the cost of pruning, model selection.
@@ -563,11 +583,8 @@ def check_left(answer: Any, total: int, finished: int) -> Feedback:
         total: of the study.
         finished: runs finished before the interruption; one more was half done.
     """
-    if not is_number(answer):
-        return Feedback(False, "2: put a number of runs in place of None")
-    if answer != left(total, finished):
-        return Feedback(False, "2: a finished run is never repeated; a half-done run of this process restarts")
-    return Feedback(True, "2: all runs except the finished ones")
+    hint = "a finished run is never repeated; a half-done run of this process restarts"
+    return _counted(2, answer, left(total, finished), "runs", hint=hint, praise="all runs except the finished ones")
 
 
 def ties(cells: Losses) -> set[str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import html
-import json
 import time
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.studies.race_result import UNDER_WAY, Race
 from dtdg_lab.studies.trials import FAILED, FINISHED
 from dtdg_lab.visualization.charts import label, rule
@@ -36,7 +35,7 @@ _CARD = (
 )
 
 
-class RaceScreen:
+class RaceScreen(Shown):
     """Cards and charts of a race; pass ``show`` to ``lab.race`` as ``on_change``.
 
     Args:
@@ -50,8 +49,8 @@ class RaceScreen:
         self.labels = tuple(configs)
         said = ideas or {}
         self._ideas = {name: said.get(name) or _idea(config.system) for name, config in configs.items()}
-        self._cards, self._look, self._picture = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.Output()
-        self._box = ipywidgets.VBox([self._cards, self._look, self._picture])
+        self._cards, self._look = ipywidgets.HTML(), ipywidgets.HTML()
+        self._lay_out(self._cards, self._look)
         self._drawn_s, self._seen = -_EVERY_S, [""]
         self._write(None)
 
@@ -107,9 +106,7 @@ class RaceScreen:
         self._cards.value = f'<div style="display:flex;flex-wrap:wrap;gap:6px">{"".join(cards)}</div>'
         self._look.value = f"<i>{html.escape(self._words)}</i>"
         if race is not None:
-            data = {"application/vnd.plotly.v1+json": json.loads(json.dumps(self.figure(race)))}
-            plain = {**data, "text/plain": self._words}
-            self._picture.outputs = ({"output_type": "display_data", "data": plain, "metadata": {}},)
+            self._draw_below(self.figure(race), self._words)
 
     def _card(self, number: int, name: str, race: Race | None) -> str:
         own = [] if race is None else [run for run in race.runs if run.label == name]
@@ -138,9 +135,6 @@ class RaceScreen:
         }
         said = [html.escape(writers[cost](median(of))) for cost, of in spent.items() if of]
         return f"<b>loss {median(curve.losses[-1] for curve in curves):.3f}</b><br>{' · '.join(said)}"
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self._box._repr_mimebundle_(include=include, exclude=exclude)
 
 
 def _cheapest(race: Race) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import numpy as np
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_joules, format_seconds
+from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.rl import checked_action
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import Rule
@@ -32,14 +32,14 @@ from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times,
 from dtdg_lab.visualization.layout import Figure, join_words, share
 
 
-class _Bench:
+class _Bench(Shown):
     """Widgets that the learner moves, above a sentence and a chart of what follows from them."""
 
     def __init__(self, head: str, *widgets: Any) -> None:
         import ipywidgets  # type: ignore[import-untyped]
 
-        self._described, self._picture = ipywidgets.HTML(), ipywidgets.Output()
-        self._box = ipywidgets.VBox([ipywidgets.HTML(head), *widgets, self._described, self._picture])
+        self._described = ipywidgets.HTML()
+        self._lay_out(ipywidgets.HTML(head), *widgets, self._described)
         self._held = False
         self._draw()
 
@@ -56,8 +56,7 @@ class _Bench:
             return
         figure, words = self._figure(), self.words
         self._described.value = html.escape(words)
-        data = {"application/vnd.plotly.v1+json": json.loads(json.dumps(figure)), "text/plain": words}
-        self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
+        self._draw_below(figure, words)
 
     def _figure(self) -> Figure:
         raise NotImplementedError
@@ -66,9 +65,6 @@ class _Bench:
     def words(self) -> str:
         """The sentence."""
         raise NotImplementedError
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self._box._repr_mimebundle_(include=include, exclude=exclude)
 
 
 # Compares a manual batch-size plan for a simulated training with batch-size controllers.

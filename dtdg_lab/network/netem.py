@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 
 from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
+from dtdg_lab.graphs.storage import whole_file
 from dtdg_lab.network.patterns import LinkState
 
 # Commands of Linux' traffic control that make replies of some ports slow, as argument lists.
@@ -146,10 +147,8 @@ class NetemMark:
         """
         path = self.file(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            draft = path.with_suffix(f".{os.getpid()}.tmp")
-            draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
-            draft.replace(path)
+            with whole_file(path) as draft:
+                draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
         except OSError as error:
             raise DataError(
                 f"cannot write {path}, which the next start needs for clean-up: {error}. Give a folder you can write."

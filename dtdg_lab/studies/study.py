@@ -19,6 +19,7 @@ from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number, settings_text
 from dtdg_lab.studies.trials import Trial, TrialLog
 from dtdg_lab.visualization import study as charts
+from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import Figure, join_words
 
 if TYPE_CHECKING:
@@ -84,9 +85,6 @@ def combinations_of(trials: Sequence[Trial], of: str) -> tuple[Combination, ...]
 
 
 # Charts of a study: its combinations as input of the views.
-
-
-Panel = tuple[Figure, str]
 
 
 def axis_name(name: str) -> str:

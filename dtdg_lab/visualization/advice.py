@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 PARTS: tuple[tuple[str, str, str], ...] = (
     ("compute_s", "own computing", PHASE_COLOURS["compute"]),
     ("communicate_s", "exchanges", PHASE_COLOURS["communicate"]),
-    ("transfer_s", "bringing graphs", PHASE_COLOURS["transfer"]),
+    ("transfer_s", "transferring graphs", PHASE_COLOURS["transfer"]),
     ("fetch_s", "waiting for features", PHASE_COLOURS["batch"]),
 )
 _MIB = 1 / 2**20
@@ -146,17 +146,16 @@ _LEAST_RANGE = 2.0  # so that small errors look small
 _TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
-def advice_measured_figure(rows: Sequence[Row], *, title: str = "Predicted over measured") -> Figure:
+def advice_measured_figure(rows: Sequence[Row]) -> Figure:
     """A panel for each quantity: predicted over measured by system, 1 is right.
 
     Args:
         rows: one for each run and quantity: ``run``, ``system``, ``ranks``, ``quantity``, ``measured``, ``predicted``,
             ``left_out`` (whether the run was left out of the fit), ``system_known`` (whether other runs of its system
             were in it), ``crowded`` (whether something else ran on the machine).
-        title: of the whole.
     """
     panels = [_panel([row for row in rows if row["quantity"] == name], said) for name, said in NAMED.items()]
-    return grid(panels, title=title, wide=range(len(panels)))
+    return grid(panels, title="Predicted over measured", wide=range(len(panels)))
 
 
 def advice_measured_words(rows: Sequence[Row]) -> str:
@@ -183,7 +182,7 @@ def _panel(rows: Sequence[Row], said: str) -> Panel:
     far = max((abs(log10(row["predicted"] / row["measured"])) for row in rows), default=0.0)
     edge = max(1.1 * far, log10(_LEAST_RANGE))
     ticks = {"tickvals": list(_TICKS), "ticktext": [f"{tick:g}" for tick in _TICKS]}
-    looks: Drawn = {"yaxis": {"type": "log", "range": [-edge, edge], **ticks}, "empty": "no run tells"}
+    looks: Drawn = {"yaxis": {"type": "log", "range": [-edge, edge], **ticks}, "empty": "no run was predicted"}
     data = []
     shown: set[str] = set()
     for left_out, known, name, symbol in _KINDS:
@@ -192,7 +191,10 @@ def _panel(rows: Sequence[Row], said: str) -> Panel:
             calm = series_colour(0 if known else 1)
             colours = [PURGE_COLOUR if row.get("crowded") else calm for row in mine]
             x, y = [row["system"] for row in mine], [round(row["predicted"] / row["measured"], 5) for row in mine]
-            hover, told = "%{x}: %{y:.3f}<br>%{customdata}<extra></extra>", [_run_words(row) for row in mine]
+            hover, told = (
+                "%{x}: %{y:.3f}<br>%{customdata}<extra></extra>",
+                [f"{row['run']}, {row['ranks']} rank(s)" for row in mine],
+            )
             marker: Drawn = {"color": colours, "symbol": symbol}
             named: Drawn = {"showlegend": name not in shown, "customdata": told}
             data.append(points(name, x, y, calm, hover, size=9, marker=marker, **named))
@@ -206,7 +208,3 @@ def _panel(rows: Sequence[Row], said: str) -> Panel:
     words = f"Off by {percent(median(off))} at the median, {percent(max(off))} at worst. " if off else ""
     noise += "Grey: something else ran on the machine. " * any(row.get("crowded") for row in rows)
     return figure, words + noise + "The dashed line is right; above, too much was predicted."
-
-
-def _run_words(row: Row) -> str:
-    return f"{row['run']}, {row['ranks']} rank(s)"

@@ -296,7 +296,7 @@ class PhaseEnergyView(RunView):
             return "Energy by phase is unknown: nothing here reads or models it." if self._ranks else "No reading yet."
         described = [f"{format_joules(joules)} {_how(source)}" for source, joules in sorted(self._sources.items())]
         most = max(self._phases(), key=found.__getitem__)
-        text = f"{join_words(described)}: most in {most} ({share(found[most] / whole)}); {share(still)} standing still"
+        text = f"{join_words(described)}: most in {most} ({share(found[most] / whole)}); {share(still)} waiting"
         waits = [f"{share(found[phase] / whole)} {why}" for phase, why in _WHY.items() if found[phase] > 0]
         text += f" ({join_words(waits)})" if waits else ""
         if self.coverage < WHOLE:

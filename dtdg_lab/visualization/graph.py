@@ -90,9 +90,7 @@ def size_words(found: GraphStatistics) -> str:
     bursts = int(np.count_nonzero(edges > _BURST * median)) if median else 0
     if bursts:
         count = "1 snapshot has" if bursts == 1 else f"{bursts:,} snapshots have"
-        text += (
-            f" Look for bursts: {count} over {_BURST:.0f} times the median, and a quiet past does not foretell them."
-        )
+        text += f" Look for bursts: {count} over {_BURST:.0f} times the median, which a quiet past does not predict."
     elif edges[-1] > 2 * max(int(edges[0]), 1):
         text += " It grows: what is tested is larger than what is trained on."
     empty = sum(map(len, found.empty))

@@ -80,9 +80,17 @@ _GAP = 0.12  # between columns, share of the width: room for the axes of both si
 _LINE = 136  # characters of a sentence on a line as wide as the figure
 _NO_TRACE: dict[str, Any] = {"type": "scatter", "x": [None], "y": [None], "showlegend": False}
 _BAR = 0.075  # share of the width that a legend of colours takes from its panel
+_AXES = 0.72  # share of a panel's width that its axes take where the legend is beside them
 
 
-def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2, wide: Collection[int] = ()) -> Figure:
+def grid(
+    panels: Sequence[tuple[Figure, str]],
+    *,
+    title: str,
+    columns: int = 2,
+    wide: Collection[int] = (),
+    beside: bool = False,
+) -> Figure:
     """One figure out of several: ``columns`` panels a row, from left to right.
 
     Args:
@@ -90,12 +98,21 @@ def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2, 
         title: of the whole.
         columns: panels a row.
         wide: places in ``panels`` of those that have a row to themselves.
+        beside: whether legends stand at the right of their panels, which many names need, not under them.
     """
     places = _places(len(panels), columns, wide)
     rows = 1 + max(row for row, _, _ in places)
     first = panels[0][0]["layout"]
     margin = {"l": 58, "r": 24, "t": _TOP_MARGIN, "b": _BOTTOM_MARGIN}
-    layout = bare_layout(first, title, PANEL_HEIGHT * rows + _TOP_MARGIN + _BOTTOM_MARGIN, margin)
+    layout: dict[str, Any] = {
+        "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
+        "font": first["font"],
+        **_SHEET,
+        "height": PANEL_HEIGHT * rows + _TOP_MARGIN + _BOTTOM_MARGIN,
+        "margin": margin,
+        "shapes": [],
+        "annotations": [],
+    }
     modes = {figure["layout"]["barmode"] for figure, _ in panels if "barmode" in figure["layout"]}
     if modes:  # one for the whole figure; bars with a base of their own, as in a timeline, are never stacked
         layout |= {"barmode": "stack" if "stack" in modes else modes.pop(), "bargap": 0.35}
@@ -106,25 +123,13 @@ def grid(panels: Sequence[tuple[Figure, str]], *, title: str, columns: int = 2, 
         width, pixel = (1 - _GAP * (across - 1)) / across, 1 / (PANEL_HEIGHT * rows)
         left, top = column * (width + _GAP), 1 - row / rows
         bottom = top - (PANEL_HEIGHT - _FOOT) * pixel
-        right = left + width - (_BAR if any("colorbar" in trace for trace in figure["data"]) else 0)
-        room = _Room(index, axes, (left, right), (bottom, top - _TITLE * pixel), pixel)
+        bar = any("colorbar" in trace for trace in figure["data"])
+        right = left + (_AXES * width if beside else width - _BAR * bar)
+        room = _Room(index, axes, (left, right), (bottom, top - _TITLE * pixel), pixel, beside=beside)
         data += room.traces(figure["data"])
         room.place(figure["layout"], layout, textwrap.wrap(caption, _LINE // across))
         axes += room.used
     return {"data": data, "layout": layout}
-
-
-def bare_layout(first: dict[str, Any], title: str, height: int, margin: dict[str, int]) -> dict[str, Any]:
-    """The layout of a figure of panels without any axis; its title and font are like those of the ``first`` panel."""
-    return {
-        "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
-        "font": first["font"],
-        **_SHEET,
-        "height": height,
-        "margin": margin,
-        "shapes": [],
-        "annotations": [],
-    }
 
 
 def _places(panels: int, columns: int, wide: Collection[int]) -> list[tuple[int, int, int]]:
@@ -142,8 +147,10 @@ def _places(panels: int, columns: int, wide: Collection[int]) -> list[tuple[int,
 class _Room:
     """The place of one panel: its part of the paper, and the numbers its axes and legend get."""
 
-    def __init__(self, index: int, axes: int, x: tuple[float, float], y: tuple[float, float], pixel: float) -> None:
-        self._legend = "legend" + _number(index)
+    def __init__(
+        self, index: int, axes: int, x: tuple[float, float], y: tuple[float, float], pixel: float, *, beside: bool
+    ) -> None:
+        self._legend, self._beside_axes = "legend" + _number(index), beside
         self._axes, self._x, self._y, self._pixel = axes, x, y, pixel
         self.used = 2  # a panel may have two y axes, so numbers go up by two
 
@@ -174,8 +181,9 @@ class _Room:
         layout[f"yaxis{y[1:]}"] = {**own["yaxis"], "domain": [bottom, top], "anchor": x}
         if "yaxis2" in own:
             layout[f"yaxis{self._axis('y2')[1:]}"] = {**own["yaxis2"], "anchor": x, "overlaying": y}
-        below = {"x": left, "xanchor": "left", "y": bottom - _LEGEND * self._pixel, "yanchor": "top"}
-        layout[self._legend] = {**LEGEND, "orientation": "h", "traceorder": "normal", **below}
+        at = {"x": left, "y": bottom - _LEGEND * self._pixel, "orientation": "h", "traceorder": "normal"}
+        at = {"x": right + 0.015, "y": top} if self._beside_axes else at
+        layout[self._legend] = {**LEGEND, "xanchor": "left", "yanchor": "top", **at}
         layout["shapes"] += [self._moved(shape) for shape in own["shapes"]]
         layout["annotations"] += [self._moved(note) for note in own["annotations"]]
         title = {"text": f"<b>{own['title']['text']}</b>", "x": left, "y": top, "yanchor": "bottom", "yshift": 15}

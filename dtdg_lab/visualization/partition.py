@@ -453,7 +453,7 @@ class BlockFacts(Event):
             return f"{text} Ranks send each other gradients of the model, and no rows."
         counts = {pass_name: sum(sent[1] == pass_name for sent in self.collectives) for pass_name in PASSES}
         described = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
-        return f"{text} Legs of a step, over its layers: {join_words(described)}." if described else text
+        return f"{text} Collectives of a step, over its layers: {join_words(described)}." if described else text
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:

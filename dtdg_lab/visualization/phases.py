@@ -43,14 +43,13 @@ class PhasesView(RunView):
 
     name = "phases"
 
-    def __init__(self, recent: int = RECENT) -> None:
+    def __init__(self) -> None:
         self.tables = {"steps": self.step}
-        self._recent = recent
         self._rows: dict[int, deque[tuple[int, int, float, tuple[float, ...]]]] = {}
 
     def step(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of the table ``steps``."""
-        rows = self._rows.setdefault(rank, deque(maxlen=self._recent))
+        rows = self._rows.setdefault(rank, deque(maxlen=RECENT))
         if rows and row["step"] <= rows[-1][0]:
             return
         seconds = tuple(float(row.get(f"{phase}_s") or 0.0) for phase in PHASES)
@@ -60,7 +59,7 @@ class PhasesView(RunView):
         """Forget what an earlier attempt did from ``step`` on."""
         for rank, rows in self._rows.items():
             kept = [row for row in rows if row[0] < step or row[1] >= attempt]
-            self._rows[rank] = deque(kept, maxlen=self._recent)
+            self._rows[rank] = deque(kept, maxlen=RECENT)
 
     def means(self) -> dict[int, dict[str, float]]:
         """Mean seconds a step by rank and phase over the recent steps."""
@@ -97,7 +96,7 @@ class PhasesView(RunView):
             named = sum(seconds) >= NAMED * whole
             data.append(level_bars(phase, names, x, PHASE_COLOURS[phase], hover, showlegend=named))
         axes = {"xaxis": {"rangemode": "tozero"}, "yaxis": NAMES}
-        layout = frame(title, f"mean of the last {self._recent} steps (ms)", "", barmode="stack", bargap=0.35, **axes)
+        layout = frame(title, f"mean of the last {RECENT} steps (ms)", "", barmode="stack", bargap=0.35, **axes)
         return {"data": data, "layout": layout if means else with_note(layout)}
 
     def caption(self) -> str:
@@ -129,9 +128,8 @@ class TimelineView(RunView):
 
     name = "timeline"
 
-    def __init__(self, recent: int = TIMELINE_RECENT) -> None:
+    def __init__(self) -> None:
         self.tables = {"phases": self.interval}
-        self._recent = recent
         self._attempt = 0
         self._epoch = -1
         self._start_ns = 0
@@ -151,13 +149,13 @@ class TimelineView(RunView):
         known = (str(row["phase"]), int(row["start_ns"]), int(row["end_ns"]))
         if known not in intervals:
             intervals.append(known)
-        while len(steps) > self._recent:
+        while len(steps) > TIMELINE_RECENT:
             steps.pop(min(steps))
             self._cut = True
 
     def _shown(self) -> dict[int, list[Interval]]:
         """Intervals by rank: of the same newest steps on every rank, so that ranks can be compared."""
-        numbers = sorted({step for steps in self._steps.values() for step in steps})[-self._recent :]
+        numbers = sorted({step for steps in self._steps.values() for step in steps})[-TIMELINE_RECENT:]
         return {
             rank: [interval for step in numbers for interval in steps.get(step, ())]
             for rank, steps in sorted(self._steps.items())
@@ -168,7 +166,7 @@ class TimelineView(RunView):
         shown = self._shown()
         title = f"Timeline of epoch {self._epoch + 1}" if shown else "Timeline of the epoch"
         if self._cut:
-            title += f" · last {self._recent} steps"
+            title += f" · last {TIMELINE_RECENT} steps"
         whole = sum(end - start for intervals in shown.values() for _, start, end in intervals)
         data = []
         for phase in (*PHASES, *BETWEEN_STEPS):

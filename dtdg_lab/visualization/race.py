@@ -278,7 +278,7 @@ def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: fl
 _LOOK: Mapping[str, str] = {
     "seconds": "Look which thick line is lowest at the left: thin lines are seeds, and where they cross, so may "
     "the ranking.",
-    "joules": "The same losses by what they cost in energy: a system that is quick on more cores need not be thrifty.",
+    "joules": "The same losses by what they cost in energy: a system that is fast on more cores may use more energy.",
     "bytes": "Further left is less traffic for the same loss; one process alone sends nothing.",
     "peak": "A diamond is the median of the least losses; further left fits a smaller machine.",
 }
@@ -321,8 +321,8 @@ _RACE_BOUNDS_LOOK: Mapping[str, str] = {
     "moving": "The line is a core copying as many bytes in memory, as measured here. A shorter bar hid its "
     "exchange behind computing; one far beyond pays latency, not bandwidth.",
     "energy": "The line is the clairvoyant's own joules where it takes part: its plan is the best in the cost "
-    "model, so that a real run may end before it. Else it is what is left when the joules of standing still for "
-    "features are taken off, which no cache can beat.",
+    "model, so that a real run may end before it. Otherwise it is the run's joules without those of waiting for "
+    "features, which no cache can beat.",
 }
 _RACE_BOUNDS_LOG_FROM = 50.0
 NO_BOUND = "no run has ended yet, or none has such a bound"
@@ -375,7 +375,10 @@ def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[
     names = [as_drawn(each.label) for each in bounds]
     colours = [series_colour(labels.index(each.label)) for each in bounds]
     above: Drawn = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
-    above |= {"text": [_times(each) for each in bounds], "marker": {"color": colours, "opacity": 0.75}}
+    above |= {
+        "text": ["" if each.over is None else f"x {_factor(each.over)}" for each in bounds],
+        "marker": {"color": colours, "opacity": 0.75},
+    }
     measured, limits = [each.measured for each in bounds], [each.bound for each in bounds]
     of_bounds = join_words(list(dict.fromkeys(each.name for each in bounds)))
     mark: Drawn = {"size": 22, "marker": {"symbol": "line-ns-open", "line": {"width": 2.5}}}
@@ -387,10 +390,6 @@ def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[
     x_axis = {**charts.FROM_ZERO, **_axis([*measured, *limits])}
     figure = charts.chart(*titles, data, xaxis=x_axis, **looks)
     return figure, f"{_bound_text(quantity, bounds)} {look}"
-
-
-def _times(each: Bound) -> str:
-    return "" if each.over is None else f"x {_factor(each.over)}"
 
 
 def _factor(over: float) -> str:

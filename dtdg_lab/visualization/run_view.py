@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from dtdg_lab.core.events import Event
+from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.partition import LinkLog
     from dtdg_lab.visualization.style import Marks
 
-Panel = tuple[Figure, str]
 Row = Mapping[str, Any]
 F = TypeVar("F", bound=Event)
 RowHandler = Callable[[int, Row, int], None]  # rank, row, attempt

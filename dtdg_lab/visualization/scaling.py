@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
@@ -13,7 +12,7 @@ from typing import Any
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel
-from dtdg_lab.visualization.layout import LEGEND, Figure, bare_layout, grid, percent, with_note
+from dtdg_lab.visualization.layout import Figure, grid, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
 
 # Efficiency over ranks: what of each further rank's time becomes a shorter epoch.
@@ -247,9 +246,6 @@ _LOOK: Mapping[str, str] = {
 CurvesOf = Mapping[str, tuple[str, ...]]  # system -> curves that its points go with
 _OTHERS = "other systems, measured"
 _REGION = "rgba(0, 158, 115, 0.12)"
-_HEIGHT, _PLOT, _TOP = 330, 214, 56  # pixels: of a panel, of its axes, above them; the sentence is below
-_WIDTH = 0.72  # share of the figure that axes take; the legend is beside
-_LINE = 118  # characters of a sentence in a line
 
 
 def what_if_ranks_figure(
@@ -270,43 +266,7 @@ def what_if_ranks_figure(
     ]
     if not panels:
         panels = [(charts.chart("What if", "ranks", "value", [], empty="nothing to show"), "")]
-    return _stacked(panels, title or "What if there were more ranks")
-
-
-def _stacked(panels: Sequence[Panel], title: str) -> Figure:
-    """Panels one under another; many curves have more names than a line under the axes holds."""
-    whole = _HEIGHT * len(panels) + 40
-    layout = bare_layout(panels[0][0]["layout"], title, whole, {"l": 62, "r": 14, "t": 40, "b": 0})
-    inner = whole - 40
-    data: list[dict[str, Any]] = []
-    for place, (figure, caption) in enumerate(panels):
-        number = "" if place == 0 else str(place + 1)
-        x, y, own = f"x{number}", f"y{number}", figure["layout"]
-        top = 1 - (place * _HEIGHT + _TOP) / inner
-        domain = [top - _PLOT / inner, top]
-        layout[f"xaxis{number}"] = {**own["xaxis"], "domain": [0, _WIDTH], "anchor": y}
-        layout[f"yaxis{number}"] = {**own["yaxis"], "domain": domain, "anchor": x}
-        layout[f"legend{number}"] = {**LEGEND, "x": _WIDTH + 0.015, "xanchor": "left", "y": top, "yanchor": "top"}
-        for trace in figure["data"] or [{"type": "scatter", "x": [None], "y": [None], "showlegend": False}]:
-            data.append({**trace, "xaxis": x, "yaxis": y, "legend": f"legend{number}"})
-        for mark in (*own["shapes"], *own["annotations"]):
-            moved = {**mark, "xref": _moved(mark["xref"], x), "yref": _moved(mark["yref"], y)}
-            layout["annotations" if "text" in mark else "shapes"].append(moved)
-        words = "<br>".join(textwrap.wrap(caption, _LINE))
-        layout["annotations"] += [
-            _text(f"<b>{own['title']['text']}</b>", 13, top, yanchor="bottom", yshift=8),
-            _text(words, 11, domain[0], yanchor="top", yshift=-36),
-        ]
-    return {"data": data, "layout": layout}
-
-
-def _moved(reference: str, axis: str) -> str:
-    return f"{axis} domain" if reference == "paper" else axis
-
-
-def _text(said: str, size: int, y: float, **more: Any) -> Drawn:
-    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left"}
-    return charts.label(said, 0, y, size=size, **place, **more)
+    return grid(panels, title=title or "What if there were more ranks", columns=1, beside=True)
 
 
 def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: CurvesOf) -> Panel:

@@ -59,7 +59,7 @@ def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str) -> Figure:
     y_axis = {"autorange": "reversed", "type": "category"}
     if not any(bar.values for bar in bars):
         return charts.chart(title, unit, "", [], empty="no run has ended yet", yaxis=y_axis, showlegend=False)
-    labels = [_labelled(bar) for bar in bars]
+    labels = [bar.label + f" ({bar.missed} did not get there)" * bool(bar.missed) for bar in bars]
     colours = [palette.series_colour(0) if bar.values else palette.BASELINE_COLOUR for bar in bars]
     faint: Drawn = {"marker": {"color": colours, "opacity": 0.55}}
     seeds = [(value, name) for name, bar in zip(labels, bars, strict=True) for value in bar.values]
@@ -71,10 +71,6 @@ def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str) -> Figure:
     ]
     margin = {"l": 56, "r": 14, "t": 34, "b": 54}
     return charts.chart(title, unit, "", data, yaxis=y_axis, showlegend=False, margin=margin)
-
-
-def _labelled(bar: SpreadBar) -> str:
-    return f"{bar.label} ({bar.missed} did not get there)" if bar.missed else bar.label
 
 
 def apart(first: SpreadBar, second: SpreadBar) -> bool:

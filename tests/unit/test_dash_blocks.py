@@ -148,7 +148,7 @@ def test_changes_show_on_the_page(dashboard):
     share = figure(dashboard, "Share of the exchanges")
     assert share["data"][-1]["y"][-5:] == [0.0] * 5
     assert [note["text"] for note in share["layout"]["annotations"]] == ["overlap False,<br>delta_transfer False"]
-    assert "each whole" in dashboard.pages["Blocks"].charts.captions()["blocks-transfers"]
+    assert "each in full" in dashboard.pages["Blocks"].charts.captions()["blocks-transfers"]
     choose(dashboard, "blocks", 0)
     run.advance(2)
     look(dashboard)

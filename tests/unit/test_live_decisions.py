@@ -97,7 +97,7 @@ def test_plans_by_stretches_begin_as_the_plan_of_the_whole() -> None:
     pattern = make_pattern("one_slow", parts=4, seed=3, mbit=80.0, delay_ms=0.0, first_epoch=1, cycle=4, epochs=60)
     policy = ForeseenWindows(pattern, reddit(), part=0, epoch_steps=25)
     epochs = -(-STRETCH // 25)
-    whole = clairvoyant_of(trace_of_pattern(pattern, 0, epochs=epochs, epoch_steps=25), reddit(), epoch_steps=25)
+    whole = clairvoyant_of(trace_of_pattern(pattern, 0, range(25 * epochs), epoch_steps=25), reddit(), epoch_steps=25)
     steps = range(0, STRETCH // 2, 50)
     ours, best = ([each.decide(view(step)).action for step in steps] for each in (policy, whole))
     assert ours == best and len(set(ours)) > 1

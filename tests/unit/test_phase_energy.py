@@ -397,7 +397,7 @@ def test_the_view_stacks_phases_by_rank_and_hatches_waiting() -> None:
     assert figure["layout"]["xaxis"]["title"]["text"] == "energy since the start (J)"
     assert view.stall_share() == pytest.approx(0.25)
     assert view.caption() == (
-        "200 J modelled: most in compute (70 %); 25 % standing still (15 % for other ranks and 10 % for features)."
+        "200 J modelled: most in compute (70 %); 25 % waiting (15 % for other ranks and 10 % for features)."
     )
 
 
@@ -411,7 +411,7 @@ def test_the_view_says_what_is_not_known() -> None:
     view.row(0, described(0, "compute", 12_345.0, source="counter"))
     view.row(0, described(0, "new phase", 5.0, source="counter"))
     assert view.caption() == (
-        "12.35 kJ measured (counter): most in compute (100 %); 0 % standing still; energy is known for 67 % of the "
+        "12.35 kJ measured (counter): most in compute (100 %); 0 % waiting; energy is known for 67 % of the "
         "time; unknown for rank 1."
     )
     figure = view.figure()

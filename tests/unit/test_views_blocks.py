@@ -106,7 +106,7 @@ def test_pictures_of_owners_say_what_is_where() -> None:
     assert before["data"][0]["z"] == [[0, 1] * 3], "one span where neighbours have one owner"
     assert after["data"][0]["z"] == [[0] * 3, [1] * 3], "blocks stay apart"
     assert "In block 0 rank 0 computes snapshots 0 to 1 for all nodes" in first
-    assert "runs nodes 0 to 4 through the block's snapshots" in second and "50 % of them" in second
+    assert "runs nodes 0 to 4 through the block's snapshots" in second and "50 % of the cells" in second
 
 
 def test_ranks_without_a_snapshot_are_told() -> None:
@@ -226,20 +226,20 @@ def test_the_hidden_share_follows_what_the_ranks_tell_and_marks_the_change() -> 
 def test_transfers_show_what_differences_save() -> None:
     data = blocks_data(plan())
     shown = window(data, steps=4, brought=1000, whole=3000)
-    figure, words = titled(shown)["Graphs brought to the ranks"]
+    figure, words = titled(shown)["Graphs transferred to the ranks"]
     check(figure)
-    assert traces(figure)["brought"]["y"] == [pytest.approx(2000 / 1024, abs=1e-3)] * 4, "of both ranks"
-    assert "Step 3 brought 14 snapshots in 2.0 KiB; whole they take 5.9 KiB, 3.00 times as much" in words
+    assert traces(figure)["transferred"]["y"] == [pytest.approx(2000 / 1024, abs=1e-3)] * 4, "of both ranks"
+    assert "Step 3 transferred 14 snapshots in 2.0 KiB; in full they take 5.9 KiB, 3.00 times as much" in words
     report(shown, data, [4], brought=3000, whole=3000)
-    assert "each whole" in titled(shown)["Graphs brought to the ranks"][1]
+    assert "each in full" in titled(shown)["Graphs transferred to the ranks"][1]
 
 
 def test_steps_that_brought_nothing_are_a_gap_in_the_line() -> None:
     shown = window(blocks_data(plan()), steps=2, brought=1000, whole=3000)
     report(shown, blocks_data(plan()), [6, 7], brought=1000, whole=3000)
-    figure, _ = titled(shown)["Graphs brought to the ranks"]
+    figure, _ = titled(shown)["Graphs transferred to the ranks"]
     check(figure)
-    brought = traces(figure)["brought"]
+    brought = traces(figure)["transferred"]
     assert brought["x"] == [0, 1, 2, 6, 7]
     assert [value is None for value in brought["y"]] == [False, False, True, False, False]
 
@@ -259,7 +259,7 @@ def test_what_was_before_the_last_change_is_called_so() -> None:
     shown.add(event(blocks_data(plan(blocks=1), blocks=1, requested=1), at=9, step=4))
     found = shown.view("blocks").named_panels()
     assert list(found)[:6] == ["before", "after", "memory", "transfers", "hidden", "flight"]
-    assert "no step has brought any since step 3" in found["transfers"][1]
+    assert "no step has transferred any since step 3" in found["transfers"][1]
     assert "Probed with 3 blocks; the run has 1 now" in found["memory"][1]
     assert "probed before these blocks" in shown.view("blocks").caption()
 
@@ -284,7 +284,7 @@ def test_what_is_told_twice_counts_once_and_a_later_attempt_replaces() -> None:
     assert shown.figures()["blocks"] == once
     shown.add(event(data, step=3, attempt=2))
     report(shown, data, range(3, 6), attempt=2, brought=500)
-    brought = traces(titled(shown)["Graphs brought to the ranks"][0])["brought"]
+    brought = traces(titled(shown)["Graphs transferred to the ranks"][0])["transferred"]
     assert brought["x"] == [0, 1, 2, 3, 4, 5] and brought["y"][2:4] == [1.9531, 0.9766]
 
 
@@ -330,7 +330,7 @@ def test_every_state_of_a_run_has_a_valid_picture(ranks: int, blocks: int, steps
 def test_vertex_parts_in_blocks_show_memory_and_transfers_alone() -> None:
     data = blocks_data(plan(), layout="halo_vertex", own=[], rows=[], chunks=[], collectives=[])
     titles = list(titled(window(data, steps=3)))
-    assert titles[:2] == ["Memory over a step · 3 blocks", "Graphs brought to the ranks"]
+    assert titles[:2] == ["Memory over a step · 3 blocks", "Graphs transferred to the ranks"]
     assert all(title.startswith("Bytes") for title in titles[2:])
 
 
@@ -391,7 +391,7 @@ def test_events_are_said_in_words() -> None:
         )
     ]  # fmt: skip
     said = [what for *_, what in event_rows(rows)]
-    assert said[0].startswith("3 blocks of 4 to 5 snapshots on 2 ranks (as set). Legs of a step, over its layers: 4 ")
+    assert said[0].startswith("3 blocks of 4 to 5 snapshots on 2 ranks (as set). Collectives of a step, over its")
     assert said[1].startswith("The peak, 1.2 KiB") and said[2] == "no blocks of time from here on"
 
 

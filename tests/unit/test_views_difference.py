@@ -13,7 +13,7 @@ PANELS = (
     "Bytes of all snapshots",
     "Time until all are usable",
     "How many times fewer bytes",
-    "Snapshots that a difference can bring",
+    "Snapshots that can be sent as a delta",
 )
 
 

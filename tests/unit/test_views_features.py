@@ -223,7 +223,7 @@ def test_estimates_stand_beside_what_is_added(run: RunWindow) -> None:
     drawn = traces(figure)
     late = dict(zip(drawn["part 2"]["x"], drawn["part 2"]["y"], strict=True))
     assert late[48] == 19.0 and late[96] == 0.0, "estimates of the other three parts agree"
-    assert words.startswith("At last: no part is late, nor thought to be.")
+    assert words.startswith("At last: no part is late or estimated to be.")
     shown = window(features_data())
     shown.add(event("congestion", congestion_data({SLOW_OWNER: SLOW_MS})))
     shown.add(line("cache_decisions", [decision_row(3, 0, 16, delays_ms=[0.0, 12.0, 0.0])]))

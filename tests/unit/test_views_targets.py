@@ -49,7 +49,7 @@ def test_the_batches_in_words() -> None:
     words = HybridFacts.read(dynahb_data(choice=BEST, cache_bytes=None)).words
     assert ", chosen by dqn among 9 sizes; from a reservoir, and where it gives none they are built in the" in words
     words = HybridFacts.read(dynahb_data(stands_in=True)).words
-    assert "gives none all nodes of the same snapshots stand in. Models are averaged every 0.5 s." in words
+    assert "gives none all nodes of the same snapshots are used instead. Models are averaged every 0.5 s." in words
 
 
 def test_a_size_is_named_as_it_was_given() -> None:
@@ -127,7 +127,7 @@ def test_a_batch_that_stands_in_is_called_one() -> None:
     shown.add(line("targets", [target_row(3, 1, data, source="snapshot")], rank=1))
     figure, words = shown.view("hybrid").map()
     check(figure)
-    assert words.endswith("The reservoir gave part 1 none: all its nodes stand in.")
+    assert words.endswith("The reservoir had no batch for part 1: all its nodes are used instead.")
     assert {cell for (cell,) in figure["data"][3]["z"]} == {1.0}
 
 
@@ -171,7 +171,7 @@ def test_sources_and_waiting_are_told() -> None:
     assert drawn["from the reservoir"]["y"] == [0, 100] * 5 + [0]
     assert drawn["all nodes of its snapshots"]["y"] == [0] * 10 + [100]
     assert words.startswith("Of the last 22 batches 45 % came from the reservoir, 9 % took all nodes of their")
-    assert f"Lately ranks spent {100 * 0.1 / 21:.1f} % of their time on batches" in words, "a tenth of one step of 21"
+    assert f"Ranks recently spent {100 * 0.1 / 21:.1f} % of their time on batches" in words, "a tenth of one step of 21"
 
 
 def test_bars_are_of_several_steps_where_there_are_many() -> None:

@@ -159,7 +159,9 @@ class RacePage(Page):
         self._show_problem("")
         try:
             asked = {
-                "seeds": _numbers(_text(self.seeds)),
+                "seeds": [
+                    int(_number(word, "Seeds", whole=True)) for word in _text(self.seeds).replace(",", " ").split()
+                ],
                 "stop": self._rule(),
                 "parallel": bool(self.parallel.value),
                 "name": _text(self.name),
@@ -268,15 +270,6 @@ class RacePage(Page):
 
 def _text(widget: pn.widgets.TextInput) -> str:
     return (widget.value or "").strip()
-
-
-def _numbers(text: str) -> list[int]:
-    """Whole numbers separated by blanks or commas.
-
-    Raises:
-        ConfigError: the text is not a list of numbers.
-    """
-    return [int(_number(word, "Seeds", whole=True)) for word in text.replace(",", " ").split()]
 
 
 def _number(text: str, label: str, *, whole: bool) -> float:

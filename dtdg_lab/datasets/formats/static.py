@@ -58,12 +58,7 @@ def parse_nodes_edges(data: Mapping[str, bytes], where: str) -> StaticTable:
         )
     edges, lines = _read(part(data, "edges.csv", where), f"{where} (edges.csv)", {"src": txt.ID, "dst": txt.ID})
     for end in ("src", "dst"):
-        outside = np.flatnonzero(edges[end] >= nodes)
-        if len(outside):
-            raise DataError(
-                f"line {txt.line_of_row(lines, int(outside[0])) + 1} of {where} (edges.csv) has {end} "
-                f"{edges[end][outside[0]]}; 0 to {nodes - 1} are in nodes.csv. Fetch the file again."
-            )
+        _refuse_outside(edges[end], nodes, lines, f"{where} (edges.csv)", f"has {end}", header=1)
     src, dst = txt.doubled(edges["src"], edges["dst"])
     return StaticTable(
         src,
@@ -78,6 +73,14 @@ def parse_nodes_edges(data: Mapping[str, bytes], where: str) -> StaticTable:
 def _read(data: bytes, where: str, wanted: Mapping[str, txt.ColumnKind]) -> tuple[dict[str, Any], bytes]:
     """The wanted columns, wherever they are, and the text of the rows under the header."""
     return txt.named_rows(data, where, {name: (kind, (name,)) for name, kind in wanted.items()})
+
+
+def _refuse_outside(
+    given: NDArray[np.int64], nodes: int, text: bytes, where: str, said: str, *, header: int = 0
+) -> None:
+    """Refuse a text whose rows name nodes that there are not."""
+    allowed = f"0 to {nodes - 1} are the nodes. Fetch the file again."
+    txt.refuse_rows(given >= nodes, text, where, lambda row: f"{said} {given[row]}; {allowed}", header=header)
 
 
 def _split(words: Any, body: bytes, where: str) -> NDArray[np.int8]:
@@ -233,12 +236,7 @@ def _split_ogb(data: Mapping[str, bytes], nodes: int, where: str) -> NDArray[np.
     for name, code in _OGB_SPLITS.items():
         rows, text = _csv(data, name, where, {"vertex": txt.ID})
         vertices = rows["vertex"]
-        wrong = np.flatnonzero(vertices >= nodes)
-        if len(wrong):
-            raise DataError(
-                f"line {txt.line_of_row(text, int(wrong[0]))} of {where} ({name}.csv) is node {vertices[wrong[0]]}; 0 "
-                f"to {nodes - 1} are there. Fetch the file again."
-            )
+        _refuse_outside(vertices, nodes, text, f"{where} ({name}.csv)", "is node")
         if (split[vertices] != tables.SPLIT_NONE).any():
             raise DataError(f"{where} ({name}.csv) has nodes of another split too; each may be in one. Fetch it again.")
         split[vertices] = code

@@ -132,10 +132,8 @@ def _payments(
 
 
 LEAST_ACCOUNTS = 2 * len(KINDS) * LARGEST
-TRANSACTIONS_LEAST_AMOUNT, TRANSACTIONS_MOST_AMOUNT = (
-    100.0,
-    1000.0,
-)  # of a normal payment, as in AMLSim's parameter file for 1,000 accounts
+# of a normal payment, as in AMLSim's parameter file for 1,000 accounts
+NORMAL_LEAST, NORMAL_MOST = 100.0, 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +204,7 @@ def _snapshots(seed: int, pairs: Keys, schemes: Schemes, nodes: int, counts: lis
         draws = generator(seed, "transactions/payments", interval)
         active = schemes.at(interval)
         normal = base.some(draws, pairs, count - int(active.sum()))
-        amount = draws.uniform(TRANSACTIONS_LEAST_AMOUNT, TRANSACTIONS_MOST_AMOUNT, len(normal)).astype(np.float32)
+        amount = draws.uniform(NORMAL_LEAST, NORMAL_MOST, len(normal)).astype(np.float32)
         keys = np.concatenate([normal, schemes.keys[active]])
         order = np.argsort(keys, kind="stable")  # two rising runs without common keys
         yield base.snapshot_of_rising(keys[order], nodes, np.concatenate([amount, schemes.amount[active]])[order])

@@ -540,7 +540,7 @@ def _windows_words(steps: Sequence[BatchStep]) -> str:
     starts = sum(two.epoch != one.epoch or two.target < one.target for one, two in pairwise(batches))
     text = "The window climbs through time, a snapshot a step; the newest are full (blue), the older the fainter."
     if starts:
-        text += f" It jumped {starts} time{'s' * (starts > 1)}: to a segment that begins with state zero."
+        text += f" It jumped {starts} time{'s' * (starts > 1)}, to a segment that begins with a zero state."
     return f"{text} Each epoch uses a new cut of the training split and trains the later segment first."
 
 
@@ -924,9 +924,7 @@ def decision_panels(looks: Sequence[Look]) -> dict[str, Panel]:
 def decision_words(looks: Sequence[Look]) -> str:
     """What the newest look found, in a sentence or two."""
     if not looks:
-        return (
-            "At the end of every so many epochs the tuner asks what its neighbours would lose on the validation split."
-        )
+        return "Every few epochs the tuner compares the validation losses of neighbouring settings."
     last = looks[-1]
     text = f"After epoch {last.epoch + 1} the tuner "
     if last.action == last.state:
@@ -977,7 +975,9 @@ def _path_panel(looks: Sequence[Look]) -> Panel:
     newest = {setting: loss for look in looks for setting, loss in look.losses.items()}
     rows = [{"full_snapshots": k, "alpha": alpha, "mse": loss} for (k, alpha), loss in newest.items()]
     figure, _ = decay_map_panels(DecayMap(rows, path=path(looks), loss="newest validation loss of each setting"))["mse"]
-    text = "The way over K and alpha, from the circle to the star; the faintest has least loss. Cells were asked about "
+    text = (
+        "Path over K and alpha, from the circle to the star; the palest cell has the least loss. Cells were measured "
+    )
     return {**figure, "layout": {**figure["layout"], "shapes": []}}, text + "at different times of training."
 
 

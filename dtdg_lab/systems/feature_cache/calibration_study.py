@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import math
 import secrets
 from collections.abc import Mapping, Sequence
@@ -201,15 +198,13 @@ def stored_study(
 ) -> CalibrationStudy:
     """Write what was measured as files, and calibrate from these; ``to_dict`` says what it was."""
     by = f"{power[0]['host']}, of a rank" if power else "of another cluster, for energy is unknown here"
+    import pandas as pd
+
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in ((STEPS, steps), (FETCHES, fetches), (POWER, power)):
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, _COLUMNS[name], extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        content = text.getvalue().encode()
         if rows:
-            (folder / name).write_bytes(gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
+            packed = {"method": "gzip", "mtime": 0} if name.endswith(".gz") else None
+            pd.DataFrame(rows, columns=_COLUMNS[name]).to_csv(folder / name, index=False, compression=packed)
         else:
             (folder / name).unlink(missing_ok=True)  # of an earlier study
     return CalibrationStudy(calibrate(folder), folder, f"{described}; watts {by}", parts)

@@ -18,9 +18,7 @@ from dtdg_lab.core.events import Event, reading_event
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.log import CacheChoice, CacheWindow, EpochHits, Fetched, ResolvedStep
-from dtdg_lab.systems.feature_cache.policies.calibration import relative_line
 from dtdg_lab.visualization.charts import (
-    CATEGORIES,
     FROM_ZERO,
     STEPS,
     Drawn,
@@ -36,9 +34,8 @@ from dtdg_lab.visualization.charts import (
     line,
     points,
     right_axis,
-    whiskers,
 )
-from dtdg_lab.visualization.layout import Figure, grid, join_words, percent
+from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
     HEAT_SCALES,
@@ -488,7 +485,7 @@ def congestion_panel(links: Links | None, parts: int) -> Panel:
     titles = ("Links now", "asked by part", "owner")
     axes: Drawn = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
     if links is None:
-        return chart(*titles, [], empty="links are as they are", **axes), _words(links)
+        return chart(*titles, [], empty="no congestion is added", **axes), _words(links)
     cells = [
         [None if owner == other else links.delay_ms[owner][other] for other in range(count)] for owner in range(count)
     ]
@@ -539,7 +536,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "epoch_hot": "fetched ahead, with a cache of the epoch's hottest rows",
         "fixed": "fetched ahead, with a cache that is rebuilt at a fixed pace",
         "threshold": "fetched ahead, with a cache rebuilt faster the later replies are",
-        "random": "fetched ahead, with a cache whose window is drawn",
+        "random": "fetched ahead, with a cache of random windows",
         "double_dqn": "fetched ahead, with a cache whose window and allocation a Double DQN chooses",
         "planner": "fetched ahead, with a cache whose window and allocation are planned from the batches to come",
         "clairvoyant": "fetched ahead, with a cache chosen by the plan that is best in the cost model, delays known",
@@ -568,7 +565,7 @@ class FeatureFacts(Event):
 
     kind: ClassVar[str] = "features"
     about: ClassVar[str] = "fetched features"
-    ended: ClassVar[str] = "features are at hand from here on"
+    ended: ClassVar[str] = "features are local from here on"
     parts: int
     rows: int
     row_bytes: int
@@ -814,125 +811,4 @@ def _estimate_words(found: Mapping[int, Mapping[int, Sequence[float]]], congesti
         late = median(by_step[newest])
         if max(late, added) >= _LATE_MS:
             described.append(f"part {owner} {late:.3g} ms where {added:.3g} ms are added")
-    return f"At last: {join_words(described) or 'no part is late, nor thought to be'}. {_ESTIMATE}"
-
-
-# What a call for features costs before its first byte, against what its bytes cost (Figure 1 of GreenDyGNN).
-#
-# Rows are mappings, one for each call: ``rows`` asked for, ``rtt_s``, ``feat_dim`` floats a row, and where there are
-# several ``condition`` or ``owner``.
-
-
-Row = Mapping[str, Any]
-FLOAT_BYTES = 4
-NO_CALL = "no call was measured yet"
-_ALIKE = 1.25  # times as many rows, up to which calls are of one size
-_LEAST = 2  # sizes that a line needs
-
-
-@dataclass(frozen=True, slots=True)
-class CallCost:
-    """What a call takes: ``initiation_s`` + ``s_per_byte`` times the bytes of its reply."""
-
-    initiation_s: float
-    s_per_byte: float
-
-    @property
-    def crossover_bytes(self) -> float | None:
-        """Bytes from which they cost more than the call; None where they cost nothing."""
-        return self.initiation_s / self.s_per_byte if self.s_per_byte > 0 else None
-
-    def share(self, nbytes: float) -> float:
-        """Of a call of so many bytes, the part that it takes whatever it brings."""
-        whole = self.initiation_s + self.s_per_byte * nbytes
-        return self.initiation_s / whole if whole > 0 else 0.0
-
-
-def call_cost(sizes: Mapping[float, float]) -> CallCost:
-    """The line through median seconds by bytes that misses them least in relative terms; neither part is negative.
-
-    Args:
-        sizes: bytes of a reply -> seconds.
-    """
-    nbytes, seconds = np.array(list(sizes), dtype=float), np.array(list(sizes.values()), dtype=float)
-    return CallCost(*relative_line(nbytes, np.maximum(seconds, 1e-9)))
-
-
-def rpc_payload_figure(rows: Sequence[Row], *, title: str = "What a call costs") -> Figure:
-    """Both panels beside each other."""
-    return grid(list(rpc_payload_panels(rows).values()), title=title)
-
-
-def rpc_payload_panels(rows: Sequence[Row]) -> dict[str, Panel]:
-    """``shares``: initiation against payload by rows of a call; ``seconds``: what was measured, with the line."""
-    sizes = _by_rows(rows)
-    if len(sizes) < _LEAST:
-        empty = chart("What a call costs", "rows of a call", "", [], empty=NO_CALL)
-        return {"shares": (empty, _READING), "seconds": (empty, "")}
-    width = _row_bytes(rows)
-    cost = call_cost({count * width: median(each) for count, each in sizes.items()})
-    words = _words_rpc_payload(cost, width)
-    return {
-        "shares": (_shares_figure(list(sizes), cost, width), words),
-        "seconds": (_seconds_figure(sizes, cost, width), "Points: medians with the middle half; line: the fit."),
-    }
-
-
-_READING = "Small calls cost mostly for being calls: ask for many rows at once."
-
-
-def _by_rows(rows: Sequence[Row]) -> dict[int, list[float]]:
-    """Seconds by rows of a call; calls for about as many rows count as one size."""
-    groups: list[list[tuple[int, float]]] = []
-    for call in sorted((int(row["rows"]), float(row["rtt_s"])) for row in rows):
-        if groups and call[0] <= _ALIKE * groups[-1][0][0]:
-            groups[-1].append(call)
-        else:
-            groups.append([call])
-    return {round(median(count for count, _ in each)): [seconds for _, seconds in each] for each in groups}
-
-
-def _row_bytes(rows: Sequence[Row]) -> float:
-    return FLOAT_BYTES * median([float(row["feat_dim"]) for row in rows])
-
-
-def _shares_figure(counts: Sequence[int], cost: CallCost, width: float) -> Figure:
-    first = [round(100 * cost.share(count * width), 2) for count in counts]
-    names = [f"{count:,}" for count in counts]
-    rest = [round(100 - each, 2) for each in first]
-    data = [
-        bars(name, names, y, PHASE_COLOURS[phase], "%{x} rows: %{y:.0f} %")
-        for name, y, phase in (("initiation", first, "rebuild"), ("payload", rest, "transfer"))
-    ]
-    looks: Drawn = {"barmode": "stack", "bargap": 0.25, "showlegend": True}
-    axes: Drawn = {"xaxis": CATEGORIES, "yaxis": {"range": [0, 100]}}
-    return chart("Initiation against payload", "rows of a call", "of its time (%)", data, **looks, **axes)
-
-
-def _seconds_figure(sizes: Mapping[int, Sequence[float]], cost: CallCost, width: float) -> Figure:
-    counts = list(sizes)
-    ms = 1e3 * np.array([np.percentile(each, (25, 50, 75)) for each in sizes.values()])
-    low, middle, high = ms.round(5).T.tolist()
-    at = np.geomspace(counts[0], counts[-1], 60)
-    fit = 1e3 * (cost.initiation_s + cost.s_per_byte * at * width)
-    error = whiskers(low, middle, high, series_colour(0))
-    hover = "%{x:,} rows: %{y:.3~g} ms<extra></extra>"
-    data = [
-        points("measured", counts, middle, series_colour(0), hover, error_y=error),
-        line("initiation + bytes", at.round(2).tolist(), fit.round(6).tolist(), width=1.5, hoverinfo="skip"),
-    ]
-    axes: dict[str, Any] = {axis: {"type": "log", "dtick": 1} for axis in ("xaxis", "yaxis")}
-    return chart("Time of a call", "rows of a call", "round trip (ms)", data, showlegend=True, **axes)
-
-
-def _words_rpc_payload(cost: CallCost, width: float) -> str:
-    crossover = cost.crossover_bytes
-    text = f"A call takes {format_seconds(cost.initiation_s)} whatever it brings"
-    if crossover is None:
-        return f"{text}, and its bytes nothing that can be seen. {_READING}"
-    rows = crossover / width
-    small = percent(cost.share(100 * width))
-    return (
-        f"{text}; its bytes cost as much from {rows:,.0f} rows on ({format_bytes(crossover)}). At 100 rows the call "
-        f"itself is {small}. {_READING}"
-    )
+    return f"At last: {join_words(described) or 'no part is late or estimated to be'}. {_ESTIMATE}"

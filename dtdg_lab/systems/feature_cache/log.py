@@ -149,10 +149,11 @@ class FeatureLog:
         self._fetches: dict[str, PartLog[Fetched]] = {}  # by purpose
         self._links: set[tuple[int, int]] = set()
 
-    def resolve(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
+    def resolve(self, row: Mapping[str, Any], attempt: int) -> ResolvedStep:
         """Add one row of ``resolved``."""
-        found = resolved_of(row)
+        found = read_row(ResolvedStep, row)
         self.resolved.add(found.part, found.step, attempt, found)
+        return found
 
     def fetch(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of ``fetches``."""
@@ -191,11 +192,6 @@ class FeatureLog:
         log = self._fetches.get(purpose)
         found = [] if log is None else [each for rows in log.all(since=since).values() for each in rows]
         return sorted(found, key=lambda each: each.step)
-
-
-def resolved_of(row: Mapping[str, Any]) -> ResolvedStep:
-    """One row of ``resolved``."""
-    return read_row(ResolvedStep, row)
 
 
 _NONE = ("window", "action", "biased")  # columns in which nothing is -1; in others it is 0

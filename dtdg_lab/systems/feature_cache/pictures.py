@@ -14,6 +14,7 @@ from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import learned_policy
 from dtdg_lab.systems.feature_cache.policies.calibration import reddit
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
+from dtdg_lab.systems.feature_cache.policies.costs import cache_choices
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, CacheEpisode, CacheSimulator, draw_episode
 from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
@@ -47,10 +48,9 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     played = _played(episode)
     joules = {name: cost_of(episode, windows) for name, windows in played.items()}
     over = joules[own] / joules["clairvoyant"] - 1
-    actions = CacheActions(PARTS)
+    windows_of = cache_choices(PARTS, episode.epoch_steps).windows
     lengths = {
-        name: [(first, _length(actions, action, episode)) for first, action in windows]
-        for name, windows in played.items()
+        name: [(first, int(windows_of[action])) for first, action in windows] for name, windows in played.items()
     }
     shown = {own: lengths[own], "clairvoyant": lengths["clairvoyant"]}
     return [
@@ -84,11 +84,6 @@ def _played(episode: CacheEpisode) -> dict[str, list[tuple[int, int]]]:
         simulator = CacheSimulator([episode.costs], epoch_steps=EPOCH_STEPS, draw=lambda _: episode)
         found[_SHOWN[name]] = list(run_policy(simulator, policy, number=0).windows[0])
     return found
-
-
-def _length(actions: CacheActions, action: int, episode: CacheEpisode) -> int:
-    """W of a choice; one cache per epoch is a separate choice."""
-    return actions.window(action) if action < len(actions) else episode.epoch_steps
 
 
 def _slow_spans(episode: CacheEpisode) -> list[Span]:

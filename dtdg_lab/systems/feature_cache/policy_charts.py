@@ -1,4 +1,4 @@
-"""Charts of cache policies: action values, regret, tables, and model against measurement."""
+"""Charts of cache policies: action values, regret, and model against measurement."""
 
 from __future__ import annotations
 
@@ -33,23 +33,18 @@ from dtdg_lab.visualization.charts import (
     line,
     named_axis,
     points,
-    rule,
 )
-from dtdg_lab.visualization.layout import Figure, frame, grid, join_words, percent, with_note
+from dtdg_lab.visualization.layout import Figure, grid, join_words, percent
 from dtdg_lab.visualization.palette import HEAT_SCALES, MARK_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.style import text_table
 
 if TYPE_CHECKING:
     from dtdg_lab.systems.feature_cache.policies.calibration import CellError
-    from dtdg_lab.systems.feature_cache.policies.training import ComparedPolicy
 
 
-# Step times of a model beside those that were measured: errors as a map, curves with squares (Figure 8 of
-# GreenDyGNN).
+# Step times of a model beside measured ones: errors as a map, curves with squares (Figure 8 of GreenDyGNN).
 #
-# Rows are mappings: ``condition``, ``window``, ``measured_ms`` and ``predicted_ms``; where there are several data
-# sets,
-# ``dataset``; ``held_out`` where the model had not seen the measurement.
+# Rows are mappings: ``condition``, ``window``, ``measured_ms`` and ``predicted_ms``; ``dataset`` where there are
+# several; ``held_out`` where the model had not seen the measurement.
 
 
 Without = Literal["", "cell", "condition"]
@@ -227,231 +222,10 @@ def model_words(rows: Sequence[Row]) -> str:
     )
 
 
-# Policies of the cache beside each other, case by case: how far each is from the optimum and the best fixed window.
-#
-# Rows are mappings, one for each policy, case and seed: ``policy``, ``case`` and ``joules`` of the episode, and where
-# there are several data sets, ``costs``, whose they are. The policies ``clairvoyant`` and those whose names begin
-# with
-# ``fixed`` are what the others are measured by.
-
-
-CLAIRVOYANT, FIXED, BEST = "clairvoyant", "fixed", "best fixed"
-POLICY_TABLE_NOTHING = "no policy was compared yet"
-TOLERANCE = 0.01  # of the best fixed window's joules, beyond which a policy loses to it
-_NEAR = 0.5  # percent under which a distance has the palest colour
-_APART = 10  # cases up to which each has its name under the axis
-_POLICY_TABLE_WRITTEN = 160  # cells up to which each has its number
-_NAMED = 2  # cases that a sentence names
-# better than what it is measured by: blue; worse: red; white: as good
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyTable:
-    """Mean joules of policies by case.
-
-    Attributes:
-        cases: in order.
-        joules: policy -> case -> mean joules over the seeds.
-    """
-
-    cases: tuple[str, ...]
-    joules: Mapping[str, Mapping[str, float]]
-
-    @property
-    def fixed(self) -> list[str]:
-        """Policies with a fixed window."""
-        return [name for name in self.joules if name.startswith(FIXED)]
-
-    def best_fixed(self, case: str) -> tuple[str, float] | None:
-        """The fixed window that needs least in a case, which only hindsight knows; None where none was tried."""
-        found = [(self.joules[name][case], name) for name in self.fixed if case in self.joules[name]]
-        return (min(found)[1], min(found)[0]) if found else None
-
-    def beyond_optimum(self, policy: str, case: str) -> float | None:
-        """Joules over the clairvoyant's, less 1; None where either is not known."""
-        return self._beyond(policy, case, self.joules.get(CLAIRVOYANT, {}).get(case))
-
-    def beyond_fixed(self, policy: str, case: str) -> float | None:
-        """Joules over those of the best fixed window of the case, less 1; None where either is not known."""
-        best = self.best_fixed(case)
-        return self._beyond(policy, case, None if best is None else best[1])
-
-    def _beyond(self, policy: str, case: str, measure: float | None) -> float | None:
-        joules = self.joules.get(policy, {}).get(case)
-        return None if joules is None or not measure else joules / measure - 1
-
-    def losses(self, policy: str) -> list[tuple[float, str]]:
-        """Cases in which a policy needs more than the best fixed window, beyond the tolerance; the worst first."""
-        described = [(beyond, case) for case in self.cases if (beyond := self.beyond_fixed(policy, case)) is not None]
-        return sorted(((beyond, case) for beyond, case in described if beyond > TOLERANCE), reverse=True)
-
-    def mean_beyond_optimum(self, policy: str) -> float | None:
-        """Mean over the cases; None where no case has both."""
-        described = [beyond for case in self.cases if (beyond := self.beyond_optimum(policy, case)) is not None]
-        return fmean(described) if described else None
-
-
-def policy_table(rows: Sequence[Row]) -> PolicyTable:
-    """Rows as a table; seeds of one policy and case are averaged."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        if row.get("joules") is not None:
-            found.setdefault(str(row["policy"]), {}).setdefault(str(row["case"]), []).append(float(row["joules"]))
-    cases = tuple(dict.fromkeys(str(row["case"]) for row in rows))
-    return PolicyTable(cases, {name: {case: fmean(each) for case, each in by.items()} for name, by in found.items()})
-
-
-def policy_table_panels(table: PolicyTable) -> dict[str, Panel]:
-    """``optimum`` and ``fixed``: distance of every policy to the clairvoyant and to the best fixed window, by case."""
-    return {
-        "optimum": (_map(table, "Beyond the clairvoyant optimum", optimum=True), policy_words(table)),
-        "fixed": (_map(table, "Against the best fixed window of each case", optimum=False), _losers_words(table)),
-    }
-
-
-def policy_rows(compared: Sequence[ComparedPolicy]) -> list[dict[str, Any]]:
-    """What :func:`dtdg_lab.systems.feature_cache.policies.training.compare` gives, as rows."""
-    return [{"policy": each.policy, "case": each.case, "costs": each.costs, "joules": each.joules} for each in compared]
-
-
-def policy_table_figure(rows: Sequence[Row], *, title: str = "Policies of the cache, case by case") -> Figure:
-    """Both maps of each data set, one under the other."""
-    panels: list[Panel] = []
-    names = list(dict.fromkeys(str(row.get("costs", "")) for row in rows)) or [""]
-    for name in names:
-        for figure, words in policy_table_panels(_of(rows, name)).values():
-            if len(names) > 1:
-                head = figure["layout"]["title"]
-                figure["layout"]["title"] = {**head, "text": f"{head['text']}, {name}"}
-            panels.append((figure, words))
-    return grid(panels, title=title, columns=1)
-
-
-def _of(rows: Sequence[Row], costs: str) -> PolicyTable:
-    return policy_table([row for row in rows if str(row.get("costs", "")) == costs])
-
-
-def _map(table: PolicyTable, title: str, *, optimum: bool) -> Figure:
-    rows = [name for name in _ranked(table) if name != CLAIRVOYANT or not optimum]
-    layout = frame(title, "", "", margin={"l": 96, "r": 14, "t": 34, "b": 78})
-    distance = table.beyond_optimum if optimum else table.beyond_fixed
-    cells = [[distance(name, case) for case in table.cases] for name in rows]
-    known = [abs(each) for row in cells for each in row if each is not None]
-    if not known:
-        missing = "no clairvoyant was run" if optimum else "no fixed window was run"
-        return {"data": [], "layout": with_note(layout, missing if table.joules else POLICY_TABLE_NOTHING)}
-    # one bad policy must not make all others look alike
-    top = max(_NEAR, 100 * sorted(known)[int(0.9 * (len(known) - 1))])
-    layout["xaxis"] |= _case_axis(table.cases, layout["xaxis"])
-    if len(table.cases) > _APART:
-        layout["shapes"] = [
-            rule(x=at - 0.5, colour=TEXT_COLOUR, width=1, dash="solid") for at in _begins(table.cases)[1:]
-        ]
-    layout["yaxis"] |= named_axis(rows, down=True)
-    percents = [[None if each is None else 100 * each for each in row] for row in cells]
-    words = [
-        [f"{name}, {case}: {format_joules(table.joules.get(name, {}).get(case))}" for case in table.cases]
-        for name in rows
-    ]
-    if len(rows) * len(table.cases) <= _POLICY_TABLE_WRITTEN:
-        layout["annotations"] = _written_in(percents, "+.1f", lambda value: abs(value) > _DARK * top)
-    return {"data": [_signed_map(title, percents, words, top=top, unit="% more joules", hover=_MORE)], "layout": layout}
-
-
-def _begins(cases: Sequence[str]) -> list[int]:
-    """Where another pattern begins: what stands before the first ``/`` of a case's name."""
-    return [at for at, case in enumerate(cases) if not at or case.split("/")[0] != cases[at - 1].split("/")[0]]
-
-
-def _case_axis(cases: Sequence[str], axis: Mapping[str, Any]) -> dict[str, Any]:
-    """Names of cases, or where these are many, of their patterns, with what all of these have under the axis."""
-    named, begins = named_axis(cases), _begins(cases)
-    if len(cases) <= _APART or len(begins) == len(cases):
-        return named
-    ends = [*begins[1:], len(cases)]
-    kinds = [
-        [case.partition("/")[2].replace("/", " ") for case in cases[first:end]]
-        for first, end in zip(begins, ends, strict=True)
-    ]
-    alike = f"each from left to right: {', '.join(kinds[0])}" if all(each == kinds[0] for each in kinds) else "case"
-    return {
-        **named,
-        "tickvals": [(first + end - 1) / 2 for first, end in zip(begins, ends, strict=True)],
-        "ticktext": [cases[first].split("/")[0].replace("_", " ") for first in begins],
-        "title": {**axis["title"], "text": alike},
-    }
-
-
-def _ranked(table: PolicyTable) -> list[str]:
-    """Policies, the one nearest to the optimum first; by their joules where there is no clairvoyant."""
-
-    def rank(name: str) -> tuple[float, float]:
-        beyond = table.mean_beyond_optimum(name)
-        return (float("inf") if beyond is None else beyond, fmean(table.joules[name].values()))
-
-    return sorted(table.joules, key=rank)
-
-
-def policy_words(table: PolicyTable) -> str:
-    """Mean distance of every policy from the optimum, and policies that impossibly beat it."""
-    if not table.joules:
-        return "No policy can need less than the clairvoyant, which knows the whole trace."
-    described = [
-        f"{name} {100 * beyond:.1f} %"
-        for name in _ranked(table)
-        if name != CLAIRVOYANT and (beyond := table.mean_beyond_optimum(name)) is not None
-    ]
-    impossible = [
-        f"{name} in {case}"
-        for name in table.joules
-        for case in table.cases
-        if (beyond := table.beyond_optimum(name, case)) is not None and beyond < -1e-9
-    ]
-    wrong = f" Something is wrong: {join_words(impossible)} needs less than the optimum." if impossible else ""
-    if not described:
-        return f"Without a clairvoyant the possible gain is unknown.{wrong}"
-    return f"Joules beyond the optimum, mean of {len(table.cases)} cases: {join_words(described)}.{wrong}"
-
-
-def _losers_words(table: PolicyTable) -> str:
-    """Which policies lose to a fixed window that needs no thought, and where."""
-    if not table.fixed:
-        return "Without fixed windows the benefit of choosing one is unknown."
-    lost = {name: losses for name in table.joules if not name.startswith(FIXED) and (losses := table.losses(name))}
-    others = [name for name in table.joules if not name.startswith(FIXED) and name not in (CLAIRVOYANT, BEST)]
-    fine = [name for name in others if name not in lost]
-    described = [
-        f"{name} loses in {len(losses)} of {len(table.cases)} cases, by up to {100 * losses[0][0]:.1f} % "
-        f"({', '.join([case for _, case in losses[:_NAMED]])}{', ...' if len(losses) > _NAMED else ''})"
-        for name, losses in sorted(lost.items(), key=lambda item: len(item[1]))
-    ]
-    text = f"{'; '.join(described)}." if described else "No policy loses to the best fixed window by more than 1 %."
-    return f"{text} Never by more than 1 %: {join_words(fine)}." if described and fine else text
-
-
-def policy_text(rows: Sequence[Row], *, markdown: bool = False) -> str:
-    """The same as a table in text: a line a policy, with the mean and the worst of its distances.
-
-    Args:
-        rows: see the module.
-        markdown: with bars and a rule; else columns of fixed width.
-    """
-    several = len({row.get("costs") for row in rows}) > 1
-    # a case of one data set is not that of another
-    table = policy_table([{**row, "case": f"{row.get('costs')}, {row['case']}"} for row in rows] if several else rows)
-    lines = [["policy", "beyond optimum (mean)", "(worst)", "against best fixed (mean)", "(worst)", "cases lost"]]
-    for name in _ranked(table):
-        cells = [name]
-        for distance in (table.beyond_optimum, table.beyond_fixed):
-            described = [beyond for case in table.cases if (beyond := distance(name, case)) is not None]
-            cells += [f"{100 * fmean(described):+.1f} %", f"{100 * max(described):+.1f} %"] if described else ["-", "-"]
-        lines.append([*cells, str(len(table.losses(name))) if table.fixed else "-"])
-    return text_table(lines, markdown=markdown)
-
-
 # What a policy of the cache thinks each action is worth, what it chose, and what it missed against hindsight.
 
 
+CLAIRVOYANT, FIXED, BEST = "clairvoyant", "fixed", "best fixed"
 Choices = Mapping[tuple[int, ...], Sequence[CacheChoice]]
 NO_DECISION, NO_VALUES = "nothing was decided yet", "this policy keeps no values"
 _POINTS = 300
@@ -562,12 +336,11 @@ def _actions_words(shown: Sequence[CacheChoice]) -> str:
     )
 
 
-def regret_panel(regrets: Mapping[str, Sequence[float]], *, per: str = "step", title: str = "") -> Panel:
+def regret_panel(regrets: Mapping[str, Sequence[float]], *, title: str = "") -> Panel:
     """Joules that policies spent beyond the clairvoyant optimum, summed up, over a simulated trace.
 
     Args:
         regrets: policy -> what it has spent beyond the optimum after each step (or epoch); the optimum's own is 0.
-        per: what a place in these is.
         title: of the picture, where it is not the usual one.
     """
     known = {name: each for name, each in regrets.items() if len(each)}
@@ -576,10 +349,10 @@ def regret_panel(regrets: Mapping[str, Sequence[float]], *, per: str = "step", t
         stride = max(1, -(-len(each) // _POINTS))
         at = range((len(each) - 1) % stride, len(each), stride)
         y = [_short(float(each[place])) for place in at]
-        hover = f"{per} %{{x}}: %{{y:.4~g}} J"
+        hover = "step %{x}: %{y:.4~g} J"
         data.append(line(name, [place + 1 for place in at], y, series_colour(index), hover, mode="lines"))
-    titles = (title or "Regret against the clairvoyant", f"{per} of the trace", "joules beyond the optimum")
-    figure = chart(*titles, data, empty=POLICY_TABLE_NOTHING, showlegend=True, yaxis=FROM_ZERO)
+    titles = (title or "Regret against the clairvoyant", "step of the trace", "joules beyond the optimum")
+    figure = chart(*titles, data, empty="no policy was compared yet", showlegend=True, yaxis=FROM_ZERO)
     ends = sorted((float(each[-1]), name) for name, each in known.items())
     described = [f"{name} {format_joules(end)}" for end, name in ends]
     return figure, f"In the end: {join_words(described)}. {_REGRET}" if known else _REGRET
@@ -686,8 +459,8 @@ def windows_by_hand_figure(
         ),
         (
             estimates_panel({(_ASKER,): received} if received else {}, congestion)[0],
-            "What a policy hears: medians of the last 30 calls. Of a throttled link it hears how long its bytes take. "
-            "Dashed: delays that are added.",
+            "What a policy observes: medians of the last 30 calls, which include how long bytes take on a throttled "
+            "link. Dashed: delays that are added.",
         ),
         (regret_panel(lines, title="Beyond the clairvoyant")[0], _regret_words(lines, now)),
     ]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
+from dtdg_lab.network.patterns import Pattern
 from dtdg_lab.systems.feature_cache.actions import (
     WINDOWS,
     CacheActions,
@@ -24,7 +25,7 @@ from dtdg_lab.systems.feature_cache.actions import (
 )
 from dtdg_lab.systems.feature_cache.policies.calibration import least_squares, relative_line
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, clairvoyant_of
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, LinkPattern, RpcModel, trace_of_links
+from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel, trace_of_pattern
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, SAME_CHANGE, DelayEstimator
 from dtdg_lab.systems.feature_cache.policies.env import CHANGES_WITHIN, CacheObservation, cache_state
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
@@ -501,7 +502,7 @@ class ForeseenWindows:
 
     name = "clairvoyant"
 
-    def __init__(self, pattern: LinkPattern, costs: CacheCosts, *, part: int, epoch_steps: int) -> None:
+    def __init__(self, pattern: Pattern, costs: CacheCosts, *, part: int, epoch_steps: int) -> None:
         self._pattern, self._costs, self._part, self._epoch_steps = pattern, costs, part, epoch_steps
         self._first = 0
         self._plan: Clairvoyant | None = None
@@ -510,11 +511,8 @@ class ForeseenWindows:
         """The planned action."""
         if self._plan is None or not 0 <= view.step - self._first < STRETCH // 2:
             self._first = view.step
-            states = [
-                self._pattern.at(epoch, index / self._epoch_steps)
-                for epoch, index in (divmod(step, self._epoch_steps) for step in range(view.step, view.step + STRETCH))
-            ]
-            trace = trace_of_links(states, self._part)
+            steps = range(view.step, view.step + STRETCH)
+            trace = trace_of_pattern(self._pattern, self._part, steps, epoch_steps=self._epoch_steps)
             self._plan = clairvoyant_of(trace, self._costs, epoch_steps=self._epoch_steps)
         return self._plan.decide(replace(view, step=view.step - self._first))
 

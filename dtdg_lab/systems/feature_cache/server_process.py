@@ -263,33 +263,26 @@ class Serving:
             status = (b"200", b"OK") if accepted else (b"400", b"no token of this run")
             await self._authentication.send_multipart([b"1.0", asked[1], *status, b"", b""])
 
-    def close(self) -> None:
-        """Close all sockets without delay."""
-        self._context.destroy(linger=0)
-
-
-class Orders:
-    """Executes the commands of the parent."""
-
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-
     def follow(self, order: dict[str, Any]) -> dict[str, Any]:
         """Execute one command, ``links`` or ``served``, and return its reply."""
         if order["do"] == "links":
             for number, row in order["rows"].items():
                 for requester, (delay_s, rate) in enumerate(zip(row["delay_s"], row["bytes_per_s"], strict=True)):
-                    self._serving.parts[int(number)].set_link(requester, delay_s, rate_of(rate))
+                    self.parts[int(number)].set_link(requester, delay_s, rate_of(rate))
             return {"done": True}
         if order["do"] == "served":
             counts = [
                 [owner, requester, *served]
-                for owner, part in self._serving.parts.items()
+                for owner, part in self.parts.items()
                 for requester, served in part.served.items()
             ]
-            dropped = self._serving.refused + sum(part.dropped for part in self._serving.parts.values())
+            dropped = self.refused + sum(part.dropped for part in self.parts.values())
             return {"served": counts, "dropped": dropped}
         return {"failed": f"unknown command {order['do']!r}"}
+
+    def close(self) -> None:
+        """Close all sockets without delay."""
+        self._context.destroy(linger=0)
 
 
 def report(answer: dict[str, Any]) -> None:
@@ -310,7 +303,7 @@ async def main() -> None:
     except Exception as error:
         report({"failed": f"{type(error).__name__}: {error}"})
         raise
-    work = [loop.create_task(task) for task in (serving.run(), _follow(orders, Orders(serving)), _watch(parent_lives))]
+    work = [loop.create_task(task) for task in (serving.run(), _follow(orders, serving), _watch(parent_lives))]
     report({"addresses": serving.addresses})
     done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
     for task in work:
@@ -320,10 +313,10 @@ async def main() -> None:
         task.result()  # raises the exception that ended it
 
 
-async def _follow(orders: asyncio.StreamReader, followed: Orders) -> None:
+async def _follow(orders: asyncio.StreamReader, serving: Serving) -> None:
     while line := await orders.readline():
         try:
-            answer = followed.follow(json.loads(line))
+            answer = serving.follow(json.loads(line))
         except (KeyError, ValueError, TypeError) as error:
             answer = {"failed": f"{type(error).__name__}: {error}"}
         report(answer)

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtdg_lab.systems.feature_cache import charts
-from dtdg_lab.systems.feature_cache.log import FeatureLog, HitSums, resolved_of
+from dtdg_lab.systems.feature_cache.log import FeatureLog, HitSums
 from dtdg_lab.systems.feature_cache.policy_charts import actions_panel, values_panel
+from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.style import Marks
-
-Panel = tuple[Figure, str]
 
 
 class FeaturesView(PlanView[charts.FeatureFacts]):
@@ -42,8 +41,7 @@ class FeaturesView(PlanView[charts.FeatureFacts]):
 
     def resolved(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
         """Add one row of the table ``resolved``."""
-        self.log.resolve(rank, row, attempt)
-        self.sums.add(resolved_of(row), attempt)
+        self.sums.add(self.log.resolve(row, attempt), attempt)
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on; what was logged just before ``step`` stays."""

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.events import Event
@@ -123,7 +122,9 @@ class HybridFacts(Event):
         if self.adjusted:
             text += f", chosen by {self.batch_policy} among {len(self.sizes)} sizes"
         if self.reservoir:
-            other = "all nodes of the same snapshots stand in" if self.stands_in else "they are built in the step"
+            other = (
+                "all nodes of the same snapshots are used instead" if self.stands_in else "they are built in the step"
+            )
             text += f"; from a reservoir, and where it gives none {other}"
         else:
             text += "; built in the step"
@@ -626,7 +627,7 @@ def target_map_words(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> st
     each = list(batches.values())
     whole = [f"part {batch.part}" for batch in each if batch.source == "snapshot"]
     if whole:
-        look = f"The reservoir gave {join_words(whole)} none: all its nodes stand in."
+        look = f"The reservoir had no batch for {join_words(whole)}: all its nodes are used instead."
     hybrid, vertex, snapshot = target_counts(facts, batches)
     spans = numbers(min(len(batch.snapshots) for batch in each), max(len(batch.snapshots) for batch in each))
     targets = numbers(min(batch.targets for batch in each), max(batch.targets for batch in each))
@@ -639,7 +640,8 @@ def target_map_words(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> st
 
 def _part_traces(facts: HybridFacts, batch: PartBatch, top: int, starts: list[int]) -> list[Drawn]:
     """The three fields of one part, each one column of colour over the snapshots it takes."""
-    within = _sixtieth_sizes(facts.candidates[batch.part])
+    candidates = facts.candidates[batch.part]
+    within = np.bincount(np.arange(candidates) * SHARES // candidates, minlength=SHARES)  # nodes of each sixtieth
     taken = np.asarray(batch.map, np.float64)
     own = (batch.snapshots.start - facts.first, batch.snapshots.stop - facts.first)
     found = []
@@ -653,11 +655,6 @@ def _part_traces(facts: HybridFacts, batch: PartBatch, top: int, starts: list[in
         told = {"customdata": said, "hover": where + ": %{customdata}<extra></extra>"}
         found.append(heat("", z, x, y, _SCALE, span=(0, 1), showscale=False, **told))
     return found
-
-
-def _sixtieth_sizes(candidates: int) -> NDArray[np.int64]:
-    """How many candidates are in each run of the load order: ``LoadGroups.sixtieths`` counts targets in these."""
-    return np.bincount(np.arange(candidates) * SHARES // candidates, minlength=SHARES)
 
 
 # Where batches came from, step by step, and what waiting for them took.
@@ -713,6 +710,6 @@ def target_sources_words(steps: Steps, batch_share: float | None, *, reservoir: 
     if built:
         text += f"; building one takes {format_seconds(sum(built) / len(built))}"
     if batch_share is not None:
-        text += f". Lately ranks spent {share(batch_share)} of their time on batches"
+        text += f". Ranks recently spent {share(batch_share)} of their time on batches"
         text += "; once the reservoir is warm, look for under 1 %" if reservoir else ""
     return f"{text}."

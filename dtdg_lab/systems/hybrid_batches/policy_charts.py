@@ -273,7 +273,7 @@ def _values_figure(choices: Sequence[LoggedChoice], hybrid: HybridFacts, marks: 
             data.append(line(hybrid.label(action), x, y, hover="step %{x}: %{y:.4~g}", **looks))
     note = "this policy keeps no values" if choices else NO_DECISION
     looks = {"x_title": _STEP, "empty": note, "showlegend": False}
-    figure = marks.chart("What each size is thought to be worth", "value", data, x, **looks)
+    figure = marks.chart("Estimated value of each size", "value", data, x, **looks)
     figure["layout"]["annotations"] += [size_key(hybrid)] if data else []
     return figure
 

@@ -141,7 +141,7 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = Fals
         earlier: whether the run has changed since the step was probed.
     """
     if facts is None or not len(facts.seconds):
-        return "Before its first step a run probes one and tells its memory here."
+        return "A run probes one step before it begins, and its memory is shown here."
     place = int(facts.bytes.argmax())
     span = facts.span_of(place)
     _, number, pass_name = facts.blocks[span] if span >= 0 else (0.0, -1, "")
@@ -152,7 +152,7 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = Fals
     else:
         text += (
             f"{format_bytes(kept_bytes(facts))} are held where the last block begins: states of all blocks before. "
-            "Hills between lines are a block's activations; more blocks make hills lower and what is held higher."
+            "Peaks between lines are a block's activations: more blocks lower the peaks and raise what is held."
         )
     if facts.count not in (0, blocks):
         text += f" Probed with {facts.count} block{'s' * (facts.count > 1)}; the run has {blocks} now."
@@ -202,12 +202,11 @@ def _pass_colour(pass_name: str) -> str:
 _PEAK, _TIME = series_colour(0), series_colour(1)
 
 
-def block_peaks_figure(rows: Sequence[Mapping[str, Any]], *, title: str = "Peak memory against blocks") -> Figure:
+def block_peaks_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Bars of the measured peak, a line of the seconds of a step, and crosses where a peak was predicted.
 
     Args:
         rows: ``blocks``, ``peak_bytes``, ``step_s`` and ``predicted_bytes`` (None where unknown) each.
-        title: of the figure.
     """
     tops = [max(row["peak_bytes"], row.get("predicted_bytes") or 0) for row in rows]
     unit, factor = byte_unit(float(max(tops, default=0)))
@@ -229,7 +228,9 @@ def block_peaks_figure(rows: Sequence[Mapping[str, Any]], *, title: str = "Peak 
         hover = "%{x} blocks: %{y:.3~g} " + unit + "<extra>predicted</extra>"
         data.append(points("peak, predicted", list(known), predicted, "white", hover, size=11, marker=cross))
     axes: Drawn = {"xaxis": {"type": "category", "showgrid": False}, "yaxis": {"rangemode": "tozero"}}
-    figure = chart(title, "blocks of time (nb)", f"peak of a step ({unit})", data, bargap=0.45, **axes)
+    figure = chart(
+        "Peak memory against blocks", "blocks of time (nb)", f"peak of a step ({unit})", data, bargap=0.45, **axes
+    )
     right_axis(figure["layout"], "time of a step (ms)", 56, rangemode="tozero")
     return figure
 
@@ -291,8 +292,8 @@ def share_words(steps: Sequence[tuple[int, Sums]]) -> str:
     if hidden is None:
         return "No exchange recorded yet. The hidden share is the time in flight that overlaps with computing."
     over = f"the last {len(recent)} steps" if len(recent) > 1 else f"step {recent[0][0]}"
-    text = f"In {over} {percent(hidden)} of the time in flight was hidden behind computing: high is good, 0 is as if "
-    return text + "every rank stood still for all of it. What has ended when a rank looks counts as hidden."
+    text = f"In {over} {percent(hidden)} of the time in flight was hidden behind computing: high is good, and at 0 "
+    return text + "every rank waited for all of it. An exchange that has ended when a rank needs it counts as hidden."
 
 
 def _share_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
@@ -334,7 +335,7 @@ def _means(steps: Sequence[tuple[int, Sums]], ranks: int) -> dict[str, tuple[flo
 def _flight_words(means: Mapping[str, tuple[float, float]]) -> str:
     flying, exposed = (sum(each[place] for each in means.values()) for place in (0, 1))
     if not flying:
-        return "Exposed is what a rank stood still for; the rest of the time in flight it computed."
+        return "Exposed time is what a rank waited for; it computed during the rest of the time in flight."
     still = format_seconds(exposed / 1e3)
     text = f"Exchanges are in flight {format_seconds(flying / 1e3)} of a rank's step; the rank is idle for {still}"
     if not exposed:
@@ -488,8 +489,8 @@ def _after_words(facts: BlockFacts) -> str:
         return f"{text}One rank keeps everything."
     moved = percent(moved_share(facts))
     return (
-        f"{text}Where a place has another colour than in the picture before, its row is sent: {moved} of them, on the "
-        "way here and again on the way back."
+        f"{text}A cell whose colour differs from the chart before sends its row: {moved} of the cells, once forward "
+        "and once backward."
     )
 
 
@@ -501,7 +502,7 @@ def _span(what: str, start: int, stop: int) -> str:
 # Bytes of graphs that a step brings to the device, as they came and each whole, from the table ``transfers``.
 
 
-NOTHING_BROUGHT = "no graph has been brought in a step"
+NOTHING_BROUGHT = "no step has transferred a graph"
 _ALIKE = 1.005  # whole over brought up to which they are called alike
 
 
@@ -517,14 +518,14 @@ def transfers_figure(steps: Sequence[tuple[int, Sums]], marks: Marks) -> Figure:
     unit, factor = byte_unit(max((max(each[2:]) for each in brought), default=0.0))
     data = []
     for name, place, colour, dash in (
-        ("brought", 2, series_colour(0), "solid"),
-        ("each whole", 3, BASELINE_COLOUR, "dash"),
+        ("transferred", 2, series_colour(0), "solid"),
+        ("each in full", 3, BASELINE_COLOUR, "dash"),
     ):
         x, y = with_gaps(at, [round(each[place] / factor, 4) for each in brought])
         data.append(line(name, x, y, colour, "step %{x}: %{y:.4~g} " + unit, dash=dash))
     looks: Drawn = {"empty": NOTHING_BROUGHT, "yaxis": {"rangemode": "tozero"}}
     y_title = f"bytes of a step, all ranks ({unit})"
-    return marks.chart("Graphs brought to the ranks", y_title, data if brought else [], at, **looks)
+    return marks.chart("Graphs transferred to the ranks", y_title, data if brought else [], at, **looks)
 
 
 def transfers_words(steps: Sequence[tuple[int, Sums]], *, since: int = 0) -> str:
@@ -537,18 +538,18 @@ def transfers_words(steps: Sequence[tuple[int, Sums]], *, since: int = 0) -> str
     described = _to_dict(steps)
     if not described:
         return (
-            "Graphs of one block stay where they are, and so do kept ones; of several each block's are brought for its "
-            "forward pass and again for its rerun."
+            "With one block or resident graphs nothing is transferred; with several, each block's graphs are "
+            "transferred for its forward pass and again for its recomputation."
         )
     step, snapshots, brought, whole = described[-1]
     if step < since:
-        return f"Graphs stay where they are now: no step has brought any since step {step}."
-    text = f"Step {step} brought {snapshots:,.0f} snapshots in {format_bytes(brought)}"
+        return f"Graphs are resident now: no step has transferred any since step {step}."
+    text = f"Step {step} transferred {snapshots:,.0f} snapshots in {format_bytes(brought)}"
     if brought <= 0 or whole / brought <= _ALIKE:
-        return f"{text}, each whole: differences (the setting difference) save what neighbouring snapshots share."
+        return f"{text}, each in full: deltas (delta_transfer=True) save what neighbouring snapshots share."
     return (
-        f"{text}; whole they take {format_bytes(whole)}, {whole / brought:.2f} times as much. The gap closes where "
-        "snapshots share few edges, and where a rank's part of a block is short: its first graph comes whole."
+        f"{text}; in full they take {format_bytes(whole)}, {whole / brought:.2f} times as much. The gap closes where "
+        "snapshots share few edges, and where a rank has few snapshots of a block: the first is sent in full."
     )
 
 
@@ -767,7 +768,7 @@ def _shares(shares: Sequence[Row]) -> Panel:
         "xaxis": counts_axis([ranks for by_ranks in found.values() for ranks in by_ranks]),
         "yaxis": {"range": [0, 104], "ticksuffix": " %"},
     }
-    title, y_title = "Snapshots that a difference can bring", "share of all snapshots"
+    title, y_title = "Snapshots that can be sent as a delta", "share of all snapshots"
     figure = chart(title, "ranks", y_title, data, empty="no plans were given", showlegend=True, **axes)
     words = (
         "The first snapshot of a block on a rank is always whole: of blocks of b snapshots on R ranks (b - R) / b "
@@ -822,18 +823,17 @@ _LINES = (
 )
 
 
-def volume_figure(rows: Sequence[Row], *, title: str = "") -> Figure:
+def volume_figure(rows: Sequence[Row]) -> Figure:
     """A panel for each model: numbers sent over ranks, and a sentence that names where one passes the other.
 
     Args:
         rows: ``model``, ``ranks``, ``snapshot``, ``hypergraph`` and ``snapshot_as_paper`` of each, as
             ``lab.estimate.volumes`` has them.
-        title: of the whole.
     """
     models = list(dict.fromkeys(str(row["model"]) for row in rows))
     panels = [_panel(name, sorted((row for row in rows if row["model"] == name), key=_ranks)) for name in models]
     nothing = chart("Volume", "ranks", "numbers sent in a step", [], empty="nothing counted")
-    return grid(panels or [(nothing, "")], title=title or "Numbers sent in one step, by how the work is divided")
+    return grid(panels or [(nothing, "")], title="Numbers sent in one step, by how the work is divided")
 
 
 def crossing(rows: Sequence[Row]) -> str:

@@ -905,7 +905,8 @@ def what_if_figure(rows: Sequence[Row], *, bound_s: float, used: str = "", scale
     if scale is not None:
         unit, factor = time_unit(scale * max((row["makespan_s"] for row in rows), default=1.0))
         factor *= scale
-    names, at = [_name(row, used) for row in rows], bound_s * factor
+    names = [f"{row['scheduler']}{'<br>(in use)' * (row['scheduler'] == used)}" for row in rows]
+    at = bound_s * factor
     bound = line(
         "no schedule is shorter", [at] * 2, names[:1] * 2, palette.WARNING_COLOUR, dash="dash", showlegend=True
     )
@@ -953,10 +954,6 @@ def what_if_words(rows: Sequence[Row], *, bound_s: float, used: str = "") -> str
         left = best["makespan_s"] / bound_s - 1
         words.append(f"No schedule could save more than {share(max(0.0, left / (1 + left)))} of what it needs.")
     return " ".join(words)
-
-
-def _name(row: Row, used: str) -> str:
-    return f"{row['scheduler']}<br>(in use)" if row["scheduler"] == used else str(row["scheduler"])
 
 
 def _said_what_if(row: Row, bound_s: float) -> str:
@@ -1113,14 +1110,13 @@ _GOOD = 0.85  # throughput the paper reaches at its largest cluster
 _UNEVEN = 10.0  # largest ratio up to which the axis is plain
 
 
-def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None = None, title: str = "") -> Figure:
+def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None = None) -> Figure:
     """Throughput, imbalance, distance to the bound and solve time over ranks, a line a scheduler.
 
     Args:
         rows: one for each number of ranks and scheduler, as ``scheduling.outcome.Outcome.row`` gives them; rows
             with different ``curve`` get panels of their own.
         paper: ranks -> throughput of DyGNeX-G, drawn beside; what the paper says (section 5.4) when not given.
-        title: of the whole.
     """
     reached = PAPER_THROUGHPUT if paper is None else paper
     curves = list(dict.fromkeys(str(row.get("curve") or "") for row in rows))
@@ -1131,15 +1127,14 @@ def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None 
             mine = [row for row in rows if str(row.get("curve") or "") == curve]
             panels.append(draw(mine, names, f" · {curve}" if curve else "", reached))
     nothing = chart("Throughput", "ranks", "share of one rank's", [], empty="nothing simulated")
-    return grid(panels or [(nothing, "")], title=title or "Simulation of schedules on many ranks")
+    return grid(panels or [(nothing, "")], title="Simulation of schedules on many ranks")
 
 
-def epoch_times_figure(rows: Sequence[Row], *, title: str = "Epoch time on other numbers of ranks") -> Panel:
+def epoch_times_figure(rows: Sequence[Row]) -> Panel:
     """Predicted epoch times by number of ranks, beside those measured, with the error in words.
 
     Args:
         rows: as ``scheduling.epoch_times.EpochTime.row`` gives them.
-        title: of the chart.
     """
     unit, factor = time_unit(max((row["predicted_s"] for row in rows), default=1.0))
     ranks = [str(row["ranks"]) for row in rows]
@@ -1161,7 +1156,8 @@ def epoch_times_figure(rows: Sequence[Row], *, title: str = "Epoch time on other
         f"{share(abs(error))} too {'long' if error >= 0 else 'short'} on {r}" for r, error in errors.items()
     )
     words = f"Predicted epochs are {off} ranks." if off else "No measured epoch to compare with."
-    return chart(title, "ranks", f"time of an epoch ({unit})", data if rows else [], **grouped), words
+    titles = ("Epoch time on other numbers of ranks", "ranks", f"time of an epoch ({unit})")
+    return chart(*titles, data if rows else [], **grouped), words
 
 
 def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[int, float]) -> Panel:

@@ -1091,7 +1091,7 @@ def predict(condition: str, window: int, *, dataset: str, calibration: Calibrati
 # Conversion of a run's records to input of the calibration.
 
 
-def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str, *, condition: str = "clean") -> dict[str, pd.DataFrame]:
+def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str) -> dict[str, pd.DataFrame]:
     """Fetches of a run by dataset, as ``calibrate(..., fetches=)`` takes them.
 
     A line is a fetch. Its columns: ``dataset`` and ``condition``, names; ``concurrent``, whether all owners were
@@ -1101,7 +1101,6 @@ def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str, *, condition: st
         rows: of the table ``fetches``: part, owner, rows, bytes and rtt_s are used. A run requests from all owners at
             once.
         dataset: its name.
-        condition: the links' condition throughout.
 
     Raises:
         DataError: there are no rows, or one lacks these columns.
@@ -1113,7 +1112,7 @@ def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str, *, condition: st
     if table.empty:
         raise DataError(f"no fetches of {dataset} were recorded: train it with a system that fetches features.")
     named = table.rename(columns={"part": "requester", "bytes": "nbytes"})
-    return {dataset: named.assign(dataset=dataset, condition=condition, concurrent=True)}
+    return {dataset: named.assign(dataset=dataset, condition="clean", concurrent=True)}
 
 
 def cells_of(steps: Iterable[tuple[int, float]], dataset: str, *, condition: str = "clean") -> list[dict[str, Any]]:

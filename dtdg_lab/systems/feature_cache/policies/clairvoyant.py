@@ -249,18 +249,6 @@ def cost_of(
     return float(total)
 
 
-def regret_of(
-    episode: CacheEpisode, windows: Sequence[tuple[int, int]], *, of_joules: bool = True, change_s: float = 0.0
-) -> float:
-    """Excess joules (or seconds), 0 or more, of an episode with these windows over the optimum.
-
-    The optimum is that of the best plan and of these windows themselves: live windows may end early or late, which a
-    plan cannot choose, and may therefore cost less than any plan. See :func:`cost_of`.
-    """
-    best = best_plan([episode], of_joules=of_joules, change_s=change_s).totals[0]
-    return max(cost_of(episode, windows, of_joules=of_joules, change_s=change_s) - float(best), 0.0)
-
-
 class Clairvoyant:
     """Follows the optimal plan for known links.
 

@@ -7,24 +7,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.network.patterns import LinkState, Pattern
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 
 # The state of the links to one part at every step, past or future: what a simulated or recorded run encounters.
-
-
-class LinkPattern(Protocol):
-    """The state of every link over time: the interface of :mod:`dtdg_lab.network`."""
-
-    def at(self, epoch: int, share: float) -> LinkState:
-        """The links at a ``share`` in [0, 1) of an epoch."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,14 +82,14 @@ def trace_of_links(states: Sequence[LinkState], part: int) -> LinkTrace:
     )
 
 
-def trace_of_pattern(pattern: LinkPattern, part: int, *, epochs: int, epoch_steps: int) -> LinkTrace:
+def trace_of_pattern(pattern: Pattern, part: int, steps: range, *, epoch_steps: int) -> LinkTrace:
     """The trace of one part for a pattern of congestion, step by step.
 
     Raises:
         PlanError: there are no steps, or the part does not exist.
     """
-    states = [pattern.at(epoch, step / epoch_steps) for epoch in range(epochs) for step in range(epoch_steps)]
-    return trace_of_links(states, part)
+    places = (divmod(step, epoch_steps) for step in steps)
+    return trace_of_links([pattern.at(epoch, place / epoch_steps) for epoch, place in places], part)
 
 
 # The cost of a training step in seconds and joules, for a window, an allocation of the cache and the links' state.

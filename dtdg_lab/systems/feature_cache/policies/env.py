@@ -147,23 +147,6 @@ def state_size(parts: int) -> int:
     return 3 * parts + 11
 
 
-def state_names(parts: int) -> tuple[str, ...]:
-    """Labels of the 3 P + 11 numbers; the other parts are counted from 1."""
-    others = range(1, parts)
-    return (
-        *(f"late {other}" for other in others),
-        *(f"hits {other}" for other in others),
-        "hits",
-        "step time",
-        "step energy",
-        "rebuilding",
-        "missing",
-        "left",
-        *(f"W={window}" for window in WINDOWS),
-        *(f"prefers {other}" for other in others),
-    )
-
-
 def state_bounds(actions: CacheActions) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(3 P + 11,) minimum and maximum of each number of a state."""
     low, high, _ = _bounds_and_marks(actions)

@@ -39,7 +39,7 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
         boundary.
 
     Observation Space:
-        ``Box((3 P + 11,), float32)``: see ``cache_state`` and ``state_names``.
+        ``Box((3 P + 11,), float32)``: see ``cache_state``.
 
     Rewards:
         ``-E / E_ref - lambda [allocation changed]`` of the decided window, or savings: see

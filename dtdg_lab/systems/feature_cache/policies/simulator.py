@@ -42,8 +42,7 @@ KINDS = ("delay", "rate")
 # and accepted at others again, since constants may have been chosen by comparing
 TRAINED_SEVERITIES = (("mild", 4.0, 800.0), ("middling", 12.0, 300.0), ("severe", 28.0, 80.0))
 COMPARED_SEVERITIES = (("light", 6.0, 500.0), ("medium", 16.0, 200.0), ("heavy", 22.0, 50.0))
-HELD_OUT_SEVERITIES = (("slight", 9.0, 600.0), ("marked", 19.0, 150.0), ("grave", 35.0, 60.0))
-TRAINED_SPREAD, COMPARED_SPREAD, HELD_OUT_SPREAD = 0.15, 0.05, 0.05
+TRAINED_SPREAD, COMPARED_SPREAD = 0.15, 0.05
 LEVELS = 8  # steps between no congestion and full congestion, for swinging links
 WARM_UP_EPOCHS = 2  # GreenDyGNN section V-B: the baseline of fetch times is taken there
 SLOW_EPOCHS = ((3.0, 9.0), (1.0, 4.0))  # shortest and longest phase with congestion, and without
@@ -147,26 +146,18 @@ def training_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase,
 
     The paper's ``double_dqn`` is trained with ``PAPER_ARCHETYPES`` only.
     """
-    return _cases(archetypes, TRAINED_SEVERITIES, TRAINED_SPREAD)
+    return cases_of(archetypes, TRAINED_SEVERITIES, TRAINED_SPREAD)
 
 
 def comparison_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
     """The cases of policy comparison: the same at severities that training never draws."""
-    return _cases(archetypes, COMPARED_SEVERITIES, COMPARED_SPREAD)
+    return cases_of(archetypes, COMPARED_SEVERITIES, COMPARED_SPREAD)
 
 
-def acceptance_cases(archetypes: tuple[str, ...] = ARCHETYPES) -> tuple[CacheCase, ...]:
-    """The cases of policy acceptance: the same at severities not used for training, comparison or any choice.
-
-    The largest delay exceeds any that training draws. Use them with a seed of their own
-    (``training.ACCEPTANCE_SEED``), and adjust nothing afterwards.
-    """
-    return _cases(archetypes, HELD_OUT_SEVERITIES, HELD_OUT_SPREAD)
-
-
-def _cases(
+def cases_of(
     archetypes: tuple[str, ...], severities: tuple[tuple[str, float, float], ...], spread: float
 ) -> tuple[CacheCase, ...]:
+    """Each archetype at each severity (name, milliseconds, Mbit/s), by delay and by rate."""
     return tuple(
         CacheCase(archetype, name, delay_ms / 1e3, np.inf, spread)
         if kind == "delay"

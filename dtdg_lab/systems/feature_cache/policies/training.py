@@ -38,7 +38,6 @@ from dtdg_lab.systems.feature_cache.policies.simulator import (
 
 
 SEED = 10_000_019  # not used in training
-ACCEPTANCE_SEED = 20_000_003  # not used in training or in any choice: for :func:`simulator.acceptance_cases`
 Floats = NDArray[np.float64]
 
 
@@ -180,24 +179,6 @@ def compare(
         ]
         rows += _compared({**always_compared(known.parts), **policies}, known, drawn, cases)
     return rows
-
-
-def saved_share(rows: Sequence[ComparedPolicy], policy: str, *, than: str = "epoch_hot") -> float:
-    """Share of another policy's joules that a policy saves over all rows; expensive cases have more weight.
-
-    Args:
-        rows: of :func:`compare`, with both policies in the same cases.
-        policy: its name there.
-        than: name of the other policy.
-
-    Raises:
-        ConfigError: one of them is in no row, or they are not in the same cases.
-    """
-    spent = {name: {(row.costs, row.case): row.joules for row in rows if row.policy == name} for name in (policy, than)}
-    if not spent[policy] or spent[policy].keys() != spent[than].keys():
-        counts = ", ".join(f"{name!r} in {len(cases)} cases" for name, cases in spent.items())
-        raise ConfigError(f"{counts}: rows with both policies in the same cases, at least one, are needed.")
-    return 1 - sum(spent[policy].values()) / sum(spent[than].values())
 
 
 def _compared(

@@ -130,7 +130,9 @@ class IntervalEdges:
         interval, order = self.interval, None
         if (interval[1:] < interval[:-1]).any():
             order = np.argsort(interval, kind="stable")
-        counts = sum(np.bincount(interval[piece], minlength=self.num_intervals) for piece in _pieces(len(interval)))
+        counts = np.zeros(self.num_intervals, dtype=np.int64)
+        for piece in _pieces(len(interval)):
+            counts += np.bincount(interval[piece], minlength=self.num_intervals)
         bounds = [0, *np.cumsum(counts).tolist()]
         none = np.empty(0, dtype=np.int64)
         weighted = self.weight is not None

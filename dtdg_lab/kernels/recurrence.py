@@ -76,6 +76,16 @@ def _joined(fed: Tensor, weights: Tensor, feed: Tensor | None, bias: Tensor | No
     return torch.cat([weights.transpose(1, 2).flatten(0, 1), bias.unsqueeze(1), feed.t()], dim=1)
 
 
+def _for_sigmoids(matrix: Tensor, width: int) -> Tensor:
+    """The matrix with -2 times the rows of the last gate, the candidate: see :func:`_tanh_from`."""
+    return torch.cat([matrix[:-width], -2.0 * matrix[-width:]])
+
+
+def _tanh_from(x: Tensor) -> Tensor:
+    """tanh(a) = 1 - 2 sigma(-2 a), in the place of sigma(-2 a). A sigmoid takes a sixth of the time of torch's tanh."""
+    return torch.sub(x.new_ones(()), x, alpha=2, out=x)
+
+
 def _steps(x: Tensor, height: int, rows: int) -> list[Tensor]:
     """Room for what is kept of each snapshot, (height, rows); one array for all would be too large for the heap."""
     return [x.new_empty(height, rows) for _ in range(len(x))]
@@ -152,7 +162,8 @@ def at_rest(state: Tensor, rows: int) -> Tensor:
 class _GRU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, h: Tensor, matrix: Tensor) -> Tensor:
-        width, products = h.shape[1], _Products(matrix, x)
+        width = h.shape[1]
+        products = _Products(_for_sigmoids(matrix, width), x)
         z = products.states(x, h)
         gates, candidates = _steps(x, 2 * width, len(h)), z.new_empty(len(x), width, len(h))
         both, last = slice(0, 2 * width), slice(2 * width, None)
@@ -165,7 +176,7 @@ class _GRU(torch.autograd.Function):
             if not resting:
                 torch.mul(reset, hs[t], out=reset_z[:width])
                 reset_z[width:] = rests[t]
-            products.put(t, last, z[t] if resting else reset_z, candidate, resting=resting).tanh_()
+            _tanh_from(products.put(t, last, z[t] if resting else reset_z, candidate, resting=resting).sigmoid_())
             torch.lerp(candidate, hs[t], update, out=hs[t + 1])
         ctx.save_for_backward(x, matrix, z, candidates, *gates)
         return z[1:, :width].transpose(1, 2)
@@ -211,7 +222,8 @@ class _LSTM(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, h: Tensor, c: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        width, products = h.shape[1], _Products(matrix, x)
+        width = h.shape[1]
+        products = _Products(_for_sigmoids(matrix, width), x)
         z = products.states(x, h)
         gates, cells = _steps(x, 4 * width, len(h)), z.new_empty(len(x) + 1, width, len(h))
         cells[0] = c.t()
@@ -221,9 +233,9 @@ class _LSTM(torch.autograd.Function):
         for t, gate in enumerate(gates):
             resting = ctx.rests and t == 0
             take, forget, give, candidate = products.put(t, slice(None), z[t], gate, resting=resting).chunk(4)
-            gate[: 3 * width].sigmoid_()
-            cell = torch.mul(forget, cells[t], out=cells[t + 1]).addcmul_(take, candidate.tanh_())
-            torch.mul(give, torch.tanh(cell, out=tanhs[t]), out=hs[t + 1])
+            gate.sigmoid_()
+            cell = torch.mul(forget, cells[t], out=cells[t + 1]).addcmul_(take, _tanh_from(candidate))
+            torch.mul(give, _tanh_from(torch.mul(cell, -2.0, out=tanhs[t]).sigmoid_()), out=hs[t + 1])
         ctx.save_for_backward(x, matrix, z, cells, tanhs, *gates)
         return z[1:, :width].transpose(1, 2), cells[-1].t().clone()
 

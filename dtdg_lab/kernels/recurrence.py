@@ -146,7 +146,7 @@ class _Products:
         if self.wide is not None:
             self._gradients[2].addmm_(gates, self.wide[t])
         if dx is not None:
-            torch.mm(self._feed.t(), gates, out=dx[t])
+            torch.mm(self._feed.t(), gates, out=dx[t].t())
 
 
 def _is_rest(*states: Tensor) -> bool:
@@ -187,7 +187,7 @@ class _GRU(torch.autograd.Function):
         x, matrix, z, candidates, *gates = ctx.saved_tensors
         products = _Products(matrix, x)
         steps, width, rows = candidates.shape
-        dx = z.new_empty(steps, products.inputs, rows) if ctx.needs_input_grad[0] else None
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None  # lies in memory as x does
         both, last = slice(0, 2 * width), slice(2 * width, None)
         dgates, reset_h = z.new_empty(3 * width, rows), z.new_empty(width, rows)
         d_both, (d_update, d_reset, d_candidate) = dgates[both], dgates.chunk(3)
@@ -214,7 +214,7 @@ class _GRU(torch.autograd.Function):
             products.take_inputs(t, rests[t], dgates, dx)
             dh, before = before, dh
         dh = None if ctx.rests else dh.t()
-        return None if dx is None else dx.transpose(1, 2), dh, products.gradient
+        return dx, dh, products.gradient
 
 
 class _LSTM(torch.autograd.Function):
@@ -245,7 +245,7 @@ class _LSTM(torch.autograd.Function):
         x, matrix, z, cells, tanhs, *gates = ctx.saved_tensors
         products = _Products(matrix, x)
         steps, width, rows = len(x), cells.shape[1], cells.shape[2]
-        dx = z.new_empty(steps, products.inputs, rows) if ctx.needs_input_grad[0] else None
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None  # lies in memory as x does
         dgates = z.new_empty(4 * width, rows)
         d_sigmoids, (d_take, d_forget, d_give, d_candidate) = dgates[: 3 * width], dgates.chunk(4)
         hs, rests = z[:, :width].unbind(), z[:, width:].unbind()
@@ -267,4 +267,4 @@ class _LSTM(torch.autograd.Function):
                 products.take(slice(None), hs[t], dgates, dh=dh)
             products.take_inputs(t, rests[t], dgates, dx)
         of_states = (None, None) if ctx.rests else (dh.t(), dc.t())
-        return None if dx is None else dx.transpose(1, 2), *of_states, products.gradient
+        return dx, *of_states, products.gradient

@@ -298,7 +298,7 @@ class Layer:
 
     def _piece(self, rows: slice) -> Tensor:
         """The piece's rows of the spatial part, (S, piece, C)."""
-        return self._stacked(self._parts, rows).requires_grad_(self._learns)
+        return self._stacked(self._parts, rows).requires_grad_(self._learns and torch.is_grad_enabled())
 
     def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
         """A piece's rows in all snapshots, (S, piece, C)."""

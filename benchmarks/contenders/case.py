@@ -48,6 +48,7 @@ CASES = (
     Case("mpnn-lstm", "mpnn-lstm", "port", target={"W1": 4.0, "W2": 4.0}),
     Case("gcn-in-gru", "tgcn", "port", target={"W1": 3.5, "W2": 3.5}),
     Case("gcn-in-lstm", "wdgcn", "port", target={"W1": 3.5, "W2": 3.5}),
+    Case("cdgcn", "cdgcn", "port", target={"W1": 3.5}),
     Case("dcrnn", "dcrnn", "port"),
 )
 

@@ -136,6 +136,17 @@ def wdgcn(p: Parameters, data: Snapshots) -> list[Tensor]:
     return states
 
 
+def cdgcn(p: Parameters, data: Snapshots) -> list[Tensor]:
+    """Manessi et al. 2020, as ESDG has it: a convolution beside what it was fed, then an LSTM."""
+    h = c = torch.zeros(data.features.shape[1], HIDDEN)
+    states = []
+    for a, x in zip(data.convolutions, data.features, strict=True):
+        pulled = a @ x
+        h, c = _lstm(p, "lstm.0.", torch.relu(torch.cat([pulled, pulled @ p["convolve.0"]], dim=1)), h, c)
+        states.append(h)
+    return states
+
+
 def dcrnn(p: Parameters, data: Snapshots, hops: int = 2) -> list[Tensor]:
     """Li et al. 2018: a GRU whose products are diffusions of [x ; h]."""
     features = data.features.shape[2]
@@ -171,5 +182,6 @@ PORTS: Mapping[str, Callable[[Parameters, Snapshots], list[Tensor]]] = {
     "evolvegcn-o": evolvegcn_o,
     "mpnn-lstm": mpnn_lstm,
     "wdgcn": wdgcn,
+    "cdgcn": cdgcn,
     "dcrnn": dcrnn,
 }

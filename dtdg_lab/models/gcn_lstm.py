@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.kernels.recurrence import lstm_sequence
-from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side, vertices_last
+from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side
 
 # The LSTM that WD-GCN, CD-GCN, GAT-LSTM and MPNN-LSTM run at every node; its weights are shared by all nodes.
 
@@ -78,8 +78,7 @@ class CDGCN(VertexLSTMModel):
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Y and the LSTM of each node: (S, n, width) -> (S, n, H)."""
-        convolved = vertices_last(x, self.convolve[layer])
-        y = torch.relu(torch.cat([x.transpose(1, 2), convolved.transpose(1, 2)], dim=1)).transpose(1, 2)
+        y = torch.relu(torch.cat([x, x @ self.convolve[layer]], dim=2))
         hs, memory = self.lstm[layer](y, state.layers[layer])
         return hs, state.with_layer(layer, memory)
 
@@ -167,8 +166,7 @@ class MPNNLSTM(VertexLSTMModel):
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Finish the second convolution and run both LSTMs of each node: (S, n, 2H) -> (S, n, H)."""
         first, pulled = x.split(self.hidden, dim=-1)
-        second = torch.relu(vertices_last(pulled, self.second[layer]))
-        y = torch.cat([first.transpose(1, 2), second.transpose(1, 2)], dim=1).transpose(1, 2)
+        y = torch.cat([first, torch.relu(pulled @ self.second[layer])], dim=2)
         h1, c1, h2, c2 = state.layers[layer]
         hs, lower = self.lower[layer](y, (h1, c1))
         hs, upper = self.upper[layer](hs, (h2, c2))
@@ -200,5 +198,5 @@ class WDGCN(VertexLSTMModel):
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Finish the convolution and run the LSTM of each node: (S, n, width) -> (S, n, H)."""
-        hs, memory = self.lstm[layer](torch.relu(vertices_last(x, self.convolve[layer])), state.layers[layer])
+        hs, memory = self.lstm[layer](torch.relu(x @ self.convolve[layer]), state.layers[layer])
         return hs, state.with_layer(layer, memory)

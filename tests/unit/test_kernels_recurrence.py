@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
@@ -184,3 +184,61 @@ def test_a_state_at_rest_is_a_state_of_zeros(gates: int, inputs: int) -> None:
     for row in (zero, zero + 0.5):
         for ours, theirs in zip(run(at_rest(row, ROWS)), run(row.repeat(ROWS, 1)), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
+
+
+def _in_single(number: int) -> list[Tensor]:
+    given = _given(4, 20)
+    given[0] = given[0] * number  # gates that saturate, too
+    return [part.float().requires_grad_() for part in given]
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("scale", [1, 30])
+def test_compiled_passes_give_what_torch_gives(scale: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    seen = []
+    for numbers, passes in ((1, recurrence.CompiledPasses), (1 << 20, recurrence.TorchPasses)):
+        monkeypatch.setattr(recurrence, "COMPILED_NUMBERS", numbers)
+        given = _in_single(scale)
+        assert recurrence._passes(given[0], given[1]) is passes
+        found = _fast(4, given)
+        seen.append([*found, *torch.autograd.grad(sum(part.square().sum() for part in found), given)])
+    for compiled, plain in zip(*seen, strict=True):
+        torch.testing.assert_close(compiled, plain, rtol=2e-6, atol=2e-6 * float(plain.detach().abs().max()))
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_compiled_passes_keep_what_is_not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(recurrence, "COMPILED_NUMBERS", 1)
+    given = [part.detach() for part in _in_single(1)]
+    given[0][1, 2] = torch.nan
+    states, _ = lstm_sequence(*given[:4], feed=given[4], bias=given[5])
+    assert states[1:, 2].isnan().all()
+    assert states.isnan().sum() == states[1:, 2].numel()
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_passes_are_compiled_only_where_numba_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrence, "COMPILED_NUMBERS", 1)
+    given = _in_single(1)
+    monkeypatch.setattr(recurrence, "_has_numba", lambda: False)
+    assert recurrence._passes(given[0], given[1]) is recurrence.TorchPasses
+    monkeypatch.setattr(recurrence, "_has_numba", lambda: True)
+    assert recurrence._passes(given[0].double(), given[1]) is recurrence.TorchPasses
+
+
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_forward_alone_gives_the_same_bits(gates: int) -> None:
+    given = _given(gates, 20)
+    learned = _fast(gates, [part.clone().requires_grad_() for part in given])
+    for alone, part in zip(_fast(gates, given), learned, strict=True):
+        assert torch.equal(alone, part)

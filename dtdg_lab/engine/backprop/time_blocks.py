@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 # Numbers in one snapshot's rows of a piece: few enough for a step's dozen arrays to fit a core's cache, many enough for
 # the calls not to matter; on a GPU a piece should fill it.
-STEP_NUMBERS = {"cpu": 65_536, "cuda": 8_388_608}
+STEP_NUMBERS = {"cpu": 64_000, "cuda": 8_388_608}
 PIECE_NUMBERS = {"cpu": 4_194_304, "cuda": 67_108_864}  # of all S snapshots: bounds what a piece keeps for backward
 
 Tensors = tuple[Tensor, ...]
@@ -298,7 +298,7 @@ class Layer:
 
     def _piece(self, rows: slice) -> Tensor:
         """The piece's rows of the spatial part, (S, piece, C)."""
-        return self._stacked(self._parts, rows).requires_grad_(self._learns)
+        return self._stacked(self._parts, rows).requires_grad_(self._learns and torch.is_grad_enabled())
 
     def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
         """A piece's rows in all snapshots, (S, piece, C)."""

@@ -22,7 +22,7 @@ export DTDG_LAB_DATA := $(abspath ../shared/data/real)
 endif
 endif
 
-.PHONY: help env lab demo check test test-full bench docs lint algorithms clean
+.PHONY: help env lab demo check test test-full soak bench docs lint algorithms clean
 
 help:
 	@echo 'make lab         environment, then JupyterLab on notebooks/00_live_lab.ipynb'
@@ -30,6 +30,7 @@ help:
 	@echo 'make check       lint, then the tests nearest to what changed since main (90 seconds)'
 	@echo 'make test        lint, then the tests (about ten minutes); ARGS="-k words" selects'
 	@echo 'make test-full   every test, with long ones and coverage (over an hour)'
+	@echo 'make soak        an hour of a run that is watched, steered, killed and resumed; ARGS="--minutes 5"'
 	@echo 'make bench       all benchmarks; ARGS=--quick for under a minute each'
 	@echo 'make docs        the documentation as a site: build/docs/index.html (runs the lessons the first time)'
 	@echo 'make lint        ruff, mypy, import contracts'
@@ -76,6 +77,9 @@ test-full: lint
 	@echo 'Beside the tests of make test, these run (cases by file):'
 	@$(BIN)/python -m pytest --collect-only -qq --no-budget -m slow | grep ': ' || true
 	$(BIN)/python -m pytest --hypothesis-profile=full --no-budget --cov=dtdg_lab --cov-report=term $(ARGS)
+
+soak: env
+	$(BIN)/python -W ignore::ResourceWarning tests/soak.py $(ARGS)
 
 bench: env
 	@for file in benchmarks/*.py; do \

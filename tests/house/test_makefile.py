@@ -90,7 +90,7 @@ def test_data_beside_the_project_is_used_unless_the_user_names_some(copy: Path) 
     assert "data=mine\n" in _make("show", cwd=copy, DTDG_LAB_DATA="mine").stdout
 
 
-TARGETS = ("env", "lab", "demo", "check", "test", "test-full", "soak", "bench", "lint", "algorithms")
+TARGETS = ("env", "lab", "demo", "check", "test", "test-full", "soak", "bench", "supply", "lint", "algorithms")
 
 
 @pytest.mark.parametrize("target", TARGETS)

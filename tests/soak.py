@@ -47,7 +47,7 @@ LIMITS = {  # MiB and handles that a process may gain after it is warm, however 
     "engine": (100, 40),  # sockets of feature servers and of the ranks' groups come and go with the system
 }
 SAMPLE_S = 5.0
-FINISH_S = 5.0  # for the files of a stopped run
+WAIT_S = 600.0  # for a failed run's files, or a resumed run's first step
 # One rank for each of two engines; steps of 5 ms on an idle machine
 CONFIG = RunConfig(
     system="fixed-window", dataset="growing", ranks=2, parts=2, hidden=8, threads=1, epochs=1_000_000,
@@ -124,6 +124,7 @@ class Trial:
     turns: int = 0
     refused: int = 0
     lost: int = 0
+    failed_s: float = 0.0  # longest time from a death to the failed run's files
     stop_s: float = 0.0
     finish_s: float = 0.0
     record_bytes: int = 0
@@ -225,7 +226,9 @@ class Soak:
         notes = read_notes(run.path / "live", run.attempt)
         os.kill(notes[self.draw.choice(sorted(notes))].pid, signal.SIGKILL)
         self.trial.kills += 1
+        started = time.monotonic()
         self._wait(lambda: run.status == "failed" and run._ended.is_set(), shown, f"{run} fails after a kill")
+        self.trial.failed_s = max(self.trial.failed_s, time.monotonic() - started)
         self._check_live(run)
         self._wait(lambda: not session.ready, shown, "the session sees the death")
         session.repair()
@@ -234,10 +237,10 @@ class Soak:
         return again
 
     def _wait(self, condition: Any, shown: list[Dashboard], what: str) -> None:
-        deadline = time.monotonic() + 120.0
+        deadline = time.monotonic() + WAIT_S
         while not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not within two minutes: {what}")
+                raise TimeoutError(f"not within {WAIT_S:g} s: {what}")
             for dashboard in shown:
                 dashboard.tick()
             time.sleep(PERIOD_MS / 1000)
@@ -245,7 +248,7 @@ class Soak:
     def _stop(self, run: Run) -> None:
         started = time.monotonic()
         run.stop()
-        run.wait(600)
+        run.wait(WAIT_S)
         self.trial.stop_s = time.monotonic() - started
         self._check_live(run)
 
@@ -339,6 +342,7 @@ def table(trial: Trial, warm_s: float) -> str:
         f"live settings turned  {trial.turns} ({trial.refused} refused at once)",
         f"records lost          {trial.lost}",
         f"records on disk       {trial.record_bytes / MIB:.1f} MiB",
+        f"death to complete     {trial.failed_s:.1f} s at most",
         f"stop to complete      {trial.stop_s:.1f} s",
         f"finish() from lines   {trial.finish_s:.1f} s",
         f"processes, from {warm_s:.0f} s after their start: MiB and handles at first and at last",

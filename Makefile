@@ -22,7 +22,7 @@ export DTDG_LAB_DATA := $(abspath ../shared/data/real)
 endif
 endif
 
-.PHONY: help env lab demo check test test-full bench docs lint algorithms clean
+.PHONY: help env lab demo check test test-full soak bench supply docs lint algorithms clean
 
 help:
 	@echo 'make lab         environment, then JupyterLab on notebooks/00_live_lab.ipynb'
@@ -30,7 +30,9 @@ help:
 	@echo 'make check       lint, then the tests nearest to what changed since main (90 seconds)'
 	@echo 'make test        lint, then the tests (about ten minutes); ARGS="-k words" selects'
 	@echo 'make test-full   every test, with long ones and coverage (over an hour)'
-	@echo 'make bench       all benchmarks; ARGS=--quick for under a minute each'
+	@echo 'make soak        an hour of a run that is watched, steered, killed and resumed; ARGS="--minutes 5"'
+	@echo 'make bench       the quick part of every benchmark beside stored results (15 minutes); ARGS=--full for the rest'
+	@echo 'make supply      licences and known vulnerabilities of the pinned packages'
 	@echo 'make docs        the documentation as a site: build/docs/index.html (runs the lessons the first time)'
 	@echo 'make lint        ruff, mypy, import contracts'
 	@echo 'make algorithms  regenerate ALGORITHMS.md from the catalogue'
@@ -77,11 +79,14 @@ test-full: lint
 	@$(BIN)/python -m pytest --collect-only -qq --no-budget -m slow | grep ': ' || true
 	$(BIN)/python -m pytest --hypothesis-profile=full --no-budget --cov=dtdg_lab --cov-report=term $(ARGS)
 
+soak: env
+	$(BIN)/python -W ignore::ResourceWarning tests/soak.py $(ARGS)
+
 bench: env
-	@for file in benchmarks/*.py; do \
-	  [ -e "$$file" ] || { echo 'no benchmarks yet'; break; }; \
-	  echo "== $$file"; $(BIN)/python "$$file" $(ARGS); \
-	done
+	PYTHONPATH=benchmarks $(BIN)/python -m contenders.quick $(ARGS)
+
+supply: env
+	$(BIN)/python tests/supply.py
 
 lint: env
 	$(BIN)/ruff check .

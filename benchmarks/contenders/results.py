@@ -74,24 +74,41 @@ def write(given: argparse.Namespace, where: Mapping[str, Any], parts: Mapping[st
         keep(Path(sys.argv[0]).stem, where, parts)
 
 
-def keep(name: str, where: Mapping[str, Any], parts: Mapping[str, Any]) -> Path:
-    """Replace the stored parts of a benchmark by these; a reference (a paper's number, a limit) stays with its case."""
-    file = FOLDER / f"{name}.json"
+def keep(
+    name: str, where: Mapping[str, Any], parts: Mapping[str, Any], *, folder: Path | None = None, ran: str = ""
+) -> Path:
+    """Replace the stored parts of a benchmark by these; a reference (a paper's number, a limit) stays with its case.
+
+    Args:
+        name: of the benchmark.
+        where: the machine.
+        parts: by name, rows, or a mapping that has ``rows``; anything else is left out.
+        folder: in place of ``FOLDER``.
+        ran: the command, in place of this one.
+    """
+    file = (folder or FOLDER) / f"{name}.json"
     stored = json.loads(file.read_text()) if file.exists() else {}
-    for part, found in parts.items():
-        raw = found.get("rows") if isinstance(found, Mapping) else found
-        if not isinstance(raw, list):
-            continue
+    for part, rows in parts_of(parts).items():
         before = stored.get(part, {}).get("rows", ())
-        references = {_key(row): row["reference"] for row in before if "reference" in row}
-        rows = [row for row in map(as_row, raw) if row["measured"]]
+        references = {key(row): row["reference"] for row in before if "reference" in row}
         for row in rows:
-            if _key(row) in references:
-                row.setdefault("reference", references[_key(row)])
-        about = {"source": "measured", "command": command(), "date": date.today().isoformat(), "commit": commit()}
-        stored[part] = {**about, "machine": dict(where), "rows": rows}
+            if key(row) in references:
+                row.setdefault("reference", references[key(row)])
+        about = {"source": "measured", "command": ran or command(), "date": date.today().isoformat()}
+        stored[part] = {**about, "commit": commit(), "machine": dict(where), "rows": rows}
+    file.parent.mkdir(exist_ok=True)
     file.write_text(as_text(stored))
     return file
+
+
+def parts_of(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each part in the form in which they are stored; what has no rows is left out."""
+    raw = {part: of.get("rows") if isinstance(of, Mapping) else of for part, of in found.items()}
+    return {
+        part: [row for row in map(as_row, rows) if row["measured"]]
+        for part, rows in raw.items()
+        if isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows)
+    }
 
 
 def as_text(stored: Mapping[str, Any]) -> str:
@@ -104,7 +121,8 @@ def as_text(stored: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def _key(row: Mapping[str, Any]) -> str:
+def key(row: Mapping[str, Any]) -> str:
+    """The case of a row, as text."""
     return json.dumps(row["case"], sort_keys=True)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,32 @@ def away_reason(away: int, seen: str) -> str:
 
 
 _KEPT = "The last checkpoint and every record written before are kept: session.repair(), then run.resume()."
+
+
+def touch(live: Path, rank: int, busy_file: Path | None) -> None:
+    """Give a sign of life of a rank, and of its session's cluster."""
+    touch_note(live, rank)
+    if busy_file is not None:
+        with suppress(OSError):  # its session was closed, or this machine does not see it: nothing to keep busy
+            busy_file.touch()
+
+
+@contextmanager
+def signs_of_life(live: Path, rank: int, busy_file: Path | None, *, every_s: float = LOOK_S) -> Iterator[None]:
+    """Give signs of life until the end of the block, where no beacon does: the files of a long run take a while."""
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.wait(every_s):
+            touch(live, rank, busy_file)
+
+    thread = threading.Thread(target=go_on, name="signs-of-life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class Beacon:
@@ -113,10 +139,7 @@ class Beacon:
 
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_S):
-            touch_note(self._live, self._rank)
-            if self._busy_file is not None:
-                with suppress(OSError):  # its session was closed, or this machine does not see it: nothing to keep busy
-                    self._busy_file.touch()
+            touch(self._live, self._rank, self._busy_file)
             lost = self._lost()
             if lost is not None or self._failed():
                 self._leave(lost)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.event_history import EventHistory
-from dtdg_lab.cluster.liveness import Beacon, death_reason, wait_for_note
+from dtdg_lab.cluster.liveness import Beacon, death_reason, signs_of_life, wait_for_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
 from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
@@ -151,6 +151,11 @@ class RankTask:
     silent_s: float = SILENT_S
     host: str = "127.0.0.1"  # empty where ranks are on several machines: each then takes its outward address
 
+    @property
+    def busy(self) -> Path | None:
+        """The file whose time says that the session's cluster is in use; None for a cluster that is not ours."""
+        return Path(self.busy_file) if self.busy_file else None
+
 
 def warm_up() -> dict[str, Any]:
     """Import what training needs, once, so that a click on Run starts training immediately (see ``rehearse``).
@@ -204,7 +209,8 @@ def run_rank(task: RankTask) -> str:
                     _mark_failed(directory, task, error)
                 raise
         if task.rank == 0:
-            finish(directory, state)
+            with signs_of_life(directory.live, 0, task.busy):
+                finish(directory, state)
     except BaseException as error:
         _mark_failed(directory, task, error)
         raise
@@ -246,7 +252,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
         silent_s=task.silent_s,
         on_death=on_death,
         failed=lambda: is_marked_failed(directory, task.attempt),
-        busy_file=Path(task.busy_file) if task.busy_file else None,
+        busy_file=task.busy,
     )
     if task.rank == 0:
         stack.callback(_leave_store, store, beacon, directory, task.size)  # after the beacon's end

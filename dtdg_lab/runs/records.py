@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import SCHEMA, TABLES, rows_of
 from dtdg_lab.runs import directory
@@ -308,11 +310,7 @@ class RunTables:
                     frames[table] = pd.DataFrame(columns=columns).astype({"rank": "int64", "attempt": "int64"})
             for table, frame in frames.items():
                 self._check_numbers(table, frame)
-            steps = frames["steps"]
-            if all_attempts or steps["attempt"].nunique() < 2:
-                return frames
-            first = steps.groupby(["rank", "attempt"])["step"].min().unstack("attempt")
-            return {table: _kept(table, frame, first) for table, frame in frames.items()}
+            return frames if all_attempts else without_replaced(frames)
 
     def lines(self) -> Iterator[Line]:
         """The lines of all ranks, ordered by attempt and time as they were written, as in a live view."""
@@ -419,13 +417,22 @@ def _stored(file: Path, remedy: str) -> pd.DataFrame:
             raise RunStoreError(f"{file} is damaged ({error}). {remedy}") from error
 
 
+def without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables, ``steps`` among them, without rows that a later attempt replaced; see :meth:`RunTables.frames`."""
+    steps = frames["steps"]
+    if steps["attempt"].nunique() < 2:
+        return frames
+    first = steps.groupby(["rank", "attempt"])["step"].min().unstack("attempt")
+    return {table: _kept(table, frame, first) for table, frame in frames.items()}
+
+
 def _kept(table: str, frame: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
     """``frame`` without rows that a later attempt replaced; ``first`` has ranks as rows and attempts as columns."""
     if "step" not in frame or frame.empty:
         return frame
-    pairs = list(zip(frame["rank"], frame["attempt"], strict=True))
-    limits = {pair: _limit(first, *pair) for pair in set(pairs)}
-    limit = [limits[pair] for pair in pairs]
+    limit = np.empty(len(frame))
+    for (rank, attempt), places in frame.groupby(["rank", "attempt"]).indices.items():
+        limit[places] = _limit(first, rank, attempt)
     if table not in _SAME_FACT:
         return frame[~(frame["step"] >= limit)].reset_index(drop=True)
     fact = ["rank", "step", _SAME_FACT[table]]

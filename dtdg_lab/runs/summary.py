@@ -23,7 +23,7 @@ from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.network.patterns import save_trace
 from dtdg_lab.runs.directory import ENDS, RunDirectory, read_json, write_json
-from dtdg_lab.runs.records import RunTables
+from dtdg_lab.runs.records import RunTables, without_replaced
 from dtdg_lab.visualization.partition import PartitionFacts
 from dtdg_lab.visualization.phases import OWN
 
@@ -123,7 +123,8 @@ def energy_facts(
     by_phase, by_epoch = (
         joules.groupby(phase_energy[name], sort=False).sum(min_count=1).dropna() for name in ("phase", "epoch")
     )
-    of_epochs = {int(epoch): value for epoch, value in by_epoch.items() if finished is None or epoch in finished}
+    counted = None if finished is None else set(finished)
+    of_epochs = {int(epoch): value for epoch, value in by_epoch.items() if counted is None or epoch in counted}
     by_source, of_gpus, of_processors = total.joules(), total.joules(GPU), total.joules(PROCESSOR)
     return {
         "energy_j": by_source or None,
@@ -364,13 +365,13 @@ def _congested_epochs(tables: Tables, finished: list[int]) -> set[int] | None:
     slow = [_is_slow(data) for data in described["data"]]
     if not any(slow):
         return None
-    ends = [*starts[1:], math.inf]
     spans = steps[steps["epoch"].isin(finished)].groupby("epoch")["step"].agg(["min", "max"])
-    return {
-        int(epoch)
-        for epoch, first, last in zip(spans.index, spans["min"], spans["max"], strict=True)
-        if any(late and start <= last and end > first for start, end, late in zip(starts, ends, slow, strict=True))
-    }
+    intervals = zip(starts, [*starts[1:], math.inf], slow, strict=True)
+    slow_starts, slow_ends = zip(*((start, end) for start, end, late in intervals if late), strict=True)
+    # an interval that ends before an epoch also starts before its end, so that the difference counts overlaps
+    begun = np.searchsorted(np.sort(slow_starts), spans["max"].to_numpy(), side="right")
+    over = np.searchsorted(np.sort(slow_ends), spans["min"].to_numpy(), side="right")
+    return {int(epoch) for epoch in spans.index[begun > over]}
 
 
 def _is_slow(links: Mapping[str, Any]) -> bool:
@@ -412,17 +413,19 @@ def _balance(steps: pd.DataFrame) -> dict[str, Any]:
     wide = known.pivot_table(index=["epoch", "step"], columns="rank", values=["own", "time_s"]).dropna()
     if wide.empty:
         return dict.fromkeys(_BALANCE)
-    means, waste, critical, paced = [], [], [], np.zeros(len(wide["own"].columns))
-    for _, rows in wide.groupby(level="epoch"):
-        own_s = rows["own"].to_numpy(float)
-        critical_s, time_s = own_s.max(axis=1).sum(), rows["time_s"].to_numpy(float).max(axis=1).sum()
-        paced += np.bincount(own_s.argmax(axis=1), own_s.max(axis=1), own_s.shape[1])
-        mean_s = own_s.sum(axis=0).mean()
-        means += [critical_s / mean_s] if mean_s > 0 else []
-        waste.append((critical_s - mean_s) / time_s if time_s > 0 else 0.0)
-        critical.append(critical_s / time_s if time_s > 0 else 0.0)
+    own_s, epochs = wide["own"].to_numpy(float), wide.index.get_level_values("epoch").to_numpy()
+    first = np.flatnonzero(np.diff(epochs, prepend=epochs[0] - 1))  # of each epoch: rows are in order
+    slowest_s = own_s.max(axis=1)
+    critical_s = np.add.reduceat(slowest_s, first)
+    time_s = np.add.reduceat(wide["time_s"].to_numpy(float).max(axis=1), first)
+    mean_s = np.add.reduceat(own_s, first, axis=0).mean(axis=1)
+    paced = np.bincount(own_s.argmax(axis=1), slowest_s, own_s.shape[1])
+    means = critical_s[mean_s > 0] / mean_s[mean_s > 0]
+    timed, none = time_s > 0, np.zeros(len(time_s))
+    waste = np.divide(critical_s - mean_s, time_s, out=none.copy(), where=timed)
+    critical = np.divide(critical_s, time_s, out=none, where=timed)
     return {
-        "iteration_imbalance": _number(np.median(means)) if means else None,
+        "iteration_imbalance": _number(np.median(means)) if len(means) else None,
         "waste_share": _number(np.median(waste)),
         "critical_path_share": _number(np.median(critical)),
         "slowest_rank": int(wide["own"].columns[int(paced.argmax())]) if paced.any() else None,
@@ -470,7 +473,9 @@ def finish(run_dir: str | Path | RunDirectory, state: str, reason: str = "", ran
         return run.summary()
     for _ in range(_LOOKS):
         _write(tables, state, reason, rank)
-        if tables.is_current():  # another rank may have written its last lines meanwhile
+        if run.recorded_status()["attempt"] != status["attempt"]:  # it was resumed meanwhile, and has not ended
+            return run.summary()
+        if tables.is_current():  # else another rank has written its last lines meanwhile
             break
     # Last, so that a process that waits for this state finds the files complete.
     run.write_status(state, reason=reason, rank=rank, attempt=status["attempt"])
@@ -498,7 +503,7 @@ def _summary(tables: RunTables, state: str, reason: str, rank: int | None) -> di
         "rank": rank,
         **{name: config[name] for name in ("system", "dataset", "model", "ranks")},
         "attempts": int(everything["steps"]["attempt"].nunique()),
-        **summarize(config, tables.frames(read), everything),
+        **summarize(config, without_replaced(everything), everything),
         "records": read_json(run.merged_file)["rows"],
     }
 

@@ -144,7 +144,9 @@ class RunWindow:
 
     def _current(self, attempt: int, step: int) -> bool:
         """Whether no later attempt has computed ``step`` again."""
-        return all(attempt >= later or step < start for later, start in self._starts.items())
+        return attempt == self._newest_attempt or all(
+            attempt >= later or step < start for later, start in self._starts.items()
+        )
 
     def _add_event(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
         kind = row["kind"]

@@ -7,6 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+# Of a mapping by steps or times, the highest keys alone.
+
+
+def drop_lowest(rows: dict[Any, Any], kept: int) -> None:
+    """Drop the lowest keys where there are an eighth more than ``kept``: sorting at every new key would take long."""
+    if len(rows) > kept + kept // 8:
+        for at in sorted(rows)[: len(rows) - kept]:
+            del rows[at]
+
+
+def highest(rows: Mapping[Any, Any], kept: int) -> list[Any]:
+    """The ``kept`` highest keys in order: what :func:`drop_lowest` is to leave."""
+    return sorted(rows)[-kept:]
+
+
 # The newest rows that parts logged, each of a step, in bounded memory.
 
 
@@ -31,18 +46,13 @@ class PartLog(Generic[Row]):
         """Add the row of a step; ``key`` tells rows of one step apart and orders them, where there are several."""
         rows = self._rows.setdefault((part,) if isinstance(part, int) else part, {})
         rows[step if key is None else key] = (step, attempt, row)
-        self._trim(rows)
-
-    def _trim(self, rows: dict[Any, tuple[int, int, Row]]) -> None:
-        if len(rows) > self._kept:
-            for at in sorted(rows)[: len(rows) - self._kept]:
-                del rows[at]
+        drop_lowest(rows, self._kept)
 
     def limit(self, kept: int) -> None:
         """Keep so many rows of a part from now on: fewer, where there are more parts than were thought of."""
         self._kept = kept
         for rows in self._rows.values():
-            self._trim(rows)
+            drop_lowest(rows, kept)
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt did from ``step`` on."""
@@ -52,7 +62,7 @@ class PartLog(Generic[Row]):
     def of(self, part: int | tuple[int, ...], *, since: int = 0) -> list[Row]:
         """Rows of a part from step ``since`` on, in order."""
         rows = self._rows.get((part,) if isinstance(part, int) else part, {})
-        return [rows[at][2] for at in sorted(rows) if rows[at][0] >= since]
+        return [rows[at][2] for at in highest(rows, self._kept) if rows[at][0] >= since]
 
     def all(self, *, since: int = 0) -> dict[tuple[int, ...], list[Row]]:
         """The same by part, in ascending order; parts without any are left out."""
@@ -63,7 +73,8 @@ class PartLog(Generic[Row]):
         """Rows by step in ascending order, with those of all parts that logged it."""
         found: dict[int, list[Row]] = {}
         for part in sorted(self._rows):
-            for at, _, row in self._rows[part].values():
+            rows = self._rows[part]
+            for at, _, row in (rows[key] for key in highest(rows, self._kept)):
                 if at >= since:
                     found.setdefault(at, []).append(row)
         return dict(sorted(found.items()))

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from following import until, until_step
+from soak import Soak, table
 from thinning import thinned
 
 from dtdg_lab.cluster import worker
@@ -301,3 +302,12 @@ def test_a_running_cluster_stays_five_minutes_without_a_kernel(tmp_path: Path, c
     now = run.live.progress.step
     until(lambda: run.live.progress.step > now + 5, what="training goes on")
     session.close()
+
+
+@pytest.mark.slow
+def test_a_steered_run_whose_engines_die_loses_no_records(tmp_path: Path) -> None:
+    """Twenty-five seconds of `make soak`."""
+    soak = Soak(tmp_path, 25.0, kill_every_s=9.0, turn_every_s=0.5, seed=1)
+    trial = soak.go()
+    assert trial.failures == [], table(trial, soak.warm_s)
+    assert trial.lost == 0 and trial.kills >= 1 and trial.attempts == trial.kills + 1 and trial.turns > 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +13,13 @@ from pathlib import Path
 import pytest
 from following import until, until_step
 
+from dtdg_lab.cluster import worker
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import IdleClock, new_session_files
+from dtdg_lab.cluster.worker import RankTask
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import Silence, note_file, own_note, read_notes, silent_beyond, write_note
 
 
@@ -106,6 +110,26 @@ def test_own_absence_is_not_the_silence_of_others(tmp_path: Path) -> None:
     assert silence.look(notes)[1] <= 5
     os.utime(note_file(tmp_path, 1), (1.0, 1.0))
     assert silence.look(notes) == {1: 0.0}
+
+
+def test_a_rank_that_completes_the_files_of_a_long_run_is_not_silent(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its beacon has ended by then: a run whose files took longer than the limit was marked failed."""
+    run, busy = RunDirectory.create(config, root=tmp_path), tmp_path / "busy"
+    write_note(run.live, own_note(0, 1, ""))
+    seen: list[str] = []
+
+    def slow(directory: RunDirectory, state: str) -> None:
+        os.utime(note_file(run.live, 0), (1.0, 1.0))
+        until(lambda: note_file(run.live, 0).stat().st_mtime > 1.0 and busy.exists(), timeout_s=10)
+        seen.append(state)
+
+    monkeypatch.setattr(worker, "_train", lambda *_: "stopped")
+    monkeypatch.setattr(worker, "finish", slow)
+    worker.run_rank(RankTask(str(run.path), 0, 1, 1, "", busy_file=str(busy)))
+    assert seen == ["stopped"] and not read_notes(run.live, 1)
+    assert "signs-of-life" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_only_a_process_that_exists_here_is_silent(tmp_path: Path) -> None:

@@ -90,7 +90,10 @@ def test_data_beside_the_project_is_used_unless_the_user_names_some(copy: Path) 
     assert "data=mine\n" in _make("show", cwd=copy, DTDG_LAB_DATA="mine").stdout
 
 
-@pytest.mark.parametrize("target", ["env", "lab", "demo", "check", "test", "test-full", "bench", "lint", "algorithms"])
+TARGETS = ("env", "lab", "demo", "check", "test", "test-full", "soak", "bench", "supply", "lint", "algorithms")
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_every_target_can_be_planned(target: str) -> None:
     done = _make("-n", target, "PYTHON=python3")
     assert done.returncode == 0, done.stderr

@@ -112,6 +112,33 @@ def test_a_new_run_replaces_its_part_and_leaves_the_others(
     assert "reference" not in other and stored["second"]["rows"][0]["measured"]["epoch_s"]["median"] == 2.0
 
 
+def test_a_row_that_fell_is_marked_and_another_machine_is_compared_by_ratios(
+    results: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = importlib.import_module("contenders.quick")
+    here, there = {"processor": "a", "cores": 2}, {"processor": "b", "cores": 2}
+    rows = [{"case": "slower", "seconds_s": 1.0, "width": 3.0}, {"case": "same", "seconds_s": 1.0},
+            {"case": "peer", "lab_s": 1.0, "ratio": 4.0}]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["benchmarks/models.py"])
+    results.keep("models", here, {"rows": rows})
+    now = [{"case": "slower", "seconds_s": 1.2, "width": 9.0}, {"case": "same", "seconds_s": 1.1},
+           {"case": "peer", "lab_s": 9.0, "ratio": 3.0}, {"case": "new", "seconds_s": 1.0}]  # fmt: skip
+    of_now = results.parts_of({"rows": now, "machine": here})["rows"]
+    found = list(quick.compare("models", "rows", of_now, here))
+    marked = {(row.case, row.what): row.fell for row in found if row.worse is not None}
+    assert marked == {("slower", "seconds_s"): True, ("same", "seconds_s"): False, ("peer", "ratio"): True}
+    text = quick.table(found)
+    assert "2 of 3 compared rows fell by more than 15 %." in text and "-25 %" in text and "<-- FELL" in text
+    assert "2 rows have nothing to be compared with." in text  # a width is neither better nor worse, a case is new
+    elsewhere = {row.what: row for row in quick.compare("models", "rows", of_now, there) if row.stored}
+    assert elsewhere["ratio"].fell and elsewhere["seconds_s"].worse is None
+    assert "another machine" in elsewhere["ratio"].about
+    quick_rows = results.FOLDER / "quick"
+    results.keep("models", there, {"rows": now}, folder=quick_rows, ran="python benchmarks/models.py --quick")
+    assert not [row for row in quick.compare("models", "rows", of_now, there) if row.fell]
+    assert set(quick.QUICK) == {script.stem for script in (ROOT / "benchmarks").glob("*.py")}
+
+
 @pytest.mark.parametrize("name", STORED)
 def test_a_benchmark_still_takes_the_arguments_of_its_rows(name: str) -> None:
     for found in STORED[name].values():

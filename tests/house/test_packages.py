@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import supply
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -115,3 +117,46 @@ def test_environment_yml_makes_the_lab_extra_with_constraints() -> None:
 def test_python_of_all_files_agrees() -> None:
     assert _project()["requires-python"] == ">=3.11"
     assert "sys.version_info[:2] == (3, 11)" in (ROOT / "Makefile").read_text()
+
+
+# The supply of packages: `make supply` also asks for known vulnerabilities
+
+
+def test_every_pinned_package_has_a_licence_on_the_list() -> None:
+    refused, missing = supply.licences()
+    assert refused == {}
+    assert len(missing) < 20 < len(supply.pins()) - len(missing)
+
+
+@pytest.mark.parametrize(("expression", "allowed"), [
+    ("MIT", True), ("Apache-2.0 OR GPL-3.0-only", True), ("MIT AND GPL-3.0-only", False), ("GPL-3.0-only", False),
+    ("(MIT AND Apache-2.0 WITH LLVM-exception)", True), ("Apache-2.0 WITH Other-exception", False), ("", False),
+])  # fmt: skip
+def test_licences_are_compared_part_by_part(expression: str, allowed: bool) -> None:
+    assert supply.is_allowed(expression) is allowed
+
+
+def _audited(tmp_path: Path, report: str, code: int, error: str = "") -> tuple[list[str], list[str]]:
+    script = tmp_path / "audit.py"
+    script.write_text(f"import sys; print({report!r}); print({error!r}, file=sys.stderr); sys.exit({code})")
+    return supply.vulnerabilities([sys.executable, str(script)])
+
+
+def test_what_pip_audit_could_not_check_is_named(tmp_path: Path) -> None:
+    known, unchecked = _audited(tmp_path, "", 1, "ServiceError: cannot connect")
+    assert known == [] and unchecked == ["vulnerabilities: pip-audit ended with 1: ServiceError: cannot connect"]
+    _, unchecked = supply.vulnerabilities(None)
+    assert "not installed" in unchecked[0]
+    whole = [{"name": name, "version": version, "vulns": []} for name, version in supply.pins().items()]
+    assert _audited(tmp_path, json.dumps({"dependencies": whole}), 0) == ([], [])
+    whole[0]["vulns"] = [{"id": "CVE-1", "fix_versions": ["9"]}]
+    whole[1] = {"name": whole[1]["name"], "skip_reason": "not found on the index"}
+    known, unchecked = _audited(tmp_path, json.dumps({"dependencies": whole[:-1]}), 1)
+    assert known == [f"{whole[0]['name']} {whole[0]['version']}: CVE-1, fixed in 9"]
+    assert [line.rpartition(": ")[2] for line in unchecked] == ["not found on the index", "pip-audit does not list it"]
+
+
+def test_pins_without_hashes_are_explained() -> None:
+    lines = [line for line in supply.CONSTRAINTS.read_text().splitlines() if line and not line.startswith("#")]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines), "one exact version each, and no hash"
+    assert "--require-hashes" in (ROOT / "SECURITY.md").read_text()

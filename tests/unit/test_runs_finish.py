@@ -5,28 +5,34 @@ from __future__ import annotations
 import html.parser
 import io
 import json
+import math
 import re
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.records import PHASES, TABLES
 from dtdg_lab.runs import report as repeat
 from dtdg_lab.runs import report as report_module
+from dtdg_lab.runs import summary
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter, RunTables
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS, finish
+from dtdg_lab.visualization.phases import OWN
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
@@ -97,6 +103,49 @@ def test_lines_that_arrive_while_finishing_are_in_the_final_form(
     monkeypatch.setattr(report_module, "write_report", write_late)
     assert finish(run, "finished")["records"]["steps"] == 31
     assert RunTables(run).is_current()
+
+
+def test_a_run_that_is_resumed_while_its_files_are_written_stays_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a long run the files take seconds: a user may repair and resume before."""
+    run = finished_run(tmp_path)
+    written = report_module.write_report
+
+    def resume_then_write(directory: RunDirectory, **given: Any) -> Path:
+        directory.write_status("running", attempt=2)
+        return written(directory, **given)
+
+    monkeypatch.setattr(report_module, "write_report", resume_then_write)
+    assert finish(run, "failed", "rank 1 died", rank=1)["status"] == "failed"
+    assert (run.status()["attempt"], run.recorded_status()["state"]) == (2, "running")
+
+
+def test_a_long_run_has_the_balance_and_the_slow_epochs_of_its_definition() -> None:
+    """All epochs at once have the sums of one epoch after another."""
+    draw, epochs, each = np.random.default_rng(0), 500, 3
+    step, rank = (of.ravel() for of in np.meshgrid(np.arange(epochs * each), [0, 1], indexing="ij"))
+    phases = {f"{phase}_s": draw.random(len(step)) for phase in PHASES}
+    steps = pd.DataFrame({"rank": rank, "step": step, "epoch": step // each, "time_s": 9.0, **phases})
+    own = steps[[f"{phase}_s" for phase in OWN]].sum(axis=1).to_numpy().reshape(epochs, each, 2)
+    longest = own.max(axis=2).sum(axis=1)
+    found = summary._balance(steps)
+    assert found["iteration_imbalance"] == pytest.approx(np.median(longest / own.sum(axis=1).mean(axis=1)))
+    assert found["waste_share"] == pytest.approx(np.median((longest - own.sum(axis=1).mean(axis=1)) / (9.0 * each)))
+    assert found["critical_path_share"] == pytest.approx(np.median(longest / (9.0 * each)))
+    paced = own.max(axis=2)[own.argmax(axis=2) == found["slowest_rank"]].sum()
+    assert found["slowest_rank_share"] == pytest.approx(paced / longest.sum())
+
+    starts = np.sort(draw.choice(epochs * each, 400)).tolist()  # some at one step
+    slow = draw.integers(0, 2, len(starts)).tolist()
+    links = [{"delay_ms": [[0.0, float(late)], [0.0, 0.0]], "mbit": [[None] * 2] * 2} for late in slow]
+    events = pd.DataFrame({"kind": "congestion", "rank": 0, "attempt": 1, "step": starts, "data": links})
+    congested = summary._congested_epochs({"steps": steps, "events": events}, list(range(epochs)))
+    late = [interval for interval, is_slow in zip(pairwise([*starts, math.inf]), slow, strict=True) if is_slow]
+    assert congested == {
+        epoch for epoch in range(epochs)
+        if any(start <= epoch * each + each - 1 and end > epoch * each for start, end in late)
+    }  # fmt: skip
 
 
 def test_a_killed_run_has_what_is_known_and_null_for_the_rest(tmp_path: Path) -> None:

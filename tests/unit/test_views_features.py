@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import plotly.graph_objects as go
@@ -371,6 +372,18 @@ def test_a_window_that_is_no_action_is_drawn_between_two() -> None:
 
 
 # memory, and runs as a whole
+
+
+def test_a_log_is_as_long_as_it_keeps_whatever_comes_and_in_whichever_order() -> None:
+    """Rows beyond what is kept are dropped several at a time: readers never see them, and memory stays bounded."""
+    log: PartLog[int] = PartLog(kept=40)
+    order = random.Random(0).sample(range(1000), 1000)
+    for count, step in enumerate(order, start=1):
+        log.add(0, step, 1, step)
+        assert len(log._rows[0,]) <= 45
+        if count > 40:
+            assert len(log.of(0)) == len(log.steps()) == 40
+    assert log.of(0) == list(range(960, 1000)) == sorted(log.steps())
 
 
 def test_logs_are_bounded() -> None:

@@ -47,6 +47,7 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.partition import part_axis
+from dtdg_lab.visualization.series import drop_lowest, highest
 from dtdg_lab.visualization.style import Marks, shown_indices
 
 # Link delays and rates over time, from events ``congestion``, also drawn behind other charts.
@@ -144,8 +145,7 @@ class CongestionLog:
         """Add one event; of several at one step the last one holds."""
         step = int(row["step"] or 0)
         self._changes[step], self._ordered = (attempt, links_of(row["data"], step)), None
-        while len(self._changes) > _KEPT:
-            del self._changes[min(self._changes)]
+        drop_lowest(self._changes, _KEPT)
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt had from ``step`` on."""
@@ -161,7 +161,7 @@ class CongestionLog:
     def changes(self) -> list[Links]:
         """All that are kept, in order."""
         if self._ordered is None:
-            self._ordered = [self._changes[at][1] for at in sorted(self._changes)]
+            self._ordered = [self._changes[at][1] for at in highest(self._changes, _KEPT)]
         return self._ordered
 
     def at(self, step: int) -> Links | None:

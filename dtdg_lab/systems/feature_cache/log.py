@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 
 from dtdg_lab.core.records import R, read_fields
-from dtdg_lab.visualization.series import PartLog
+from dtdg_lab.visualization.series import PartLog, drop_lowest, highest
 
 _LINKS = 12_000  # fetches kept of all links together, but of each at least:
 _LEAST = 60
@@ -199,8 +200,13 @@ _NONE = ("window", "action", "biased")  # columns in which nothing is -1; in oth
 
 def read_row(kind: type[R], row: Mapping[str, Any]) -> R:
     """One row of a table as ``kind``: each field from the column of its name, by its type."""
-    numbers = [each.name for each in fields(kind) if each.type in ("int", "float")]
-    return read_fields(kind, row, **{name: -(name in _NONE) for name in numbers if row[name] is None})
+    return read_fields(kind, row, **{name: -(name in _NONE) for name in _numbers(kind) if row[name] is None})
+
+
+@cache
+def _numbers(kind: type[Any]) -> tuple[str, ...]:
+    """The fields that hold a number."""
+    return tuple(each.name for each in fields(kind) if each.type in ("int", "float"))
 
 
 # Rows asked for and found in the cache, epoch by epoch, for runs of any length.
@@ -254,8 +260,7 @@ class HitSums:
             return
         self._described[row.part] = (attempt, row.step)
         self._count(row, attempt)
-        while len(self._epochs) > _EPOCHS:
-            del self._epochs[min(self._epochs)]
+        drop_lowest(self._epochs, _EPOCHS)
 
     def _count(self, row: ResolvedStep, attempt: int) -> None:
         sums = self._epochs.setdefault(row.epoch, EpochHits(row.step, row.step))
@@ -290,4 +295,5 @@ class HitSums:
 
     def epochs(self, *, since: int = 0) -> dict[int, EpochHits]:
         """By epoch, those that ended at step ``since`` or later."""
-        return {epoch: self._epochs[epoch] for epoch in sorted(self._epochs) if self._epochs[epoch].last >= since}
+        known = highest(self._epochs, _EPOCHS)
+        return {epoch: self._epochs[epoch] for epoch in known if self._epochs[epoch].last >= since}

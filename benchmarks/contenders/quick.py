@@ -1,0 +1,193 @@
+"""All benchmarks at once: the quick, most telling part of each, in one table beside the stored results.
+
+    PYTHONPATH=benchmarks python -m contenders.quick [--full] [--only NAME ...] [--keep]
+
+``make bench`` runs it: about 15 minutes on two cores. A row is compared where ``benchmarks/results`` has its case: in
+``quick/``, which ``--keep`` writes, else in the results of whole benchmarks. A row that fell by more than 15 % gets a
+mark; the exit code stays 0, since machines and their load differ. Where a case has ratios, only these are compared, and
+results of another machine are compared by ratios alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contenders import results
+
+FELL = 0.15
+SCRIPTS = Path(__file__).resolve().parents[1]
+LIMIT_S = 300  # of a quick benchmark; a full one has none
+# What is run of each, besides all that --quick has
+QUICK: dict[str, tuple[str, ...]] = {
+    "kernels": (),
+    "models": (),
+    "esdg": (),
+    "greendygnn": ("figure1", "simulator", "overhead"),
+    "partitions": (),
+    "dygnex": (),
+    "flaredtdg": (),
+    "dynahb": (),
+    "live_layer": (),
+}
+# Ratios by which machines can be compared, and which of them is better when it is larger. Other ratios are no speed.
+RATIOS = {
+    "ratio": {"models": True, "kernels": True, "flaredtdg": False, "esdg": False},
+    "memory_share": False,
+    "peak_share": False,
+    "time_ratio": False,
+    "reached": True,
+    "hidden_on": True,
+    "dgl_over_lab": True,
+    "over_psg": True,
+    "over_bound": False,
+    "throughput": True,
+    "step_over_rival": True,
+    "time_over_default": False,
+    "joules_over_default": False,
+    "over_best": False,
+    "waiting_share": False,
+}  # fmt: skip
+LOWER_UNITS = {"s", "ms", "ns", "J", "bytes", "control points", "% of a step"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One measured quantity of a case, now and as it is stored.
+
+    Attributes:
+        where: benchmark and part.
+        case: of the row, in words.
+        what: the quantity.
+        now: its median.
+        stored: likewise, in the stored row; None without one.
+        worse: by which share it fell, below 0 where it rose; None where it is not judged.
+        about: commit, date and machine of the stored row.
+    """
+
+    where: str
+    case: str
+    what: str
+    now: float
+    stored: float | None
+    worse: float | None
+    about: str
+
+    @property
+    def fell(self) -> bool:
+        """Whether it is marked."""
+        return self.worse is not None and self.worse > FELL
+
+
+def larger_is_better(name: str, what: str, unit: str | None) -> bool | None:
+    """Whether a larger value of a quantity is better; None where that cannot be said."""
+    of = RATIOS.get(what)
+    if isinstance(of, dict):
+        of = of.get(name)
+    return of if of is not None else (False if unit in LOWER_UNITS else None)
+
+
+def stored_rows(name: str, part: str) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Case -> what is stored of it, and of the part that it is in; whole results count where quick ones lack it."""
+    found = {}
+    for file in (results.FOLDER / f"{name}.json", results.FOLDER / "quick" / f"{name}.json"):
+        of = (json.loads(file.read_text()) if file.exists() else {}).get(part)
+        found |= {results.key(row): (row["measured"], of) for row in (of or {}).get("rows", ())}
+    return found
+
+
+def compare(name: str, part: str, rows: Sequence[Mapping[str, Any]], here: Mapping[str, Any]) -> Iterator[Compared]:
+    """The quantities of a part's rows beside the stored ones.
+
+    Args:
+        name: of the benchmark.
+        part: of it.
+        rows: as ``results.as_row`` makes them.
+        here: this machine.
+    """
+    known = stored_rows(name, part)
+    for row in rows:
+        measured, of = known.get(results.key(row), ({}, None))
+        same = of is not None and all(of["machine"].get(each) == here.get(each) for each in ("processor", "cores"))
+        ratios = [what for what in row["measured"] if what in RATIOS]
+        for what in ratios or row["measured"]:
+            values = row["measured"][what]
+            stored = measured.get(what, {}).get("median")
+            better = larger_is_better(name, what, values.get("unit"))
+            judged = stored and better is not None and (same or what in RATIOS)
+            change = values["median"] / stored - 1 if judged else None
+            worse = None if change is None else (-change if better else change)
+            about = "" if of is None else f"{of['commit']} {of['date']}{'' if same else ', another machine'}"
+            case = ", ".join(str(value) for value in row["case"].values())
+            yield Compared(f"{name} {part}", case, what, values["median"], stored, worse, about)
+
+
+def table(rows: Sequence[Compared]) -> str:
+    """The rows as text; the marked ones first in the sentence that ends it."""
+    cells = [("benchmark", "case", "measured", "stored", "now", "change", "", "stored row")]
+    for row in rows:
+        change = "" if row.worse is None else f"{-100 * row.worse:+.0f} %"
+        stored = "none" if row.stored is None else f"{row.stored:.4g}"
+        mark = "<-- FELL" if row.fell else ""
+        cells.append((row.where, row.case[:60], row.what, stored, f"{row.now:.4g}", change, mark, row.about))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(each, widths, strict=True)).rstrip() for each in cells]
+    judged = [row for row in rows if row.worse is not None]
+    fell = [f"{row.where}: {row.case} ({row.what})" for row in judged if row.fell]
+    end = f"{len(fell)} of {len(judged)} compared rows fell by more than {100 * FELL:.0f} %."
+    return "\n".join([*lines, "", end, *fell, f"{len(rows) - len(judged)} rows have nothing to be compared with."])
+
+
+def measure(name: str, words: Sequence[str], limit_s: float | None) -> tuple[dict[str, Any], str]:
+    """Run one benchmark; its JSON, or why there is none."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "found.json"
+        command = [sys.executable, str(SCRIPTS / f"{name}.py"), *words, "--json", str(file)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+        except subprocess.TimeoutExpired:
+            return {}, f"{name}: not within {limit_s:g} s"
+        if done.returncode or not file.exists():
+            return {}, f"{name}: {(done.stderr.strip().splitlines() or ['no rows'])[-1]}"
+        return json.loads(file.read_text()), ""
+
+
+def main() -> None:
+    """Run, compare, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="whole benchmarks: hours")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=QUICK, help=", ".join(QUICK))
+    parser.add_argument("--keep", action="store_true", help="store the quick rows in benchmarks/results/quick")
+    given = parser.parse_args()
+    if given.full and given.keep:
+        parser.error("--keep stores quick rows: a whole benchmark keeps its own with python benchmarks/NAME.py --keep.")
+    compared: list[Compared] = []
+    failed, begun = [], time.monotonic()
+    for name in given.only or QUICK:
+        started = time.monotonic()
+        words = () if given.full else (*QUICK[name], "--quick")
+        found, why = measure(name, words, None if given.full else LIMIT_S)
+        failed += [why] * bool(why)
+        parts = {part: rows for part, rows in results.parts_of(found).items() if part != "plan"}
+        for part, rows in parts.items():
+            compared += compare(name, part, rows, found["machine"])
+        print(f"{name}: {time.monotonic() - started:.0f} s{' - ' + why if why else ''}", flush=True)
+        if given.keep and parts:
+            ran = " ".join(["python", f"benchmarks/{name}.py", *words])
+            kept = {part: found[part] for part in parts}
+            results.keep(name, found["machine"], kept, folder=results.FOLDER / "quick", ran=ran)
+    print(f"\n{table(compared)}\nIt took {time.monotonic() - begun:.0f} s.")
+    if failed:
+        print("NOT MEASURED: " + "; ".join(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -296,11 +296,11 @@ def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.i
         _check_count(node_ids)
         place = np.cumsum(occurs, dtype=np.int32)
         place -= 1
-        return node_ids, *(_looked_up(place, ids, low) for ids in (sources, targets))
+        return node_ids, _looked_up(place, sources, low), _looked_up(place, targets, low)
     node_ids, every = np.unique(np.concatenate([sources, targets]), return_inverse=True)
     _check_count(node_ids)
-    every = every.astype(np.int32)
-    return node_ids, every[: len(sources)], every[len(sources) :]
+    numbers: NDArray[np.int32] = every.astype(np.int32)
+    return node_ids, numbers[: len(sources)], numbers[len(sources) :]
 
 
 def _looked_up(place: NDArray[np.int32], ids: _Vector, low: int) -> NDArray[np.int32]:

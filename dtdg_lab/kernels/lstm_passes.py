@@ -14,11 +14,11 @@ import numpy as np
 _LARGEST = np.float32(7.905311)  # tanh is 1 in single precision from here on
 _HALF, _ONE = np.float32(0.5), np.float32(1.0)
 # x P(x^2) / Q(x^2), highest powers first: the minimax approximation of Eigen and XLA
+_LOW = (1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03)
 _P = tuple(
     np.float32(p)
-    for p in (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
-              1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03)
-)  # fmt: skip
+    for p in (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08, *_LOW)
+)
 _Q = tuple(
     np.float32(q) for q in (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
 )

@@ -143,10 +143,9 @@ def browser_rows(session: Session, seconds: float, repeat: int) -> list[Row]:
     """Click to first point, and record to drawn point, on a served page."""
     from playwright.sync_api import sync_playwright
 
-    from dtdg_lab.dashboard.app import serve
+    from dtdg_lab.dashboard.server import serve
 
-    port = _free_port()
-    server = serve(session, port=port, threaded=True)
+    server = serve(session)
     first_s: list[float] = []
     delays_ms: list[float] = []
     with sync_playwright() as playwright:
@@ -158,7 +157,7 @@ def browser_rows(session: Session, seconds: float, repeat: int) -> list[Row]:
             viewport={"width": 1400, "height": 900},
         )
         page = context.pages[0]
-        page.goto(f"http://127.0.0.1:{port}")
+        page.goto(server.url)
         page.wait_for_selector(".dl-chart .main-svg", timeout=60_000)
         for _ in range(repeat):
             run, taken = _click_run(page, session, seconds)
@@ -195,14 +194,6 @@ def _click_run(page: Any, session: Session, seconds: float) -> tuple[Run, tuple[
     if not fresh or stale > len(seen):
         raise RuntimeError("the chart never showed a point of the new run")
     return run, ((min(fresh.values()) - clicked_ms) / 1000, [float(delay) for delay in delays])
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> None:

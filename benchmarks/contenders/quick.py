@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ QUICK: dict[str, tuple[str, ...]] = {
 # Ratios by which machines can be compared, and which of them is better when it is larger. Other ratios are no speed.
 RATIOS = {
     "ratio": {"models": True, "kernels": True, "flaredtdg": False, "esdg": False},
+    "ratios": True,  # of kernels: the others' seconds over ours
     "memory_share": False,
     "peak_share": False,
     "time_ratio": False,
@@ -89,7 +91,7 @@ class Compared:
 
 def larger_is_better(name: str, what: str, unit: str | None) -> bool | None:
     """Whether a larger value of a quantity is better; None where that cannot be said."""
-    of = RATIOS.get(what)
+    of = RATIOS.get(what.partition(" ")[0])
     if isinstance(of, dict):
         of = of.get(name)
     return of if of is not None else (False if unit in LOWER_UNITS else None)
@@ -117,12 +119,12 @@ def compare(name: str, part: str, rows: Sequence[Mapping[str, Any]], here: Mappi
     for row in rows:
         measured, of = known.get(results.key(row), ({}, None))
         same = of is not None and all(of["machine"].get(each) == here.get(each) for each in ("processor", "cores"))
-        ratios = [what for what in row["measured"] if what in RATIOS]
+        ratios = [what for what in row["measured"] if what.partition(" ")[0] in RATIOS]
         for what in ratios or row["measured"]:
             values = row["measured"][what]
             stored = measured.get(what, {}).get("median")
             better = larger_is_better(name, what, values.get("unit"))
-            judged = stored and better is not None and (same or what in RATIOS)
+            judged = stored and better is not None and (same or what in ratios)
             change = values["median"] / stored - 1 if judged else None
             worse = None if change is None else (-change if better else change)
             about = "" if of is None else f"{of['commit']} {of['date']}{'' if same else ', another machine'}"
@@ -131,19 +133,22 @@ def compare(name: str, part: str, rows: Sequence[Mapping[str, Any]], here: Mappi
 
 
 def table(rows: Sequence[Compared]) -> str:
-    """The rows as text; the marked ones first in the sentence that ends it."""
+    """The rows that are stored too, as text; below it those that fell, and how many are not stored."""
     cells = [("benchmark", "case", "measured", "stored", "now", "change", "", "stored row")]
-    for row in rows:
+    for row in (row for row in rows if row.stored is not None):
         change = "" if row.worse is None else f"{-100 * row.worse:+.0f} %"
-        stored = "none" if row.stored is None else f"{row.stored:.4g}"
         mark = "<-- FELL" if row.fell else ""
-        cells.append((row.where, row.case[:60], row.what, stored, f"{row.now:.4g}", change, mark, row.about))
+        cells.append(
+            (row.where, row.case[:60], row.what, f"{row.stored:.4g}", f"{row.now:.4g}", change, mark, row.about)
+        )
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(each, widths, strict=True)).rstrip() for each in cells]
     judged = [row for row in rows if row.worse is not None]
     fell = [f"{row.where}: {row.case} ({row.what})" for row in judged if row.fell]
     end = f"{len(fell)} of {len(judged)} compared rows fell by more than {100 * FELL:.0f} %."
-    return "\n".join([*lines, "", end, *fell, f"{len(rows) - len(judged)} rows have nothing to be compared with."])
+    new = Counter(row.where for row in rows if row.stored is None)
+    lacking = ", ".join(f"{count} of {where}" for where, count in new.items()) or "none"
+    return "\n".join([*lines, "", end, *fell, f"Not stored, and so not shown (ARGS=--keep stores them): {lacking}."])
 
 
 def measure(name: str, words: Sequence[str], limit_s: float | None) -> tuple[dict[str, Any], str]:

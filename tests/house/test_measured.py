@@ -129,7 +129,7 @@ def test_a_row_that_fell_is_marked_and_another_machine_is_compared_by_ratios(
     assert marked == {("slower", "seconds_s"): True, ("same", "seconds_s"): False, ("peer", "ratio"): True}
     text = quick.table(found)
     assert "2 of 3 compared rows fell by more than 15 %." in text and "-25 %" in text and "<-- FELL" in text
-    assert "2 rows have nothing to be compared with." in text  # a width is neither better nor worse, a case is new
+    assert "stores them): 1 of models rows." in text and "width" in text  # which is neither better nor worse
     elsewhere = {row.what: row for row in quick.compare("models", "rows", of_now, there) if row.stored}
     assert elsewhere["ratio"].fell and elsewhere["seconds_s"].worse is None
     assert "another machine" in elsewhere["ratio"].about

@@ -1,14 +1,16 @@
 """Latencies that a user sees: import, session, first point, record to browser; and the overhead of monitoring per step.
 
-    python benchmarks/live_layer.py [--quick] [--json FILE] [--keep]
+    python benchmarks/live_layer.py [--quick] [--starts W1 M1] [--json FILE] [--keep]
 
 Two CPU engines; the browser rows need Debian's chromium. Each row prints min, median and max of its repetitions (the
-browser's delay: median, 95th percentile, max) and our limit.
+browser's delay: median, 95th percentile, max) and our limit. With ``--starts`` it prints instead, for every system, the
+seconds from a fresh interpreter to the first step of `lab.train`, with empty caches and with those that it left.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import statistics
@@ -21,9 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from contenders import results
+from contenders.lab import as_graph
+from contenders.workload import make
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.run import open_run
 
@@ -196,11 +201,57 @@ def _click_run(page: Any, session: Session, seconds: float) -> tuple[Run, tuple[
     return run, ((min(fresh.values()) - clicked_ms) / 1000, [float(delay) for delay in delays])
 
 
+# From a fresh interpreter to the first step, in a child process.
+
+
+LIMITS_S = {"W1": 3.0, "M1": 10.0}
+OWN_SETTINGS = {"esdg-hybrid": {"row_ranks": 1}}  # on one rank
+FIRST_STEP = """
+import json, os, sys, time
+began_s = time.perf_counter()
+import dtdg_lab as lab
+from dtdg_lab.training.trainer import Trainer
+def reached(trainer, work):
+    print(time.perf_counter() - began_s, flush=True)
+    os._exit(0)
+Trainer._step = reached
+lab.train(lab.RunConfig(**json.loads(sys.argv[1])), runs_dir=sys.argv[2], progress=False)
+"""
+
+
+def starts(graph_name: str) -> list[dict[str, Any]]:
+    """One row a system: with empty caches of partitions, chunks and batches, and again."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Path(folder) / "cache"
+        stored = as_graph(make(graph_name)).store(root=cache)
+        for system in catalogue.names("systems"):
+            for made in cache.iterdir():
+                if made.name != "graphs":
+                    shutil.rmtree(made)
+            config = {"system": system, "dataset": stored, **OWN_SETTINGS.get(system, {})}
+            command = [sys.executable, "-c", FIRST_STEP, json.dumps(config), folder]
+            environment = {**os.environ, "DTDG_LAB_CACHE": str(cache)}
+            first_s, again_s = (
+                float(subprocess.check_output(command, env=environment, text=True).splitlines()[-1]) for _ in range(2)
+            )
+            limit = f"at most {LIMITS_S[graph_name]:g} s"
+            rows.append({"graph": graph_name, "system": system, "first_s": first_s, "again_s": again_s,
+                         "reference": limit})  # fmt: skip
+            print(f"{graph_name:3} {system:18} {first_s:6.2f} s, again {again_s:6.2f} s   {limit}", flush=True)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, under a minute")
+    parser.add_argument("--starts", nargs="+", choices=LIMITS_S, help="seconds to the first step instead, by graph")
     results.add_arguments(parser)
     arguments = parser.parse_args()
+    if arguments.starts:
+        rows_of = {f"starts on {name}": starts(name) for name in arguments.starts}
+        results.write(arguments, results.machine(), rows_of)
+        return
     repeat = 1 if arguments.quick else 3
     rows = [import_time(5)]
     with tempfile.TemporaryDirectory() as folder:

@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dtdg_lab.cluster.run import LocalRun
-from dtdg_lab.cluster.worker import RunStart, begin_training
+from dtdg_lab.cluster.worker import Preparation, RunStart, begin_training
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError, LabError
+from dtdg_lab.core.preparation import preparation
 from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.liveness import Pulse
 from dtdg_lab.runs.records import RecordWriter, RunTables
-from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.run import PreparationLine, StoredRun, open_run
 from dtdg_lab.runs.summary import finish
 
 if TYPE_CHECKING:
@@ -214,7 +215,6 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
     device = "cuda:0" if config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available()) else "cpu"
     writer = RecordWriter(directory.record_file(0), 0, 1)
     stack.callback(writer.close)
-    graph = load_for(config)
     resource_monitor = ResourceMonitor(config, device, 0, 1, writer)
     stack.callback(resource_monitor.close)
     resource_monitor.start()
@@ -223,17 +223,20 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
     if bench is not None:
         bench.started(time.time_ns())
         recorder = _Watched(writer, bench, control)
-    trainer = begin_training(
-        directory,
-        graph,
-        SoloGroup(),
-        beginning,
-        recorder=recorder,
-        control=control,
-        resource_monitor=resource_monitor,
-        device=device,
-        show_progress=progress,
-    )
+    line = stack.enter_context(PreparationLine())
+    with preparation(Preparation(recorder, control.stop_requested, show=line.show if progress else None)):
+        trainer = begin_training(
+            directory,
+            load_for(config),
+            SoloGroup(),
+            beginning,
+            recorder=recorder,
+            control=control,
+            resource_monitor=resource_monitor,
+            device=device,
+            show_progress=progress,
+        )
+    line.show("")
     return trainer.run().state
 
 

@@ -117,6 +117,10 @@ class ControlServer:
         self._store.set_once(store_key(version), json.dumps(self._taken[version - 1]))
         return dict(self._taken[version - 1])
 
+    def stop_requested(self) -> bool:
+        """Whether any request is to stop the run."""
+        return any(request.get("stop") for request in self._taken)
+
     def changes(self, after: int) -> list[dict[str, Any]]:
         """The changes of settings requested in versions above ``after``, oldest first."""
         return [request["set"] for request in self._taken[after:] if "set" in request]
@@ -175,6 +179,14 @@ class StoredControl:
 
     def __init__(self, store: Any) -> None:
         self._store = store
+        self._looked_at, self._stop = 0, False
+
+    def stop_requested(self) -> bool:
+        """Whether any request in the store is to stop the run; one read a call."""
+        while not self._stop and (found := self._store.read(store_key(self._looked_at + 1))) is not None:
+            self._looked_at += 1
+            self._stop = bool(json.loads(found).get("stop"))
+        return self._stop
 
     def latest(self) -> int:
         """Unknown here; rank 0's answer counts."""

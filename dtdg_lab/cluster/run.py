@@ -18,7 +18,7 @@ from dtdg_lab.core.records import rows_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
 from dtdg_lab.runs.records import RunTables
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.run import PreparationLine, open_run
 from dtdg_lab.runs.summary import finish
 from dtdg_lab.visualization.run_window import RunWindow
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1
 RUN_LOOK_S = 0.05
+WAIT_LOOK_S = 0.25
 LEFT_S = 0.01  # ranks exit shortly after the run has ended
 BLOCK_BYTES = 1 << 20
 NOTES_S = 30.0  # rank 0 listens well before
@@ -210,7 +211,10 @@ class Run(RunHandle):
         return self._ask({"pause": False})
 
     def stop(self) -> int:
-        """End the run after the same step of all ranks, with a checkpoint to resume from."""
+        """End the run after the same step of all ranks, with a checkpoint to resume from.
+
+        Before the first step it ends at once, without a checkpoint.
+        """
         return self._ask({"stop": True})
 
     def save_checkpoint(self) -> int:
@@ -252,6 +256,7 @@ class Run(RunHandle):
     def wait(self, timeout_s: float | None = None) -> Run:
         """Return when the run has ended and its files are complete.
 
+        Until the first step, a line shows what the run does and the time left, if that takes longer than a second.
         In a notebook cell this blocks the kernel, and with it the dashboard: prefer ``lab.runs.show_progress(run)`` in
         scripts and the dashboard in notebooks.
 
@@ -259,8 +264,12 @@ class Run(RunHandle):
             TimeoutError: it has not ended in time.
             RunFailedError: it failed or was interrupted; the message names the rank and the cause.
         """
-        if not self._ended.wait(timeout_s):
-            raise TimeoutError(f"run {self.id} is still {self.status} after {timeout_s:g} s.")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with PreparationLine() as line:
+            while not self._ended.wait(WAIT_LOOK_S if deadline is None else min(WAIT_LOOK_S, timeout_s or 0.0)):
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError(f"run {self.id} is still {self.status} after {timeout_s:g} s.")
+                line.show(self.live.preparing)
         if self._closing.is_set() and self.status not in ENDED:
             raise ControlError(
                 f"run {self.id} continues, but this session has detached from it: Session.attach() reconnects to it."

@@ -19,8 +19,9 @@ from dtdg_lab.cluster.liveness import Beacon, death_reason, signs_of_life, wait_
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
 from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError
-from dtdg_lab.core.events import AttemptStarted
+from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, StoppedError
+from dtdg_lab.core.events import AttemptStarted, Preparing
+from dtdg_lab.core.preparation import preparation
 from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.liveness import SILENT_S, host_id, own_note, remove_note, write_note
@@ -35,6 +36,51 @@ if TYPE_CHECKING:
     from dtdg_lab.training.recording import ResourceMonitor
     from dtdg_lab.training.replay import RunReplay
     from dtdg_lab.training.trainer import Trainer
+
+
+# Before the first step: what a rank does is recorded, and ends where the run is stopped.
+
+
+QUIET_S, REPORT_EVERY_S = 1.0, 0.5
+
+
+class Preparation:
+    """Records what rank 0 does before the first step, and ends any rank once the run is to stop.
+
+    Args:
+        recorder: of this rank.
+        stop_requested: whether any request is to stop the run.
+        rank: this one.
+        show: called with each sentence that is recorded.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        stop_requested: Callable[[], bool],
+        *,
+        rank: int = 0,
+        show: Callable[[str], None] | None = None,
+    ) -> None:
+        self._recorder, self._stop_requested, self._rank, self._show = recorder, stop_requested, rank, show
+        self._next_s = time.monotonic() + QUIET_S
+
+    def __call__(self, what: str, left_s: float | None) -> None:
+        """Take in what is done now.
+
+        Raises:
+            StoppedError: the run is to stop.
+        """
+        if self._stop_requested():
+            raise StoppedError("the run was stopped before its first step.")
+        now_s = time.monotonic()
+        if self._rank or now_s < self._next_s:
+            return
+        self._next_s = now_s + REPORT_EVERY_S
+        event = Preparing(what, left_s)
+        self._recorder.row("events", (0, 0, time.time_ns(), event.kind, event.write()))
+        if self._show is not None:
+            self._show(event.words)
 
 
 # The start of a run: from scratch, from a checkpoint of another run, or from the records of a run to replay.
@@ -264,19 +310,27 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
         resource_monitor = ResourceMonitor(config, device, task.local_rank, task.local_size, writer)
         stack.callback(resource_monitor.close)
         resource_monitor.start()
-        trainer = begin_training(
-            directory,
-            load_for(config),
-            group,
-            beginning,
-            attempt=task.attempt,
-            recorder=writer,
-            control=control,
-            resource_monitor=resource_monitor,
-            device=device,
-            resume=task.attempt > 1,
-            changes=dict(task.changes),
-        )
+        try:
+            with preparation(Preparation(writer, control.stop_requested, rank=task.rank)):
+                trainer = begin_training(
+                    directory,
+                    load_for(config),
+                    group,
+                    beginning,
+                    attempt=task.attempt,
+                    recorder=writer,
+                    control=control,
+                    resource_monitor=resource_monitor,
+                    device=device,
+                    resume=task.attempt > 1,
+                    changes=dict(task.changes),
+                )
+        except Exception:
+            if not control.stop_requested():
+                raise
+            if task.rank == 0:  # before the others notice that this rank leaves: their errors are no cause
+                directory.write_status("stopped", attempt=task.attempt)
+            return "stopped"
         if beginning.check is None and isinstance(control, ControlServer):
             control.check = partial(_check_after, trainer.live_settings, control)
         state = trainer.run().state
@@ -393,8 +447,7 @@ def begin_training(
         started = AttemptStarted(group.size, attempt, config.dataset, graph.source)
         recorder.row("events", (0, 0, time.time_ns(), started.kind, started.write()))
         start.report(recorder)
-        directory.write_status("running", attempt=attempt)
-    return Trainer(
+    trainer = Trainer(
         config,
         graph,
         group,
@@ -405,6 +458,9 @@ def begin_training(
         replay=start.replay,
         **more,
     )
+    if group.rank == 0:
+        directory.write_status("running", attempt=attempt)
+    return trainer
 
 
 def _not_ready(request: dict[str, Any]) -> None:

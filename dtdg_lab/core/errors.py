@@ -85,6 +85,10 @@ class RunFailedError(LabError):
     """Raised when a run ended without finishing; the message names the rank and the cause."""
 
 
+class StoppedError(LabError):
+    """Raised where a run is stopped before its first step."""
+
+
 class StepFailedError(Exception):
     """Raised when a rank failed in a collective step; the run cannot continue, because other ranks wait in the step."""
 

@@ -111,6 +111,20 @@ class AttemptStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Preparing(Event):
+    """What an attempt does before its first step, with the seconds left where they are known."""
+
+    kind: ClassVar[str] = "preparing"
+    what: str
+    left_s: float | None = None
+
+    @property
+    def words(self) -> str:
+        """For a status line."""
+        return self.what if self.left_s is None else f"{self.what}, about {self.left_s:.0f} s left"
+
+
+@dataclass(frozen=True, slots=True)
 class Resumed(Event):
     """Training continues from a checkpoint, with ``changes`` of its settings."""
 

@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core.errors import ChecksumError, DataError, shortened
+from dtdg_lab.core.preparation import doing
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import content
 from dtdg_lab.datasets.registry import Form, Published, PublishedFile
 from dtdg_lab.graphs.storage import cache_folder, whole_file
 
 # One process of this machine at a time: slow work is done by the first and found by the rest.
+
+
+LOOK_S = 0.5
 
 
 @contextlib.contextmanager
@@ -43,8 +47,14 @@ def one_at_a_time(what: Path) -> Iterator[bool]:
             folder = cache_folder() / "locks"
             folder.mkdir(parents=True, exist_ok=True)
             name = hashlib.sha256(str(what.absolute()).encode()).hexdigest()[:32]
-            held.enter_context(filelock.FileLock(folder / name))
-            locked = True
+            lock = filelock.FileLock(folder / name)
+            while not locked:
+                try:
+                    lock.acquire(timeout=LOOK_S)
+                    locked = True
+                except filelock.Timeout:
+                    doing("another process makes the same for the cache")
+            held.callback(lock.release)
         yield locked
 
 

@@ -132,12 +132,14 @@ class Strategy:
     Attributes:
         context: what it was built from; set by :meth:`dtdg_lab.systems.base.SystemFamily.build`.
         plan_kinds: the kinds of the events that :meth:`plan_events` may give.
+        probed_plans: those of them that say more once memory has been probed, and are then reported again.
         fails_by_rank: whether :meth:`validate_settings` may refuse on some ranks only.
         share: of all training nodes, those of this rank.
     """
 
     context: BuildContext
     plan_kinds: tuple[str, ...] = ()
+    probed_plans: tuple[str, ...] = ()
     fails_by_rank = False
     share = 1.0
 
@@ -161,7 +163,7 @@ class Strategy:
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
         """Steps whose peak memory is measured, the largest that there may be; they leave no record.
 
-        Gradients are cleared after each.
+        Gradients are cleared after each. Training runs on afterwards as if they had not been computed.
         """
         largest = max(self.epoch(0), key=lambda step: (len(step.groups), step.snapshots))
         yield partial(self.compute, largest)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.arrays import read_array
 from dtdg_lab.core.errors import NotAvailableError, PartitionError
+from dtdg_lab.core.preparation import doing
 
 # The child process of :mod:`dtdg_lab.partition.child_process`: ``child PARENT SOLVER GIVEN.npz ANSWER.npy``.
 
@@ -71,6 +72,8 @@ def solve_hypergraph(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
 
 
 TIME_LIMIT_S = 600.0
+LOOK_S = 0.2
+EXPECTED_S = {"metis": 3e-7, "hypergraph": 5e-6}  # for each number that the solver is given, as measured on one core
 _REMEDY = "Choose another partitioner, such as load_aware, which needs no library."
 
 
@@ -109,25 +112,22 @@ def in_child(
     with tempfile.TemporaryDirectory(prefix="dtdg-lab-partition-") as name:
         given, answer = Path(name) / "given.npz", Path(name) / "answer.npy"
         start = time.monotonic()
+        expected_s = sum(array.size for array in arrays.values()) * EXPECTED_S[solver]
+        command = [sys.executable, "-P", "-m", "dtdg_lab.partition.child_process", str(os.getpid())]
         try:
             np.savez(given, allow_pickle=False, **arrays)
-            done = subprocess.run(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "dtdg_lab.partition.child_process",
-                    str(os.getpid()),
-                    solver,
-                    given,
-                    answer,
-                ],
+            child = subprocess.Popen(
+                [*command, solver, given, answer],
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=time_limit_s,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=_environment(),
             )
+            with child:
+                try:
+                    done = _ended(child, f"{solver} divides {size}", expected_s, time_limit_s)
+                finally:
+                    child.kill()  # where this process is to stop, or the time is over; else it has ended
         except subprocess.TimeoutExpired as error:
             raise PartitionError(
                 f"{solver} did not divide {size} within {time_limit_s:g} s and was stopped. {_REMEDY}"
@@ -136,6 +136,23 @@ def in_child(
             raise PartitionError(f"the process of {solver} could not be started: {error}. {_REMEDY}") from error
         _check_end(solver, done, size, time.monotonic() - start)
         return _read_result(solver, answer, vertices, parts)
+
+
+def _ended(
+    child: subprocess.Popen[bytes], what: str, expected_s: float, time_limit_s: float
+) -> subprocess.CompletedProcess[bytes]:
+    """The child's end; until then, what it does is reported."""
+    began_s = time.monotonic()
+    while True:
+        passed_s = time.monotonic() - began_s
+        doing(what, expected_s - passed_s if passed_s < expected_s else None)
+        try:
+            printed = child.communicate(timeout=max(0.0, min(LOOK_S, time_limit_s - passed_s)))
+        except subprocess.TimeoutExpired:
+            if passed_s >= time_limit_s:
+                raise
+        else:
+            return subprocess.CompletedProcess(child.args, child.returncode, *printed)
 
 
 def _environment() -> dict[str, str]:

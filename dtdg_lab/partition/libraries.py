@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.preparation import each
 from dtdg_lab.core.rng import key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, stored_once
@@ -37,9 +38,6 @@ def fitting(weights: NDArray[Any]) -> NDArray[np.int64]:
 # The union of snapshots as an undirected graph, weighted by the number of snapshots that contain each pair.
 
 
-_WAITING = 1 << 23  # pairs collected before merging: 64 MiB
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class UnionGraph:
     """An undirected graph without self-loops in CSR form; each pair is stored in both rows.
@@ -58,19 +56,23 @@ class UnionGraph:
 def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
     """The union of T snapshots over the same N nodes: duplicates merged, symmetrised, self-loops dropped.
 
-    Costs O(E log E) for E edges over all snapshots; memory O(E of the union), not of the sequence.
+    Costs O(T (N + E of the union)); memory O(N + E of the union).
 
     References: FlareDTDG section 4 (METIS on the union graph).
     """
-    nodes = snapshots[0].num_nodes
-    pairs, held = _merged(_pairs(snapshot) for snapshot in snapshots)
-    low, high = np.divmod(pairs, nodes)
-    keys = np.concatenate([low * nodes + high, high * nodes + low])
-    order = np.argsort(keys, kind="stable")
-    rows, columns = np.divmod(keys[order], nodes)
-    indptr = np.zeros(nodes + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=nodes), out=indptr[1:])
-    return UnionGraph(indptr, columns.astype(np.int32), np.concatenate([held, held])[order])
+    from scipy.sparse import csr_array
+
+    shape = (snapshots[0].num_nodes, snapshots[0].num_nodes)
+    union = csr_array(shape, dtype=np.int64)
+    for snapshot in each(snapshots, "the partitioner's graph is made of all snapshots"):
+        apart = snapshot.rows() != snapshot.indices
+        indptr = np.concatenate([[0], np.cumsum(apart)])[snapshot.indptr]
+        edges = csr_array((np.ones(indptr[-1], np.int8), snapshot.indices[apart], indptr), shape=shape)
+        both = edges + edges.T
+        both.data[:] = 1  # a pair counts once in a snapshot, also where it is joined in both directions
+        union = union + both
+    union.sort_indices()
+    return UnionGraph(union.indptr.astype(np.int64), union.indices.astype(np.int32), union.data)
 
 
 def restricted(union: UnionGraph, vertices: NDArray[np.int64]) -> UnionGraph:
@@ -91,52 +93,6 @@ def restricted(union: UnionGraph, vertices: NDArray[np.int64]) -> UnionGraph:
     indptr = np.zeros(len(vertices) + 1, np.int64)
     np.cumsum(np.bincount(rows[inside], minlength=len(vertices)), out=indptr[1:])
     return UnionGraph(indptr, columns[inside], union.snapshots[at[inside]])
-
-
-def _pairs(snapshot: Snapshot) -> NDArray[np.int64]:
-    """The distinct pairs of different nodes joined by an edge, as lower * N + higher; sorted."""
-    rows, sources = snapshot.rows(), snapshot.indices.astype(np.int64)
-    apart = rows != sources
-    rows, sources = rows[apart], sources[apart]
-    keys = np.minimum(rows, sources) * snapshot.num_nodes + np.maximum(rows, sources)
-    keys.sort()
-    return keys[_firsts(keys)]
-
-
-def _merged(parts: Iterable[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct keys of all arrays and in how many arrays each occurs; keys are distinct within an array."""
-    keys, counts = np.empty(0, np.int64), np.empty(0, np.int64)
-    waiting: list[NDArray[np.int64]] = []
-    size = 0
-    for part in parts:
-        waiting.append(part)
-        size += len(part)
-        if size > _WAITING:
-            keys, counts = _added(keys, counts, waiting)
-            waiting, size = [], 0
-    return _added(keys, counts, waiting)
-
-
-def _added(
-    keys: NDArray[np.int64], counts: NDArray[np.int64], more: list[NDArray[np.int64]]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Distinct sorted keys with their counts, merged with further keys that count 1 each."""
-    fresh = np.concatenate([np.empty(0, np.int64), *more])
-    fresh.sort()
-    firsts = _firsts(fresh)
-    fresh, number = fresh[firsts], np.diff(firsts, append=len(fresh))
-    if not len(keys):
-        return fresh, number
-    both = np.concatenate([keys, fresh])
-    order = np.argsort(both, kind="stable")  # two sorted runs: merged in one pass
-    both, number = both[order], np.concatenate([counts, number])[order]
-    firsts = _firsts(both)
-    return both[firsts], np.add.reduceat(number, firsts)
-
-
-def _firsts(ordered: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each distinct key of a sorted vector begins."""
-    return np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
 
 
 # METIS on a union graph in a child process; isolated nodes are assigned to the smallest parts.
@@ -222,6 +178,8 @@ def assign_metis(graph: DynamicGraph, parts: int, *, seed: int = 0, imbalance: f
     References: Karypis, Kumar 1998 (METIS 5, k-way; recursive bisection up to 8 parts); FlareDTDG section 4.
     """
     needs_library("pymetis")
+    if parts == 1:
+        return Assigned(np.zeros(graph.num_nodes, np.int32))
     solver_seed = key(seed, "partition/metis") & 0x7FFFFFFF
     return cut_union(union_graph(graph.snapshots), vertex_weights(graph), parts, seed=solver_seed, imbalance=imbalance)
 
@@ -342,8 +300,8 @@ def assign_hypergraph(graph: DynamicGraph, parts: int, *, seed: int = 0, imbalan
     pulls = np.ones(graph.num_nodes)
     for snapshot in graph.snapshots:
         pulls += np.diff(snapshot.indptr)
-    nets = merged_nets(graph.snapshots)
-    if parts == 1 or not len(nets.counts):  # nothing to cut: assigned in turn, heaviest first
+    nets = None if parts == 1 else merged_nets(graph.snapshots)
+    if nets is None or not len(nets.counts):  # nothing to cut: assigned in turn, heaviest first
         owner = np.empty(graph.num_nodes, np.int32)
         owner[np.argsort(-pulls, kind="stable")] = np.arange(graph.num_nodes) % parts
         return Assigned(owner)

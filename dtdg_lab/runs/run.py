@@ -407,7 +407,33 @@ def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFr
     return pd.DataFrame(rows, index=pd.Index([run.id for run in runs], name="run"), columns=columns)
 
 
-# A progress bar for a run, in terminals and notebooks.
+# Progress of a run, in terminals and notebooks: a line before its first step, then a bar of epochs.
+
+
+class PreparationLine:
+    """A line with what a run does before its first step; it appears with the first words, and goes at the end."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def show(self, words: str) -> None:
+        """Show these words in place of those before; none end the line."""
+        from tqdm.auto import tqdm
+
+        if not words:
+            self.__exit__()
+            return
+        if self._bar is None:
+            self._bar = tqdm(bar_format="{desc}", leave=False)
+        self._bar.set_description_str(f"starting: {words}")
+
+    def __enter__(self) -> PreparationLine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
 
 
 def show_progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) -> str:
@@ -438,6 +464,8 @@ def show_progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) 
 def _show(bar: Any, window: RunWindow, status: str) -> None:
     done, newest, balance = window.progress, window.loss.steps.last, window.phases.balance()
     facts: dict[str, Any] = {"step": done.step}
+    if window.preparing:
+        status = f"{status}: {window.preparing}"
     if newest is not None and newest.value is not None:
         facts["loss"] = f"{newest.value:.4g}"
     if balance is not None and len(balance.own_s) > 1:

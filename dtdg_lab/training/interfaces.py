@@ -63,6 +63,10 @@ class LocalControl:
         """The newest version asked for."""
         return len(self._payloads)
 
+    def stop_requested(self) -> bool:
+        """Whether any request is to stop the run."""
+        return any(payload.get("stop") for payload in self._payloads)
+
     def payload(self, version: int) -> dict[str, Any]:
         """The request of a version.
 

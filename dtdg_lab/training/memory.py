@@ -209,4 +209,5 @@ def probe_memory(built: RunComponents, *, device: str) -> MemoryTrace:
     for step in built.strategy.probe_steps():
         traces.append(trace_memory(step, device=device))
         built.gradients.zero()
+    built.gradients.zero()  # the strategy may have computed more by itself
     return max(traces, key=lambda traced: traced.peak_bytes)

@@ -137,6 +137,7 @@ class Trainer:
             raise
         self._keeper = CheckpointManager(checkpoint, group, self._step_recorder, self._snapshot)
         self._loss = 0.0
+        self._probe_due = True  # after the first epoch of every attempt
         resource_monitor.children = lambda: self._built.strategy.children
 
     @own_defaults()
@@ -158,8 +159,6 @@ class Trainer:
     def _run(self) -> TrainingOutcome:
         if self._position.step == 0 or self._branches:
             self._event("parts", split_event(self._graph, self._built.split))
-            if not self._position.iteration:  # else steps hand on a state that a probe would leave out
-                self._probe_memory()
             self._save(force=True)  # whatever happens from here on can be resumed
         if self._resumed:
             settings = {name: self.live_settings.config.flat[name] for name in live_names(self.live_settings.config)}
@@ -209,6 +208,7 @@ class Trainer:
         if is_over:
             self._position = Position(epoch + 1, 0, self._position.step)
             self._write(EpochEnded(epoch, time.perf_counter() - started_s))
+            self._probe_memory_if_due()
             self._end_profiled_epoch()
             self._tune(epoch)
             due = self._position.epoch % self.live_settings.config["evaluate_every"] == 0
@@ -634,8 +634,8 @@ class Trainer:
         self._updates = self._made_updates()
         self._apply_settings()
         self._note_rebuild(changes, made.events, started_ns)
-        if self._built.strategy.probes_after(before.strategy):
-            self._probe_memory()
+        self._probe_due = self._probe_due or self._built.strategy.probes_after(before.strategy)
+        self._probe_memory_if_due()
         self._built.strategy.open()
 
     def _note_rebuild(self, changes: dict[str, Any], events: PlanEvents, started_ns: int) -> None:
@@ -686,10 +686,15 @@ class Trainer:
         at_boundary = self._position.iteration == 0 and self._position.step > 0
         return self._position.epoch - at_boundary
 
-    def _probe_memory(self) -> None:
+    def _probe_memory_if_due(self) -> None:
+        """Measure the memory of a step, between epochs and never before the first step, which need not wait for it."""
+        if not self._probe_due or not self._position.step:
+            return
+        self._probe_due = False
         traced = probe_memory(self._built, device=self._device)
         self._recorder.row("memory", (self._position.step, time.time_ns(), None, None, traced.peak_bytes))
         self._event("memory_trace", traced.to_dict())
+        self._report_plans(self._built.strategy.probed_plans)
 
     def _report_plans(self, kinds: Collection[str] | None = None) -> None:
         for kind, data in plan_events(self._built, self._group):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.events import AttemptStarted, Resumed, SettingsChanged
+from dtdg_lab.core.events import AttemptStarted, Kernel, Preparing, Resumed, SettingsChanged
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.visualization.energy import EnergyView, PhaseEnergyView
 from dtdg_lab.visualization.layout import Figure
@@ -43,6 +43,9 @@ class RunWindow:
     Series longer than ``points`` are thinned by halving, so that memory does not grow with the run. When a run is
     resumed at step s, what earlier attempts wrote at step s or later is replaced. Feeding a line twice changes
     nothing. Not locked: callers that feed and read it from different threads need their own lock.
+
+    Attributes:
+        preparing: what the run does before the first step of its newest attempt; empty from then on.
     """
 
     def __init__(self, config: RunConfig, *, points: int = 1500) -> None:
@@ -74,6 +77,7 @@ class RunWindow:
                 self._events.setdefault(kind, []).append(handle)
         self._starts: dict[int, int] = {}
         self._missing = 0
+        self.preparing = ""
         self._newest_seq: dict[int, int] = {}  # by rank; they go on over attempts
         self._step = 0
         self._epochs = config.epochs
@@ -150,6 +154,11 @@ class RunWindow:
 
     def _add_event(self, rank: int, attempt: int, row: Mapping[str, Any]) -> None:
         kind = row["kind"]
+        if kind == Preparing.kind:
+            self.preparing = Preparing.read(row["data"]).words
+            return
+        if kind == Kernel.kind:  # training begins
+            self.preparing = ""
         if kind == AttemptStarted.kind and rank == 0:
             self._clock.started(attempt, row["time_ns"])
         seconds = self._clock.seconds(attempt, row["time_ns"])

@@ -67,7 +67,7 @@ def _check_what_was_told(run: Run) -> None:
     assert described[5]["requested"] == 0 and "memory_gib=1" in described[5]["note"]
     probed = events(run, "memory_trace")
     other = [described[place]["step"] for place in (0, 1, 4, 5, 6, 7)]  # where the blocks, or who has them, are others
-    assert [each["step"] for each in probed] == [0, *other]
+    assert [each["step"] for each in probed] == [1, *other]
     assert all(len(each["seconds"]) == len(each["bytes"]) > 10 for each in probed)
     assert [len({number for _, number, _ in each["blocks"]}) for each in probed[1:]] == [1, 4, 4, 1, 3, 2]
 

@@ -22,6 +22,9 @@ from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, RunFailedError
+from dtdg_lab.datasets.download import one_at_a_time
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.partition.base import _cache_file
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
 
@@ -43,6 +46,26 @@ def test_a_run_trains_is_steered_and_stops(session: Session, config: RunConfig) 
         assert len({step for _, step in applied}) == 1, f"ranks applied {value} at different steps: {applied}"
     assert open_run(run).summary["status"] == "stopped"  # a run stands for its folder
     assert (run.path / "report.html").is_file()
+
+
+def test_a_run_is_stopped_before_its_first_step(
+    session: Session, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 waits for a partition that another process makes, and rank 1 for rank 0."""
+    monkeypatch.setenv("DTDG_LAB_CACHE", session._engines.client[0].apply_sync(os.getenv, "DTDG_LAB_CACHE"))
+    config = config.replace(system="adgnn-t", epochs=1)
+    asked = {"seed": config.seed, "imbalance": config["imbalance"]}
+    with one_at_a_time(_cache_file("metis", load_for(config), 2, asked)):
+        run = session.train(config)
+        until(lambda: bool(run.live.preparing), what="what it waits for")
+        assert run.status == "starting" and "another process" in run.live.preparing
+        began_s = time.monotonic()
+        run.stop()
+        run.wait(20)
+        assert run.status == "stopped" and time.monotonic() - began_s < 10
+    assert open_run(run).summary["steps"] == 0
+    again = session.train(config).wait(60)
+    assert again.status == "finished" and again.live.preparing == "", "its engines are as good as before"
 
 
 def test_every_record_on_disk_is_in_the_window(session: Session, config: RunConfig) -> None:

@@ -224,6 +224,8 @@ def _events(ranks: list[Rows]) -> dict[str, dict[str, str]]:
     """Kind of event -> path in its data -> kinds of the value; ``a[].b`` is a value in a list of mappings."""
     found: dict[str, dict[str, set[str]]] = {}
     for row in (row for rows in ranks for row in rows.get("events", ())):
+        if row["kind"] == "preparing":  # only where preparing took long
+            continue
         of_kind = found.setdefault(row["kind"], {})
         for path, kind in _paths(row["data"] or {}):
             of_kind.setdefault(path, set()).add(kind)

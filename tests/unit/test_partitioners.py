@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from dtdg_lab.core.errors import (
@@ -14,9 +16,11 @@ from dtdg_lab.core.errors import (
     NotAvailableError,
     PartitionError,
     PlanError,
+    StoppedError,
     UnknownNameError,  # fmt: skip
 )
 from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.preparation import preparation
 from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition import libraries
 from dtdg_lab.partition import simple as from_file
@@ -144,6 +148,32 @@ def test_the_union_counts_the_snapshots_of_each_pair() -> None:
     assert union.indptr.tolist() == [0, 2, 3, 3, 4]
     assert union.indices.tolist() == [1, 3, 0, 0]
     assert union.snapshots.tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_union_is_that_of_sets_of_pairs(seed: int) -> None:
+    draws = np.random.default_rng(seed)
+    snapshots = [[(int(a), int(b)) for a, b in draws.integers(0, 9, (14, 2))] for _ in range(5)]
+    counts = Counter(pair for edges in snapshots for pair in {(a, b) for e in edges for a, b in (e, e[::-1]) if a != b})
+    union = union_graph(graph_of(9, snapshots).snapshots)
+    rows = np.repeat(np.arange(9), np.diff(union.indptr))
+    found = dict(zip(zip(rows.tolist(), union.indices.tolist(), strict=True), union.snapshots.tolist(), strict=True))
+    assert found == dict(sorted(counts.items())) and list(found) == sorted(found)
+
+
+def test_a_partitioner_is_reported_and_ends_with_a_run_that_is_stopped() -> None:
+    reports: list[tuple[str, float | None]] = []
+
+    def report(what: str, left_s: float | None) -> None:
+        reports.append((what, left_s))
+        if what.startswith("metis"):
+            raise StoppedError("stopped")
+
+    with pytest.raises(StoppedError), preparation(report):
+        libraries.assign_metis(two_groups(), 2)
+    assert reports[-1][0] == "metis divides 24 nodes in 2 parts" and (reports[-1][1] or 0) > 0
+    assert not psutil.Process().children()
+    libraries.assign_metis(two_groups(), 2)  # without a report
 
 
 def test_metis_cuts_where_there_is_one_edge() -> None:

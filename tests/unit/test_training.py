@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import subprocess
+import sys
 import threading
 import time
 from functools import cache
@@ -96,6 +98,45 @@ def test_phases_touch_and_sum_to_the_step(trained: Trained) -> None:
         total_s = sum(row[f"{phase}_s"] for phase in PHASES)
         assert total_s == pytest.approx(row["time_s"], rel=0.03)
         assert total_s == pytest.approx((phases[-1]["end_ns"] - phases[0]["start_ns"]) * 1e-9, rel=1e-6)
+
+
+@pytest.mark.parametrize("system", ["psg", "flaredtdg"])
+def test_memory_is_probed_after_the_first_epoch_of_every_attempt(tmp_path: Path, system: str) -> None:
+    few: dict[str, Any] = {"window": 3} if system == "flaredtdg" else {}
+    config = RunConfig(
+        system=system, dataset="growing", epochs=2, generated_nodes=40, generated_edges=160, threads=1, hidden=4,
+        generated_snapshots=24, **few,
+    )  # fmt: skip
+    done = train_in_memory(config, load_for(config), tmp_path / "last.pt")
+    again = train_in_memory(config, load_for(config), tmp_path / "last.pt", resume=True, changes={"epochs": 4})
+    for trained, first in ((done, 0), (again, 2)):
+        steps = sum(row["epoch"] == first for row in trained.recorder.tables["steps"])
+        start = trained.recorder.tables["steps"][0]["step"]
+        assert [row["step"] for row in trained.recorder.events("memory_trace")] == [start + steps]
+        shapes = [row["data"]["base_bytes"] for row in trained.recorder.events("trapezoid")]
+        assert [size is None for size in shapes] == ([True, False] if system == "flaredtdg" else [])
+
+
+def test_optimisers_are_torch_s_without_its_compiler() -> None:
+    code = """
+import sys, torch
+from dtdg_lab.training.build import OPTIMIZERS
+found = {}
+for own, kind in [(True, OPTIMIZERS), (False, {"adam": torch.optim.Adam, "sgd": torch.optim.SGD})]:
+    for name in kind:
+        weight = torch.nn.Parameter(torch.linspace(-1, 1, 9))
+        optimizer = kind[name]([weight], lr=0.1)
+        for step in range(5):
+            optimizer.zero_grad()
+            (weight * step).sin().sum().backward()
+            optimizer.step()
+        optimizer.load_state_dict(optimizer.state_dict())
+        found[own, name] = weight.detach()
+    assert not own or "torch._dynamo" not in sys.modules, "its import takes a second"
+for name in OPTIMIZERS:
+    assert torch.equal(found[True, name], found[False, name])
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 def test_every_step_is_counted(trained: Trained) -> None:

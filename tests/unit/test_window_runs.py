@@ -43,10 +43,10 @@ def _measured_once() -> Iterator[None]:
     """Runs of equal settings take as much memory: it is measured in the first of them."""
     measure, known = windows.measure, {}
 
-    def once(strategy: DecayedWindowStrategy, gradients: Any) -> Any:
+    def once(strategy: DecayedWindowStrategy) -> Any:
         settings = strategy.context.config.short_hash
         if settings not in known:
-            known[settings] = measure(strategy, gradients)
+            known[settings] = measure(strategy)
         return known[settings]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -178,8 +178,9 @@ def test_memory_is_predicted_for_shapes_that_were_not_measured(model: str) -> No
     config = _config(model=model, generated_nodes=2000, generated_edges=8000, chunks=32, hidden=16)
     built = build(config, load_for(config), SoloGroup())
     assert isinstance(built.strategy, DecayedWindowStrategy)
+    probe_memory(built, device="cpu")
     memory = built.strategy.row_memory
-    assert built.strategy.shape == Trapezoid.of(config, chunks=32)
+    assert memory is not None and built.strategy.shape == Trapezoid.of(config, chunks=32)
     for full, alpha, rule in ((2, 0.3, "ladder"), (3, 0.5, "text"), (4, 0.8, "text"), (2, 0.1, "text")):
         built.strategy.shape = shape = Trapezoid(5, full, 32, alpha, rule)
         measured = probe_memory(built, device="cpu").peak_bytes
@@ -405,8 +406,10 @@ def test_inherited_states_count_as_memory(model: str, tensors: int) -> None:
         config = _config(late_state=late_state, **size)
         built = build(config, load_for(config), SoloGroup())
         assert isinstance(built.strategy, DecayedWindowStrategy)
+        peak = probe_memory(built, device="cpu").peak_bytes
         memory = built.strategy.row_memory
-        peaks[late_state] = (probe_memory(built, device="cpu").peak_bytes, memory.peak_bytes(built.strategy.shape))
+        assert memory is not None
+        peaks[late_state] = (peak, memory.peak_bytes(built.strategy.shape))
     late = 2000 * (1 - 10 / 32)  # nodes that the oldest snapshot lacks; 0.3 of 32 chunks are 9 or 10
     states = 0.9 * late * tensors * 16 * 8
     for zero, inherit in zip(peaks["zero"], peaks["inherit"], strict=True):

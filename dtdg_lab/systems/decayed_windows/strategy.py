@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.preparation import each
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
@@ -52,10 +53,6 @@ from dtdg_lab.systems.decayed_windows.window import (
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.partition import partition_event
-
-if TYPE_CHECKING:
-    from dtdg_lab.distributed.gradients import FlatGradients
-
 
 CARRIED = "carried"  # in the state of a checkpoint
 
@@ -341,7 +338,9 @@ class DecayedWindowStrategy(Strategy):
         self._shares: dict[tuple[int, int], float] = {}
         self._batches: list[BatchRow] = []
         self.carried = Carried(model)
-        for t in train:  # operators and the indices of exchanges are part of what making the layout costs
+        for t in each(
+            train, "snapshots are laid out"
+        ):  # operators and the indices of exchanges are part of what making the layout costs
             sequence.view(t)
 
     def epoch(self, epoch: int) -> Sequence[backprop.WindowWork]:
@@ -515,19 +514,19 @@ class DecayedWindowStrategy(Strategy):
     # around training
 
     plan_kinds = ("partition", "chunks", "trapezoid")
+    probed_plans = ("trapezoid",)
     chunking: Chunking
-    row_memory: RowMemory
-
-    def setup(self, gradients: FlatGradients) -> None:
-        """Measure the memory of a step; collective."""
-        self.row_memory = measure(self, gradients)
+    row_memory: RowMemory | None = None  # of a step, once memory has been probed
 
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
         """Windows of all lengths: the worst need not be the longest, and no epoch need have all lengths."""
+        learned = self.pace.predictor  # from steps of training; those of a probe are slower
         for step in self.by_length():
             self.forget()
             yield partial(self.tried, step)
+        self.row_memory = measure(self)
         self.forget()
+        self.pace.predictor = learned
 
     def probes_after(self, before: Strategy) -> bool:
         """Always: the event of the windows says what a step takes."""
@@ -558,10 +557,10 @@ class DecayedWindowStrategy(Strategy):
             nodes=nodes,
             row_counts=kept * nodes,
             rank_row_counts=kept * most,
-            base_bytes=memory.base_bytes,
-            row_bytes=memory.row_bytes,
-            piece_bytes=memory.piece_bytes,
-            piece_rows=memory.piece_rows,
+            base_bytes=None if memory is None else memory.base_bytes,
+            row_bytes=None if memory is None else memory.row_bytes,
+            piece_bytes=0.0 if memory is None else memory.piece_bytes,
+            piece_rows=self.piece_rows,
         )
 
     def apply_settings(self, config: RunConfig) -> None:
@@ -574,6 +573,7 @@ class DecayedWindowStrategy(Strategy):
             return None
 
         def predicted(full_snapshots: int, alpha: float) -> float:
+            assert self.row_memory is not None  # probed at the end of the first epoch, before
             return self.row_memory.peak_bytes(self.shaped(full_snapshots, alpha))
 
         return Tuner(config).end_epoch(epoch, partial(_trial_loss, self, components, epoch + 1), predicted)
@@ -767,7 +767,7 @@ def _named(setting: Setting) -> dict[str, Any]:
 LEAST_ALPHA = OPTIONS["alpha"].low or 0.0
 
 
-def measure(strategy: DecayedWindowStrategy, gradients: FlatGradients) -> RowMemory:
+def measure(strategy: DecayedWindowStrategy) -> RowMemory:
     """Memory of a step as it follows from its rows; collective.
 
     Windows of a few shapes are measured, whatever the present one: a run that is resumed or tuned gets the same.
@@ -779,8 +779,6 @@ def measure(strategy: DecayedWindowStrategy, gradients: FlatGradients) -> RowMem
     for strategy.shape in shapes:
         own.append(_peak(strategy, strategy.by_length()[-1], of.device))
     strategy.shape = shape
-    gradients.zero()
-    strategy.forget()
     rows = torch.tensor([own], dtype=torch.float64, device=of.device)
     peaks = of.group.gather_rows(rows, [1] * of.group.size).max(dim=0).values.tolist()
     return RowMemory.through(

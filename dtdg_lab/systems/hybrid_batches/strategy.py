@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import starmap
 from typing import Any
 
@@ -243,6 +243,7 @@ class HybridBatchStrategy(Strategy):
     # around training: the first rank chooses sizes
 
     plan_kinds = ("partition", "hybrid")
+    probed_plans = ("hybrid",)
     batch_policy: BatchPolicy | None = None  # what chooses sizes, on the rank that decides; None where they are set
 
     def setup(self, gradients: FlatGradients) -> None:
@@ -266,6 +267,11 @@ class HybridBatchStrategy(Strategy):
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
         """The largest batches: all nodes where these may stand in for a batch."""
         yield partial(self.tried, part_batches.SNAPSHOT if self.stands_in else part_batches.NEW)
+        self._deviation = self._measured_deviation()
+
+    def probes_after(self, before: Strategy) -> bool:
+        """Always: the event of the batches says what was measured then."""
+        return True
 
     def settings_events(self, changes: Collection[str]) -> list[Event]:
         """New sizes, and whether the reservoirs of this rank hold nothing of some size."""
@@ -476,11 +482,12 @@ class HybridBatchStrategy(Strategy):
             cache_bytes=sum(part.sequence.part.nbytes for part in self.parts),
         )
 
-    @cached_property
-    def _deviation(self) -> float | None:
+    _deviation: float | None = None
+
+    def _measured_deviation(self) -> float | None:
         """How far the loss of a batch is from that of the same targets in the whole graph.
 
-        It is the relative difference for the first batch of the size at the first call, under the parameters then:
+        It is the relative difference for the first batch of the present size, under the present parameters:
         rounding, but for models that batches approximate: DCRNN (state from beyond the batch is cut off) and
         EvolveGCN-H (the best nodes are looked for among the targets). None where the batch has no labels. Gradients are
         changed.

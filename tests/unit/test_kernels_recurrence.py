@@ -242,3 +242,59 @@ def test_forward_alone_gives_the_same_bits(gates: int) -> None:
     learned = _fast(gates, [part.clone().requires_grad_() for part in given])
     for alone, part in zip(_fast(gates, given), learned, strict=True):
         assert torch.equal(alone, part)
+
+
+# ragged sequences: nodes enter late
+
+
+def _ragged(gates: int, inputs: int | None, heights: Sequence[int], *, rest: bool = False) -> list[Tensor]:
+    given = _given(gates, inputs)
+    given[0] = _random(1, sum(heights), given[0].shape[2], seed=1)
+    if rest:
+        given[1 : gates - 1] = [recurrence.at_rest(given[1].new_zeros(1, HIDDEN), ROWS)] * (gates - 2)
+    return given
+
+
+def _node_by_node(gates: int, given: Sequence[Tensor], heights: Sequence[int]) -> tuple[Tensor, ...]:
+    """Each node's own sequence written out: packed states, and of an LSTM the cells after the first snapshots."""
+    fed, states = given[0].squeeze(0), given[1 : gates - 1]
+    starts, found, cells = [sum(heights[:step]) for step in range(len(heights))], {}, []
+    for node in range(max(heights)):
+        places = [start + node for start, height in zip(starts, heights, strict=True) if height > node]
+        own = [fed[places].unsqueeze(1), *(state[node : node + 1] for state in states), *given[gates - 1 :]]
+        hs, *_ = _written_out(gates, own)
+        found |= dict(zip(places, hs, strict=True))
+        cells += [last for _, *ends in [_written_out(gates, [own[0][:1], *own[1:]])] for last in ends]
+    packed = torch.cat([found[place] for place in range(sum(heights))]).unsqueeze(0)
+    return (packed, torch.cat(cells)) if cells else (packed,)
+
+
+@devices
+@pytest.mark.parametrize("heights", [(1, 3, 3, 6), (6, 6), (2, 6), (6,)], ids=str)
+@pytest.mark.parametrize("inputs", [None, 2, 40])
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_a_ragged_sequence_is_each_node_s_own(
+    gates: int, inputs: int | None, heights: tuple[int, ...], device: str
+) -> None:
+    run: Callable[..., Tensor | tuple[Tensor, ...]] = gru_sequence if gates == 3 else lstm_sequence
+    for rest in (False, True):
+        given = _ragged(gates, inputs, heights, rest=rest)
+        learns = [not (rest and 1 <= place < gates - 1) for place in range(len(given))]
+        mine = [part.to(device).requires_grad_(of) for part, of in zip(given, learns, strict=True)]
+        plain = [part.clone().requires_grad_() for part in given]
+        more = dict(zip(("feed", "bias"), mine[gates:], strict=False))
+        found = _as_tuple(run(*mine[:gates], **more, heights=heights))
+        wanted = _node_by_node(gates, plain, heights)
+        for part, good in zip(found, wanted, strict=True):
+            torch.testing.assert_close(part.detach().cpu(), good.detach(), rtol=1e-12, atol=1e-13)
+        assert not any(of.requires_grad for of in found[1:]), "cells after first snapshots have no history"
+        first = recurrence.carried(found[0], heights)
+        entered = [sum(heights[:step]) + node for step, height in enumerate(heights)
+                   for node in range(0 if step == 0 else heights[step - 1], height)]  # fmt: skip
+        torch.testing.assert_close(first.cpu(), wanted[0][0, entered].detach(), rtol=1e-12, atol=1e-13)
+        seed = _random(*wanted[0].shape, seed=8)
+        some = [place for place, of in enumerate(learns) if of]
+        ours = torch.autograd.grad(found[0], [mine[place] for place in some], seed.to(device))
+        theirs = torch.autograd.grad(wanted[0], [plain[place] for place in some], seed)
+        for part, good in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(part.cpu(), good, rtol=1e-11, atol=1e-12)

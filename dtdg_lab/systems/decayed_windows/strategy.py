@@ -488,16 +488,15 @@ class DecayedWindowStrategy(Strategy):
         if self._model.memory != "per_vertex":
             return backprop.add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
         device, ranks = self._sequence.device, self._group.size
-        heights, whole = [space.num_rows for space in spaces], self.shape
-        of_whole = [*map(self._rows.kept, reversed(whole.counts)), *[heights[-1]] * whole.full]
-        seam = backprop.WindowRedistribution(heights, batch.full, self._rows, device=device, whole=of_whole)
+        heights = [space.num_rows for space in spaces]
+        seam = backprop.WindowRedistribution(heights, batch.full, self._rows, device=device)
         make: backprop.MakeLayer = backprop.WindowLayer
         if ranks > 1:
             self.pace.begin(self._sizes(batch, spaces))
             make = partial(backprop.OverlappedLayer, pace=self.pace)
-        leaves = self._inherits or len(spaces) == self.shape.window
+        leaving = heights[-1] if self._inherits else heights[0] * (len(spaces) == self.shape.window)
         return backprop.add_gradients_window_blocks(
-            run, spaces, seam, begin, widths=self._widths, make=make, leaves=leaves, late=self._inherits
+            run, spaces, seam, begin, widths=self._widths, make=make, leaving=leaving
         )
 
     def _sizes(self, batch: HybridBatch, spaces: list[SnapshotView]) -> list[TaskSize]:

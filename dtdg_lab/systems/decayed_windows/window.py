@@ -622,7 +622,8 @@ class RowMemory:
     """Peak bytes of a step on the largest rank as a linear function of the window's rows.
 
     The peak is ``base_bytes``, plus ``row_bytes`` per row of each snapshot, plus ``piece_bytes`` per row and snapshot
-    of the largest piece: the nodes that run through time at once, at most ``piece_rows``.
+    of the largest piece, the nodes that run through time at once: at most as many as ``piece_rows`` nodes have in the
+    full snapshots.
 
     Attributes:
         base_bytes: constant part.
@@ -672,13 +673,8 @@ class RowMemory:
         return self.nodes * (shape.full + sum(shape.counts) / self.chunks)
 
     def piece(self, shape: Trapezoid) -> float:
-        """Rows times snapshots of the largest piece: nodes that enter a window together run through the rest of it."""
-        heights = [self.nodes, *(self.nodes * count / self.chunks for count in shape.counts), 0.0]
-        pieces = [
-            min(newer - older, self.piece_rows) * (shape.full + position)
-            for position, (newer, older) in enumerate(pairwise(heights))
-        ]
-        return max(pieces)
+        """Rows of the largest piece in all snapshots: at most those of ``piece_rows`` nodes in the full ones."""
+        return min(self.rows(shape), float(self.piece_rows * shape.full))
 
     def peak_bytes(self, shape: Trapezoid) -> float:
         """Estimated peak of a step of a whole window; shorter windows are cut so that they need no more."""

@@ -154,8 +154,10 @@ def steps_part(plan: Plan) -> list[dict[str, Any]]:
     from models import Contender
 
     print(f"\nHidden width 32, {plan.threads} threads each; an epoch, and ratios: min, median, max\n{words.STEP_HEAD}")
-    rows = flare_work.step_rows(plan, Contender)
-    print(*map(words.step_text, rows), sep="\n", flush=True)
+    rows = []
+    for row in flare_work.step_rows(plan, Contender):
+        rows.append(row)
+        print(words.step_text(row), flush=True)
     return rows
 
 

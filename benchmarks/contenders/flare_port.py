@@ -8,6 +8,7 @@ are fused, and products are torch's for CSR. One process, no exchanges. Chunks a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from math import ceil
 
@@ -25,6 +26,7 @@ Cell = Callable[[Parameters, Tensor, Tensor, list[Tensor]], list[Tensor]]  # A, 
 
 
 def load(workload: Workload) -> Workload:
+    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
     return workload
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -189,18 +189,17 @@ def _peer(name: str, threads: int, contender: Callable[..., Any]) -> Row:
 # hybrid steps
 
 
-def step_rows(plan: Plan, contender: Callable[..., Any]) -> list[Row]:
+def step_rows(plan: Plan, contender: Callable[..., Any]) -> Iterator[Row]:
     """Hybrid steps beside those of full-history, a plain port of FlareDTDG's and a full-batch epoch, in turn.
 
     Args:
         plan: names the graphs and models.
         contender: makes a process (``models.Contender``).
     """
-    return [
-        {"graph": graph, "model": model, "steps": workload.SIZES[graph][1] - 1, "threads": plan.threads,
-         **attempted("flaredtdg", lambda graph=graph, model=model: _steps(graph, model, plan.threads, contender))}
-        for graph in plan.stepped for model in plan.models if model in STEP_MODELS
-    ]  # fmt: skip
+    for graph in plan.stepped:
+        for model in (model for model in plan.models if model in STEP_MODELS):
+            row = {"graph": graph, "model": model, "steps": workload.SIZES[graph][1] - 1, "threads": plan.threads}
+            yield row | attempted("flaredtdg", lambda g=graph, m=model: _steps(g, m, plan.threads, contender))
 
 
 def _steps(graph: str, model: str, threads: int, contender: Callable[..., Any]) -> Row:

@@ -52,7 +52,7 @@ def gru_sequence(
         bias: (3H,) the gates' biases.
         heights: S ascending numbers from 1 to n, of a ragged sequence. ``fed`` is then packed, (1, R, .), R the sum of
             the heights; where all are equal it may be as without. A node starts from its row of ``h`` at the first
-            snapshot that has it.
+            snapshot that has it, and from zero where there is no such row.
 
     Returns:
         (S, n, H) the hidden state after each snapshot, in memory (S, H, n); or packed, (1, R, H), in memory (H, R).
@@ -106,8 +106,33 @@ def carried(states: Tensor, heights: Sequence[int]) -> Tensor:
 
 
 def _first(parts: Sequence[Tensor], heights: Sequence[int]) -> Tensor:
-    """Of each snapshot's rows those of nodes that were not in the one before: (n, H)."""
-    return torch.cat([part[held:] for part, held in zip(parts, (0, *heights), strict=False) if len(part) > held])
+    """Of each snapshot's rows those of nodes that were not in the one before: (n, H), in memory (H, n)."""
+    found = [part[held:].t() for part, held in zip(parts, (0, *heights), strict=False) if len(part) > held]
+    return (found[0] if len(found) == 1 else torch.cat(found, dim=1)).t()
+
+
+def newest(states: Tensor, heights: Sequence[int], snapshots: int) -> Tensor:
+    """The states after the last snapshots alone: (S', n, H), or packed.
+
+    Backward writes zeros for the others as the states lie in memory; that of a slice does so row by row.
+    """
+    found: Tensor = _Newest.apply(states, tuple(heights), snapshots)
+    return found
+
+
+class _Newest(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, heights: tuple[int, ...], snapshots: int) -> Tensor:
+        packed = len(states) < len(heights)
+        dim, count = (1, sum(heights[-snapshots:])) if packed else (0, snapshots)
+        ctx.where, ctx.lies = (dim, states.shape[dim] - count, count), (states.shape, states.stride())
+        return states.narrow(*ctx.where)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        dstates = torch.empty_strided(*ctx.lies, dtype=gradient.dtype, device=gradient.device).zero_()
+        dstates.narrow(*ctx.where).copy_(gradient)
+        return dstates, None, None
 
 
 def _joined(fed: Tensor, weights: Tensor, feed: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -153,10 +178,12 @@ def _cut(room: Tensor, rows: Sequence[int]) -> tuple[Sequence[Tensor], list[Tens
 
 
 def _enter(before: Sequence[Tensor], state: Tensor, rows: Sequence[int]) -> None:
-    """Put rows of the initial state, (n, H), where nodes enter: (H, n_t) for each snapshot."""
+    """Put rows of the initial state, (n', H), where nodes enter, and zeros beyond: (H, n_t) for each snapshot."""
     for x, held, some in zip(before, (0, *rows), rows, strict=False):
         if some > held:
-            x[:, held:] = state[held:some].t()
+            entering = state[held:some]
+            x[:, held : held + len(entering)] = entering.t()
+            x[:, held + len(entering) :] = 0.0
 
 
 class _Products:
@@ -249,7 +276,7 @@ class _GRU(torch.autograd.Function):
         gates, candidates = (_steps(x, height, rows, kept=kept) for height in (2 * width, width))
         both, last = slice(0, 2 * width), slice(2 * width, None)
         reset_z = x.new_empty(len(before[0]), rows[-1])  # [r * h ; 1 ; x]
-        ctx.rows, ctx.rests = rows, not ctx.needs_input_grad[1] and _is_rest(h)
+        ctx.rows, ctx.begins, ctx.rests = rows, len(h), not ctx.needs_input_grad[1] and _is_rest(h)
         for t, (gate, candidate) in enumerate(zip(gates, candidates, strict=True)):
             resting, reset_now = ctx.rests and t == 0, reset_z[:, : rows[t]]
             update, reset = products.put(t, both, before[t], gate, resting=resting).sigmoid_().chunk(2)
@@ -278,9 +305,7 @@ class _GRU(torch.autograd.Function):
         for t in reversed(range(steps)):
             dgates, reset_h, dh, before, part = (of[:, : rows[t]] for of in (dgates, reset_h, dh, before, part))
             d_both, (d_update, d_reset, d_candidate) = dgates[both], dgates.chunk(3)
-            held = (
-                rows[t - 1] if t else 0
-            )  # nodes that were there before; the gradient of others' is the initial state's
+            held = rows[t - 1] if t else 0  # nodes that were there before; others start from their initial state
             back = rows[t] if needs_h else held
             h, rest, candidate, (update, reset) = zs[t][:width], zs[t][width:], candidates[t], gates[t].chunk(2)
             dh.add_(of_states[t].t())
@@ -306,7 +331,7 @@ class _GRU(torch.autograd.Function):
             if begin is not None:
                 begin[:, held : rows[t]] = before[:, held:]
             dh, before = before, dh
-        return dx, None if begin is None else begin.t(), products.gradient, None
+        return dx, None if begin is None else begin[:, : ctx.begins].t(), products.gradient, None
 
 
 class TorchPasses:
@@ -371,7 +396,7 @@ def _has_numba() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def _passes(x: Tensor, h: Tensor, *, packed: bool) -> type[TorchPasses] | type[CompiledPasses]:
+def _passes(x: Tensor, h: Tensor, *, packed: bool = False) -> type[TorchPasses] | type[CompiledPasses]:
     """The compiled passes where they pay: importing and compiling them takes two seconds.
 
     Packed arrays are parts of wider ones, which compiled loops read number by number.
@@ -398,7 +423,7 @@ class _LSTM(torch.autograd.Function):
         kept = any(ctx.needs_input_grad)
         gates, tanhs = (_steps(x, height, rows, kept=kept) for height in (4 * width, width))
         ctx.rests = not any(ctx.needs_input_grad[1:3]) and _is_rest(h, c)
-        ctx.rows, ctx.heights, ctx.passes = rows, heights, _passes(x, h, packed=packed)
+        ctx.rows, ctx.begins, ctx.heights, ctx.passes = rows, len(h), heights, _passes(x, h, packed=packed)
         for t, gate in enumerate(gates):
             products.put(t, slice(None), before[t], gate, resting=ctx.rests and t == 0)
             ctx.passes.forward(gate, cells_before[t], cells_after[t], tanhs[t], after[t])
@@ -425,9 +450,7 @@ class _LSTM(torch.autograd.Function):
             dc.copy_(dcell.t())
         for t in reversed(range(steps)):
             dgates, dh, dc = (of[:, : rows[t]] for of in (dgates, dh, dc))
-            held = (
-                rows[t - 1] if t else 0
-            )  # nodes that were there before; the gradient of others' is the initial state's
+            held = rows[t - 1] if t else 0  # nodes that were there before; others start from their initial state
             dh.add_(of_states[t].t())
             ctx.passes.backward(gates[t], cells[t], tanhs[t], dh, dc, dgates)
             if not (ctx.rests and t == 0):
@@ -435,5 +458,5 @@ class _LSTM(torch.autograd.Function):
             products.take_inputs(t, zs[t][width:], dgates, of_x)
             for begin, of in zip(begins, (dh, dc), strict=False):
                 begin[:, held : rows[t]] = of[:, held:]
-        of_begin = [begin.t() for begin in begins] or [None, None]
+        of_begin = [begin[:, : ctx.begins].t() for begin in begins] or [None, None]
         return dx, *of_begin, products.gradient, None

@@ -185,7 +185,8 @@ class DynamicModel(nn.Module):
         A model may take one more argument, ``heights``: S ascending numbers, where snapshot t has the first
         ``heights[t]`` of the n nodes of ``state``. Unless all are equal, rows then lie packed, those of one snapshot
         after those of the one before: (1, R, C) -> (1, R, H), R the sum of the heights. A node starts from its state
-        at the first snapshot that has it, and the state returned is each node's after this snapshot, without history.
+        at the first snapshot that has it, or from zero where ``state`` has fewer rows. The state returned is each
+        node's after this snapshot, without history.
         """
         return x, state
 

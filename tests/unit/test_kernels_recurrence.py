@@ -277,13 +277,16 @@ def test_a_ragged_sequence_is_each_node_s_own(
     gates: int, inputs: int | None, heights: tuple[int, ...], device: str
 ) -> None:
     run: Callable[..., Tensor | tuple[Tensor, ...]] = gru_sequence if gates == 3 else lstm_sequence
-    for rest in (False, True):
+    for rest, missing in ((False, 0), (True, 0), (False, 2)):
         given = _ragged(gates, inputs, heights, rest=rest)
+        for part in given[1 : gates - 1] if missing else ():
+            part[ROWS - missing :] = 0.0  # rows that are not given
         learns = [not (rest and 1 <= place < gates - 1) for place in range(len(given))]
         mine = [part.to(device).requires_grad_(of) for part, of in zip(given, learns, strict=True)]
         plain = [part.clone().requires_grad_() for part in given]
         more = dict(zip(("feed", "bias"), mine[gates:], strict=False))
-        found = _as_tuple(run(*mine[:gates], **more, heights=heights))
+        states = [part[: ROWS - missing] if missing else part for part in mine[1 : gates - 1]]
+        found = _as_tuple(run(mine[0], *states, mine[gates - 1], **more, heights=heights))
         wanted = _node_by_node(gates, plain, heights)
         for part, good in zip(found, wanted, strict=True):
             torch.testing.assert_close(part.detach().cpu(), good.detach(), rtol=1e-12, atol=1e-13)
@@ -296,5 +299,21 @@ def test_a_ragged_sequence_is_each_node_s_own(
         some = [place for place, of in enumerate(learns) if of]
         ours = torch.autograd.grad(found[0], [mine[place] for place in some], seed.to(device))
         theirs = torch.autograd.grad(wanted[0], [plain[place] for place in some], seed)
-        for part, good in zip(ours, theirs, strict=True):
+        for place, part, good in zip(some, ours, theirs, strict=True):
+            if 1 <= place < gates - 1:
+                good[ROWS - missing :] = 0.0
             torch.testing.assert_close(part.cpu(), good, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("snapshots", [1, 2])
+@pytest.mark.parametrize("heights", [(6, 6, 6), (2, 3, 6)], ids=str)
+def test_the_newest_states_are_a_slice_with_its_gradient(heights: tuple[int, ...], snapshots: int) -> None:
+    packed = heights[0] < heights[-1]
+    states = _random(1, sum(heights), HIDDEN, seed=1) if packed else _random(len(heights), ROWS, HIDDEN, seed=1)
+    states = states.transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()  # as they come out of a recurrence
+    found = recurrence.newest(states, heights, snapshots)
+    wanted = states[:, -sum(heights[-snapshots:]) :] if packed else states[-snapshots:]
+    assert torch.equal(found, wanted)
+    seed = _random(*wanted.shape, seed=2)
+    (ours,), (theirs,) = (torch.autograd.grad(of, states, seed) for of in (found, wanted))
+    assert torch.equal(ours, theirs) and ours.stride() == states.stride()

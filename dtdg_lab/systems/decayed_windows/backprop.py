@@ -28,7 +28,7 @@ from dtdg_lab.engine.strategy import (
     TimeBlock,
     in_order,
 )
-from dtdg_lab.kernels.recurrence import at_rest, by_snapshot
+from dtdg_lab.kernels.recurrence import at_rest, by_snapshot, newest
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows.window import SurvivalOrder
 
@@ -180,10 +180,12 @@ class WindowRedistribution(BlockRows):
         full: number of full snapshots, the newest ones.
         rows: the order of survival.
         device: of the computation, which processes one piece after another.
+        most: rows of all snapshots that a piece has at most, as its memory is predicted
+            (:meth:`dtdg_lab.systems.decayed_windows.window.RowMemory.piece`).
     """
 
-    def __init__(self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str) -> None:
-        self._heights, self._decayed = list(heights), len(heights) - full
+    def __init__(self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str, most: int) -> None:
+        self._heights, self._decayed, self._most = list(heights), len(heights) - full, most
         self._rows, self._device = rows, device
 
     def to_vertices(self, work: OfStack[T], phase: AllToAllPhase) -> Moved[T]:
@@ -214,21 +216,22 @@ class WindowRedistribution(BlockRows):
         return [*out[: self._decayed], *whole], found
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """At most ``WIDER`` times ``size`` nodes each, and about as many rows of all snapshots as any of the others.
+        """At most ``WIDER`` times ``size`` nodes, of at most ``most`` rows in all snapshots or ``size`` if more.
 
-        The first nodes are in the most snapshots. A piece of them has no more rows than a piece of the last ones has.
+        Packed rows count a quarter more: their states are copied.
         """
-        most = WIDER * size * max(1, sum(height >= rows for height in self._heights))
-        found, start = list[slice](), 0
+        found, start, most = list[slice](), 0, max(self._most, size)
         while start < rows:
             stop = min(start + WIDER * size, rows)
-            over = sum(held_by(self._heights, slice(start, stop))) - most
-            while over > 0 and stop > start + 1:  # the more snapshots a node is in, the fewer nodes have to go
-                stop = max(start + 1, stop - max(1, over // sum(height >= stop for height in self._heights)))
-                over = sum(held_by(self._heights, slice(start, stop))) - most
+            while stop > start + 1 and (over := self._counted(slice(start, stop)) - most) > 0:
+                stop = max(start + 1, stop - max(1, over // (2 * len(self._heights))))
             found.append(slice(start, stop))
             start = stop
         return found
+
+    def _counted(self, rows: slice) -> int:
+        held = held_by(self._heights, rows)
+        return sum(held) if held[0] == held[-1] else 5 * sum(held) // 4
 
 
 # One layer of a model over a window: nodes that enter late run through the snapshots that contain them.
@@ -247,25 +250,23 @@ class Entering(BoundaryState):
     left: Tensors = ()
 
     def slice(self, rows: slice) -> State:
-        """The state of a piece, as far as ``begin`` contains it; zeros of all nodes share the memory of one."""
-        held, height = self.begin.layers[0][0].shape[0], rows.stop - rows.start
-        if rows.stop <= held:
-            return self.begin.slice(rows)
+        """The state of a piece, as far as ``begin`` contains it; otherwise zeros that share memory."""
+        held = self.begin.layers[0][0].shape[0]
         if rows.start < held:
-            parts = self.begin.slice(slice(rows.start, held))
-            return State(tuple(tuple(with_late(x, x[:0], height) for x in layer) for layer in parts.layers))
+            return self.begin.slice(slice(rows.start, min(rows.stop, held)))
         assert self.model is not None
-        one = self.model.initial_state(1)
+        one, height = self.model.initial_state(1), rows.stop - rows.start
         return State(tuple(tuple(at_rest(x, height) for x in layer) for layer in one.layers))
 
-    def leave(self, rows: slice, found: Tensors) -> None:
-        """Keep the states that a piece leaves."""
-        if rows.start >= self.leaving:
+    def leave(self, start: int, found: Tensors) -> None:
+        """Keep the states that a piece leaves, which begins with node ``start``."""
+        if start >= self.leaving:
             return
         if not self.left:
-            self.left = tuple(x.new_empty(self.leaving, *x.shape[1:]) for x in found)
+            self.left = tuple(x.new_empty(*x.shape[1:], self.leaving).movedim(-1, 0) for x in found)  # nodes last
         for to, x in zip(self.left, found, strict=True):
-            to[rows] = x[: self.leaving - rows.start].detach()
+            part = to[start : start + len(x)]
+            part.copy_(x[: len(part)].detach())
 
 
 class WindowLayer(Layer):
@@ -281,9 +282,9 @@ class WindowLayer(Layer):
     def _loss(self, h: Tensor, at: range, rows: slice) -> Tensor:
         """The loss over the rows that each snapshot has."""
         heights = self._held(rows)
-        held, heights = len(heights), heights[-len(at) :]
-        newest = h[-len(heights) :] if len(h) == held else h[:, h.shape[1] - sum(heights) :]
-        parts, snapshots = by_snapshot(self._run.model.readout(newest), heights), at[len(at) - len(heights) :]
+        h = newest(h, heights, len(at)) if len(at) < len(heights) else h
+        heights = heights[-len(at) :]
+        parts, snapshots = by_snapshot(self._run.model.readout(h), heights), at[len(at) - len(heights) :]
         losses, begin = [], 0
         for some, of in groupby(heights):
             end, here = begin + len(list(of)), slice(rows.start, rows.start + some)
@@ -300,14 +301,14 @@ class WindowLayer(Layer):
         return torch.stack(held) if len(held[0]) == len(held[-1]) else torch.cat(held).unsqueeze(0)
 
     def _through_time(self, x: Tensor, begin: State, rows: slice) -> tuple[Tensor, State]:
-        """A piece run through its snapshots, and the state after each node's first one."""
+        """A piece run through its snapshots; the state that it leaves is kept, and none is given back."""
         model, heights = self._run.model, self._held(rows)
         if model.takes_heights:
             h, state = model.temporal_sequence(self._number, x, begin, heights=heights)  # type: ignore[call-arg]
         else:
             h, state = self._run_by_run(x, begin, heights)
-        self._crossing.leave(rows, state.layers[self._number])
-        return h, state
+        self._crossing.leave(rows.start, state.layers[self._number])
+        return h, state.with_layer(self._number, ())  # it would be in memory until backward
 
     def _run_by_run(self, x: Tensor, begin: State, heights: Sequence[int]) -> tuple[Tensor, State]:
         """The same for a model that takes no packed rows: snapshots with the same nodes, the first one by itself."""

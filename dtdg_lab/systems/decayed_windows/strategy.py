@@ -44,6 +44,7 @@ from dtdg_lab.systems.decayed_windows.window import (
     Trapezoid,
     candidates,
     hybrid_batch,
+    largest_piece,
     neighbours,
     next_setting,
     segments,
@@ -488,8 +489,9 @@ class DecayedWindowStrategy(Strategy):
         if self._model.memory != "per_vertex":
             return backprop.add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
         device, ranks = self._sequence.device, self._group.size
-        heights = [space.num_rows for space in spaces]
-        seam = backprop.WindowRedistribution(heights, batch.full, self._rows, device=device)
+        heights, whole = [space.num_rows for space in spaces], self.shape
+        most = largest_piece([heights[-1], *map(self._rows.kept, whole.counts)], whole.full, self.piece_rows)
+        seam = backprop.WindowRedistribution(heights, batch.full, self._rows, device=device, most=int(most))
         make: backprop.MakeLayer = backprop.WindowLayer
         if ranks > 1:
             self.pace.begin(self._sizes(batch, spaces))

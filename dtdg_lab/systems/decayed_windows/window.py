@@ -617,13 +617,24 @@ class Trapezoid:
 # Memory of a step over a window, predicted from the window's shape and a few measured steps.
 
 
+def largest_piece(heights: Sequence[float], full: int, most: int) -> float:
+    """Rows that a piece has in all snapshots of a whole window, at most: those of nodes that enter it together.
+
+    Args:
+        heights: rows of a full snapshot and of the decayed ones, newest first.
+        full: K, number of full snapshots.
+        most: nodes of a piece.
+    """
+    entering = pairwise([*heights, 0])
+    return max(min(newer - older, most) * (full + position) for position, (newer, older) in enumerate(entering))
+
+
 @dataclass(frozen=True, slots=True)
 class RowMemory:
     """Peak bytes of a step on the largest rank as a linear function of the window's rows.
 
     The peak is ``base_bytes``, plus ``row_bytes`` per row of each snapshot, plus ``piece_bytes`` per row and snapshot
-    of the largest piece, the nodes that run through time at once: at most as many as ``piece_rows`` nodes have in the
-    full snapshots.
+    of the largest piece: the nodes that run through time at once, at most ``piece_rows``.
 
     Attributes:
         base_bytes: constant part.
@@ -673,8 +684,9 @@ class RowMemory:
         return self.nodes * (shape.full + sum(shape.counts) / self.chunks)
 
     def piece(self, shape: Trapezoid) -> float:
-        """Rows of the largest piece in all snapshots: at most those of ``piece_rows`` nodes in the full ones."""
-        return min(self.rows(shape), float(self.piece_rows * shape.full))
+        """Rows of the largest piece in all snapshots."""
+        heights = [self.nodes, *(self.nodes * count / self.chunks for count in shape.counts)]
+        return largest_piece(heights, shape.full, self.piece_rows)
 
     def peak_bytes(self, shape: Trapezoid) -> float:
         """Estimated peak of a step of a whole window; shorter windows are cut so that they need no more."""

@@ -19,6 +19,8 @@ breakdown   (Table 12) seconds of a run by phase.
 ranks       (Figure 7) seconds of an epoch, memory and bytes by ranks, systems in turn.
 decay       (Figure 8) MSE, memory and time by full snapshots and alpha.
 peer        an epoch of hybrid steps and PyG-Temporal's full-batch epoch, in turn.
+steps       an epoch of hybrid steps, of full-history's, of a plain port of FlareDTDG's steps (contenders/flare_port.py)
+            and a full-batch epoch (PyG-Temporal's where it is installed, else a plain port), in turn.
 
 Each table ends with the paper's claims and where they do not hold here. Graphs and processors differ from the paper's:
 only ratios are comparable. The decay rule is ``ladder`` unless ``text`` is named. Ranks have one thread each, pinned to
@@ -47,7 +49,7 @@ from contenders.workload import make
 from dtdg_lab.datasets.names import list_datasets
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"
-PARTS = ("training", "memory", "shrinking", "overlap", "breakdown", "ranks", "decay", "peer")
+PARTS = ("training", "memory", "shrinking", "overlap", "breakdown", "ranks", "decay", "peer", "steps")
 PAPER_MODEL = "mpnn-lstm"  # of Tables 1 and 12 and Figures 7 and 8
 
 
@@ -148,11 +150,23 @@ def peer_part(plan: Plan) -> list[dict[str, Any]]:
     return rows
 
 
+def steps_part(plan: Plan) -> list[dict[str, Any]]:
+    from models import Contender
+
+    print(f"\nHidden width 32, {plan.threads} threads each; an epoch, and ratios: min, median, max\n{words.STEP_HEAD}")
+    rows = []
+    for row in flare_work.step_rows(plan, Contender):
+        rows.append(row)
+        print(words.step_text(row), flush=True)
+    return rows
+
+
 DO = dict(
     zip(
         PARTS,
         (
             training_part, memory_part, shrinking_part, overlap_part, breakdown_part, ranks_part, decay_part, peer_part,
+            steps_part,
         ),
         strict=True,
     )

@@ -46,11 +46,12 @@ def serve(contender: str, case_name: str, workload_name: str, folder: str, threa
 
     torch.set_num_threads(threads)
     case = next(case for case in CASES if case.name == case_name)
-    module = importlib.import_module(f"contenders.{contender.replace('-', '_')}")
+    name, *options = contender.split(":")
+    module = importlib.import_module(f"contenders.{name.replace('-', '_')}")
     data = module.load(Workload.load(workload_name, Path(folder)))
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak to what is held now
     held = resident_bytes("VmRSS")
-    epoch = module.prepare(case, data)
+    epoch = module.prepare(case, data, *options)
     for _ in sys.stdin:
         began = time.perf_counter()
         loss = epoch()
@@ -63,7 +64,15 @@ def serve(contender: str, case_name: str, workload_name: str, folder: str, threa
 
 
 class Contender:
-    """A child process that runs an epoch on request."""
+    """A child process that runs an epoch on request.
+
+    Args:
+        name: of a module of contenders, and after a colon what its ``prepare`` is given more.
+        case: of ``CASES``.
+        workload: its name.
+        folder: where it lies.
+        threads: of torch.
+    """
 
     def __init__(self, name: str, case: str, workload: str, folder: Path, threads: int) -> None:
         command = [sys.executable, __file__, "--serve", name, case, workload, str(folder), str(threads)]

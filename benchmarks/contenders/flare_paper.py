@@ -30,6 +30,8 @@ FOUR_RANKS = 2.6  # Figure 7: speed-up on 4 GPUs
 MEMORY_OF_FOUR = 2.3 / 7.5  # Figure 7: of one GPU's, soc-flickr
 PEER_SHARE = 0.59  # of FlareDTDG's own code moved to the CPU, on two cores; not from the paper
 PEER_TARGET = 0.12
+STEP_TARGETS = {"S0": 1.0, "W1": 0.3}  # a hybrid step over one of full-history: 600 and 20,000 nodes
+PORT_TARGET, BATCH_TARGET = 2.0, 0.3  # a port's epoch over ours, ours over a full-batch epoch
 TARGET_MARGIN = 0.05  # points that memory may exceed the share of rows kept by
 
 

@@ -75,7 +75,8 @@ class Plan:
         alphas: of part decay.
         map_limits: of its trainings.
         peer: graph of part peer.
-        threads: of both in part peer.
+        threads: of each contender in parts peer and steps.
+        stepped: names of graphs of part steps.
     """
 
     models: tuple[str, ...]
@@ -99,6 +100,7 @@ class Plan:
     map_limits: Limits
     peer: str
     threads: int
+    stepped: tuple[str, ...]
 
 
 def fixed(name: str) -> Workload:
@@ -115,7 +117,7 @@ FULL_PLAN = Plan(
             Workload("sbm stable", "sbm", {**_BLOCKS, "drift": 0.0})),
     seeds=3, parts=4, ranks=(1, 2, 4), turns=5, steps=16, limits=Limits(10, 90.0, 20, 0.001), breakdown_epochs=20,
     link_bytes_s=50e6, delay_s=0.05, full_snapshots=(1, 2, 3, 4), alphas=(0.05, 0.1, 0.3, 0.6, 1.0),
-    map_limits=Limits(5, 10.0, 20, 0.003), peer="W1", threads=2,
+    map_limits=Limits(5, 10.0, 20, 0.003), peer="W1", threads=2, stepped=("S0", "W1"),
 )  # fmt: skip
 _SMALL = generated("powerlaw", "powerlaw", 600, 3_000, 41)
 _LARGER = generated("powerlaw", "powerlaw", 2_000, 10_000, 31, **WHOLE)
@@ -123,7 +125,7 @@ QUICK_PLAN = Plan(
     MODELS[:1], trained=(_SMALL,), measured=(_LARGER,), timed=(_LARGER,), overlapped=_LARGER, spread=_LARGER,
     mapped=(_SMALL,), seeds=2, parts=2, ranks=(1, 2), turns=2, steps=12, limits=Limits(3, 0.3, 20, 0.01),
     breakdown_epochs=2, link_bytes_s=50e6, delay_s=0.005, full_snapshots=(1, 2), alphas=(0.1, 1.0),
-    map_limits=Limits(2, 0.1, 20, 0.01), peer="W0", threads=2,
+    map_limits=Limits(2, 0.1, 20, 0.01), peer="W0", threads=2, stepped=("W0",),
 )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def attempted(name: str, measure: Callable[[], Row]) -> Row:
             return {"system": name, "failed": "a process died (out of memory?)"}
         if not isinstance(described, (LabError, MemoryError)):
             raise
-    except LabError as error:
+    except (LabError, MemoryError) as error:
         described = error
     return {"system": name, "failed": f"{type(described).__name__}: {described}"[:LAST_LINE]}
 

@@ -42,6 +42,10 @@ RANK_HEAD = (
     f"{'graph':12} {'model':11} {'R':>2} {'system':14} {'steps':>5} {'epoch min, median, max':30} {'by':4} "
     f"{'of flaredtdg':18} {'speed-up':>8} {'a rank':>10} {'resident':>10} {'rows sent':>10}"
 )
+STEP_HEAD = (
+    f"{'graph':6} {'model':10} {'hybrid':>9} {'full-hist.':>10} {'port':>9} {'batch':>9}  {'of full-history':20} "
+    f"{'port over hybrid':20} {'of full batch':20} missed"
+)
 PEER_HEAD = f"{'graph':6} {'steps':>5} {'hybrid':>9} {'full batch':>10}  {'share min, median, max':24} target  memory"
 
 
@@ -199,3 +203,12 @@ def peer_text(row: Row) -> str:
         f"{row['graph']:6} {row['steps']:5} {format_seconds(row['lab_s']):>9} {format_seconds(row['peer_s']):>10}  "
         f"{_three(row['share'], 3):24} {row['target']} {reached}  {memory}"
     )
+
+
+def step_text(row: Row) -> str:
+    begin = f"{row['graph']:6} {row['model']:10} "
+    if "failed" in row:
+        return begin + row["failed"]
+    times = (f"{format_seconds(row[f'{name}_s'][1]):>9}" for name in ("hybrid", "full_history", "port", "batch"))
+    ratios = (f"{_three(row[name], 2):20}" for name in ("of_full_history", "port_over_hybrid", "of_full_batch"))
+    return begin + " ".join(times) + "  " + " ".join(ratios) + " " + ("; ".join(row["missed"]) or "none")

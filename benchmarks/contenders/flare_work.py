@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from dtdg_lab.graphs.split import split
 from dtdg_lab.testing.processes import run_ranks
 
 RULES = ("ladder", "text")
-PEER_TURNS, PEER_WARM_UPS = {"W0": 2, "W1": 5, "W2": 2}, 1
+PEER_TURNS, PEER_WARM_UPS = {"S0": 9, "W0": 2, "W1": 5, "W2": 2}, 1
+STEP_MODELS = ("tgcn", "mpnn-lstm")  # that have a port
 
 
 # shrinking
@@ -156,23 +157,73 @@ def peer_rows(plan: Plan, contender: Callable[..., Any]) -> list[Row]:
     return [{**row, **attempted("flaredtdg", lambda: _peer(name, plan.threads, contender))}]
 
 
-def _peer(name: str, threads: int, contender: Callable[..., Any]) -> Row:
+def _timed(
+    names: Sequence[str], model: str, graph: str, threads: int, contender: Callable[..., Any]
+) -> list[list[dict[str, float]]]:
+    """Epochs of some contenders in turn, each in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        workload.make(name).save(Path(folder))
-        pair = [contender(each, "tgcn", name, Path(folder), threads) for each in ("hybrid-steps", "pyg-temporal")]
+        workload.make(graph).save(Path(folder))
+        found = [contender(each, model, graph, Path(folder), threads) for each in names]
         try:
-            for _ in range(PEER_WARM_UPS + PEER_TURNS[name]):
-                for each in pair:
+            for _ in range(PEER_WARM_UPS + PEER_TURNS[graph]):
+                for name, each in zip(names, found, strict=True):
                     if not each.run():
-                        return {"failed": "a process died (out of memory?)"}
+                        raise MemoryError(f"the process of {name} died")
         finally:
-            for each in pair:
+            for each in found:
                 each.close()
-    ours, theirs = (each.epochs[PEER_WARM_UPS:] for each in pair)
+    return [each.epochs[PEER_WARM_UPS:] for each in found]
+
+
+def _peer(name: str, threads: int, contender: Callable[..., Any]) -> Row:
+    ours, theirs = _timed(("hybrid-steps", "pyg-temporal"), "tgcn", name, threads, contender)
     share = spread(a["seconds"] / b["seconds"] for a, b in zip(ours, theirs, strict=True))
     return {
         "lab_s": statistics.median(epoch["seconds"] for epoch in ours),
         "peer_s": statistics.median(epoch["seconds"] for epoch in theirs), "share": share,
         "within": share[1] <= paper.PEER_TARGET, "lab_bytes": ours[-1]["peak_bytes"],
         "peer_bytes": theirs[-1]["peak_bytes"], "turns": len(ours),
+    }  # fmt: skip
+
+
+# hybrid steps
+
+
+def step_rows(plan: Plan, contender: Callable[..., Any]) -> Iterator[Row]:
+    """Hybrid steps beside those of full-history, a plain port of FlareDTDG's and a full-batch epoch, in turn.
+
+    Args:
+        plan: names the graphs and models.
+        contender: makes a process (``models.Contender``).
+    """
+    for graph in plan.stepped:
+        for model in (model for model in plan.models if model in STEP_MODELS):
+            row = {"graph": graph, "model": model, "steps": workload.SIZES[graph][1] - 1, "threads": plan.threads}
+            yield row | attempted("flaredtdg", lambda g=graph, m=model: _steps(g, m, plan.threads, contender))
+
+
+def _steps(graph: str, model: str, threads: int, contender: Callable[..., Any]) -> Row:
+    batch = "pyg-temporal" if model == "tgcn" and pyg_temporal.is_installed() else "port"
+    names = {
+        "hybrid": "hybrid-steps",
+        "full-history": "hybrid-steps:full-history",
+        "port": "flare-port",
+        "batch": batch,
+    }
+    found = dict(zip(names, _timed(list(names.values()), model, graph, threads, contender), strict=True))
+    seconds = {name: [epoch["seconds"] for epoch in epochs] for name, epochs in found.items()}
+    pairs = {name: list(zip(seconds["hybrid"], theirs, strict=True)) for name, theirs in seconds.items()}
+    of_full, of_batch = (spread(ours / of for ours, of in pairs[name]) for name in ("full-history", "batch"))
+    over_port = spread(of / ours for ours, of in pairs["port"])
+    target = paper.STEP_TARGETS.get(graph, 1.0)
+    return {
+        "full_batch": batch, "turns": len(seconds["hybrid"]),
+        **{f"{name.replace('-', '_')}_s": spread(of) for name, of in seconds.items()},
+        "of_full_history": of_full, "port_over_hybrid": over_port, "of_full_batch": of_batch,
+        "hybrid_bytes": found["hybrid"][-1]["peak_bytes"], "port_bytes": found["port"][-1]["peak_bytes"],
+        "missed": [what for what, holds in (
+            (f"of full-history {target}", of_full[1] <= target),
+            (f"port over {paper.PORT_TARGET}", over_port[1] >= paper.PORT_TARGET),
+            (f"of full batch {paper.BATCH_TARGET}", of_batch[1] <= paper.BATCH_TARGET),
+        ) if not holds],
     }  # fmt: skip

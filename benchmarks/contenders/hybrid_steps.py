@@ -1,4 +1,4 @@
-"""FlareDTDG's epoch as this lab runs it: a step for each snapshot, windows whose older snapshots decay."""
+"""An epoch of windows as this lab runs it: a step for each snapshot. FlareDTDG's windows decay."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def load(workload: Workload) -> DynamicGraph:
     return as_graph(workload)
 
 
-def prepare(case: Case, graph: DynamicGraph) -> Epoch:
+def prepare(case: Case, graph: DynamicGraph, system: str = "flaredtdg") -> Epoch:
     """All snapshots but the last are trained on, so that there is one step less than they are."""
     from dtdg_lab.training.build import build
 
     config = RunConfig(
-        dataset="powerlaw", system="flaredtdg", model=case.model, hidden=HIDDEN, layers=case.layers, ranks=1,
+        dataset="powerlaw", system=system, model=case.model, hidden=HIDDEN, layers=case.layers, ranks=1,
         device="cpu", learning_rate=RATE, protocol="esdg-2021", task="regression",
     )  # fmt: skip
     built, number = build(config, graph, SoloGroup()), -1

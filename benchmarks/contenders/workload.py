@@ -1,6 +1,7 @@
 """Fixed dynamic graphs, the same bits on every machine: popular targets, one edge in ten renewed at every snapshot.
 
-W0 is for a quick look, W1 and W2 are those that figures are quoted on; M1 has many nodes.
+S0 is so small that calls cost more than their work, W0 is for a quick look, and figures are quoted on W1 and W2; M1 has
+many nodes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # nodes, labelled snapshots, edges of each snapshot
-SIZES = {"W0": (2_000, 10, 10_000), "W1": (20_000, 40, 100_000), "W2": (200_000, 20, 1_000_000),
+SIZES = {"S0": (600, 40, 3_000), "W0": (2_000, 10, 10_000), "W1": (20_000, 40, 100_000), "W2": (200_000, 20, 1_000_000),
          "M1": (1_000_000, 20, 250_000)}  # fmt: skip
 SEED, KEPT, ZIPF = 20261121, 0.9, 0.6  # shares the definition with the measurements of PEERS.md
 

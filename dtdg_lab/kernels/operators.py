@@ -348,11 +348,14 @@ class Operators:
 
     def _convolution(self) -> ScaledOperator:
         source, loops = self._source, self._settings.self_loops
-        extra = 1.0 if loops else 0.0
-        columns = source.column_degrees("in" if self._settings.norm == "in" else "out")
-        right = _over(torch.sqrt(columns + extra))
-        left = _over(torch.sqrt(source.row_degrees("in") + extra))
-        return ScaledOperator(source.adjacency("in"), left, right, add_self=loops, first=source.first)
+        extra, adjacency, first = 1.0 if loops else 0.0, source.adjacency("in"), source.first
+        if self._settings.norm == "in":  # rows are columns too
+            right = _over(torch.sqrt(source.column_degrees("in") + extra))
+            left = right[first : first + adjacency.shape[0]]
+        else:
+            right = _over(torch.sqrt(source.column_degrees("out") + extra))
+            left = _over(torch.sqrt(source.row_degrees("in") + extra))
+        return ScaledOperator(adjacency, left, right, add_self=loops, first=first)
 
 
 def _over(numbers: Tensor) -> Tensor:

@@ -5,12 +5,16 @@ piece of memory. The state, a row of ones and narrow inputs lie on top of one an
 product gives all gates; wide inputs are not copied and have their own product. Backward is written manually
 and works in place, on arrays that are still in the cache when n is a thousand or two. What costs beside the products is
 reading again what forward kept, so little else is kept than z, gates, and candidates or cells.
+
+A sequence may be ragged: nodes enter it at a snapshot and stay, so that snapshot t has the first ``heights[t]`` nodes.
+Their rows then lie packed, those of one snapshot after those of the one before, as in torch's ``PackedSequence``.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,7 +30,13 @@ _WIDE = 16  # inputs from which on copying them costs more than a second product
 
 
 def gru_sequence(
-    fed: Tensor, h: Tensor, weights: Tensor, *, feed: Tensor | None = None, bias: Tensor | None = None
+    fed: Tensor,
+    h: Tensor,
+    weights: Tensor,
+    *,
+    feed: Tensor | None = None,
+    bias: Tensor | None = None,
+    heights: Sequence[int] = (),
 ) -> Tensor:
     """A GRU through time; rows never mix. Differentiable once, in all given.
 
@@ -40,16 +50,26 @@ def gru_sequence(
         weights: (3, H, H) the state's matrices of u, r, c.
         feed: (C, 3H) the inputs' matrices of u, r, c, side by side.
         bias: (3H,) the gates' biases.
+        heights: S ascending numbers from 1 to n, of a ragged sequence. ``fed`` is then packed, (1, R, .), R the sum of
+            the heights; where all are equal it may be as without. A node starts from its row of ``h`` at the first
+            snapshot that has it, and from zero where there is no such row.
 
     Returns:
-        (S, n, H) the hidden state after each snapshot; in memory it is (S, H, n).
+        (S, n, H) the hidden state after each snapshot, in memory (S, H, n); or packed, (1, R, H), in memory (H, R).
     """
-    states: Tensor = _GRU.apply(fed, h, _joined(fed, weights, feed, bias))
+    states: Tensor = _GRU.apply(fed, h, _joined(fed, weights, feed, bias), tuple(heights))
     return states
 
 
 def lstm_sequence(
-    fed: Tensor, h: Tensor, c: Tensor, weights: Tensor, *, feed: Tensor | None = None, bias: Tensor | None = None
+    fed: Tensor,
+    h: Tensor,
+    c: Tensor,
+    weights: Tensor,
+    *,
+    feed: Tensor | None = None,
+    bias: Tensor | None = None,
+    heights: Sequence[int] = (),
 ) -> tuple[Tensor, Tensor]:
     """An LSTM through time; rows never mix. Differentiable once, in all given.
 
@@ -63,14 +83,56 @@ def lstm_sequence(
         weights: (4, H, H) the state's matrices of i, f, g, o.
         feed: (C, 4H) the inputs' matrices of i, f, g, o, side by side.
         bias: (4H,) the gates' biases.
+        heights: of a ragged sequence, as in :func:`gru_sequence`.
 
     Returns:
-        (S, n, H) the hidden state after each snapshot, in memory (S, H, n), and (n, H) the last cell.
+        (S, n, H) the hidden state after each snapshot, in memory (S, H, n), or packed; and (n, H) the last cell, with
+        heights each node's cell after its first snapshot, without history.
     """
     take, forget, candidate, give = _joined(fed, weights, feed, bias).chunk(4)
     states: Tensor
-    states, cell = _LSTM.apply(fed, h, c, torch.cat([take, forget, give, candidate]))
+    states, cell = _LSTM.apply(fed, h, c, torch.cat([take, forget, give, candidate]), tuple(heights))
     return states, cell
+
+
+def by_snapshot(x: Tensor, heights: Sequence[int]) -> Sequence[Tensor]:
+    """The rows of each snapshot, (n_t, C), of (S, n, C), or of packed (1, R, C) with these heights."""
+    return x[0].split(list(heights)) if len(x) < len(heights) else x.unbind()
+
+
+def carried(states: Tensor, heights: Sequence[int]) -> Tensor:
+    """Of (S, n, H) the last; with heights each node's state after its first snapshot, (n, H), without history."""
+    return _first(by_snapshot(states.detach(), heights), heights) if heights else states[-1]
+
+
+def _first(parts: Sequence[Tensor], heights: Sequence[int]) -> Tensor:
+    """Of each snapshot's rows those of nodes that were not in the one before: (n, H), in memory (H, n)."""
+    found = [part[held:].t() for part, held in zip(parts, (0, *heights), strict=False) if len(part) > held]
+    return (found[0] if len(found) == 1 else torch.cat(found, dim=1)).t()
+
+
+def newest(states: Tensor, heights: Sequence[int], snapshots: int) -> Tensor:
+    """The states after the last snapshots alone: (S', n, H), or packed.
+
+    Backward writes zeros for the others as the states lie in memory; that of a slice does so row by row.
+    """
+    found: Tensor = _Newest.apply(states, tuple(heights), snapshots)
+    return found
+
+
+class _Newest(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, heights: tuple[int, ...], snapshots: int) -> Tensor:
+        packed = len(states) < len(heights)
+        dim, count = (1, sum(heights[-snapshots:])) if packed else (0, snapshots)
+        ctx.where, ctx.lies = (dim, states.shape[dim] - count, count), (states.shape, states.stride())
+        return states.narrow(*ctx.where)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        dstates = torch.empty_strided(*ctx.lies, dtype=gradient.dtype, device=gradient.device).zero_()
+        dstates.narrow(*ctx.where).copy_(gradient)
+        return dstates, None, None
 
 
 def _joined(fed: Tensor, weights: Tensor, feed: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -91,12 +153,37 @@ def _tanh_from(x: Tensor) -> Tensor:
     return torch.sub(x.new_ones(()), x, alpha=2, out=x)
 
 
-def _steps(x: Tensor, height: int, rows: int, *, kept: bool) -> list[Tensor]:
+def _steps(x: Tensor, height: int, rows: Sequence[int], *, kept: bool) -> list[Tensor]:
     """Room of each snapshot, (height, rows), the same for all where nothing is kept for backward.
 
     One array for all would be too large for the heap.
     """
-    return [x.new_empty(height, rows) for _ in range(len(x))] if kept else [x.new_empty(height, rows)] * len(x)
+    if kept:
+        return [x.new_empty(height, some) for some in rows]
+    room = x.new_empty(height, rows[-1])
+    return [room[:, :some] for some in rows]
+
+
+def _room(like: Tensor, height: int, rows: Sequence[int], *, packed: bool) -> Tensor:
+    """Room for something before each snapshot and after the last: (S + 1, height, n), or packed, (height, R + n)."""
+    if packed:
+        return like.new_empty(height, sum(rows) + rows[-1])
+    return like.new_empty(len(rows) + 1, height, rows[0])
+
+
+def _cut(room: Tensor, rows: Sequence[int]) -> tuple[Sequence[Tensor], list[Tensor]]:
+    """Of such room what is before each snapshot, (height, n_t), and after the last; and what is after each."""
+    before = room.unbind() if room.ndim == 3 else room.split([*rows, rows[-1]], dim=1)
+    return before, [x[:, :some] for x, some in zip(before[1:], rows, strict=True)]
+
+
+def _enter(before: Sequence[Tensor], state: Tensor, rows: Sequence[int]) -> None:
+    """Put rows of the initial state, (n', H), where nodes enter, and zeros beyond: (H, n_t) for each snapshot."""
+    for x, held, some in zip(before, (0, *rows), rows, strict=False):
+        if some > held:
+            entering = state[held:some]
+            x[:, held : held + len(entering)] = entering.t()
+            x[:, held + len(entering) :] = 0.0
 
 
 class _Products:
@@ -104,13 +191,14 @@ class _Products:
 
     Args:
         matrix: (G H, H + 1 + C).
-        x: (S, n, C).
+        x: (S, n, C), or packed.
+        heights: of packed x.
     """
 
-    def __init__(self, matrix: Tensor, x: Tensor) -> None:
+    def __init__(self, matrix: Tensor, x: Tensor, heights: Sequence[int]) -> None:
         self.inputs = x.shape[2]
         self.width = matrix.shape[1] - self.inputs - 1
-        self.wide = x if self.inputs >= _WIDE else None
+        self.wide = by_snapshot(x, heights) if self.inputs >= _WIDE else None
         # pieces by themselves, since products are slower on parts of wider rows
         self._top = matrix if self.wide is None else matrix[:, : self.width + 1].contiguous()
         self._rest = self._top[:, self.width :].contiguous()
@@ -123,13 +211,16 @@ class _Products:
         """The gradient of the matrix, from all that was taken."""
         return torch.cat(self._gradients, dim=1)
 
-    def states(self, x: Tensor, h: Tensor) -> Tensor:
-        """Room for z of every snapshot and after the last one, (S + 1, height, n), with the first h in it."""
-        z = x.new_empty(len(x) + 1, self._top.shape[1], len(h))
-        z[0, : self.width] = h.t()
-        z[:, self.width] = 1.0
+    def states(self, x: Tensor, rows: Sequence[int]) -> Tensor:
+        """Room for z of every snapshot and after the last one, (S + 1, height, n) or (height, R + n), without h."""
+        z = _room(x, self._top.shape[1], rows, packed=len(x) < len(rows))
+        if z.ndim == 3:
+            ones, inputs, of_x = z[:, self.width], z[:-1, self.width + 1 :], x.transpose(1, 2)
+        else:
+            ones, inputs, of_x = z[self.width], z[self.width + 1 :, : x.shape[1]], x[0].t()
+        ones.fill_(1.0)
         if self.wide is None:
-            z[:-1, self.width + 1 :] = x.transpose(1, 2)
+            inputs.copy_(of_x)
         return z
 
     def put(self, t: int, rows: slice, z: Tensor, out: Tensor, *, resting: bool = False) -> Tensor:
@@ -141,11 +232,11 @@ class _Products:
         return out.addmm_(matrix[rows], z)
 
     def take(self, rows: slice, h: Tensor, gates: Tensor, dh: Tensor) -> Tensor:
-        """Add what some gates' gradient gives that of h's matrix, and write that of h."""
+        """Add what some gates' gradient gives that of h's matrix, and write that of h, as many nodes as ``dh`` has."""
         self._gradients[0][rows].addmm_(gates, h.t())
-        return torch.mm(self._back_h[rows].t(), gates, out=dh)
+        return torch.mm(self._back_h[rows].t(), gates[:, : dh.shape[1]], out=dh) if dh.shape[1] else dh
 
-    def take_inputs(self, t: int, rest: Tensor, gates: Tensor, dx: Tensor | None) -> None:
+    def take_inputs(self, t: int, rest: Tensor, gates: Tensor, dx: Sequence[Tensor] | None) -> None:
         """Add what all gates' gradient gives biases and inputs' matrix, and write that of x at snapshot t.
 
         ``rest`` are the rows of z below h.
@@ -167,44 +258,57 @@ def at_rest(state: Tensor, rows: int) -> Tensor:
     return state.expand(rows, -1)
 
 
+def _given_back(z: Tensor, after: Sequence[Tensor], width: int) -> Tensor:
+    """The states after each snapshot, of z: (S, n, H) where they lie, or packed."""
+    return z[1:, :width].transpose(1, 2) if z.ndim == 3 else torch.cat(list(after), dim=1).t().unsqueeze(0)
+
+
 class _GRU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, h: Tensor, matrix: Tensor) -> Tensor:
-        width = h.shape[1]
-        products = _Products(_for_sigmoids(matrix, width), x)
-        z = products.states(x, h)
+    def forward(ctx: Any, x: Tensor, h: Tensor, matrix: Tensor, heights: tuple[int, ...]) -> Tensor:
+        width, rows = h.shape[1], heights or (len(h),) * len(x)
+        products = _Products(_for_sigmoids(matrix, width), x, rows)
+        z = products.states(x, rows)
+        before, after = _cut(z, rows)
+        hs, after = [x[:width] for x in before], [x[:width] for x in after]
+        _enter(hs, h, rows)
         kept = any(ctx.needs_input_grad)
-        gates, candidates = (_steps(x, height, len(h), kept=kept) for height in (2 * width, width))
+        gates, candidates = (_steps(x, height, rows, kept=kept) for height in (2 * width, width))
         both, last = slice(0, 2 * width), slice(2 * width, None)
-        reset_z = torch.empty_like(z[0])  # [r * h ; 1 ; x]
-        hs, rests = z[:, :width].unbind(), z[:, width:].unbind()
-        ctx.rests = not ctx.needs_input_grad[1] and _is_rest(h)
+        reset_z = x.new_empty(len(before[0]), rows[-1])  # [r * h ; 1 ; x]
+        ctx.rows, ctx.begins, ctx.rests = rows, len(h), not ctx.needs_input_grad[1] and _is_rest(h)
         for t, (gate, candidate) in enumerate(zip(gates, candidates, strict=True)):
-            resting = ctx.rests and t == 0
-            update, reset = products.put(t, both, z[t], gate, resting=resting).sigmoid_().chunk(2)
+            resting, reset_now = ctx.rests and t == 0, reset_z[:, : rows[t]]
+            update, reset = products.put(t, both, before[t], gate, resting=resting).sigmoid_().chunk(2)
             if not resting:
-                torch.mul(reset, hs[t], out=reset_z[:width])
-                reset_z[width:] = rests[t]
-            _tanh_from(products.put(t, last, z[t] if resting else reset_z, candidate, resting=resting).sigmoid_())
-            torch.lerp(candidate, hs[t], update, out=hs[t + 1])
+                torch.mul(reset, hs[t], out=reset_now[:width])
+                reset_now[width:] = before[t][width:]
+            now = before[t] if resting else reset_now
+            _tanh_from(products.put(t, last, now, candidate, resting=resting).sigmoid_())
+            torch.lerp(candidate, hs[t], update, out=after[t])
         ctx.save_for_backward(x, matrix, z, *candidates, *gates)
-        return z[1:, :width].transpose(1, 2)
+        return _given_back(z, after, width)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dstates: Tensor) -> tuple[Tensor | None, ...]:
         x, matrix, z, *kept = ctx.saved_tensors
-        products, steps, width, rows = _Products(matrix, x), len(x), len(matrix) // 3, z.shape[2]
+        rows, width, needs_h = ctx.rows, len(matrix) // 3, ctx.needs_input_grad[1]
+        products, steps, (zs, _) = _Products(matrix, x, rows), len(rows), _cut(z, rows)
         candidates, gates = kept[:steps], kept[steps:]
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None  # lies in memory as x does
+        of_x, of_states = None if dx is None else by_snapshot(dx, rows), by_snapshot(dstates, rows)
         both, last = slice(0, 2 * width), slice(2 * width, None)
-        dgates, reset_h = z.new_empty(3 * width, rows), z.new_empty(width, rows)
-        d_both, (d_update, d_reset, d_candidate) = dgates[both], dgates.chunk(3)
-        hs, rests = z[:, :width].unbind(), z[:, width:].unbind()
-        dh, before, part = z.new_zeros(width, rows), z.new_empty(width, rows), z.new_empty(width, rows)
+        dgates, reset_h = z.new_empty(3 * width, rows[-1]), z.new_empty(width, rows[-1])
+        begin = z.new_empty(width, rows[-1]) if needs_h else None
+        dh, before, part = z.new_zeros(width, rows[-1]), z.new_empty(width, rows[-1]), z.new_empty(width, rows[-1])
         for t in reversed(range(steps)):
-            h, candidate, (update, reset) = hs[t], candidates[t], gates[t].chunk(2)
-            dh.add_(dstates[t].t())
+            dgates, reset_h, dh, before, part = (of[:, : rows[t]] for of in (dgates, reset_h, dh, before, part))
+            d_both, (d_update, d_reset, d_candidate) = dgates[both], dgates.chunk(3)
+            held = rows[t - 1] if t else 0  # nodes that were there before; others start from their initial state
+            back = rows[t] if needs_h else held
+            h, rest, candidate, (update, reset) = zs[t][:width], zs[t][width:], candidates[t], gates[t].chunk(2)
+            dh.add_(of_states[t].t())
             # h' = c + u (h - c)
             torch.sub(h, candidate, out=d_update).mul_(dh)
             torch.mul(dh, update, out=before)
@@ -212,18 +316,22 @@ class _GRU(torch.autograd.Function):
             if ctx.rests and t == 0:  # h is zero, so r has no effect
                 d_reset.zero_()
                 _sigmoid_backward(d_both, gates[t], grad_input=d_both)
-                products.take_inputs(t, rests[t], dgates, dx)
+                products.take_inputs(t, rest, dgates, of_x)
                 break
             # c depends on h through r * h
             products.take(last, torch.mul(reset, h, out=reset_h), d_candidate, dh=part)
             torch.mul(part, h, out=d_reset)
-            before.addcmul_(part, reset)
+            if back:
+                before[:, :back].addcmul_(part[:, :back], reset[:, :back])
             _sigmoid_backward(d_both, gates[t], grad_input=d_both)
-            before.add_(products.take(both, h, d_both, dh=part))
-            products.take_inputs(t, rests[t], dgates, dx)
+            products.take(both, h, d_both, dh=part[:, :back])
+            if back:
+                before[:, :back].add_(part[:, :back])
+            products.take_inputs(t, rest, dgates, of_x)
+            if begin is not None:
+                begin[:, held : rows[t]] = before[:, held:]
             dh, before = before, dh
-        dh = None if ctx.rests else dh.t()
-        return dx, dh, products.gradient
+        return dx, None if begin is None else begin[:, : ctx.begins].t(), products.gradient, None
 
 
 class TorchPasses:
@@ -288,9 +396,12 @@ def _has_numba() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def _passes(x: Tensor, h: Tensor) -> type[TorchPasses] | type[CompiledPasses]:
-    """The compiled passes where they pay: importing and compiling them takes two seconds."""
-    fits = x.device.type == "cpu" and x.dtype == torch.float32 and torch.get_num_threads() == 1
+def _passes(x: Tensor, h: Tensor, *, packed: bool = False) -> type[TorchPasses] | type[CompiledPasses]:
+    """The compiled passes where they pay: importing and compiling them takes two seconds.
+
+    Packed arrays are parts of wider ones, which compiled loops read number by number.
+    """
+    fits = x.device.type == "cpu" and x.dtype == torch.float32 and torch.get_num_threads() == 1 and not packed
     return CompiledPasses if fits and len(x) * h.numel() >= COMPILED_NUMBERS and _has_numba() else TorchPasses
 
 
@@ -298,39 +409,54 @@ class _LSTM(torch.autograd.Function):
     """Gates in the order i, f, o, g: the three sigmoids are one piece of memory."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, h: Tensor, c: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        width = h.shape[1]
-        products = _Products(_for_sigmoids(matrix, width), x)
-        z = products.states(x, h)
+    def forward(  # noqa: PLR0917 - torch calls it
+        ctx: Any, x: Tensor, h: Tensor, c: Tensor, matrix: Tensor, heights: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor]:
+        width, rows = h.shape[1], heights or (len(h),) * len(x)
+        packed = len(x) < len(rows)
+        products = _Products(_for_sigmoids(matrix, width), x, rows)
+        z, cells = products.states(x, rows), _room(x, width, rows, packed=packed)
+        (before, after), (cells_before, cells_after) = _cut(z, rows), _cut(cells, rows)
+        hs, after = [x[:width] for x in before], [x[:width] for x in after]
+        _enter(hs, h, rows)
+        _enter(cells_before, c, rows)
         kept = any(ctx.needs_input_grad)
-        gates, tanhs = (_steps(x, height, len(h), kept=kept) for height in (4 * width, width))
-        cells = z.new_empty(len(x) + 1, width, len(h))
-        cells[0] = c.t()
-        hs = z[:, :width].unbind()
-        ctx.rests, ctx.passes = not any(ctx.needs_input_grad[1:3]) and _is_rest(h, c), _passes(x, h)
+        gates, tanhs = (_steps(x, height, rows, kept=kept) for height in (4 * width, width))
+        ctx.rests = not any(ctx.needs_input_grad[1:3]) and _is_rest(h, c)
+        ctx.rows, ctx.begins, ctx.heights, ctx.passes = rows, len(h), heights, _passes(x, h, packed=packed)
         for t, gate in enumerate(gates):
-            resting = ctx.rests and t == 0
-            products.put(t, slice(None), z[t], gate, resting=resting)
-            ctx.passes.forward(gate, cells[t], cells[t + 1], tanhs[t], hs[t + 1])
+            products.put(t, slice(None), before[t], gate, resting=ctx.rests and t == 0)
+            ctx.passes.forward(gate, cells_before[t], cells_after[t], tanhs[t], after[t])
         ctx.save_for_backward(x, matrix, z, cells, *tanhs, *gates)
-        return z[1:, :width].transpose(1, 2), cells[-1].t().clone()
+        states = _given_back(z, after, width)
+        if not heights:
+            return states, cells_before[-1].t().clone()
+        cell = _first([of.t() for of in cells_after], rows)
+        ctx.mark_non_differentiable(cell)
+        return states, cell
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dstates: Tensor, dcell: Tensor) -> tuple[Tensor | None, ...]:
         x, matrix, z, cells, *kept = ctx.saved_tensors
-        products = _Products(matrix, x)
-        steps, width, rows = len(x), cells.shape[1], cells.shape[2]
+        rows, width, steps, needs = ctx.rows, len(matrix) // 4, len(ctx.rows), ctx.needs_input_grad[1:3]
+        products, (zs, _), (cells, _) = _Products(matrix, x, rows), _cut(z, rows), _cut(cells, rows)
         tanhs, gates = kept[:steps], kept[steps:]
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None  # lies in memory as x does
-        hs, rests = z[:, :width].unbind(), z[:, width:].unbind()
-        dgates, dh = z.new_empty(4 * width, rows), z.new_zeros(width, rows)
-        dc = torch.empty_like(dh).copy_(dcell.t())
+        of_x, of_states = None if dx is None else by_snapshot(dx, rows), by_snapshot(dstates, rows)
+        dgates, dh, dc = z.new_empty(4 * width, rows[-1]), *(z.new_zeros(width, rows[-1]) for _ in range(2))
+        begins = [z.new_empty(width, rows[-1]) for _ in needs] if any(needs) else []
+        if not ctx.heights:
+            dc.copy_(dcell.t())
         for t in reversed(range(steps)):
-            dh.add_(dstates[t].t())
+            dgates, dh, dc = (of[:, : rows[t]] for of in (dgates, dh, dc))
+            held = rows[t - 1] if t else 0  # nodes that were there before; others start from their initial state
+            dh.add_(of_states[t].t())
             ctx.passes.backward(gates[t], cells[t], tanhs[t], dh, dc, dgates)
             if not (ctx.rests and t == 0):
-                products.take(slice(None), hs[t], dgates, dh=dh)
-            products.take_inputs(t, rests[t], dgates, dx)
-        of_states = (None, None) if ctx.rests else (dh.t(), dc.t())
-        return dx, *of_states, products.gradient
+                products.take(slice(None), zs[t][:width], dgates, dh=dh[:, : rows[t] if begins else held])
+            products.take_inputs(t, zs[t][width:], dgates, of_x)
+            for begin, of in zip(begins, (dh, dc), strict=False):
+                begin[:, held : rows[t]] = of[:, held:]
+        of_begin = [begin[:, : ctx.begins].t() for begin in begins] or [None, None]
+        return dx, *of_begin, products.gradient, None

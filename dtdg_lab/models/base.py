@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -179,8 +180,20 @@ class DynamicModel(nn.Module):
         raise NotImplementedError
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Run nodes through S consecutive snapshots: (S, n, C) -> (S, n, H) and the last state; rows never mix."""
+        """Run nodes through S consecutive snapshots: (S, n, C) -> (S, n, H) and the last state; rows never mix.
+
+        A model may take one more argument, ``heights``: S ascending numbers, where snapshot t has the first
+        ``heights[t]`` of the n nodes of ``state``. Unless all are equal, rows then lie packed, those of one snapshot
+        after those of the one before: (1, R, C) -> (1, R, H), R the sum of the heights. A node starts from its state
+        at the first snapshot that has it, or from zero where ``state`` has fewer rows. The state returned is each
+        node's after this snapshot, without history.
+        """
         return x, state
+
+    @property
+    def takes_heights(self) -> bool:
+        """Whether ``temporal_sequence`` takes packed rows; a layout that has such rows else calls it run by run."""
+        return "heights" in inspect.signature(self.temporal_sequence).parameters
 
     def temporal(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Run nodes through one snapshot: (n, C) -> (n, H) and the new state."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.kernels.recurrence import lstm_sequence
+from dtdg_lab.kernels.recurrence import carried, lstm_sequence
 from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side
 
 # The LSTM that WD-GCN, CD-GCN, GAT-LSTM and MPNN-LSTM run at every node; its weights are shared by all nodes.
@@ -33,11 +35,11 @@ class VertexLSTM(nn.Module):
         self.state_gates = nn.Parameter(torch.empty(4, hidden, hidden))
         self.gate_bias = nn.Parameter(torch.empty(4 * hidden))
 
-    def forward(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """S snapshots: x (S, n, C) and (h, c), each (n, H) -> (S, n, H) and the last (h, c)."""
+    def forward(self, x: Tensor, memory: Memory, heights: Sequence[int] = ()) -> tuple[Tensor, Memory]:
+        """S snapshots: x (S, n, C) and (h, c), each (n, H) -> (S, n, H) and the last (h, c); or packed."""
         feed = side_by_side(self.input_gates)
-        hs, cell = lstm_sequence(x, *memory, self.state_gates, feed=feed, bias=self.gate_bias)
-        return hs, (hs[-1], cell)
+        hs, cell = lstm_sequence(x, *memory, self.state_gates, feed=feed, bias=self.gate_bias, heights=heights)
+        return hs, (carried(hs, heights), cell)
 
 
 class VertexLSTMModel(DynamicModel):
@@ -76,10 +78,12 @@ class CDGCN(VertexLSTMModel):
         """Y0 = Ã x: (n, width) -> (n, width)."""
         return await space.pull(x, "gcn")
 
-    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def temporal_sequence(
+        self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()
+    ) -> tuple[Tensor, State]:
         """Y and the LSTM of each node: (S, n, width) -> (S, n, H)."""
         y = torch.relu(torch.cat([x, x @ self.convolve[layer]], dim=2))
-        hs, memory = self.lstm[layer](y, state.layers[layer])
+        hs, memory = self.lstm[layer](y, state.layers[layer], heights)
         return hs, state.with_layer(layer, memory)
 
 
@@ -120,9 +124,11 @@ class GATLSTM(VertexLSTMModel):
         scores = ((by_head * self.from_score[layer]).sum(2), (by_head * self.to_score[layer]).sum(2))
         return await space.pull(z, "attention", scores)
 
-    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def temporal_sequence(
+        self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()
+    ) -> tuple[Tensor, State]:
         """ELU and the LSTM of each node: (S, n, H) -> (S, n, H)."""
-        hs, memory = self.lstm[layer](nn.functional.elu(x), state.layers[layer])
+        hs, memory = self.lstm[layer](nn.functional.elu(x), state.layers[layer], heights)
         return hs, state.with_layer(layer, memory)
 
 
@@ -163,13 +169,15 @@ class MPNNLSTM(VertexLSTMModel):
         first = (await space.pull(x, "gcn") @ self.first[layer]).relu_()
         return torch.cat([first, await space.pull(first, "gcn")], dim=1)
 
-    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def temporal_sequence(
+        self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()
+    ) -> tuple[Tensor, State]:
         """Finish the second convolution and run both LSTMs of each node: (S, n, 2H) -> (S, n, H)."""
         first, pulled = x.split(self.hidden, dim=-1)
         y = torch.cat([first, torch.relu(pulled @ self.second[layer])], dim=2)
         h1, c1, h2, c2 = state.layers[layer]
-        hs, lower = self.lower[layer](y, (h1, c1))
-        hs, upper = self.upper[layer](hs, (h2, c2))
+        hs, lower = self.lower[layer](y, (h1, c1), heights)
+        hs, upper = self.upper[layer](hs, (h2, c2), heights)
         return hs, state.with_layer(layer, (*lower, *upper))
 
 
@@ -196,7 +204,9 @@ class WDGCN(VertexLSTMModel):
         """Ã x: (n, width) -> (n, width)."""
         return await space.pull(x, "gcn")
 
-    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def temporal_sequence(
+        self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()
+    ) -> tuple[Tensor, State]:
         """Finish the convolution and run the LSTM of each node: (S, n, width) -> (S, n, H)."""
-        hs, memory = self.lstm[layer](torch.relu(x @ self.convolve[layer]), state.layers[layer])
+        hs, memory = self.lstm[layer](torch.relu(x @ self.convolve[layer]), state.layers[layer], heights)
         return hs, state.with_layer(layer, memory)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.kernels.recurrence import gru_sequence
+from dtdg_lab.kernels.recurrence import carried, gru_sequence
 from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side
 
 
@@ -53,14 +55,16 @@ class TGCN(DynamicModel):
             return pulled
         return await space.pull(torch.relu(self.first[layer](pulled)), "gcn")
 
-    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Finish the convolution and run the GRU of each node: (S, n, C) -> (S, n, H)."""
+    def temporal_sequence(
+        self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()
+    ) -> tuple[Tensor, State]:
+        """Finish the convolution and run the GRU of each node: (S, n, C) -> (S, n, H), or packed."""
         (h,) = state.layers[layer]
         if self.gc_layers == 2:
             x = torch.sigmoid(self.second[layer](x))
         weights, bias = self._fused(layer)
-        hs = gru_sequence(x, h, self.state_gates[layer], feed=weights, bias=bias)
-        return hs, state.with_layer(layer, (hs[-1],))
+        hs = gru_sequence(x, h, self.state_gates[layer], feed=weights, bias=bias, heights=heights)
+        return hs, state.with_layer(layer, (carried(hs, heights),))
 
     def _fused(self, layer: int) -> tuple[Tensor, Tensor]:
         """What turns pulled features into the gates' inputs: (C, 3H) and (3H,).

@@ -226,15 +226,41 @@ def test_the_peer_is_timed_in_turn(flare: ModuleType, plan: Any) -> None:
     assert row["steps"] == 9 and "reached" in flare.words.peer_text(row)
 
 
+def test_steps_are_timed_beside_full_history_a_port_and_a_full_batch(flare: ModuleType, plan: Any) -> None:
+    work = importlib.import_module("contenders.flare_work")
+    asked = []
+
+    class Stub:
+        def __init__(self, name: str, *_: Any) -> None:
+            asked.append(name)
+            times = {"hybrid-steps": 1.0, "hybrid-steps:full-history": 2.0, "flare-port": 1.5}
+            self.epochs = [{"seconds": times.get(name, 5.0), "peak_bytes": 1 << 20}]
+
+        def run(self) -> bool:
+            self.epochs.append(self.epochs[0])
+            return True
+
+        def close(self) -> None:
+            """Nothing is held."""
+
+    (row,) = work.step_rows(plan, Stub)
+    assert asked[:3] == ["hybrid-steps", "hybrid-steps:full-history", "flare-port"]
+    ratios = [row[name][1] for name in ("of_full_history", "port_over_hybrid", "of_full_batch")]
+    assert (ratios, row["steps"]) == ([0.5, 1.5, 0.2], 9)
+    assert row["missed"] == ["port over 2.0"] and "port over 2.0" in flare.words.step_text(row)
+
+
 @pytest.mark.slow
-def test_hybrid_steps_are_an_epoch_of_windows(flare: ModuleType) -> None:
-    from contenders import hybrid_steps
+@pytest.mark.parametrize("name", ["hybrid_steps", "flare_port"])
+def test_hybrid_steps_are_an_epoch_of_windows(name: str, flare: ModuleType) -> None:
     from contenders.case import CASES
     from contenders.workload import make
 
-    epoch = hybrid_steps.prepare(CASES[0], hybrid_steps.load(make("W0")))
-    first, second = epoch(), epoch()
-    assert 0 < second < first  # mean losses over nine updates
+    contender = importlib.import_module(f"contenders.{name}")
+    for case in (case for case in CASES if case.name in ("tgcn", "mpnn-lstm")):
+        epoch = contender.prepare(case, contender.load(make("W0")))
+        first, second = epoch(), epoch()
+        assert 0 < second < first  # mean losses over nine updates
 
 
 def training_row(system: str, *mse: float, **more: Any) -> dict[str, Any]:

@@ -250,3 +250,78 @@ def test_forward_alone_gives_the_same_bits(gates: int) -> None:
     learned = _fast(gates, [part.clone().requires_grad_() for part in given])
     for alone, part in zip(_fast(gates, given), learned, strict=True):
         assert torch.equal(alone, part)
+
+
+# ragged sequences: nodes enter late
+
+
+def _ragged(gates: int, inputs: int | None, heights: Sequence[int], *, rest: bool = False) -> list[Tensor]:
+    given = _given(gates, inputs)
+    given[0] = _random(1, sum(heights), given[0].shape[2], seed=1)
+    if rest:
+        given[1 : gates - 1] = [recurrence.at_rest(given[1].new_zeros(1, HIDDEN), ROWS)] * (gates - 2)
+    return given
+
+
+def _node_by_node(gates: int, given: Sequence[Tensor], heights: Sequence[int]) -> tuple[Tensor, ...]:
+    """Each node's own sequence written out: packed states, and of an LSTM the cells after the first snapshots."""
+    fed, states = given[0].squeeze(0), given[1 : gates - 1]
+    starts, found, cells = [sum(heights[:step]) for step in range(len(heights))], {}, []
+    for node in range(max(heights)):
+        places = [start + node for start, height in zip(starts, heights, strict=True) if height > node]
+        own = [fed[places].unsqueeze(1), *(state[node : node + 1] for state in states), *given[gates - 1 :]]
+        hs, *_ = _written_out(gates, own)
+        found |= dict(zip(places, hs, strict=True))
+        cells += [last for _, *ends in [_written_out(gates, [own[0][:1], *own[1:]])] for last in ends]
+    packed = torch.cat([found[place] for place in range(sum(heights))]).unsqueeze(0)
+    return (packed, torch.cat(cells)) if cells else (packed,)
+
+
+@devices
+@pytest.mark.parametrize("heights", [(1, 3, 3, 6), (6, 6), (2, 6), (6,)], ids=str)
+@pytest.mark.parametrize("inputs", [None, 2, 40])
+@pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
+def test_a_ragged_sequence_is_each_node_s_own(
+    gates: int, inputs: int | None, heights: tuple[int, ...], device: str
+) -> None:
+    run: Callable[..., Tensor | tuple[Tensor, ...]] = gru_sequence if gates == 3 else lstm_sequence
+    for rest, missing in ((False, 0), (True, 0), (False, 2)):
+        given = _ragged(gates, inputs, heights, rest=rest)
+        for part in given[1 : gates - 1] if missing else ():
+            part[ROWS - missing :] = 0.0  # rows that are not given
+        learns = [not (rest and 1 <= place < gates - 1) for place in range(len(given))]
+        mine = [part.to(device).requires_grad_(of) for part, of in zip(given, learns, strict=True)]
+        plain = [part.clone().requires_grad_() for part in given]
+        more = dict(zip(("feed", "bias"), mine[gates:], strict=False))
+        states = [part[: ROWS - missing] if missing else part for part in mine[1 : gates - 1]]
+        found = _as_tuple(run(mine[0], *states, mine[gates - 1], **more, heights=heights))
+        wanted = _node_by_node(gates, plain, heights)
+        for part, good in zip(found, wanted, strict=True):
+            torch.testing.assert_close(part.detach().cpu(), good.detach(), rtol=1e-12, atol=1e-13)
+        assert not any(of.requires_grad for of in found[1:]), "cells after first snapshots have no history"
+        first = recurrence.carried(found[0], heights)
+        entered = [sum(heights[:step]) + node for step, height in enumerate(heights)
+                   for node in range(0 if step == 0 else heights[step - 1], height)]  # fmt: skip
+        torch.testing.assert_close(first.cpu(), wanted[0][0, entered].detach(), rtol=1e-12, atol=1e-13)
+        seed = _random(*wanted[0].shape, seed=8)
+        some = [place for place, of in enumerate(learns) if of]
+        ours = torch.autograd.grad(found[0], [mine[place] for place in some], seed.to(device))
+        theirs = torch.autograd.grad(wanted[0], [plain[place] for place in some], seed)
+        for place, part, good in zip(some, ours, theirs, strict=True):
+            if 1 <= place < gates - 1:
+                good[ROWS - missing :] = 0.0
+            torch.testing.assert_close(part.cpu(), good, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("snapshots", [1, 2])
+@pytest.mark.parametrize("heights", [(6, 6, 6), (2, 3, 6)], ids=str)
+def test_the_newest_states_are_a_slice_with_its_gradient(heights: tuple[int, ...], snapshots: int) -> None:
+    packed = heights[0] < heights[-1]
+    states = _random(1, sum(heights), HIDDEN, seed=1) if packed else _random(len(heights), ROWS, HIDDEN, seed=1)
+    states = states.transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()  # as they come out of a recurrence
+    found = recurrence.newest(states, heights, snapshots)
+    wanted = states[:, -sum(heights[-snapshots:]) :] if packed else states[-snapshots:]
+    assert torch.equal(found, wanted)
+    seed = _random(*wanted.shape, seed=2)
+    (ours,), (theirs,) = (torch.autograd.grad(of, states, seed) for of in (found, wanted))
+    assert torch.equal(ours, theirs) and ours.stride() == states.stride()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 from typing import TypeVar
 
@@ -28,7 +28,7 @@ from dtdg_lab.engine.strategy import (
     TimeBlock,
     in_order,
 )
-from dtdg_lab.kernels.recurrence import at_rest
+from dtdg_lab.kernels.recurrence import at_rest, by_snapshot, newest
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows.window import SurvivalOrder
 
@@ -161,8 +161,12 @@ def _each(state: State, change: Callable[[Tensor], Tensor]) -> State:
 
 
 T = TypeVar("T")
-FEW_ROWS = 512
 WIDER = 4  # windows are short: a piece stores little, and calls dominate
+
+
+def held_by(heights: Sequence[int], rows: slice) -> list[int]:
+    """How many of some nodes each snapshot that has any of them has, oldest first."""
+    return [min(height, rows.stop) - rows.start for height in heights if height > rows.start]
 
 
 class WindowRedistribution(BlockRows):
@@ -176,15 +180,13 @@ class WindowRedistribution(BlockRows):
         full: number of full snapshots, the newest ones.
         rows: the order of survival.
         device: of the computation, which processes one piece after another.
-        whole: rows of each snapshot of a whole window, oldest first: no piece has more rows x snapshots than its
-            largest, so that the short windows of a segment's start do not raise the peak.
+        most: rows of all snapshots that a piece has at most, as its memory is predicted
+            (:meth:`dtdg_lab.systems.decayed_windows.window.RowMemory.piece`).
     """
 
-    def __init__(
-        self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str, whole: Sequence[int] = ()
-    ) -> None:
-        self._heights, self._decayed = list(heights), len(heights) - full
-        self._rows, self._device, self._whole = rows, device, list(whole)
+    def __init__(self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str, most: int) -> None:
+        self._heights, self._decayed, self._most = list(heights), len(heights) - full, most
+        self._rows, self._device = rows, device
 
     def to_vertices(self, work: OfStack[T], phase: AllToAllPhase) -> Moved[T]:
         """The results of ``work``, rows of full snapshots in the order of survival."""
@@ -203,9 +205,10 @@ class WindowRedistribution(BlockRows):
         out = [like.new_empty(rows, phase.width) for rows in self._heights]
 
         def write(rows: slice) -> T:
-            found, rest = work(rows)
+            packed, rest = work(rows)
+            found = by_snapshot(packed, held_by(self._heights, rows))
             for part, here in zip(out[len(out) - len(found) :], found, strict=True):
-                part[rows] = here[: len(part) - rows.start]
+                part[rows] = here
             return rest
 
         found = in_order(write, pieces, device=self._device, alone=True)
@@ -213,29 +216,22 @@ class WindowRedistribution(BlockRows):
         return [*out[: self._decayed], *whole], found
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """Runs of at most ``WIDER`` times ``size`` nodes that are in the same snapshots.
+        """At most ``WIDER`` times ``size`` nodes, of at most ``most`` rows in all snapshots or ``size`` if more.
 
-        The first few are one piece although some of them enter late: the overhead of calls outweighs their work.
+        Packed rows count a quarter more: their states are copied.
         """
-        most = max(
-            (min(stop - first, WIDER * size) * held for first, stop, held in _runs(self._whole, rows, size)),
-            default=None,
-        )
-        found = []
-        for first, stop, held in _runs(self._heights, rows, size):
-            step = WIDER * size if most is None else max(1, min(WIDER * size, most // held))
-            found += [slice(start, min(start + step, stop)) for start in range(first, stop, step)]
+        found, start, most = list[slice](), 0, max(self._most, size)
+        while start < rows:
+            stop = min(start + WIDER * size, rows)
+            while stop > start + 1 and (over := self._counted(slice(start, stop)) - most) > 0:
+                stop = max(start + 1, stop - max(1, over // (2 * len(self._heights))))
+            found.append(slice(start, stop))
+            start = stop
         return found
 
-
-def _runs(heights: Sequence[int], rows: int, size: int) -> list[tuple[int, int, int]]:
-    """Runs of nodes in the same snapshots: start, stop and number of snapshots; the first few together."""
-    if not heights:
-        return []
-    edges = sorted({0, rows, *(height for height in heights if height < rows)})
-    few = max(edge for edge in edges if edge <= min(size, FEW_ROWS))
-    bounds = pairwise([0, *(edge for edge in edges if edge and edge >= few)])
-    return [(first, stop, sum(height > first for height in heights)) for first, stop in bounds]
+    def _counted(self, rows: slice) -> int:
+        held = held_by(self._heights, rows)
+        return sum(held) if held[0] == held[-1] else 5 * sum(held) // 4
 
 
 # One layer of a model over a window: nodes that enter late run through the snapshots that contain them.
@@ -245,10 +241,13 @@ def _runs(heights: Sequence[int], rows: int, size: int) -> list[tuple[int, int, 
 class Entering(BoundaryState):
     """A layer's state of nodes that enter a window: carried over from the previous step, or zero.
 
-    ``begin`` contains the rows of the first nodes; the others start from zero.
+    ``begin`` contains the rows of the first nodes; the others start from zero. The first ``leaving`` nodes leave a
+    state for the next window in ``left``: that after the first snapshot that contains them, without history.
     """
 
     model: DynamicModel | None = None
+    leaving: int = 0
+    left: Tensors = ()
 
     def slice(self, rows: slice) -> State:
         """The state of a piece, as far as ``begin`` contains it; otherwise zeros that share memory."""
@@ -259,75 +258,75 @@ class Entering(BoundaryState):
         one, height = self.model.initial_state(1), rows.stop - rows.start
         return State(tuple(tuple(at_rest(x, height) for x in layer) for layer in one.layers))
 
+    def leave(self, start: int, found: Tensors) -> None:
+        """Keep the states that a piece leaves, which begins with node ``start``."""
+        if start >= self.leaving:
+            return
+        if not self.left:
+            self.left = tuple(x.new_empty(*x.shape[1:], self.leaving).movedim(-1, 0) for x in found)  # nodes last
+        for to, x in zip(self.left, found, strict=True):
+            part = to[start : start + len(x)]
+            part.copy_(x[: len(part)].detach())
+
 
 class WindowLayer(Layer):
     """A :class:`dtdg_lab.engine.backprop.time_blocks.Layer` whose older snapshots have the first rows of newer ones.
 
-    A piece has the snapshots of its first node. If some of its nodes enter later, their missing rows are zeros in
-    the stacked tensors, and are excluded from all computations.
+    If some of a piece's nodes enter late, its rows lie packed, (1, R, C): those that a snapshot has after those of the
+    one before it. So a piece is one call of a recurrence, however many of its nodes enter late.
     """
 
     alone = True  # measured: windows are short, and the overhead of threads exceeds their computation
-
-    @torch.no_grad()
-    def after_entering(self, *, late: bool) -> Tensors:
-        """The state of each node after the first snapshot that contains it; detached.
-
-        Args:
-            late: for all nodes; otherwise for those in the oldest snapshot.
-        """
-        found: list[Tensors] = []
-        held, size = 0, WIDER * self._piece_rows()
-        for part in self._parts if late else self._parts[:1]:
-            for start in range(held, len(part), size):
-                rows = slice(start, min(start + size, len(part)))
-                x, begin = part[rows].unsqueeze(0), self._crossing.slice(rows)
-                _, after = self._run.model.temporal_sequence(self._number, x, begin)
-                found.append(after.layers[self._number])
-            held = len(part)
-        return tuple(torch.cat(tensors) for tensors in zip(*found, strict=True))
+    _crossing: Entering
 
     def _loss(self, h: Tensor, at: range, rows: slice) -> Tensor:
         """The loss over the rows that each snapshot has."""
-        if len(at) == 1:
-            return super()._loss(h, at, rows)  # the newest, which has all of them
-        run, z, first = self._run, self._run.model.readout(h), at.stop - len(h)
-        losses, position = [], 0
-        for some, of in groupby(self._heights(len(h), rows)):
-            steps = len(list(of))
-            snapshots = range(first + position, first + position + steps)
-            here = slice(rows.start, rows.start + some)
-            losses.append(run.loss(z[position : position + steps, :some], snapshots, here))
-            position += steps
-        return torch.stack(losses).sum()
+        heights = self._held(rows)
+        h = newest(h, heights, len(at)) if len(at) < len(heights) else h
+        heights = heights[-len(at) :]
+        parts, snapshots = by_snapshot(self._run.model.readout(h), heights), at[len(at) - len(heights) :]
+        losses, begin = [], 0
+        for some, of in groupby(heights):
+            end, here = begin + len(list(of)), slice(rows.start, rows.start + some)
+            losses.append(self._run.loss(torch.stack(list(parts[begin:end])), snapshots[begin:end], here))
+            begin = end
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
-    def _heights(self, snapshots: int, rows: slice) -> list[int]:
-        """The number of a piece's nodes in each of the newest snapshots, oldest first."""
-        return [min(len(part), rows.stop) - rows.start for part in self._parts[len(self._parts) - snapshots :]]
+    def _held(self, rows: slice) -> list[int]:
+        return held_by([len(part) for part in self._parts], rows)
 
     def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
-        """A piece's rows in the snapshots that have any of them, (S', piece, C); missing rows are zeros."""
+        """A piece's rows in the snapshots that have any of them: (S', piece, C), or packed."""
         held = [part[rows] for part in parts if len(part) > rows.start]
-        if len(held[0]) == rows.stop - rows.start:
-            return torch.stack(held)
-        out = held[0].new_zeros(len(held), rows.stop - rows.start, held[0].shape[1])
-        for whole, some in zip(out, held, strict=True):
-            whole[: len(some)] = some
-        return out
+        return torch.stack(held) if len(held[0]) == len(held[-1]) else torch.cat(held).unsqueeze(0)
 
     def _through_time(self, x: Tensor, begin: State, rows: slice) -> tuple[Tensor, State]:
-        heights = self._heights(len(x), rows)
-        model, state, height = self._run.model, begin, x.shape[1]
-        if len(x) == 1 or heights[0] == height:
-            return model.temporal_sequence(self._number, x, state)
-        found, at, held = [], 0, 0
+        """A piece run through its snapshots; the state that it leaves is kept, and none is given back."""
+        model, heights = self._run.model, self._held(rows)
+        if model.takes_heights:
+            h, state = model.temporal_sequence(self._number, x, begin, heights=heights)  # type: ignore[call-arg]
+        else:
+            h, state = self._run_by_run(x, begin, heights)
+        self._crossing.leave(rows.start, state.layers[self._number])
+        return h, state.with_layer(self._number, ())  # it would be in memory until backward
+
+    def _run_by_run(self, x: Tensor, begin: State, heights: Sequence[int]) -> tuple[Tensor, State]:
+        """The same for a model that takes no packed rows: snapshots with the same nodes, the first one by itself."""
+        model, number, parts, state, at, held = self._run.model, self._number, by_snapshot(x, heights), begin, 0, 0
+        found, left = list[Tensor](), list[Tensors]()
         for some, of in groupby(heights):
-            steps = len(list(of))
-            state = self._grown(state, held, some, begin)
-            h, state = model.temporal_sequence(self._number, x[at : at + steps, :some], state)
-            found.append(torch.nn.functional.pad(h, (0, 0, 0, height - some)))
-            at, held = at + steps, some
-        return torch.cat(found), state
+            end, state = at + len(list(of)), self._grown(state, held, some, begin)
+            for several in (parts[at : at + 1], parts[at + 1 : end]):
+                if not several:
+                    continue
+                h, state = model.temporal_sequence(number, torch.stack(list(several)), state)
+                found += h.unbind()
+                if held < some:
+                    left.append(tuple(x[held:].detach() for x in state.layers[number]))
+                    held = some
+            at = end
+        packed = torch.stack(found) if len(x) == len(heights) else torch.cat(found).unsqueeze(0)
+        return packed, state.with_layer(number, tuple(torch.cat(of) for of in zip(*left, strict=True)))
 
     def _grown(self, state: State, held: int, height: int, begin: State) -> State:
         """The first ``held`` rows, and the rows that enter now; for this layer only."""
@@ -408,8 +407,8 @@ class OverlappedLayer(WindowLayer):
 
 # A window of snapshots for models with a hidden state per node: layer by layer, piece by piece.
 #
-# Nodes that leave the window at the same snapshot run through the rest of it together: a trapezoid is a stack of
-# rectangles, and each is computed as :mod:`dtdg_lab.engine.backprop.time_blocks` computes a block of time.
+# A trapezoid is one ragged sequence: nodes lie in the order of survival, so that each snapshot has the first of them,
+# and a piece of them is computed as :mod:`dtdg_lab.engine.backprop.time_blocks` computes a block of time.
 
 
 MakeLayer = Callable[..., WindowLayer]
@@ -423,8 +422,7 @@ def add_gradients_window_blocks(
     *,
     widths: Sequence[RedistributionWidth],
     make: MakeLayer = WindowLayer,
-    leaves: bool = True,
-    late: bool = False,
+    leaving: int,
 ) -> tuple[Tensor, State | None]:
     """Add the gradients of a window's loss to the parameters'; returns the loss and the states for the next window.
 
@@ -435,30 +433,27 @@ def add_gradients_window_blocks(
         begin: initial states of the first rows in this order; zero for the others.
         widths: of the redistribution, by layer.
         make: creates a layer from the arguments of :class:`WindowLayer`.
-        leaves: whether to return states for the next window.
-        late: whether to return states of nodes that the oldest snapshot lacks as well.
+        leaving: how many of the first nodes leave a state for the next window.
 
     Returns:
-        The loss, and the state of each node after the first snapshot that contains it.
+        The loss, and the state of each of these nodes after the first snapshot that contains it; None of no node.
     """
     model = run.model
     stacks = [[space.layer(number) for space in spaces] for number in range(model.layers)]
     block = TimeBlock(run.snapshots, stacks, [run.own] * model.layers, seam)
     layers: list[WindowLayer] = []
-    inputs, after = [space.inputs for space in spaces], []
+    inputs, crossings = [space.inputs for space in spaces], list[Entering]()
     for number, width in enumerate(widths):
         if number:
             inputs = layers[-1].hidden()
-        crossing = Entering(begin, keeps=False, model=model)
-        layers.append(make(run, number, block, inputs, crossing, learning=True, seam=width))
-        if leaves:
-            after.append(layers[-1].after_entering(late=late))
+        crossings.append(Entering(begin, keeps=False, model=model, leaving=leaving))
+        layers.append(make(run, number, block, inputs, crossings[-1], learning=True, seam=width))
     loss = layers[-1].losses() if run.task.per_vertex else layers[-1].joint_loss()
     while layers:
         parts = layers.pop().backward()
         if layers:
             layers[-1].pull_back(parts)
-    return loss, State(tuple(after)) if leaves else None
+    return loss, State(tuple(crossing.left for crossing in crossings)) if leaving else None
 
 
 # One step over a window of snapshots.

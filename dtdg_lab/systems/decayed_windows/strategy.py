@@ -45,6 +45,7 @@ from dtdg_lab.systems.decayed_windows.window import (
     Trapezoid,
     candidates,
     hybrid_batch,
+    largest_piece,
     neighbours,
     next_setting,
     segments,
@@ -488,15 +489,15 @@ class DecayedWindowStrategy(Strategy):
             return backprop.add_gradients_window(run, spaces, batch.full, self._rows, begin, late=self._inherits)
         device, ranks = self._sequence.device, self._group.size
         heights, whole = [space.num_rows for space in spaces], self.shape
-        of_whole = [*map(self._rows.kept, reversed(whole.counts)), *[heights[-1]] * whole.full]
-        seam = backprop.WindowRedistribution(heights, batch.full, self._rows, device=device, whole=of_whole)
+        most = largest_piece([heights[-1], *map(self._rows.kept, whole.counts)], whole.full, self.piece_rows)
+        seam = backprop.WindowRedistribution(heights, batch.full, self._rows, device=device, most=int(most))
         make: backprop.MakeLayer = backprop.WindowLayer
         if ranks > 1:
             self.pace.begin(self._sizes(batch, spaces))
             make = partial(backprop.OverlappedLayer, pace=self.pace)
-        leaves = self._inherits or len(spaces) == self.shape.window
+        leaving = heights[-1] if self._inherits else heights[0] * (len(spaces) == self.shape.window)
         return backprop.add_gradients_window_blocks(
-            run, spaces, seam, begin, widths=self._widths, make=make, leaves=leaves, late=self._inherits
+            run, spaces, seam, begin, widths=self._widths, make=make, leaving=leaving
         )
 
     def _sizes(self, batch: HybridBatch, spaces: list[SnapshotView]) -> list[TaskSize]:

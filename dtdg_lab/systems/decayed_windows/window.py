@@ -617,6 +617,18 @@ class Trapezoid:
 # Memory of a step over a window, predicted from the window's shape and a few measured steps.
 
 
+def largest_piece(heights: Sequence[float], full: int, most: int) -> float:
+    """Rows that a piece has in all snapshots of a whole window, at most: those of nodes that enter it together.
+
+    Args:
+        heights: rows of a full snapshot and of the decayed ones, newest first.
+        full: K, number of full snapshots.
+        most: nodes of a piece.
+    """
+    entering = pairwise([*heights, 0])
+    return max(min(newer - older, most) * (full + position) for position, (newer, older) in enumerate(entering))
+
+
 @dataclass(frozen=True, slots=True)
 class RowMemory:
     """Peak bytes of a step on the largest rank as a linear function of the window's rows.
@@ -672,13 +684,9 @@ class RowMemory:
         return self.nodes * (shape.full + sum(shape.counts) / self.chunks)
 
     def piece(self, shape: Trapezoid) -> float:
-        """Rows times snapshots of the largest piece: nodes that enter a window together run through the rest of it."""
-        heights = [self.nodes, *(self.nodes * count / self.chunks for count in shape.counts), 0.0]
-        pieces = [
-            min(newer - older, self.piece_rows) * (shape.full + position)
-            for position, (newer, older) in enumerate(pairwise(heights))
-        ]
-        return max(pieces)
+        """Rows of the largest piece in all snapshots."""
+        heights = [self.nodes, *(self.nodes * count / self.chunks for count in shape.counts)]
+        return largest_piece(heights, shape.full, self.piece_rows)
 
     def peak_bytes(self, shape: Trapezoid) -> float:
         """Estimated peak of a step of a whole window; shorter windows are cut so that they need no more."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from contenders.flare_steps import placed
@@ -170,12 +171,12 @@ def _apart(run: RankRun, part: Any, index: int) -> tuple[float, float]:
     import torch
 
     from dtdg_lab.engine.backprop.reference import bring
-    from dtdg_lab.engine.target_batches import TargetRun, add_gradients
+    from dtdg_lab.engine.target_batches import add_gradients
     from dtdg_lab.systems.hybrid_batches.part_batches import NEW, Drawn
 
     built = run.built
     prepared = part.again(Drawn(NEW, 0, index))
-    own: TargetRun = TargetRun(built.model, prepared.sequence, built.task, prepared.batch.snapshots, "all")
+    own: TargetRun = replace(prepared.run, states=None)  # from zero, as all nodes start there
     bring(own)
     built.gradients.zero()
     loss, ours = float(add_gradients(own)), built.gradients.gradients.clone()

@@ -81,7 +81,10 @@ class RunConfig(BaseModel):
 
     def __getitem__(self, name: str) -> Any:
         """The value of a flat name; the glossary default for an option that this system does not read."""
-        return self.flat[name] if name in self.flat else option(name).default
+        if name in _FIELDS:
+            return getattr(self, name)
+        found = next((kind for kind in self.options.values() if name in kind), None)
+        return option(name).default if found is None else found[name]
 
     def replace(self, **changes: Any) -> RunConfig:
         """A copy with some flat settings changed, validated as a whole.

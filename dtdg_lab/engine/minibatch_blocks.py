@@ -127,6 +127,11 @@ class TargetGrowth:
         last = np.concatenate([[0], ends])[np.cumsum(of.counts)]
         return GatheredTargets(lengths, indices.take(edge), np.diff(last, prepend=0), weights)
 
+    @property
+    def places(self) -> Whole:
+        """(K,) the places of the rows of every snapshot; where these are the same in all."""
+        return self._nearest
+
     def grow(self, gathered: list[GatheredTargets]) -> None:
         """Add everything that the edges come from: one hop more."""
         keys = np.concatenate([self._keys(of) for of in gathered])
@@ -235,6 +240,7 @@ class BlockShape:
         inputs_once: whether all that the first layer pulls are the features, in one hop, so that of the farthest
             nodes nothing but the features is needed, in the snapshots where an edge leads to them.
         out_degrees: whether rows are scaled by out-degrees too.
+        places: whether blocks say which of the part's nodes their rows are; needs the same ones in all snapshots.
 
     Raises:
         PlanError: no layer or hop, or ``inputs_once`` of layers with several hops or ways.
@@ -246,6 +252,7 @@ class BlockShape:
     directions: tuple[str, ...] = ("in",)
     inputs_once: bool = False
     out_degrees: bool = False
+    places: bool = False
 
     def __post_init__(self) -> None:
         if self.layers < 1 or self.layer_hops < 1:
@@ -313,11 +320,12 @@ class TargetBlocks:
         shape: of what model.
         batch: whose they are.
         heights: (L,) R_l.
-        arrays: ``vertices`` (V,) the targets' numbers in the graph; ``features`` (K, F) and, where they never change,
-            ``feature_of`` (C,) which of them each column of the first layer has; ``further`` (S,) how many further
-            columns each snapshot has; of layer l and a direction ``indptr_in_0`` (S R_l + 1,), ``indices_in_0`` (E,),
-            ``weights_in_0`` (E,) where there are any; ``degrees_in_0`` (C_l,) in the whole graph, and
-            ``degrees_out_0`` where they are asked for.
+        arrays: ``vertices`` (V,) the targets' numbers in the graph; ``places`` (K,), where the shape asks for them, the
+            rows' places among the part's nodes, of which a layer has the first; ``features`` (K, F) and, where they
+            never change, ``feature_of`` (C,) which of them each column of the first layer has; ``further`` (S,) how
+            many further columns each snapshot has; of layer l and a direction ``indptr_in_0`` (S R_l + 1,),
+            ``indices_in_0`` (E,), ``weights_in_0`` (E,) where there are any; ``degrees_in_0`` (C_l,) in the whole
+            graph, and ``degrees_out_0`` where they are asked for.
     """
 
     shape: BlockShape
@@ -478,6 +486,8 @@ def target_blocks(
                 columns = growth.columns(of, height)
             writer.edges(f"{direction}_{layer}", rows, of, columns, height)
         writer.columns(layer, growth.entries, further, height)
+    if shape.places:
+        arrays["places"] = growth.places
     return TargetBlocks(shape, batch, tuple(heights), _frozen(arrays))
 
 

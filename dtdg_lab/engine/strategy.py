@@ -412,6 +412,14 @@ class SequenceSegment:
         """The state before the run, for every row that its spaces hold."""
         return self.model.initial_state(self.sequence.view(self.snapshots[0]).num_rows)
 
+    def layer_state(self, layer: int, rows: int) -> State:
+        """The state before the run of the rows that a layer runs through time; other layers' tensors are not read."""
+        return self.model.initial_state(rows)
+
+    def through_time(self, layer: int, x: Tensor, state: State, rows: slice) -> tuple[Tensor, State]:
+        """A layer's temporal part: (S, n, C) -> (S, n, H) and the state after it; ``rows`` says which nodes of it."""
+        return self.model.temporal_sequence(layer, x, state)
+
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """What some nodes at some snapshots add to the loss of the run, a scalar.
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.core.units import format_bytes
+from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop.reference import HOW
 from dtdg_lab.engine.backprop.time_blocks import PIECE_NUMBERS, STEP_NUMBERS
 from dtdg_lab.engine.graph_view import SnapshotSequence, SnapshotView, stack_ranges
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.minibatch_blocks import TargetBlocks
 from dtdg_lab.engine.replicated import OwnBest
+from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart
 from dtdg_lab.engine.strategy import SequenceSegment, check_per_vertex
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
-from dtdg_lab.models.base import run_straight
+from dtdg_lab.models.base import DynamicModel, State, run_straight
 from dtdg_lab.tasks.base import Rows
+
+Places = slice | Tensor  # of nodes among those of a part: a run of them, or their numbers
 
 # A batch's computation blocks as graph views on the device: they are trained like a whole graph.
 
@@ -142,21 +148,140 @@ class _LayerByLayer(SnapshotView):
         return self._layers[number]
 
 
+# Hidden states of a part's nodes that earlier batches have computed.
+
+
+class StateCache:
+    """The hidden states of a part's nodes before each snapshot, as they were last computed: what batches start from.
+
+    There is a row for each node and snapshot, zero until it is computed. A batch may begin at any snapshot, and a
+    single state per node would nearly always be that of another one. Rows are kept only of nodes whose state a layer
+    reads: per_vertex memory needs no state of the nodes that only the first pull reaches.
+
+    Args:
+        model: whose states they are.
+        part: the nodes, the same in all T snapshots.
+        limit_bytes: most that the states may take.
+
+    Attributes:
+        vertices: (M,) the nodes' numbers in the graph.
+        layers: for each layer and tensor of its state, (T, M', ...); the state before the first snapshot stays zero.
+
+    Raises:
+        UnsupportedError: the model has no state for each node, or the states would take more.
+
+    References: FlareDTDG section 3.2 (historical hidden states of an RNN are inherited); truncated BPTT.
+    Differs from the paper: DynaHB starts every batch from a zero state.
+    """
+
+    def __init__(self, model: DynamicModel, part: CachedPart, limit_bytes: int) -> None:
+        if model.memory not in STATIC_MEMORIES:
+            raise UnsupportedError(
+                f"batch_state='cached' keeps one state per node, and the memory of {type(model).__name__} is "
+                f"{model.memory!r}. Set batch_state='zero', or choose a model with a state per node, such as tgcn."
+            )
+        snapshots, hops = part.reach.snapshots, part.reach.hops
+        self._first = snapshots.start
+        reads = [hops * left // model.layers for left in reversed(range(model.layers))]
+        if model.memory == "neighbourhood":
+            reads = [hops] * model.layers
+        heights = [part.prefix(snapshots.start, of_layer) for of_layer in reads]
+        rows = zip(model.initial_state(1).layers, heights, strict=True)
+        asked = len(snapshots) * sum(sum(row.nbytes for row in of_layer) * height for of_layer, height in rows)
+        if asked > limit_bytes:
+            raise UnsupportedError(
+                f"batch_state='cached' would keep states of {max(heights):,} nodes before {len(snapshots)} "
+                f"snapshots in {format_bytes(asked)}, where batch_state_gib allows {format_bytes(limit_bytes)} for a "
+                "part. Set batch_state_gib higher, a smaller hidden, more ranks, or batch_state='zero'."
+            )
+        self.vertices = torch.tensor(part.vertices(snapshots.start)[: max(heights)].astype(np.int64))
+        self.layers = tuple(
+            tuple(row.new_zeros(len(snapshots), height, *row.shape[1:]) for row in of_layer)
+            for of_layer, height in zip(model.initial_state(1).layers, heights, strict=True)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all states."""
+        return sum(tensor.nbytes for of_layer in self.layers for tensor in of_layer)
+
+    def before(self, t: int, layer: int, rows: Places) -> tuple[Tensor, ...]:
+        """A layer's state of some nodes before snapshot t.
+
+        Args:
+            t: of the part's snapshots.
+            layer: of the model.
+            rows: (n,) places among the part's nodes, or a run of them.
+        """
+        return tuple(held[t - self._first, rows] for held in self.layers[layer])
+
+    def write(self, t: int, layer: int, rows: Places, states: Sequence[Tensor]) -> None:
+        """Replace the states of some nodes after S snapshots from t on.
+
+        Args:
+            t: the first.
+            layer: of the model.
+            rows: (n,) places among the part's nodes, or a run of them.
+            states: for each tensor of the state (S, n, ...).
+        """
+        first = t - self._first + 1
+        for held, found in zip(self.layers[layer], states, strict=True):
+            into = held[first : first + len(found)]
+            into[:, rows] = found[: len(into)]  # nothing starts after the last snapshot
+
+    def gathered(self, group: Group) -> list[dict[str, Any]]:
+        """What :meth:`state_dict` gives of every rank's cache, by rank; collective."""
+
+        def joined(rows: Tensor) -> list[Tensor]:
+            own = torch.tensor([[len(rows)]], device=self.layers[0][0].device)
+            counts = [int(count) for count in group.gather_rows(own, [1] * group.size)[:, 0]]
+            return [of_rank.cpu() for of_rank in group.gather_rows(rows, counts).split(counts)]
+
+        vertices = joined(self.vertices.to(self.layers[0][0].device).unsqueeze(1))
+        layers: list[list[list[Tensor]]] = [[[] for _ in self.layers] for _ in vertices]
+        for number, of_layer in enumerate(self.layers):
+            for held in of_layer:
+                shape = (len(held), *held.shape[2:])
+                for rank, rows in enumerate(joined(held.transpose(0, 1).flatten(1))):
+                    layers[rank][number].append(rows.unflatten(1, shape).transpose(0, 1))
+        return [{"vertices": of[:, 0], "layers": found} for of, found in zip(vertices, layers, strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nodes and states, by reference."""
+        return {"vertices": self.vertices, "layers": self.layers}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take the states of :meth:`state_dict`; those of other nodes, snapshots or shapes are left out."""
+        held = [tensor for of_layer in state["layers"] for tensor in of_layer]
+        own = [tensor for of_layer in self.layers for tensor in of_layer]
+        if torch.equal(state["vertices"].cpu(), self.vertices) and [x.shape for x in held] == [x.shape for x in own]:
+            for into, tensor in zip(own, held, strict=True):
+                into.copy_(tensor)
+
+
 # A sequence whose loss is that of the targets, and how its gradients are computed.
 
 
 @dataclass(frozen=True)
 class TargetRun(SequenceSegment):
-    """Snapshots trained from the initial state, with the loss of some nodes, those of the sequence.
+    """Snapshots trained from a state without history, with the loss of some nodes, those of the sequence.
 
+    The state is the initial one; with ``states`` that which earlier batches left, and this one leaves its own.
     The loss is the mean over the snapshots where loss is taken and some target is labelled, of the mean over the
     labelled targets; 0 where none is in any.
+
+    Attributes:
+        states: of the part's nodes; None where every run starts from the initial state.
+        places: (K,) the places among the part's nodes of the rows that spaces hold; None where they are the first.
 
     Raises:
         UnsupportedError: the task needs all nodes at once.
 
     References: DynaHB section 5.1, Algorithm 2 (the loss of a batch is the mean over its snapshots).
     """
+
+    states: StateCache | None = None
+    places: Tensor | None = None
 
     def __post_init__(self) -> None:
         check_per_vertex(self.task, "on batches of target nodes", ", and a batch has some of them")
@@ -172,6 +297,42 @@ class TargetRun(SequenceSegment):
     def num_labelled(self) -> int:
         """How many of the snapshots where loss is taken have a labelled target."""
         return int((self._over_share > 0).sum())
+
+    def initial_state(self) -> State:
+        """The state before the run, for every row that its spaces hold."""
+        initial = super().initial_state()
+        if self.states is None:
+            return initial
+        rows = self._placed(slice(0, self.sequence.view(self.snapshots[0]).num_rows))
+        found = (self.states.before(self.snapshots[0], layer, rows) for layer in range(self.model.layers))
+        return State(tuple(found))
+
+    def layer_state(self, layer: int, rows: int) -> State:
+        """The state before the run of the rows that a layer runs through time; other layers' tensors are not read."""
+        if self.states is None:
+            return super().layer_state(layer, rows)
+        before = self.states.before(self.snapshots[0], layer, self._placed(slice(0, rows)))
+        return self.model.initial_state(1).with_layer(layer, before)
+
+    def through_time(self, layer: int, x: Tensor, state: State, rows: slice) -> tuple[Tensor, State]:
+        """A layer's temporal part; the states after each snapshot are kept."""
+        h, after = super().through_time(layer, x, state, rows)
+        if self.states is not None:
+            found = self.model.states_after(layer, x, h, state)
+            self.states.write(self.snapshots[0], layer, self._placed(rows), found)
+        return h, after
+
+    def snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
+        """A snapshot through all layers; the state after it is kept."""
+        h, after = super().snapshot(t, state)
+        if self.states is not None:
+            for layer, tensors in enumerate(after.layers):
+                rows = self._placed(slice(0, len(tensors[0])))
+                self.states.write(t, layer, rows, [tensor.detach().unsqueeze(0) for tensor in tensors])
+        return h, after
+
+    def _placed(self, rows: slice) -> Places:
+        return rows if self.places is None else self.places[rows]
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
         """What some targets at some snapshots add to the loss of the run, a scalar.
@@ -215,12 +376,12 @@ def _straight(run: SequenceSegment, stacks: Sequence[Sequence[SnapshotView]], he
     model, counts = run.model, [len(space.snapshots) for space in stacks[0]]
     inputs = [space.inputs for space in stacks[0]]
     for layer, (spaces, height) in enumerate(zip(stacks, heights, strict=True)):
-        state = model.initial_state(height)
+        state = run.layer_state(layer, height)
         mixed = [
             run_straight(model.spatial(layer, space, x, state)).unflatten(0, (count, -1))[:, :height]
             for space, x, count in zip(spaces, inputs, counts, strict=True)
         ]
-        h, _ = model.temporal_sequence(layer, mixed[0] if len(mixed) == 1 else torch.cat(mixed), state)
+        h, _ = run.through_time(layer, mixed[0] if len(mixed) == 1 else torch.cat(mixed), state, slice(0, height))
         inputs = [part.flatten(0, 1) for part in h.split(counts)]
     return run.loss(model.readout(h[len(h) - len(run.at) :]), run.at, slice(0, run.own))
 

@@ -203,8 +203,11 @@ class _Products:
         self._top = matrix if self.wide is None else matrix[:, : self.width + 1].contiguous()
         self._rest = self._top[:, self.width :].contiguous()
         self._back_h, self._feed = matrix[:, : self.width].contiguous(), matrix[:, self.width + 1 :].contiguous()
+
+    @functools.cached_property
+    def _gradients(self) -> tuple[Tensor, ...]:
         like = (self._back_h, self._top[:, self.width :], self._feed[:, : 0 if self.wide is None else None])
-        self._gradients = tuple(torch.zeros_like(part, memory_format=torch.contiguous_format) for part in like)
+        return tuple(torch.zeros_like(part, memory_format=torch.contiguous_format) for part in like)
 
     @property
     def gradient(self) -> Tensor:

@@ -195,6 +195,22 @@ class DynamicModel(nn.Module):
         """Whether ``temporal_sequence`` takes packed rows; a layout that has such rows else calls it run by run."""
         return "heights" in inspect.signature(self.temporal_sequence).parameters
 
+    @torch.no_grad()
+    def states_after(self, layer: int, x: Tensor, h: Tensor, state: State) -> tuple[Tensor, ...]:
+        """A layer's state after each of S snapshots, without history: each tensor (S, n, ...).
+
+        Args:
+            layer: of the model.
+            x: (S, n, C), what ``temporal_sequence`` was given.
+            h: (S, n, H), what it returned; a model whose state is its output returns it without computing it again.
+            state: before the first snapshot.
+        """
+        found = []
+        for of_snapshot in x:
+            state = self.temporal(layer, of_snapshot, state)[1]
+            found.append(state.layers[layer])
+        return tuple(torch.stack(tensors) for tensors in zip(*found, strict=True))
+
     def temporal(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Run nodes through one snapshot: (n, C) -> (n, H) and the new state."""
         h, state = self.temporal_sequence(layer, x.unsqueeze(0), state)

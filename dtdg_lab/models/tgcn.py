@@ -66,6 +66,10 @@ class TGCN(DynamicModel):
         hs = gru_sequence(x, h, self.state_gates[layer], feed=weights, bias=bias, heights=heights)
         return hs, state.with_layer(layer, (carried(hs, heights),))
 
+    def states_after(self, layer: int, x: Tensor, h: Tensor, state: State) -> tuple[Tensor, ...]:
+        """The hidden state is the output."""
+        return (h.detach(),)
+
     def _fused(self, layer: int) -> tuple[Tensor, Tensor]:
         """What turns pulled features into the gates' inputs: (C, 3H) and (3H,).
 

@@ -30,7 +30,7 @@ CASES: list[dict[str, Any]] = [
     {"system": "dbov", "batch_nodes": 0.3, "model": "dcrnn"},
     {"system": "dbos", "model": "evolvegcn-o", "layers": 2},
     {"system": "dbos", "partitioner": "load_aware", "model": "gatlstm"},
-    {**SYNC, "batch_nodes": 0.3, "layers": 3},
+    {**SYNC, "batch_nodes": 0.3, "layers": 3, "batch_state": "cached"},
     {**SYNC, "batch_nodes": 2.0, "batch_snapshots": 4.0, "model": "graphsage"},
     {
         **SYNC,
@@ -136,7 +136,7 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
 
     paced = {"slow_rank": rank_slowed, "slow_ms": 6.0} if (rank_slowed := 1) else {}
     go("together", settings={**TOGETHER, "decide_every": 2})
-    chance = {**TOGETHER, "batch_policy": "random", "decide_every": 2, "epochs": 1, "seed": 2}
+    chance = {**TOGETHER, "batch_policy": "random", "decide_every": 2, "epochs": 1, "seed": 2, "batch_state": "cached"}
     go("whole", settings=chance)
     go("first half", settings=chance, script={1: {"stop": True}})
     go("second half", keep="first half", resume=True, first_step=2)

@@ -50,10 +50,11 @@ def scripted_s(monkeypatch: pytest.MonkeyPatch) -> None:
             {"system": "dbos", "optimizer": "adam", "model": "evolvegcn-o"},
             {"system": "dynahb", **TOGETHER, "batch_policy": "dqn", "decide_every": 2},
             {"system": "dynahb", **TOGETHER, "batch_policy": "bandit", "decide_every": 3},
+            {"system": "dynahb", **TOGETHER, "batch_policy": "none", "batch_state": "cached", "layers": 2},
         ],
-        [2],
+        [2, 4],
     ),
-    ids=lambda settings: f"{settings['system']} {settings.get('batch_policy', '')}",
+    ids=lambda settings: f"{settings['system']} {settings.get('batch_policy', '')} {settings.get('batch_state', '')}",
 )
 def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(settings: dict[str, Any], tmp_path: Path) -> None:
     config = small_config(**settings)
@@ -79,7 +80,10 @@ def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(settings: dict[str,
 
 
 def test_a_run_by_clocks_and_races_repeats_from_its_records(tmp_path: Path) -> None:
-    config = small_config(average_every_s=0.005, decide_every=3, epochs=4, slow_rank=0, slow_ms=4.0, reservoir_gib=1e-4)
+    config = small_config(
+        average_every_s=0.005, decide_every=3, epochs=4, slow_rank=0, slow_ms=4.0, reservoir_gib=1e-4,
+        batch_state="cached",
+    )  # fmt: skip
     script = {5: {"set": {"batch_snapshots": 0.4}}, 9: {"set": {"average_every_s": 0.002}}, 18: {"stop": True}}
     done = train_small(config, tmp_path, script=script)
     assert done.outcome.state == "stopped" and len(done.losses) >= 19
@@ -99,7 +103,9 @@ def test_a_run_by_clocks_and_races_repeats_from_its_records(tmp_path: Path) -> N
     ids=str,
 )
 def test_a_repeated_run_is_rebuilt_where_the_first_was(changes: tuple[dict[str, Any], ...], tmp_path: Path) -> None:
-    config = small_config(average_every_s=0.005, batch_policy="random", epochs=3, slow_rank=0, slow_ms=4.0)
+    config = small_config(
+        average_every_s=0.005, batch_policy="random", epochs=3, slow_rank=0, slow_ms=4.0, batch_state="cached"
+    )
     script = {3 + 6 * number: {"set": change} for number, change in enumerate(changes)}
     done = train_small(config, tmp_path, script=script)
     sources = {row["source"] for row in done.recorder.tables["targets"] if row["step"] >= 6}

@@ -19,6 +19,7 @@ from torch.nn import functional
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import TargetBatch
+from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine import graph_view as space_store
 from dtdg_lab.engine import minibatch_blocks as blocks_module
 from dtdg_lab.engine import minibatch_blocks as target_growth
@@ -29,13 +30,14 @@ from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_sha
 from dtdg_lab.engine.replicated import CachedSequence
 from dtdg_lab.engine.replicated_part import CachedPart, pieces, reach_of
 from dtdg_lab.engine.strategy import SequenceSegment
-from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients, target_edges
+from dtdg_lab.engine.target_batches import StateCache, TargetRun, TargetSequence, add_gradients, target_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import Adjacency
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.models.base import DynamicModel, State, run_straight
+from dtdg_lab.partition.halo import hop_distance
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression
@@ -267,6 +269,101 @@ def test_a_snapshot_batch_needs_no_blocks(name: str) -> None:
     whole = TargetRun(model, CachedSequence(part, model.hops_per_layer, double), _task(graph), once, "all")
     blocks = target_blocks(part, _batch(list(range(len(OWN))), once), _shape(name, model))
     _assert_equal(_of(whole), _on_blocks(blocks, model, _task(graph)))
+
+
+# states that earlier batches have left
+
+
+class _DenseStates:
+    """States of all N nodes after every snapshot, zero until they are computed: the cache as it is written down."""
+
+    def __init__(self, graph: DynamicGraph, model: DynamicModel) -> None:
+        self.graph, self.model = graph, model
+        self.of = {t: [[torch.zeros_like(x) for x in layer] for layer in model.initial_state(NODES).layers]
+                   for t in range(TRAIN.start - 1, TRAIN.stop)}  # fmt: skip
+        self._sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")
+
+    def trained(self, batch: TargetBatch, own: NDArray[np.int64]) -> tuple[float, dict[str, Tensor]]:
+        """A batch's loss and gradients, in the whole graph; the states of the nodes that it reaches are replaced."""
+        graph, model, vertices = self.graph, self.model, own[batch.targets]
+        targets, hops = torch.tensor(vertices), model.layers * model.hops_per_layer
+        ways = ("in", "out") if model.memory == "neighbourhood" else ("in",)
+        met = TRAIN if len(vertices) == len(own) else batch.snapshots  # the part's own sequence holds those of all
+        far = hop_distance([graph.snapshots[t] for t in met], vertices, hops, ways)
+        reads = [hops * (model.layers - 1 - layer) // model.layers for layer in range(model.layers)]
+        if model.memory == "neighbourhood":
+            reads = [hops] * model.layers
+        state = State(tuple(tuple(x.clone() for x in layer) for layer in self.of[batch.snapshots[0] - 1]))
+        losses = []
+        for t in batch.snapshots:
+            space = self._sequence.view(t)
+            h, state = run_straight(model.snapshot(space, space.inputs, state))
+            loss = _squared(graph)(model.readout(h)[targets], t, targets)
+            losses += [] if loss is None else [loss]
+            for layer, (within, tensors) in enumerate(zip(reads, state.layers, strict=True)):
+                rows = torch.tensor(np.flatnonzero(far <= within))
+                for held, found in zip(self.of[t][layer], tensors, strict=True):
+                    held[rows] = found.detach()[rows]
+        total = torch.stack(losses).mean()
+        total.backward()
+        return float(total.detach()), _taken(model)
+
+
+STATEFUL = [name for name in MODELS if catalogue.entry("models", name).memory in ("per_vertex", "neighbourhood")]
+
+
+@pytest.mark.parametrize(("name", "layers"), [*((name, 1) for name in STATEFUL), ("tgcn", 2), ("cdgcn", 2)])
+def test_batches_start_from_the_states_that_were_computed_last(
+    name: str, layers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches overlap in nodes and snapshots; DCRNN is exact here, where every batch reaches all but node 0."""
+    graph, model = _graph(share=0.12 if name == "dcrnn" else 0.03), _model(name, layers)
+    own = np.arange(NODES) if name == "dcrnn" else OWN
+    part, task, double = _part(graph, model, own), _task(graph), OperatorSettings(dtype=torch.float64)
+    shape, states = replace(_shape(name, model), places=True), StateCache(model, part, 1 << 20)
+    dense = _DenseStates(graph, model)
+    draw, everyone = np.random.default_rng(2), _batch(list(range(len(own))), range(1, 4))
+    drawn = [_batch(sorted(draw.choice(len(own), 9, replace=False)), of)
+             for of in (range(1, 3), range(3, 5), range(2, 5), range(4, 6), range(5, 6))]  # fmt: skip
+    for number, batch in enumerate([*drawn, everyone, *drawn]):
+        if number == 8:
+            monkeypatch.setitem(target_run.STEP_NUMBERS, "cpu", 8)  # and in several pieces
+        blocks = target_blocks(part, batch, shape)
+        sequence: Any = TargetSequence(blocks, double)
+        places: Tensor | None = torch.tensor(blocks.arrays["places"])
+        if batch is everyone:
+            sequence, places = CachedSequence(part, model.hops_per_layer, double), None
+        run = TargetRun(model, sequence, task, batch.snapshots, "all", states=states, places=places)
+        wanted = dense.trained(batch, own)
+        _assert_equal(_of(run), wanted)
+        if number in (3, 7):  # a state had been computed before: starting from zero gives another loss
+            assert _of(replace(run, states=None))[0] != pytest.approx(wanted[0], rel=1e-4)
+        with torch.no_grad():  # as an update does
+            for parameter in model.parameters():
+                parameter.mul_(0.98)
+    again = StateCache(model, part, 1 << 20)
+    again.load_state_dict(states.gathered(SoloGroup())[0])
+    for layer, (found, restored) in enumerate(zip(states.layers, again.layers, strict=True)):
+        wanted_states = zip(*(dense.of[t - 1][layer] for t in TRAIN), strict=True)
+        for held, copied, of in zip(found, restored, wanted_states, strict=True):
+            rows = states.vertices[: held.shape[1]]
+            torch.testing.assert_close(held, torch.stack(of)[:, rows], rtol=1e-10, atol=1e-12)
+            assert torch.equal(held, copied)
+
+
+def test_a_cache_of_states_has_a_limit_and_a_node_for_each_row() -> None:
+    graph, model = _graph(), _model("tgcn", 1)
+    part = _part(graph, model)
+    states = StateCache(model, part, len(TRAIN) * len(OWN) * HIDDEN * 8)
+    assert states.nbytes == len(TRAIN) * len(OWN) * HIDDEN * 8
+    with pytest.raises(UnsupportedError, match="batch_state_gib"):
+        StateCache(model, part, states.nbytes - 1)
+    with pytest.raises(UnsupportedError, match="batch_state='zero'"):
+        StateCache(_model("evolvegcn-o", 1), part, states.nbytes)
+    states.write(1, 0, slice(0, 2), [torch.ones(2, 2, HIDDEN, dtype=torch.float64)])
+    other = StateCache(model, _part(graph, model, np.sort((OWN + 1) % NODES)), states.nbytes)
+    other.load_state_dict(states.state_dict())  # of other nodes: left out
+    assert not other.layers[0][0].any() and states.layers[0][0].sum() == 2 * 2 * HIDDEN
 
 
 # what blocks hold

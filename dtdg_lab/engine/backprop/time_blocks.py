@@ -286,7 +286,7 @@ class Layer:
 
     def _through_time(self, x: Tensor, begin: State, rows: slice) -> tuple[Tensor, State]:
         """A piece run through its snapshots: (S, piece, C) -> (S, piece, H) and the state after them."""
-        return self._run.model.temporal_sequence(self._number, x, begin)
+        return self._run.through_time(self._number, x, begin, rows)
 
     def _pieces(self) -> list[slice]:
         return self._block.seam.pieces(self._rows, self._piece_rows())
@@ -398,7 +398,7 @@ class _Passes:
     def _crossings(self, block: TimeBlock, begin: State | None) -> list[BoundaryState]:
         if begin is not None:
             return [BoundaryState(begin) for _ in self._seams]
-        return [BoundaryState(self._run.model.initial_state(rows)) for rows in block.vertices]
+        return [BoundaryState(self._run.layer_state(layer, rows)) for layer, rows in enumerate(block.vertices)]
 
     def _layers(self, block: TimeBlock, crossings: list[BoundaryState], *, learning: bool) -> list[Layer]:
         """The layers up to the spatial part of the last."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.plans import BatchSize, TargetBatch
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine.graph_view import SnapshotSequence
 from dtdg_lab.engine.minibatch_blocks import BlockShape, BuiltBatch, built_batch
 from dtdg_lab.engine.replicated import CachedSequence
-from dtdg_lab.engine.target_batches import TargetSequence
+from dtdg_lab.engine.target_batches import StateCache, TargetRun, TargetSequence
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.systems.hybrid_batches import batches
 from dtdg_lab.systems.hybrid_batches.workers import BatchMaker, Source
@@ -52,7 +52,7 @@ class Prepared:
     """A batch to be trained.
 
     Attributes:
-        sequence: its snapshots, with whatever its targets reach.
+        run: its snapshots with whatever its targets reach, and the loss.
         batch: what it is.
         drawn: where it came from.
         rows: of nodes, in all its snapshots.
@@ -61,7 +61,7 @@ class Prepared:
         nbytes: of the arrays it was built of.
     """
 
-    sequence: SnapshotSequence
+    run: TargetRun
     batch: TargetBatch
     drawn: Drawn
     rows: int
@@ -96,6 +96,8 @@ class PartBatches:
         folder: where what the part holds is mapped from.
         shape: of the model's computation blocks.
         settings: of the operators.
+        run: makes what a step trains of a sequence, its snapshots and the places of its rows.
+        states: what batches start from; None where all start from zero.
     """
 
     def __init__(
@@ -106,7 +108,10 @@ class PartBatches:
         *,
         shape: BlockShape,
         settings: OperatorSettings,
+        run: Callable[..., TargetRun],
+        states: StateCache | None = None,
     ) -> None:
+        self._run, self.states = run, states
         self.sequence, self.sampler, self.groups = sequence, sampler, sampler.groups
         self.number = sampler.part
         self._folder, self._shape, self._settings = folder, shape, settings
@@ -215,7 +220,10 @@ class PartBatches:
             return self._used[drawn]
         blocks = built.blocks
         sequence = TargetSequence(blocks, self._settings)
-        prepared = Prepared(sequence, built.batch, drawn, blocks.rows, blocks.edges, built.built_s, blocks.nbytes)
+        placed = blocks.arrays.get("places")
+        places = None if placed is None else torch.tensor(placed, device=self._settings.device)
+        run = self._run(sequence=sequence, snapshots=built.batch.snapshots, places=places, states=self.states)
+        prepared = Prepared(run, built.batch, drawn, blocks.rows, blocks.edges, built.built_s, blocks.nbytes)
         size = DEVICE_COPIES * blocks.nbytes
         if drawn.source == RESERVOIR and size <= self._device_room:
             self._used[drawn] = prepared
@@ -228,7 +236,8 @@ class PartBatches:
         hops = part.reach.hops
         rows = sum(part.prefix(t, hops) for t in batch.snapshots)
         edges = sum(part.num_edges(t, hops) for t in batch.snapshots)
-        return Prepared(self.sequence, batch, drawn, rows, edges, None)
+        run = self._run(sequence=self.sequence, snapshots=batch.snapshots, states=self.states)
+        return Prepared(run, batch, drawn, rows, edges, None)
 
 
 # The sizes that the batches of a run may have: one that is set, or those that a batch policy chooses from.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import starmap
 from typing import Any
 
@@ -22,8 +23,8 @@ from dtdg_lab.engine.minibatch_blocks import block_shape
 from dtdg_lab.engine.replicated import cached_sequences
 from dtdg_lab.engine.replicated_part import part_folder
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy, check_per_vertex
-from dtdg_lab.engine.target_batches import TargetRun, add_gradients
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.engine.target_batches import StateCache, TargetRun, add_gradients
+from dtdg_lab.models.base import run_straight
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.systems.hybrid_batches import part_batches
 from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, capacity, load_groups
@@ -41,14 +42,15 @@ MAP_EVERY_S, LEVELS_EVERY_S = 0.2, 0.5  # between rows that are only looked at
 
 
 GIB = 1 << 30
-HYBRID = "hybrid"  # in the plan of a checkpoint
+HYBRID, STATES = "hybrid", "hybrid_states"  # in the plan of a checkpoint
 # a choice rides with the number of changes of sizes before it: what was said of other sizes is not followed
 GENERATIONS = CHOICES = part_batches.MOST_CHOICES
 
 
 class HybridBatchStrategy(Strategy):
-    """Each step, each part trains one batch: N_S consecutive snapshots of N_V target nodes, from state zero.
+    """Each step, each part trains one batch: N_S consecutive snapshots of N_V target nodes.
 
+    A batch starts from state zero, or from the states that earlier batches computed for its nodes (truncated BPTT).
     A batch has every neighbour that its layers reach, out of the part's own copies: its loss, the mean over its
     snapshots of the mean over its targets, and its gradients are those of the same targets in the whole graph: exactly
     for memories ``per_vertex``, ``weights`` and ``none``, approximately as
@@ -59,9 +61,7 @@ class HybridBatchStrategy(Strategy):
     snapshots, which need no building (where ``stands_in``), else a new batch.
 
     Args:
-        model: any model.
         parts: those of this rank.
-        task: what is predicted.
         sizing: sizes that batches may have.
         keeping: what is kept.
         epoch_batches: steps of an epoch.
@@ -72,24 +72,18 @@ class HybridBatchStrategy(Strategy):
         stands_in: whether a snapshot batch may stand in for one that is not there.
         replay: what each step and part drew in a run that is repeated; None where batches are drawn.
 
-    Raises:
-        UnsupportedError: the task needs all nodes at once.
-
     References: DynaHB sections 4.2 (balanced groups), 5 (hybrid batches), 5.2 (reservoir; algorithms 2 and 3).
     """
 
     def __init__(
         self,
-        model: DynamicModel,
         parts: Sequence[part_batches.PartBatches],
-        task: Task,
         *,
         sizing: part_batches.Sizing,
         keeping: part_batches.BatchKeeping,
         epoch_batches: int,
     ) -> None:
-        check_per_vertex(task, "with batches of nodes")
-        self._model, self.parts, self._task, self.epoch_batches = model, tuple(parts), task, epoch_batches
+        self.parts, self.epoch_batches = tuple(parts), epoch_batches
         self.step, self.choice, self.stands_in = 0, sizing.initial, False
         self.replay: Mapping[tuple[int, int], tuple[str, int, int]] | None = None
         self.sizing, self.keeping = sizing, keeping
@@ -113,7 +107,7 @@ class HybridBatchStrategy(Strategy):
             self._generators.check()
         prepared = [self._next(part) for part in self.parts]
         self._note(prepared)
-        return self._trained(prepared, marks)
+        return self._trained([of.run for of in prepared], marks)
 
     def _next(self, part: part_batches.PartBatches) -> part_batches.Prepared:
         if self.replay is None:
@@ -126,8 +120,7 @@ class HybridBatchStrategy(Strategy):
                 "rank, with the settings, data and ranks of their run."
             ) from error
 
-    def _trained(self, prepared: Sequence[part_batches.Prepared], marks: StepMarks) -> StepResult:
-        runs = [TargetRun(self._model, of.sequence, self._task, of.batch.snapshots, "all") for of in prepared]
+    def _trained(self, runs: Sequence[TargetRun], marks: StepMarks) -> StepResult:
         marks("batch")
         for run in runs:
             bring(run)
@@ -137,7 +130,7 @@ class HybridBatchStrategy(Strategy):
         return StepResult(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
 
     def tried(self, source: str, marks: StepMarks) -> None:
-        """Compute the largest batches of one kind that steps may have, for their memory; not noted down.
+        """Compute the largest batches of one kind that steps may have, for their memory; nothing of them is kept.
 
         Args:
             source: ``new`` or ``snapshot``.
@@ -147,7 +140,7 @@ class HybridBatchStrategy(Strategy):
         for part in self.parts:
             action = max(range(len(part.sizes)), key=lambda number, of=part.sizes: of[number].targets)  # type: ignore[misc]
             prepared.append(part.again(part_batches.Drawn(source, action, 0)))
-        self._trained(prepared, marks)
+        self._trained([replace(of.run, states=None) for of in prepared], marks)
 
     # sizes and what is kept, which change while training runs
 
@@ -254,6 +247,9 @@ class HybridBatchStrategy(Strategy):
         self.batch_policy = self._made_batch_policy()
         self._check_reward(of.config)
         self._put_back(of.state.get(HYBRID, {}))
+        for part in self.parts:
+            if part.states is not None and part.number in of.state.get(STATES, {}):
+                part.states.load_state_dict(of.state[STATES][part.number])
         self.measure()
 
     def on_step_start(self, step: int) -> None:
@@ -421,10 +417,30 @@ class HybridBatchStrategy(Strategy):
     # state
 
     def state_dict(self) -> dict[str, Any]:
-        """The size that steps have, and on the rank that decides what chooses it."""
+        """The size that steps have, on the rank that decides what chooses it, and the cached states of own parts."""
         batch_policy = None if self.batch_policy is None else self.batch_policy.state_dict()
         shares = [list(share) for share in self.sizing.shares]
-        return {HYBRID: {"shares": shares, "choice": self.choice, "batch_policy": batch_policy}}
+        found = {HYBRID: {"shares": shares, "choice": self.choice, "batch_policy": batch_policy}}
+        return {**found, STATES: self._states()} if self._states() else found
+
+    def _states(self) -> dict[int, dict[str, Any]]:
+        return {part.number: part.states.state_dict() for part in self.parts if part.states is not None}
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether a checkpoint without :meth:`carried_state` has all that is restored: no rank's states are missing."""
+        return not self._states() or self.context.group.size == 1 or self._config["exchange"] == "models"
+
+    def carried_state(self) -> dict[str, Any]:
+        """The cached states of all ranks' parts where ranks step together, which is collective; else rank 0's stay."""
+        if self.at_rest:
+            return {}
+        found, share = {}, len(self.parts)
+        for place, part in enumerate(self.parts):
+            assert part.states is not None
+            for rank, state in enumerate(part.states.gathered(self.context.group)):
+                found[rank * share + place] = state
+        return {STATES: found}
 
     def _put_back(self, held: Mapping[str, Any]) -> None:
         if held.get("shares") != [list(share) for share in self.sizing.shares]:
@@ -494,8 +510,8 @@ class HybridBatchStrategy(Strategy):
         """
         model, sequence = self.context.model, self.context.sequence
         of = self.parts[0].again(part_batches.Drawn(part_batches.NEW, self.choice, 0))
-        run = TargetRun(model, of.sequence, self.context.task, of.batch.snapshots, "all")
-        own, vertices = float(add_gradients(run)), of.sequence.vertices
+        run = replace(of.run, states=None)
+        own, vertices = float(add_gradients(run)), run.sequence.vertices
         state, read = model.initial_state(sequence.own), []
         with torch.no_grad():
             for t in run.snapshots:
@@ -510,9 +526,12 @@ def build(of: BuildContext) -> HybridBatchStrategy:
     """Hybrid batches of node partitions with copies of their neighbours.
 
     Raises:
-        LabError: the copies or the reservoirs do not fit their budgets.
+        UnsupportedError: the task needs all nodes at once.
+        LabError: the copies, the reservoirs or the cached states do not fit their budgets, or the model has no state
+            per node that could be cached.
     """
     assert of.partition is not None
+    check_per_vertex(of.task, "with batches of nodes")
     config, graph, settings = of.config, of.sequence.graph, of.sequence.settings
     sequences = cached_sequences(
         graph,
@@ -524,7 +543,9 @@ def build(of: BuildContext) -> HybridBatchStrategy:
         settings=settings,
         directions=directions(config.model),
     )
-    trained = of.task.trains()
+    trained, cached = of.task.trains(), config["batch_state"] == "cached"
+    limit_bytes = int(config["batch_state_gib"] * GIB) // len(of.parts)
+    states = [StateCache(of.model, each.part, limit_bytes) if cached else None for each in sequences]
     shape = block_shape(
         config.model,
         of.model.memory,
@@ -533,18 +554,19 @@ def build(of: BuildContext) -> HybridBatchStrategy:
         norm=config["norm"],
         **config.options.get("models", {}),
     )
+    shape = replace(shape, places=cached)
+    run = partial(TargetRun, of.model, task=of.task, loss_at="all")
     loads = vertex_loads(graph, shape.hops)
     parts = []
-    for number, sequence in zip(of.parts, sequences, strict=True):
+    for number, sequence, held in zip(of.parts, sequences, states, strict=True):
         own = of.partition.vertices(number)
         groups = load_groups(loads[own], np.flatnonzero(trained[own]), config["load_groups"])
         sampler = TargetSampler(config.seed, number, groups, of.train)
         folder = part_folder(graph, own, sequence.part.reach)
-        parts.append(part_batches.PartBatches(sequence, sampler, folder, shape=shape, settings=settings))
+        made = part_batches.PartBatches(sequence, sampler, folder, shape=shape, settings=settings, run=run, states=held)
+        parts.append(made)
     sizing = part_batches.Sizing.of(config, snapshots=len(of.train), candidates=candidates(of.partition, of.task))
-    return HybridBatchStrategy(
-        of.model, parts, of.task, sizing=sizing, keeping=keeping(config), epoch_batches=config["epoch_batches"]
-    )
+    return HybridBatchStrategy(parts, sizing=sizing, keeping=keeping(config), epoch_batches=config["epoch_batches"])
 
 
 def candidates(partition: Partition, task: Task) -> list[int]:

@@ -76,7 +76,7 @@ def transfers_part(plan: Plan) -> dict[str, Any]:
     for ranks in (count for count in plan.epoch_ranks if count <= len(cores())):
         for model in plan.models:
             first = plan.transfers[0]
-            options = {"protocol": PROTOCOL, "overlap": False, **first.options}
+            options = {"protocol": PROTOCOL, "overlap": False, "graph_storage": "streamed", **first.options}
             epochs.append(
                 transfers.epoch_rows(
                     first.name, first.dataset, options, model=model, ranks=ranks, blocks=2, turns=plan.turns

@@ -109,8 +109,9 @@ def transposed(
         turned = csr_array(
             (given.numpy(), indices.numpy(), indptr.numpy()), shape=(len(indptr) - 1, columns), copy=False
         ).tocsc()
-        found = [torch.from_numpy(each) for each in (turned.indptr, turned.indices, turned.data)]
-        return found[0].to(indptr.dtype), found[1].to(indices.dtype), None if values is None else found[2]
+        arrays = zip((turned.indptr, turned.indices, turned.data), (indptr, indices, given), strict=True)
+        offsets, rows, found = (torch.tensor(array, dtype=of.dtype) for array, of in arrays)
+        return offsets, rows, None if values is None else found
     order = torch.argsort(indices, stable=True)
     counts = torch.zeros(columns + 1, dtype=indptr.dtype, device=indptr.device)
     counts.index_add_(0, indices + 1, torch.ones_like(indices, dtype=indptr.dtype))
@@ -294,7 +295,9 @@ class Adjacency:
 
     def transposed_order(self) -> Tensor:
         """Which edge of this matrix each edge of the transpose is, (E,) int64."""
-        order = transposed(self.indptr, self.indices, torch.arange(self.num_edges, device=self.device), self.shape[1])[2]
+        order = transposed(self.indptr, self.indices, torch.arange(self.num_edges, device=self.device), self.shape[1])[
+            2
+        ]
         assert order is not None
         return order
 

@@ -61,7 +61,7 @@ def _to_dict(done: Trained) -> dict[str, Any]:
 
 
 def everything(group: Group, folder: Path) -> dict[str, Any]:
-    esdg = {"system": "esdg"}
+    esdg = {"system": "esdg", "graph_storage": "streamed"}
     found: dict[str, Any] = {
         "story": _to_dict(
             _train(group, folder, esdg, script={step: {"set": changes} for step, changes in STORY.items()})

@@ -13,6 +13,7 @@ from torch import Tensor
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
+from dtdg_lab.core.units import format_bytes
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import evolving_weights as summarised
@@ -21,7 +22,9 @@ from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
 from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotSequence, seam_widths
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.graphs.delta import kept_bytes
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.systems.snapshot_blocks import is_streamed
 from dtdg_lab.systems.snapshot_blocks.redistribution import Redistribution
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
@@ -150,7 +153,13 @@ class SnapshotBlockStrategy(Strategy):
         """The blocks of time."""
         of, memory = self.context, self.block_memory
         peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
-        return [blocks_event(of.config, of.graph, self._plan, of.task, peak_bytes=peak)]
+        note = ""
+        if of.config["graph_storage"] == "auto" and self._plan.blocks > 1 and self._plan.row_ranks == 1:
+            size = format_bytes(kept_bytes(of.graph, self._plan, np.dtype(of.config["dtype"]).itemsize))
+            streamed = isinstance(self._snapshots, DeviceSequence) and self._snapshots.feed is not None
+            how = "do not fit, so that graphs are transferred for every block" if streamed else "stay on the device"
+            note = f"operators of {size} {how} (memory_gib={of.config['memory_gib']:g})"
+        return [blocks_event(of.config, of.graph, self._plan, of.task, peak_bytes=peak, graphs=note)]
 
     def probes_after(self, before: Strategy) -> bool:
         """Where the blocks of time are others than before."""
@@ -164,13 +173,16 @@ def build(of: BuildContext) -> SnapshotBlockStrategy:
     Raises:
         LabError: blocks of time do not fit the snapshots, the ranks or the memory.
     """
-    plan, memory = planned_blocks(of, by_rows=of.config["row_ranks"], make=partial(_of_plan, of))
-    made = _of_plan(of, plan)
+    config = of.config
+    measured = partial(_of_plan, of, streamed=config["graph_storage"] != "resident")
+    plan, memory = planned_blocks(of, by_rows=config["row_ranks"], make=measured)
+    peak = 0.0 if memory is None else memory.peak_bytes(plan.blocks)
+    made = _of_plan(of, plan, streamed=is_streamed(config, of.graph, plan, peak_bytes=peak))
     made.block_memory = memory
     return made
 
 
-def _of_plan(of: BuildContext, plan: SnapshotBlocks) -> SnapshotBlockStrategy:
+def _of_plan(of: BuildContext, plan: SnapshotBlocks, *, streamed: bool) -> SnapshotBlockStrategy:
     config = of.config
     snapshots: DeviceSequence | HaloSequence = of.sequence
     halo = None
@@ -189,7 +201,7 @@ def _of_plan(of: BuildContext, plan: SnapshotBlocks) -> SnapshotBlockStrategy:
             directions=directions(config.model),
             reuse=config["halo_reuse"],
         )
-    elif plan.blocks > 1 and config["graph_storage"] == "streamed":  # those of one block at a time are here
+    elif plan.blocks > 1 and streamed:  # those of one block at a time are here
         snapshots = of.sequence.fed(difference=config["delta_transfer"])
     return SnapshotBlockStrategy(
         of.model, plan, snapshots, of.task, of.group, halo=halo, overlap=config["overlap"], reuse=config["halo_reuse"]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import read_fields
+from dtdg_lab.core.units import format_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,23 @@ class EpochEnded(Event):
     kind: ClassVar[str] = "epoch"
     epoch: int
     time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapChosen(Event):
+    """Whether exchanges overlap with computing from here on, by epochs timed without and with it."""
+
+    kind: ClassVar[str] = "overlap"
+    about: ClassVar[str] = "overlapped exchanges"
+    on: bool
+    off_s: float
+    on_s: float
+
+    @property
+    def words(self) -> str:
+        """The choice and both times."""
+        chosen = "Exchanges overlap with computing" if self.on else "Exchanges do not overlap with computing"
+        return f"{chosen}: an epoch took {format_seconds(self.off_s)} without and {format_seconds(self.on_s)} with it."
 
 
 @dataclass(frozen=True, slots=True)

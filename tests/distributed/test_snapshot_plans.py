@@ -37,6 +37,7 @@ MODELS = [model for model in catalogue.names("models") if model != "dcrnn"]
 def _cases() -> list[dict[str, Any]]:
     """Every model with and without blocks, and what else matters; those of an even number of ranks come last."""
     esdg, hybrid, halo = ({"system": name} for name in ("esdg", "esdg-hybrid", "hypergraph-vertex"))
+    esdg, hybrid = ({**of, "overlap": True} for of in (esdg, hybrid))
     cases: list[dict[str, Any]] = [{**esdg, "model": model, "blocks": blocks} for model in MODELS for blocks in (1, 5)]
     cases += [{**esdg, "model": model, "overlap": False} for model in ("tgcn", "gatlstm", "tmgcn")]
     streamed = {**esdg, "graph_storage": "streamed"}
@@ -57,7 +58,7 @@ def _cases() -> list[dict[str, Any]]:
     cases += [{**hybrid, "model": model, "blocks": blocks} for model in MODELS for blocks in (1, 3)]
     cases += [{**hybrid, **LINK, "model": "cdgcn", "blocks": 2}, {**hybrid, **LINK, "model": "evolvegcn-h"}]
     # work on two threads must not exchange rows from both
-    cases += [{"system": name, "model": "cdgcn", "blocks": 2, "threads": 2} for name in ("esdg", "esdg-hybrid")]
+    cases += [{**of, "model": "cdgcn", "blocks": 2, "threads": 2} for of in (esdg, hybrid)]
     return cases
 
 
@@ -157,7 +158,8 @@ def test_several_processes_give_what_single_gives(on: OnRanks, ranks: int, case:
 
 
 def _with_and_without_overlap(model: str) -> tuple[int, ...]:
-    return tuple(CASES.index({"system": "esdg", "model": model, **how}) for how in ({"blocks": 1}, {"overlap": False}))
+    ways = {"blocks": 1, "overlap": True}, {"overlap": False}
+    return tuple(CASES.index({"system": "esdg", "model": model, **how}) for how in ways)
 
 
 @pytest.mark.parametrize("model", thinned(["tgcn", "gatlstm", "tmgcn"]))

@@ -107,14 +107,14 @@ def snapshot_work(facts: Facts) -> EpochWork:
         brought=step.brought,
         alive=alive,
         held_bytes=held,
-        exact=frozenset(EXACT) if not config["overlap"] or ranks == 1 else frozenset({"rows"}),
+        exact=frozenset(EXACT) if config["overlap"] == "off" or ranks == 1 else frozenset({"rows"}),
         notes=notes,
     )
 
 
 def _said(config: RunConfig) -> tuple[str, ...]:
     found: tuple[str, ...] = ("blocks=0 is taken as one block",) if not config["blocks"] else ()
-    if config["overlap"] and config.ranks > 1:
+    if config["overlap"] != "off" and config.ranks > 1:
         found += (f"bytes lack the {FRONT_BYTES} in front of each piece that overlap sends",)
     return found
 
@@ -726,10 +726,10 @@ def measured_step(
     """
     described, config = _blocks_event(run), run.config
     ranks = described["ranks"]
-    if ranks > 1 and config["overlap"]:
+    if ranks > 1 and config["overlap"] != "off":
         raise ConfigError(
             f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
-            "overlap=False."
+            "overlap='off'."
         )
     graph = load_for(config) if graph is None else graph
     first, *_, last = described["bounds"]

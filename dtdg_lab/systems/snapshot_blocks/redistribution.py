@@ -199,8 +199,8 @@ class RankRedistribution(BlockRows):
                 of_chunk = part[at : at + len(stack) * len(chunk)].view(len(stack), len(chunk), phase.width)
                 of_chunk.copy_(stack[:, start : start + len(chunk)])
                 at += len(stack) * len(chunk)
-        chunk = len(self._chunks[self._me])
-        return self._start(rows, send, [len(snapshots) * chunk for snapshots in there], phase, TO_VERTICES)
+        receive = [len(of_rank) * len(self._chunks[self._me]) for of_rank in there]
+        return self._start(rows, send, receive, phase, TO_VERTICES)
 
     def _send_vertices(self, pieces: list[Tensor], there: list[range], phase: AllToAllPhase) -> Started:
         """Start sending rows (S, piece, C) of own nodes; rank q sends its nodes ``there[q]``."""

@@ -15,13 +15,14 @@ from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.async_overlap import OverlapTrial
 from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import evolving_weights as summarised
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
 from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotSequence, seam_widths
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
-from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepOutcome, StepResult, Strategy
 from dtdg_lab.graphs.delta import kept_bytes
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.snapshot_blocks import is_streamed
@@ -43,7 +44,7 @@ class SnapshotBlockStrategy(Strategy):
         task: what is predicted.
         group: the run's ranks.
         halo: what ranks that split snapshots exchange rows by; None where none do.
-        overlap: whether rows travel piece by piece while more are computed.
+        overlap: whether rows travel piece by piece while more are computed: ``on``, ``off``, or ``auto``, which tries.
         reuse: whether rows that depend on no parameter are moved once and kept.
 
     References: ESDG sections 3 and 4; section 6.5 for what it leaves open: overlap, and snapshots split by rows.
@@ -58,7 +59,7 @@ class SnapshotBlockStrategy(Strategy):
         group: Group,
         *,
         halo: Exchanger | None,
-        overlap: bool,
+        overlap: str,
         reuse: bool,
     ) -> None:
         self._plan, self._rank, self._snapshots, self._halo = plan, group.rank, snapshots, halo
@@ -67,9 +68,10 @@ class SnapshotBlockStrategy(Strategy):
         self._moved, self._summaries = Exchanger(column, ranks=ranks), Exchanger(column, name="summaries", ranks=ranks)
         through_time = model.memory == "per_vertex"
         constant = not seam_widths(model)[0].learned  # what the first layer mixes depends on no parameter
-        moves = None
+        self._moves = moves = None
+        self._trial: OverlapTrial | None = None
         if plan.groups > 1:
-            moves = Redistribution(
+            self._moves = moves = Redistribution(
                 plan,
                 group.rank,
                 column,
@@ -77,10 +79,12 @@ class SnapshotBlockStrategy(Strategy):
                 snapshots.dtype,
                 snapshots.device,
                 snapshots.graph.num_features,
-                overlap,
+                overlap == "on",
                 reuse and constant,
                 snapshots.collective,
             )
+            if overlap == "auto" and through_time:
+                self._trial = OverlapTrial(group, snapshots.device)
         of_run: SnapshotSequence = snapshots
         if moves is not None and through_time:  # the loss is taken over the nodes that run through time here
             chunk = plan.chunk(group.rank)
@@ -159,7 +163,27 @@ class SnapshotBlockStrategy(Strategy):
             streamed = isinstance(self._snapshots, DeviceSequence) and self._snapshots.feed is not None
             how = "do not fit, so that graphs are transferred for every block" if streamed else "stay on the device"
             note = f"operators of {size} {how} (memory_gib={of.config['memory_gib']:g})"
-        return [blocks_event(of.config, of.graph, self._plan, of.task, peak_bytes=peak, graphs=note)]
+        described: list[Event] = [blocks_event(of.config, of.graph, self._plan, of.task, peak_bytes=peak, graphs=note)]
+        if self._trial is not None and self._trial.chosen is not None:
+            described.append(self._trial.chosen)
+        return described
+
+    @property
+    def epoch_changes(self) -> dict[str, Any]:
+        """The setting that asks for a trial, until it has chosen."""
+        return {"overlap": "auto"} if self._trial is not None and self._trial.chosen is None else {}
+
+    def on_step_end(self, outcome: StepOutcome) -> None:
+        """Add the step to the epoch that is timed."""
+        if self._trial is not None and self._trial.chosen is None:
+            self._trial.add(outcome.seconds)
+
+    def on_epoch_end(self) -> tuple[str, ...]:
+        """Overlap exchanges in the next epoch as the trial has it."""
+        assert self._trial is not None and self._moves is not None
+        self._trial.end_epoch()
+        self._moves.overlap = self._trial.on
+        return () if self._trial.chosen is None else (self._trial.chosen.kind,)
 
     def probes_after(self, before: Strategy) -> bool:
         """Where the blocks of time are others than before."""

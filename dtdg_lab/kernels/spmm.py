@@ -295,9 +295,8 @@ class Adjacency:
 
     def transposed_order(self) -> Tensor:
         """Which edge of this matrix each edge of the transpose is, (E,) int64."""
-        order = transposed(self.indptr, self.indices, torch.arange(self.num_edges, device=self.device), self.shape[1])[
-            2
-        ]
+        numbers = torch.arange(self.num_edges, device=self.device)
+        order = transposed(self.indptr, self.indices, numbers, self.shape[1])[2]
         assert order is not None
         return order
 

@@ -214,7 +214,7 @@ class EpochEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class OverlapChosen(Event):
-    """Whether exchanges overlap with computing from here on, by epochs timed without and with it."""
+    """Whether exchanges overlap with computing from here on, by the best of the epochs timed without and with it."""
 
     kind: ClassVar[str] = "overlap"
     about: ClassVar[str] = "overlapped exchanges"
@@ -225,8 +225,9 @@ class OverlapChosen(Event):
     @property
     def words(self) -> str:
         """The choice and both times."""
-        chosen = "Exchanges overlap with computing" if self.on else "Exchanges do not overlap with computing"
-        return f"{chosen}: an epoch took {format_seconds(self.off_s)} without and {format_seconds(self.on_s)} with it."
+        off, on = format_seconds(self.off_s), format_seconds(self.on_s)
+        how = "overlap" if self.on else "do not overlap"
+        return f"Exchanges {how} with computing: at best an epoch took {off} without and {on} with it."
 
 
 @dataclass(frozen=True, slots=True)

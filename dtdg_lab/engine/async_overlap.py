@@ -514,14 +514,15 @@ class _Step(nn.Module):
 # Whether exchanges overlap with computing at all: epochs are timed both ways, in turn.
 
 
-TRIED = (False, False, True, False, True)  # whether exchanges overlap in the first epochs; the first warms up
-_WARM_UPS = 1
+_PAIRS = 3
+TRIED = (False, *(False, True) * _PAIRS)  # whether exchanges overlap in the first epochs; the first warms up
 
 
 class OverlapTrial:
-    """Times the first epochs without and with overlap; the faster is kept. Losses are the same bits either way.
+    """Times the first epochs without and with overlap, in turn. Losses are the same bits either way.
 
-    Of each the least of its epochs counts, on the rank that took longest: so all ranks choose the same.
+    Overlap is kept where it was the faster in every pair, on the rank that took longest: where other work disturbs
+    the times, exchanges stay as they are without. All ranks choose the same.
 
     Args:
         group: the ranks.
@@ -550,11 +551,9 @@ class OverlapTrial:
             return
         described = gather_texts(self._group, " ".join(map(repr, self._epochs_s)), device=self._device)
         slowest = np.array([text.split() for text in described], dtype=np.float64).max(axis=0)
-        off_s, on_s = (
-            min(slowest[epoch] for epoch in range(_WARM_UPS, len(TRIED)) if TRIED[epoch] == on) for on in (False, True)
-        )
-        self.on = bool(on_s < off_s)
-        self.chosen = OverlapChosen(self.on, float(off_s), float(on_s))
+        off_s, on_s = slowest[1::2], slowest[2::2]
+        self.on = bool((on_s < off_s).all())
+        self.chosen = OverlapChosen(self.on, float(off_s.min()), float(on_s.min()))
 
 
 # In which order a step's snapshots go on, on all ranks: by what stretches and exchanges are predicted to take.

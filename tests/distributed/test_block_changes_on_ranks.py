@@ -34,7 +34,7 @@ STORY: dict[int, dict[str, Any]] = {  # step -> changes
     5: {"system": "hypergraph-vertex", "blocks": 4},
     6: {"system": "esdg-hybrid"},
     7: {"blocks": 2, "halo_reuse": True},
-    8: {"system": "esdg"},
+    8: {"system": "esdg", "graph_storage": "streamed"},
 }
 REFUSED = {
     "row_ranks=3 does not divide ranks=2": {"set": {"row_ranks": 3}},
@@ -194,7 +194,7 @@ def test_overlap_is_chosen_by_epochs_timed_both_ways(ranks: list[dict[str, Any]]
     (chosen,) = ranks[0]["auto"]["overlap"]
     assert chosen["step"] == len(TRIED) and ranks[1]["auto"]["overlap"] == []
     told = chosen["data"]
-    assert told["off_s"] > 0 < told["on_s"] and told["on"] == (told["on_s"] < told["off_s"])
+    assert told["off_s"] > 0 < told["on_s"] and (not told["on"] or told["on_s"] < told["off_s"])
     assert OverlapChosen.read(told).words.startswith("Exchanges")
 
 

@@ -6,9 +6,11 @@ Parts (default: all):
 transfers   (Figure 4) graph transfers in full and as deltas: bytes and time in our format and in the paper's, the bound
             from the measured overlap and the share of it reached, by model and its smoothing; the share of snapshots
             that benefits, by blocks and ranks; epochs of ESDG with and without.
-blocks      (section 3.1) peak memory and time of a step by the number of blocks of time, on one rank.
-overlap     (section 6.5, left open there) steps with and without overlapped exchanges: on native links, and over links
-            that are slow without using the processor; the share of communication time that is hidden.
+blocks      (section 3.1) peak memory and time of a step by the number of blocks of time, on one rank: graphs stay with
+            their operators, or are streamed.
+overlap     (section 6.5, left open there) steps with, without and with automatically chosen overlap of exchanges: on
+            native links, and over links that are slow without using the processor; the share of communication time
+            that is hidden.
 volumes     (Table 2) communication volume of a step by snapshot and by hypergraph node partition: computed for all
             ranks; for executed ranks also counted on the links, and timed.
 strong      (Figure 5) seconds of a step by ranks, with a fixed graph: compute, communicate and transfer separately.
@@ -76,7 +78,7 @@ def transfers_part(plan: Plan) -> dict[str, Any]:
     for ranks in (count for count in plan.epoch_ranks if count <= len(cores())):
         for model in plan.models:
             first = plan.transfers[0]
-            options = {"protocol": PROTOCOL, "overlap": False, **first.options}
+            options = {"protocol": PROTOCOL, "overlap": False, "graph_storage": "streamed", **first.options}
             epochs.append(
                 transfers.epoch_rows(
                     first.name, first.dataset, options, model=model, ranks=ranks, blocks=2, turns=plan.turns

@@ -66,7 +66,8 @@ class Plan:
         turns: steps timed.
         repeats: of transfers without training.
         blocks: numbers of blocks.
-        link_bytes_s: that a rank sends in a second over the slow network of part overlap.
+        links_bytes_s: that a rank sends in a second over the slow networks of part overlap: over the first, exchanges
+            take about as long as computing.
         counted: ranks whose volumes are computed.
         strong: sizes.
         weak: sizes.
@@ -84,7 +85,7 @@ class Plan:
     turns: int
     repeats: int
     blocks: tuple[int, ...]
-    link_bytes_s: float
+    links_bytes_s: tuple[float, ...]
     counted: tuple[int, ...]
     strong: Scaling
     weak: Scaling
@@ -100,7 +101,7 @@ FULL_PLAN = Plan(
     generated("powerlaw", "powerlaw", 8_000, 80_000, 66),
     (Workload("bitcoin-otc", "bitcoin-otc"), Workload("collegemsg", "collegemsg"),
      generated("transactions", "transactions", 2_000, 6_000, 42)),
-    (1, 2, 4), (1, 2), 7, 5, (1, 2, 4, 8, 16), 50e6, (2, 4, 16, 64),
+    (1, 2, 4), (1, 2), 7, 5, (1, 2, 4, 8, 16), (100e6, 50e6), (2, 4, 16, 64),
     Scaling("powerlaw", 512, 200), Scaling("uniform", 512, 256), _ALL_RANKS, 20,
 )  # fmt: skip
 QUICK_PLAN = Plan(
@@ -108,7 +109,7 @@ QUICK_PLAN = Plan(
     generated("transactions", "transactions", 400, 1_200, 34),
     generated("powerlaw", "powerlaw", 3_000, 30_000, 34),
     (generated("transactions", "transactions", 200, 600, 18),),
-    (1, 2), (1,), 3, 2, (1, 2, 4), 50e6, (2, 4, 16),
+    (1, 2), (1,), 3, 2, (1, 2, 4), (100e6, 50e6), (2, 4, 16),
     Scaling("powerlaw", 128, 32), Scaling("uniform", 128, 32), _ALL_RANKS, 5,
 )  # fmt: skip
 

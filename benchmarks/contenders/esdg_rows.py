@@ -10,7 +10,10 @@ from contenders import esdg_paper as paper
 from contenders.esdg_plan import HIDDEN, LAYERS, PROTOCOL, Plan, Workload, config
 from contenders.esdg_steps import Contender, in_turn, joined, trained
 from contenders.transfers import SMOOTHING
+from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs.delta import operator_bytes
+from dtdg_lab.graphs.split import split
 from dtdg_lab.systems.snapshot_blocks.forecast import estimate_block_memory, estimate_volumes
 from dtdg_lab.testing.processes import run_ranks
 
@@ -44,42 +47,65 @@ def over(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> tupl
 
 
 def block_rows(plan: Plan, model: str, cores: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Peak memory and time of a step on one rank, by the number of blocks; ratios are over those of the first."""
-    workload = plan.workload
-    configs = [config(workload, model, ranks=1, blocks=blocks) for blocks in plan.blocks]
-    peaks = estimate_block_memory(configs[0], plan.blocks, graph=load_for(configs[0]), steps=1).rows
-    steps, _ = timed([Contender(str(each["blocks"]), each) for each in configs], 1, plan.turns, cores)
+    """Peak memory and time of a step on one rank, by the number of blocks and where graphs are.
+
+    Ratios of processor seconds are over one block, turn by turn. The peak is of tensors made in a step; beside it stay
+    ``kept_bytes`` of operators and features, where they are not streamed.
+    """
+    workload, storages = plan.workload, ("resident", "streamed")
+    of_storage = {
+        storage: [config(workload, model, ranks=1, blocks=blocks, graph_storage=storage) for blocks in plan.blocks]
+        for storage in storages
+    }
+    graph = load_for(of_storage["resident"][0])
+    peaks = [
+        {"graphs": storage, **peak}
+        for storage, configs in of_storage.items()
+        for peak in estimate_block_memory(configs[0], plan.blocks, graph=graph, steps=1).rows
+    ]
+    contenders = [
+        Contender(f"{storage} {each['blocks']}", each) for storage, configs in of_storage.items() for each in configs
+    ]
+    _, by_rank = timed(contenders, 1, plan.turns, cores)
+    steps = [joined(own, clock="cpu") for own in by_rank]  # alone nothing is waited for: others do not disturb it
+    train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[PROTOCOL]).train
+    kept = operator_bytes(graph, train, NUMBER_BYTES)
     return [
-        {"graph": workload.name, "model": model, "blocks": peak["blocks"], "peak_bytes": peak["peak_bytes"],
-         "peak_share": peak["peak_bytes"] / peaks[0]["peak_bytes"], "time_ratio": over(own, steps[0]),
-         "step_s": spread(step["seconds"] for step in own), "gradient_difference": peak["gradient_difference"]}
+        {"graph": workload.name, "model": model, "graphs": peak["graphs"], "blocks": peak["blocks"],
+         "peak_bytes": peak["peak_bytes"], "peak_share": peak["peak_bytes"] / peaks[0]["peak_bytes"],
+         "kept_bytes": 0 if peak["graphs"] == "streamed" and peak["blocks"] > 1 else kept,
+         "time_ratio": over(own, steps[0]), "step_s": spread(step["seconds"] for step in own),
+         "gradient_difference": peak["gradient_difference"]}
         for peak, own in zip(peaks, steps, strict=True)
+        if peak["blocks"] > 1 or peak["graphs"] == "resident"
     ]  # fmt: skip
 
 
 def overlap_rows(plan: Plan, model: str, ranks: int, cores: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Steps with exchanges one after another and overlapped, on the machine as it is and over a slow link.
+    """Steps with exchanges one after another, overlapped, and as epochs timed before choose (auto).
 
-    Ratios are the time without overlap over that with it: above 1, overlap is the faster.
+    On the machine as it is, and over slow links. Ratios are the time without overlap over that with it, or with auto:
+    above 1, that is the faster.
     """
-    workload, rates = plan.overlapped, (float("inf"), plan.link_bytes_s)
+    workload, rates, ways = plan.overlapped, (float("inf"), *plan.links_bytes_s), ("off", "on", "auto")
     contenders = [
-        Contender(f"{rate} {on}", config(workload, model, ranks=ranks, blocks=SEVERAL_BLOCKS, overlap=on), rate)
+        Contender(f"{rate} {way}", config(workload, model, ranks=ranks, blocks=SEVERAL_BLOCKS, overlap=way), rate)
         for rate in rates
-        for on in (False, True)
+        for way in ways
     ]
     steps, _ = timed(contenders, ranks, plan.turns, cores)
     rows = []
     for place, rate in enumerate(rates):
-        off, on = steps[2 * place : 2 * place + 2]
-        hidden = {f"hidden_{name}": None if own[0]["hidden"] is None else median(step["hidden"] for step in own)
-                  for name, own in (("off", off), ("on", on))}  # fmt: skip
+        by_way = dict(zip(ways, steps[len(ways) * place :], strict=False))
+        hidden = {f"hidden_{way}": None if own[0]["hidden"] is None else median(step["hidden"] for step in own)
+                  for way, own in by_way.items()}  # fmt: skip
+        off = by_way["off"]
         rows.append({
             "graph": workload.name, "model": model, "ranks": ranks, "clock": clock_of(ranks, cores),
-            "link_bytes_s": None if rate == float("inf") else rate,
-            "off_s": median(step["seconds"] for step in off), "on_s": median(step["seconds"] for step in on),
-            "ratio": over(off, on), **hidden,
-            "losses_apart": max(abs(a["loss"] - b["loss"]) for a, b in zip(off, on, strict=True)),
+            "links": "native" if rate == float("inf") else f"{rate / 1e6:g} MB/s",
+            **{f"{way}_s": spread(step["seconds"] for step in own) for way, own in by_way.items()},
+            "ratio": over(off, by_way["on"]), "auto_ratio": over(off, by_way["auto"]), **hidden,
+            "losses_apart": max(abs(a["loss"] - b["loss"]) for a, b in zip(off, by_way["on"], strict=True)),
         })  # fmt: skip
     return rows
 

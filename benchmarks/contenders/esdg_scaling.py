@@ -66,7 +66,7 @@ def workload(scaling: Scaling, case: Case, model: str) -> Workload:
 
 def changes_of(scaling: Scaling, case: Case, model: str) -> tuple[SequenceChanges, StepSettings]:
     """How the snapshots of a case change, and what a step computes."""
-    chosen = config(workload(scaling, case, model), model, ranks=1, blocks=BLOCKS)
+    chosen = config(workload(scaling, case, model), model, ranks=1, blocks=BLOCKS, graph_storage="streamed")
     graph = load_for(chosen)
     train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[chosen.protocol]).train
     settings = StepSettings(model, graph.num_features, HIDDEN, LAYERS, pairs=LINK_OUTPUTS, blocks=BLOCKS)
@@ -81,7 +81,10 @@ def measured(
     for count in ranks:
         cases = [(model, case) for model in models for case in CASES if case.ranks == count]
         contenders = tuple(
-            Contender(model, config(workload(scaling, case, model), model, ranks=count, blocks=BLOCKS))
+            Contender(
+                model,
+                config(workload(scaling, case, model), model, ranks=count, blocks=BLOCKS, graph_storage="streamed"),
+            )
             for model, case in cases
         )
         if not contenders:

@@ -106,6 +106,8 @@ def in_turn(
         slow = contender.bytes_per_s < float("inf")
         of: Group = delayed_group(group, 0.0, contender.bytes_per_s) if slow else group
         runs.append(build(contender.config, load_for(contender.config), of))
+    for built in runs:
+        _chosen(built, group)
     found: list[list[dict[str, Any]]] = [[] for _ in runs]
     for turn in range(WARM_UPS + turns):
         for built, own in zip(runs, found, strict=True):
@@ -116,6 +118,17 @@ def in_turn(
     group.barrier()
     group.close()
     return found
+
+
+def _chosen(built: RunComponents, group: Group) -> None:
+    """Epochs in which a strategy tries ways of its own, as a run makes them; none where it tries nothing."""
+    from dtdg_lab.engine.strategy import StepOutcome
+
+    while built.strategy.epoch_changes:
+        group.barrier()
+        step = one_step(built, 0)
+        built.strategy.on_step_end(StepOutcome(step["seconds"], step["communicate"], None, {}))
+        built.strategy.on_epoch_end()
 
 
 def trained(

@@ -11,12 +11,12 @@ Row = Mapping[str, Any]
 
 SHARE_HEAD = f"{'graph':14} {'model':11} {'form':6} {'R':>3}  share that benefits, and bytes ratio, by nb"
 BLOCK_HEAD = (
-    f"{'graph':14} {'model':11} {'nb':>3} {'peak':>10} {'of nb=1':>8}  {'step':>9}  "
+    f"{'graph':14} {'model':11} {'graphs':9} {'nb':>3} {'kept':>10} {'peak':>10} {'of nb=1':>8}  {'step':>9}  "
     f"{'time of nb=1: min, median, max':30} gradients apart"
 )
 OVERLAP_HEAD = (
-    f"{'graph':14} {'model':11} {'R':>2} {'network':10} {'off':>9} {'on':>9} {'by':4}  "
-    f"{'ratio min, median, max':22} {'hidden off':>10} {'on':>6}  losses apart"
+    f"{'graph':14} {'model':11} {'R':>2} {'network':10} {'off':>9} {'on':>9} {'auto':>9} {'by':4}  "
+    f"{'off over on':22} {'off over auto':22} {'hidden off':>10} {'on':>6} {'auto':>6}  losses apart"
 )
 VOLUME_HEAD = (
     f"{'graph':14} {'model':11} {'R':>3} {'snapshot':>14} {'as paper':>14} {'hypergraph':>14} {'ratio':>7} "
@@ -48,18 +48,19 @@ def share_text(shares: Sequence[Row]) -> str:
 
 def block_text(row: Row) -> str:
     return (
-        f"{row['graph']:14} {row['model']:11} {row['blocks']:3} {format_bytes(row['peak_bytes']):>10} "
+        f"{row['graph']:14} {row['model']:11} {row['graphs']:9} {row['blocks']:3} "
+        f"{format_bytes(row['kept_bytes']):>10} {format_bytes(row['peak_bytes']):>10} "
         f"{row['peak_share']:8.1%}  {format_seconds(row['step_s'][1]):>9}  {_three(row['time_ratio']):30} "
         f"{row['gradient_difference']:.1e}"
     )
 
 
 def overlap_text(row: Row) -> str:
-    network = "as it is" if row["link_bytes_s"] is None else f"{row['link_bytes_s'] / 1e6:g} MB/s"
-    hidden = [_number(row[f"hidden_{way}"], ".0%", width) for way, width in (("off", 10), ("on", 6))]
+    hidden = [_number(row[f"hidden_{way}"], ".0%", width) for way, width in (("off", 10), ("on", 6), ("auto", 6))]
+    seconds = " ".join(f"{format_seconds(row[f'{way}_s'][1]):>9}" for way in ("off", "on", "auto"))
     return (
-        f"{row['graph']:14} {row['model']:11} {row['ranks']:2} {network:10} {format_seconds(row['off_s']):>9} "
-        f"{format_seconds(row['on_s']):>9} {row['clock']:4}  {_three(row['ratio']):22} {' '.join(hidden)}  "
+        f"{row['graph']:14} {row['model']:11} {row['ranks']:2} {row['links']:10} {seconds} {row['clock']:4}  "
+        f"{_three(row['ratio']):22} {_three(row['auto_ratio']):22} {' '.join(hidden)}  "
         f"{row['losses_apart']:.1e}"
     )
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import read_fields
+from dtdg_lab.core.units import format_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,24 @@ class EpochEnded(Event):
     kind: ClassVar[str] = "epoch"
     epoch: int
     time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapChosen(Event):
+    """Whether exchanges overlap with computing from here on, by the best of the epochs timed without and with it."""
+
+    kind: ClassVar[str] = "overlap"
+    about: ClassVar[str] = "overlapped exchanges"
+    on: bool
+    off_s: float
+    on_s: float
+
+    @property
+    def words(self) -> str:
+        """The choice and both times."""
+        off, on = format_seconds(self.off_s), format_seconds(self.on_s)
+        how = "overlap" if self.on else "do not overlap"
+        return f"Exchanges {how} with computing: at best an epoch took {off} without and {on} with it."
 
 
 @dataclass(frozen=True, slots=True)

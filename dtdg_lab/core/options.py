@@ -83,6 +83,8 @@ class Option:
     def _typed(self, value: Any) -> Any:
         if isinstance(value, np.bool_):
             value = bool(value)
+        if isinstance(value, bool) and {"on", "off"} <= set(self.choices):
+            value = "on" if value else "off"
         number = isinstance(value, numbers.Real) and not isinstance(
             value, bool
         )  # including numpy scalars, which sweeps produce

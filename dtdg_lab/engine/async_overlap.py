@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.events import OverlapChosen
 from dtdg_lab.core.rng import generator
-from dtdg_lab.distributed.group import Group
+from dtdg_lab.distributed.group import Group, gather_texts
 from dtdg_lab.engine.halo_exchange import PendingExchange
 from dtdg_lab.engine.strategy import Gradients
 from dtdg_lab.models.base import DynamicModel
@@ -508,6 +509,51 @@ class _Step(nn.Module):
             return coroutine.send(None), None
         except StopIteration as done:
             return None, done.value
+
+
+# Whether exchanges overlap with computing at all: epochs are timed both ways, in turn.
+
+
+_PAIRS = 3
+TRIED = (False, *(False, True) * _PAIRS)  # whether exchanges overlap in the first epochs; the first warms up
+
+
+class OverlapTrial:
+    """Times the first epochs without and with overlap, in turn. Losses are the same bits either way.
+
+    Overlap is kept where it was the faster in every pair, on the rank that took longest: where other work disturbs
+    the times, exchanges stay as they are without. All ranks choose the same.
+
+    Args:
+        group: the ranks.
+        device: where tensors that are sent must be.
+
+    Attributes:
+        on: whether exchanges overlap in the epoch that comes next.
+        chosen: the choice and both times; None until then.
+    """
+
+    def __init__(self, group: Group, device: str) -> None:
+        self._group, self._device = group, device
+        self._epochs_s = [0.0]
+        self.on = TRIED[0]
+        self.chosen: OverlapChosen | None = None
+
+    def add(self, seconds: float) -> None:
+        """A step of the current epoch took so long."""
+        self._epochs_s[-1] += seconds
+
+    def end_epoch(self) -> None:
+        """Go on to the next epoch, or choose; the last is collective."""
+        if len(self._epochs_s) < len(TRIED):
+            self.on = TRIED[len(self._epochs_s)]
+            self._epochs_s.append(0.0)
+            return
+        described = gather_texts(self._group, " ".join(map(repr, self._epochs_s)), device=self._device)
+        slowest = np.array([text.split() for text in described], dtype=np.float64).max(axis=0)
+        off_s, on_s = slowest[1::2], slowest[2::2]
+        self.on = bool((on_s < off_s).all())
+        self.chosen = OverlapChosen(self.on, float(off_s.min()), float(on_s.min()))
 
 
 # In which order a step's snapshots go on, on all ranks: by what stretches and exchanges are predicted to take.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.graphs.delta import CSR32, Contents, Payload, decode, encode
+from dtdg_lab.graphs.delta import CSR32, Contents, Payload, decode, encode, operator_bytes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, give_up, repeats
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack
@@ -543,7 +543,7 @@ class DeviceSequence(StoredSequence):
         self.collective = gather is not None
         self.settings = operator_settings(graph, device=device, dtype=dtype, kernel=kernel, norm=norm, loops=self_loops)
         self._neighbours = NeighbourRows() if gather is None else Gathered(gather)
-        self._store = ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=pulls_bytes)
+        self._store = ViewStore(self._make, self.estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=pulls_bytes)
         self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}
         self.feed = feed
         self._brought: dict[int, Snapshot | DeviceSnapshot] = {}
@@ -598,11 +598,9 @@ class DeviceSequence(StoredSequence):
             may_keep=self._store.take_pull,
         )
 
-    def _estimated_bytes(self, snapshots: range) -> int:
-        """Features, and one operator with its transpose: an index and a weight for each edge, either way."""
-        graph, width = self.graph, torch.finfo(self.dtype).bits // 8
-        edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) + len(snapshots) * graph.num_nodes
-        return edges * 2 * (4 + width) + len(snapshots) * graph.num_nodes * graph.num_features * width
+    def estimated_bytes(self, snapshots: range) -> int:
+        """Features of some snapshots, and one operator of each with its transpose."""
+        return operator_bytes(self.graph, snapshots, torch.finfo(self.dtype).bits // 8)
 
 
 def operator_settings(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError, PlanError
 from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, places_of, sources, targets
 
 # The two forms in which a snapshot's edges travel: ours, and the pairs of the ESDG paper.
@@ -394,3 +395,24 @@ def benefiting_share(plan: SnapshotBlocks) -> float:
     References: ESDG section 6.2.
     """
     return 1 - len(own_ranges(plan)) / len(plan.snapshots)
+
+
+# Which graphs stay on a device: what their operators take there.
+
+
+def operator_bytes(graph: DynamicGraph, snapshots: range, itemsize: int) -> int:
+    """Bytes of some snapshots on a device: features, and an index and a value for each edge and its transpose.
+
+    Args:
+        graph: T snapshots of N nodes.
+        snapshots: some of them.
+        itemsize: bytes of a number.
+    """
+    edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) + len(snapshots) * graph.num_nodes
+    return edges * 2 * (4 + itemsize) + len(snapshots) * graph.num_nodes * graph.num_features * itemsize
+
+
+def kept_bytes(graph: DynamicGraph, plan: SnapshotBlocks, itemsize: int) -> int:
+    """Bytes of all blocks' operators together, on the rank that needs most."""
+    blocks = range(plan.blocks)
+    return max(sum(operator_bytes(graph, plan.own(b, rank), itemsize) for b in blocks) for rank in range(plan.ranks))

@@ -83,7 +83,7 @@ def extrapolate(
     and bytes of each number of ranks. Runs of several sizes and of one and two ranks are needed to separate the rates.
 
     Args:
-        runs: of snapshot parallelism and one model, on one rank and on more, recorded with ``overlap=False``.
+        runs: of snapshot parallelism and one model, on one rank and on more, recorded with ``overlap="off"``.
             Predictions are for the settings and graph of the first.
         ranks: numbers of ranks to predict.
         held_out: runs that are predicted and compared, not fitted.

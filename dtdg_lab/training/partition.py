@@ -35,6 +35,7 @@ def blocks_event(
     *,
     partition: Partition | None = None,
     peak_bytes: float | None = None,
+    graphs: str = "",
 ) -> BlockFacts:
     """The event ``blocks`` of a run whose layout has blocks of time.
 
@@ -45,6 +46,7 @@ def blocks_event(
         task: what is predicted.
         partition: of the nodes, where ranks own some of them in all snapshots.
         peak_bytes: of a step, as estimated where the number of blocks was left to the budget.
+        graphs: where they are, and why, for its note.
 
     With a partition no rank has spans or collectives of its own: they follow from the partition.
     """
@@ -58,7 +60,7 @@ def blocks_event(
         requested=config["blocks"],
         predicted=volume.bytes(np.dtype(config["dtype"]).itemsize),
         collectives=tuple((of.layer, of.pass_name, of.collective, of.width) for of in some if blocks.groups > 1),
-        note=_note(config, blocks, peak_bytes),
+        note="; ".join([*_notes(config, blocks, peak_bytes), *([graphs] if graphs else [])]),
     )
 
 
@@ -110,7 +112,7 @@ def _reruns(config: RunConfig) -> bool:
     return catalogue.entry("models", config.model).memory in RERUN_MEMORIES
 
 
-def _note(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -> str:
+def _notes(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -> list[str]:
     """What was chosen and why, and which ranks have nothing of their own."""
     said = []
     many = f"{blocks.blocks} block{'s' * (blocks.blocks > 1)}"
@@ -129,7 +131,7 @@ def _note(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -
             f"a block of {min(lengths)} snapshots leaves some of the {blocks.groups} groups of ranks without one of "
             "their own: they compute nodes alone"
         )
-    return "; ".join(said)
+    return said
 
 
 # The partition of a run: made on rank 0, broadcast to all ranks, and logged as an event with its cost.

@@ -17,7 +17,7 @@ REDISTRIBUTED = {"to_vertices", "to_snapshots"}
 # layout, blocks and row_ranks are told with each; halo_vertex tells of its blocks alone, and psg of leaving them
 STORY: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
     ({"system": "esdg"}, ("snapshot", 1, 1)),
-    ({"blocks": 4}, ("snapshot", 4, 1)),
+    ({"blocks": 4, "graph_storage": "streamed"}, ("snapshot", 4, 1)),
     ({"overlap": False}, ("snapshot", 4, 1)),
     ({"delta_transfer": False}, ("snapshot", 4, 1)),
     ({"row_ranks": 2}, ("snapshot", 4, 2)),

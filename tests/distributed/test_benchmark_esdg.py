@@ -97,14 +97,15 @@ def test_scaling_is_fitted_to_what_ranks_did(
 
 @pytest.mark.slow
 def test_overlap_and_blocks_change_times_not_losses(esdg: ModuleType, plan: Any) -> None:
-    quick, slow = esdg.esdg_rows.overlap_rows(plan, "cdgcn", 2, CORES)
-    assert (quick["link_bytes_s"], slow["link_bytes_s"]) == (None, plan.link_bytes_s)
+    quick, *_, slow = esdg.esdg_rows.overlap_rows(plan, "cdgcn", 2, CORES)
+    assert (quick["links"], slow["links"]) == ("native", "50 MB/s")
     assert quick["losses_apart"] == slow["losses_apart"] == 0
     assert slow["hidden_on"] > slow["hidden_off"]  # pieces leave while others are computed
     assert "50 MB/s" in esdg.words.overlap_text(slow)
-    one, two = esdg.esdg_rows.block_rows(plan, "cdgcn", CORES)
+    one, two, streamed = esdg.esdg_rows.block_rows(plan, "cdgcn", CORES)
     assert (one["peak_share"], one["time_ratio"]) == (1, (1, 1, 1))
     assert two["peak_share"] > 0 and two["gradient_difference"] < 1e-5
+    assert (two["kept_bytes"] > 0, streamed["kept_bytes"], streamed["graphs"]) == (True, 0, "streamed")
     assert f"{two['peak_share']:.1%}" in esdg.words.block_text(two)
 
 

@@ -13,8 +13,10 @@ import torch
 from doubles import Trained, train_in_memory
 
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.events import OverlapChosen
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.engine.async_overlap import TRIED
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import build
@@ -32,7 +34,7 @@ STORY: dict[int, dict[str, Any]] = {  # step -> changes
     5: {"system": "hypergraph-vertex", "blocks": 4},
     6: {"system": "esdg-hybrid"},
     7: {"blocks": 2, "halo_reuse": True},
-    8: {"system": "esdg"},
+    8: {"system": "esdg", "graph_storage": "streamed"},
 }
 REFUSED = {
     "row_ranks=3 does not divide ranks=2": {"set": {"row_ranks": 3}},
@@ -56,12 +58,12 @@ def _train(group: Group, folder: Path, settings: dict[str, Any], **how: Any) -> 
 def _to_dict(done: Trained) -> dict[str, Any]:
     recorder = done.recorder
     return {"losses": done.losses, "parameters": done.parameters, "config": done.config,
-            **{kind: recorder.events(kind) for kind in ("settings", "refused", "blocks", "partition")},
+            **{kind: recorder.events(kind) for kind in ("settings", "refused", "blocks", "partition", "overlap")},
             **{table: recorder.tables[table] for table in ("links", "exchanges", "transfers")}}  # fmt: skip
 
 
 def everything(group: Group, folder: Path) -> dict[str, Any]:
-    esdg = {"system": "esdg"}
+    esdg = {"system": "esdg", "graph_storage": "streamed"}
     found: dict[str, Any] = {
         "story": _to_dict(
             _train(group, folder, esdg, script={step: {"set": changes} for step, changes in STORY.items()})
@@ -70,6 +72,9 @@ def everything(group: Group, folder: Path) -> dict[str, Any]:
     short = {**esdg, "blocks": 2, "epochs": 4}
     found["untouched"] = _to_dict(_train(group, folder, short))
     found["refused"] = _to_dict(_train(group, folder, short, script=dict(enumerate(REFUSED.values()))))
+    tried = {**esdg, "blocks": 2, "epochs": len(TRIED) + 1}
+    for overlap in ("auto", "off"):
+        found[overlap] = _to_dict(_train(group, folder, {**tried, "overlap": overlap}))
     with pytest.MonkeyPatch.context() as patch:  # one rank cannot build what the other can
         if group.rank == 1:
             patch.setattr(build, "_model", _full_the_second_time(build._model))
@@ -179,6 +184,18 @@ def test_records_tell_the_exchanges_and_the_graphs_brought(ranks: list[dict[str,
         for place, step in enumerate((1, 2, 4, 9, 10))
     }  # fmt: skip
     assert saved[1] == saved[2] > 0 and saved[9] > 0 and saved[4] == 0
+
+
+def test_overlap_is_chosen_by_epochs_timed_both_ways(ranks: list[dict[str, Any]]) -> None:
+    """The same bits, whatever is chosen; one event tells of both times."""
+    for found in ranks:
+        assert found["auto"]["losses"] == found["off"]["losses"]
+        assert found["off"]["overlap"] == []
+    (chosen,) = ranks[0]["auto"]["overlap"]
+    assert chosen["step"] == len(TRIED) and ranks[1]["auto"]["overlap"] == []
+    told = chosen["data"]
+    assert told["off_s"] > 0 < told["on_s"] and (not told["on"] or told["on_s"] < told["off_s"])
+    assert OverlapChosen.read(told).words.startswith("Exchanges")
 
 
 def test_what_does_not_fit_is_refused_by_both_and_the_run_goes_on(ranks: list[dict[str, Any]]) -> None:

@@ -30,21 +30,23 @@ SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 80, 
          "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "layers": 2}  # fmt: skip
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
 CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_edges": 30}
-CUT = ("system", "blocks", "overlap", "delta_transfer", "row_ranks", "partitioner", "halo_reuse")
+CUT = ("system", "blocks", "overlap", "delta_transfer", "row_ranks", "partitioner", "halo_reuse", "graph_storage")
 MODELS = [model for model in catalogue.names("models") if model != "dcrnn"]
 
 
 def _cases() -> list[dict[str, Any]]:
     """Every model with and without blocks, and what else matters; those of an even number of ranks come last."""
     esdg, hybrid, halo = ({"system": name} for name in ("esdg", "esdg-hybrid", "hypergraph-vertex"))
+    esdg, hybrid = ({**of, "overlap": True} for of in (esdg, hybrid))
     cases: list[dict[str, Any]] = [{**esdg, "model": model, "blocks": blocks} for model in MODELS for blocks in (1, 5)]
     cases += [{**esdg, "model": model, "overlap": False} for model in ("tgcn", "gatlstm", "tmgcn")]
-    cases += [{**esdg, "model": model, "blocks": 12} for model in ("tgcn", "evolvegcn-h", "evolvegcn-o")]
+    streamed = {**esdg, "graph_storage": "streamed"}
+    cases += [{**streamed, "model": model, "blocks": 12} for model in ("tgcn", "evolvegcn-h", "evolvegcn-o")]
     cases += [
-        {**esdg, "model": "tgcn", "gc_layers": 2, "blocks": 3, "delta_transfer": False},
+        {**streamed, "model": "tgcn", "gc_layers": 2, "blocks": 3, "delta_transfer": False},
         {**esdg, "model": "cdgcn", "blocks": 2, "halo_reuse": True},
-        {**esdg, "model": "wdgcn", "layers": 1, "blocks": 2},
-        {**esdg, **LINK, "model": "cdgcn", "blocks": 2},
+        {**streamed, "model": "wdgcn", "layers": 1, "blocks": 2},
+        {**streamed, **LINK, "model": "cdgcn", "blocks": 2},
         {**esdg, **LINK, "model": "evolvegcn-h"},
         {**esdg, **LINK, "model": "gatlstm", "link_head": "dot", "overlap": False},
         {**esdg, **CLASSES, "blocks": 2},
@@ -56,7 +58,7 @@ def _cases() -> list[dict[str, Any]]:
     cases += [{**hybrid, "model": model, "blocks": blocks} for model in MODELS for blocks in (1, 3)]
     cases += [{**hybrid, **LINK, "model": "cdgcn", "blocks": 2}, {**hybrid, **LINK, "model": "evolvegcn-h"}]
     # work on two threads must not exchange rows from both
-    cases += [{"system": name, "model": "cdgcn", "blocks": 2, "threads": 2} for name in ("esdg", "esdg-hybrid")]
+    cases += [{**of, "model": "cdgcn", "blocks": 2, "threads": 2} for of in (esdg, hybrid)]
     return cases
 
 
@@ -156,7 +158,8 @@ def test_several_processes_give_what_single_gives(on: OnRanks, ranks: int, case:
 
 
 def _with_and_without_overlap(model: str) -> tuple[int, ...]:
-    return tuple(CASES.index({"system": "esdg", "model": model, **how}) for how in ({"blocks": 1}, {"overlap": False}))
+    ways = {"blocks": 1, "overlap": True}, {"overlap": False}
+    return tuple(CASES.index({"system": "esdg", "model": model, **how}) for how in ways)
 
 
 @pytest.mark.parametrize("model", thinned(["tgcn", "gatlstm", "tmgcn"]))

@@ -63,7 +63,7 @@ CASES: Mapping[str, Settings] = {
     "blad": {"model": "wdgcn"},
     "dygnex-g": {"model": "cdgcn", "group_times": "size"},
     "dygnex-l": {"model": "tmgcn", "group_times": "size"},
-    "esdg": {"model": "gatlstm", "blocks": 3},
+    "esdg": {"model": "gatlstm", "blocks": 3, "graph_storage": "streamed"},
     "esdg-hybrid": {"model": "evolvegcn-h", "layers": 2},
     "hypergraph-vertex": {"model": "dcrnn"},
     "adgnn-t": {"model": "tgcn", "layers": 2},

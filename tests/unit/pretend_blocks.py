@@ -62,7 +62,7 @@ class BlockedRun(PretendRun):
 
     def _one_step(self) -> None:
         if self._described is not None:
-            exposed = 0.001 if self.config["overlap"] else 0.004
+            exposed = 0.004 if self.config["overlap"] == "off" else 0.001
             brought = 1_000 if self.config["delta_transfer"] else 3_000
             for each in step_lines(self._described, self.step, exposed_s=exposed, brought=brought):
                 if each["table"] in OWN_TABLES:

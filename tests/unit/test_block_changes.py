@@ -104,7 +104,8 @@ def _check_told(live: Trained, start: dict[str, Any], changes: dict[str, Any]) -
 def test_graphs_are_brought_by_the_blocks_in_use(tmp_path: Path) -> None:
     """Those of one block stay, and kept ones; of several all but the last's are brought twice."""
     done = train(tmp_path, config_of(epochs=8), script={
-        1: {"set": {"blocks": 3}}, 3: {"set": {"delta_transfer": False}}, 5: {"set": {"graph_storage": "resident"}},
+        1: {"set": {"blocks": 3, "graph_storage": "streamed"}}, 3: {"set": {"delta_transfer": False}},
+        5: {"set": {"graph_storage": "resident"}},
         6: {"set": {"blocks": 1, "graph_storage": "streamed"}},
     })  # fmt: skip
     brought = {row["step"]: row for row in done.recorder.tables["transfers"]}
@@ -114,6 +115,16 @@ def test_graphs_are_brought_by_the_blocks_in_use(tmp_path: Path) -> None:
     for step, row in brought.items():
         assert (row["bytes"] == row["whole_bytes"]) == (step >= 4)
         assert row["bytes"] <= row["whole_bytes"]
+
+
+def test_graphs_stay_where_their_operators_fit_in_the_memory(tmp_path: Path) -> None:
+    """Else they are brought for every block; either way the same bits are learnt."""
+    stay = train(tmp_path, config_of(blocks=3, memory_gib=1e-3))
+    come = train(tmp_path, config_of(blocks=3, memory_gib=1e-5))
+    assert stay.losses == come.losses
+    assert (stay.recorder.tables["transfers"] == [], len(come.recorder.tables["transfers"])) == (True, 4)
+    kept, brought = (done.recorder.events("blocks")[0]["data"]["note"] for done in (stay, come))
+    assert "stay on the device (memory_gib=0.001)" in kept and "transferred for every block" in brought
 
 
 @pytest.mark.slow

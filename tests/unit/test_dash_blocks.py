@@ -83,7 +83,7 @@ def test_a_hybrid_brings_two_ranks_to_a_snapshot():
 def test_every_knob_of_blocks_is_live(dashboard):
     run = started(dashboard)
     assert widget(dashboard, "model").disabled
-    for name, value in (("overlap", False), ("delta_transfer", False), ("blocks", 0), ("memory_gib", 2.0)):
+    for name, value in (("overlap", "off"), ("delta_transfer", False), ("blocks", 0), ("memory_gib", 2.0)):
         choose(dashboard, name, value)
         run.advance(1)
         settle(dashboard)
@@ -147,7 +147,7 @@ def test_changes_show_on_the_page(dashboard):
     look(dashboard)
     share = figure(dashboard, "Share of the exchanges")
     assert share["data"][-1]["y"][-5:] == [0.0] * 5
-    assert [note["text"] for note in share["layout"]["annotations"]] == ["overlap False,<br>delta_transfer False"]
+    assert [note["text"] for note in share["layout"]["annotations"]] == ["overlap off,<br>delta_transfer False"]
     assert "each in full" in dashboard.pages["Blocks"].charts.captions()["blocks-transfers"]
     choose(dashboard, "blocks", 0)
     run.advance(2)

@@ -8,7 +8,8 @@ from task_orders import best_order, bound_s, play
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine.async_overlap import TaskClock, TaskTimes, early_ready, in_turn
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.async_overlap import TRIED, OverlapTrial, TaskClock, TaskTimes, early_ready, in_turn
 
 
 def drawn(count: int, pulls: int, decayed: int, seed: int) -> list[TaskTimes]:
@@ -135,3 +136,19 @@ def test_long_exchanges_of_many_tasks_are_hidden_to_the_most_part() -> None:
     early, blocking = play(tasks, early_ready(tasks)), play(tasks, in_turn(tasks))
     assert blocking.exposed_s == pytest.approx(blocking.in_flight_s)
     assert early.exposed_s < 0.05 * early.in_flight_s
+
+
+@pytest.mark.parametrize(("seconds", "on"), [((9, 4, 2, 3, 2, 1, 2), False), ((1, 3, 2, 9, 4, 4, 3), True)])
+def test_overlap_is_kept_where_it_was_faster_in_every_pair(seconds: tuple[float, ...], on: bool) -> None:
+    """The first epoch counts for nothing; steps of an epoch are summed."""
+    trial, tried = OverlapTrial(SoloGroup(), "cpu"), []
+    for epoch_s in seconds:
+        assert trial.chosen is None
+        tried.append(trial.on)
+        for _ in range(2):
+            trial.add(epoch_s / 2)
+        trial.end_epoch()
+    assert tuple(tried) == TRIED
+    assert trial.chosen is not None and (trial.on, trial.chosen.on) == (on, on)
+    assert (trial.chosen.off_s, trial.chosen.on_s) == ((3, 2) if on else (1, 2))
+    assert ("do not overlap" in trial.chosen.words) == (not on)

@@ -164,7 +164,7 @@ def test_weak_scaling_grows_the_graph():
 def run(tmp_path_factory):
     config = lab.RunConfig(
         system="esdg", model="tmgcn", dataset="powerlaw", generated_nodes=40, generated_edges=380,
-        generated_snapshots=30, hidden=6, blocks=2, epochs=3, device="cpu", threads=1,
+        generated_snapshots=30, hidden=6, blocks=2, epochs=3, device="cpu", threads=1, graph_storage="streamed",
     )  # fmt: skip
     return lab.train(config, runs_dir=tmp_path_factory.mktemp("runs"), progress=False)
 

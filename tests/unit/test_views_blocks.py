@@ -206,14 +206,14 @@ def test_the_hidden_share_follows_what_the_ranks_tell_and_marks_the_change() -> 
     data = blocks_data(plan())
     shown = window(data, steps=10, exposed_s=0.001)
     for rank in (0, 1):
-        shown.add(line("events", [knob_row(10, 1, when="epoch", overlap=False)], rank=rank))
+        shown.add(line("events", [knob_row(10, 1, when="epoch", overlap="off")], rank=rank))
     report(shown, data, range(10, 15), exposed_s=0.004)
     found = titled(shown)
     figure, words = found["Share of the exchanges that is hidden"]
     check(figure)
     assert list(traces(figure)) == ["to nodes", "to snapshots", "all"]
     assert traces(figure)["all"]["y"] == [75.0] * 10 + [0.0] * 5
-    assert [note["text"] for note in figure["layout"]["annotations"]] == ["overlap False"]
+    assert [note["text"] for note in figure["layout"]["annotations"]] == ["overlap off"]
     assert "In the last 15 steps 50 % of the time in flight was hidden" in words
     bars, said = found["Time in flight: exposed and hidden"]
     check(bars)

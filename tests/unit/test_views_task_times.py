@@ -306,7 +306,7 @@ def test_all_panels_form_one_figure(steps: int) -> None:
 
 def test_changes_are_marked() -> None:
     view = described(10)
-    view.marks.settings_changed({"version": 1, "changes": {"overlap": False}, "when": "epoch"}, 0, 5, 0.1, 1)
+    view.marks.settings_changed({"version": 1, "changes": {"overlap": "off"}, "when": "epoch"}, 0, 5, 0.1, 1)
     for name in ("exposed", "error"):
         notes = view.panels()[name][0]["layout"]["annotations"]
-        assert [note["text"] for note in notes] == ["overlap False"]
+        assert [note["text"] for note in notes] == ["overlap off"]

@@ -51,7 +51,7 @@ class DecayedWindowsFamily(SystemFamily):
         """Its charts, after those of every run."""
         from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 
-        return [TrapezoidView(config.ranks, shared.marks, config.flat.get("overlap", True))]
+        return [TrapezoidView(config.ranks, shared.marks, config.flat.get("overlap") != "off")]
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether K and alpha are tuned by measured costs."""

@@ -636,7 +636,11 @@ def build(of: BuildContext) -> DecayedWindowStrategy:
         )
     exchanger = Exchanger(of.group)
     pace = Pace(
-        of.model, of.group, overlap=config["overlap"], seed=config.seed, itemsize=np.dtype(config["dtype"]).itemsize
+        of.model,
+        of.group,
+        overlap=config["overlap"] != "off",
+        seed=config.seed,
+        itemsize=np.dtype(config["dtype"]).itemsize,
     )
     made = DecayedWindowStrategy(
         of.model,

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.graphs.delta import kept_bytes
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
@@ -25,3 +30,18 @@ class SnapshotBlocksFamily(SystemFamily):
 
 
 FAMILY = SnapshotBlocksFamily()
+
+
+def is_streamed(config: RunConfig, graph: DynamicGraph, plan: SnapshotBlocks, *, peak_bytes: float = 0.0) -> bool:
+    """Whether graphs are transferred for every block, instead of staying on the device with their operators.
+
+    Args:
+        config: the run's settings; ``graph_storage="auto"`` keeps what fits in ``memory_gib``.
+        graph: its data.
+        plan: the snapshots and nodes of each rank.
+        peak_bytes: of a step, where ``memory_gib`` limits it too.
+    """
+    if plan.blocks == 1 or plan.row_ranks > 1 or config["graph_storage"] != "auto":
+        return plan.blocks > 1 and plan.row_ranks == 1 and config["graph_storage"] == "streamed"
+    kept = kept_bytes(graph, plan, np.dtype(config["dtype"]).itemsize)
+    return kept + peak_bytes > config["memory_gib"] * 2**30

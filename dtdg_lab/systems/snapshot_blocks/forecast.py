@@ -36,7 +36,7 @@ from dtdg_lab.partition.volume import (
     redistributed,
     sent,
 )
-from dtdg_lab.systems.snapshot_blocks import charts
+from dtdg_lab.systems.snapshot_blocks import charts, is_streamed
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
 from dtdg_lab.visualization.layout import Figure, grid
@@ -81,7 +81,8 @@ def snapshot_work(facts: Facts) -> EpochWork:
     plan = SnapshotBlocks(facts.train, blocks, ranks, facts.graph.num_nodes, split)
     # as a step of ESDG numbers the snapshots: from 0 on
     counted = SnapshotBlocks(range(len(facts.train)), blocks, ranks, facts.graph.num_nodes, split)
-    settings = settings_of(facts, blocks=blocks, difference=config["delta_transfer"], reuse=config["halo_reuse"])
+    transfers = {"streamed": is_streamed(config, facts.graph, plan), "difference": config["delta_transfer"]}
+    settings = settings_of(facts, blocks=blocks, reuse=config["halo_reuse"], **transfers)
     changes = delta.sequence_changes(facts.snapshots)
     step = settings.work(changes, ranks)
     moved = step.sent
@@ -93,9 +94,6 @@ def snapshot_work(facts: Facts) -> EpochWork:
     by_rank = _passes(counted, changes, facts.memory)
     passes = facts.weighed(np.column_stack([by_rank, np.full(ranks, float(blocks))]))
     rows, edges, alive = _shares(facts, counted)
-    brought = (
-        step.brought if split == 1 and blocks > 1 and config["graph_storage"] == "streamed" else np.zeros((ranks, 3))
-    )
     held = np.full(ranks, facts.graph_bytes / (ranks if split == 1 and blocks == 1 else 1))
     return EpochWork(
         system=config.system,
@@ -106,17 +104,17 @@ def snapshot_work(facts: Facts) -> EpochWork:
         sent=np.asarray(moved, float),
         exchanges=max(step.exchanges - 1, 0) + 2 * len(facts.pulled) * (split > 1),
         gradient_bytes=float(facts.gradient_bytes),
-        brought=brought,
+        brought=step.brought,
         alive=alive,
         held_bytes=held,
-        exact=frozenset(EXACT) if not config["overlap"] or ranks == 1 else frozenset({"rows"}),
+        exact=frozenset(EXACT) if config["overlap"] == "off" or ranks == 1 else frozenset({"rows"}),
         notes=notes,
     )
 
 
 def _said(config: RunConfig) -> tuple[str, ...]:
     found: tuple[str, ...] = ("blocks=0 is taken as one block",) if not config["blocks"] else ()
-    if config["overlap"] and config.ranks > 1:
+    if config["overlap"] != "off" and config.ranks > 1:
         found += (f"bytes lack the {FRONT_BYTES} in front of each piece that overlap sends",)
     return found
 
@@ -148,6 +146,7 @@ class StepSettings:
         layers: of the model.
         pairs: numbers of a node that pairs are scored from; 0 where the loss is a sum over nodes.
         blocks: nb.
+        streamed: whether graphs are brought for every block; else they stay.
         difference: whether graphs are brought as differences.
         reuse: whether rows of the data alone are kept from step to step.
         itemsize: bytes of a number.
@@ -160,6 +159,7 @@ class StepSettings:
     layers: int
     pairs: int = 0
     blocks: int = 1
+    streamed: bool = True
     difference: bool = True
     reuse: bool = False
     itemsize: int = 4
@@ -200,7 +200,7 @@ class StepSettings:
             passes=_passes(plan, changes, memory),
             sent=sum((each.sum(axis=0) for each in moved.values()), np.zeros((ranks, ranks))),
             exchanges=_exchanges(some, self.blocks) + 1 if ranks > 1 else 0,
-            brought=_brought(plan, changes, memory, difference=self.difference),
+            brought=_brought(plan, changes, memory, difference=self.difference) * self.streamed,
         )
 
 
@@ -726,10 +726,10 @@ def measured_step(
     """
     described, config = _blocks_event(run), run.config
     ranks = described["ranks"]
-    if ranks > 1 and config["overlap"]:
+    if ranks > 1 and config["overlap"] != "off":
         raise ConfigError(
             f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
-            "overlap=False."
+            "overlap='off'."
         )
     graph = load_for(config) if graph is None else graph
     first, *_, last = described["bounds"]
@@ -765,8 +765,15 @@ def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepS
         for layer, pass_name, collective, width in described["collectives"]
         if (layer, pass_name, collective) == (last, "forward", "to_snapshots")
     ]
-    planned = {"blocks": described["blocks"], "difference": config["delta_transfer"], "reuse": config["halo_reuse"]}
-    return _settings_of(config, features, pairs=scored[0] if scored else 0, **planned)
+    return _settings_of(
+        config,
+        features,
+        pairs=scored[0] if scored else 0,
+        blocks=described["blocks"],
+        streamed=not run.table("transfers").empty,
+        difference=config["delta_transfer"],
+        reuse=config["halo_reuse"],
+    )
 
 
 # Curves of ``lab.estimate.scaling_forecast``.

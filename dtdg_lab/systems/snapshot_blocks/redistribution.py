@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from statistics import median
 from typing import TypeVar
 
@@ -39,7 +40,8 @@ from dtdg_lab.kernels.device_snapshot import unpack, unpack_pairs
 
 T = TypeVar("T")
 
-PIECES = 4  # into which work is cut, so that rows of one can be sent while the next is computed
+PIECES = 4  # into which work is cut at least, so that rows of one can be sent while the next is computed
+SENDS = 4  # exchanges of one phase with overlap, at most: more cost the processor more than they hide
 LEAST_ROWS = 4096  # of a piece, over all its snapshots: smaller ones cost more in calls than they hide
 TO_VERTICES, TO_SNAPSHOTS = "to_vertices", "to_snapshots"
 
@@ -122,20 +124,17 @@ class RankRedistribution(BlockRows):
             return of.kept[self._number], []
         out = of.empty(len(self._block), len(self._chunks[self._me]), phase.width)
         rests: list[T] = []
-        pieces: list[Tensor] = []
         in_progress: list[tuple[Started, list[range]]] = []
         with closing(in_turn(work, range(len(mine)), device=of.device, alone=of.alone)) as found:
-            for slot, own in enumerate(self._slots[self._me]):
-                if own:
-                    rows, rest = next(found)
-                    rests.append(rest)
-                    pieces.append(rows.unflatten(0, (len(own), -1)))
-                if of.overlap:
-                    there = [slots[slot] for slots in self._slots]
-                    in_progress.append((self._send_snapshots(pieces, there, phase), there))
-                    pieces = []
-        if not of.overlap:
-            in_progress.append((self._send_snapshots(pieces, self._own, phase), self._own))
+            for slots in self._sends(len(self._slots[self._me])):
+                stacks: list[Tensor] = []
+                for slot in slots:
+                    if own := self._slots[self._me][slot]:
+                        rows, rest = next(found)
+                        rests.append(rest)
+                        stacks.append(rows.unflatten(0, (len(own), -1)))
+                there = [range(of_rank[slots[0]].start, of_rank[slots[-1]].stop) for of_rank in self._slots]
+                in_progress.append((self._send_snapshots(stacks, there, phase), there))
         for pending, there in in_progress:
             rows = of.exchanger.finish(pending).rows
             parts = rows.split([len(snapshots) * out.shape[1] for snapshots in there])
@@ -154,17 +153,19 @@ class RankRedistribution(BlockRows):
         of, own = self._of, self._own[self._me]
         out = of.empty(len(own), len(self._rows), phase.width)
         rests: list[T] = []
-        here: list[Tensor] = []
         in_progress: list[tuple[Started, list[range]]] = []
-        for number, (rows, rest) in enumerate(in_turn(work, pieces, device=of.device)):
-            rests.append(rest)
-            if of.overlap:
-                there = [share(chunk, number, len(pieces)) for chunk in self._chunks]
-                in_progress.append((self._send_vertices(rows, there, phase), there))
-            else:
-                here.append(rows)
-        if not of.overlap:
-            in_progress.append((self._send_vertices(torch.cat(here, dim=1), self._chunks, phase), self._chunks))
+        with closing(in_turn(work, pieces, device=of.device)) as found:
+            for numbers in self._sends(len(pieces)):
+                here = []
+                for rows, rest in islice(found, len(numbers)):
+                    rests.append(rest)
+                    here.append(rows)
+                ends = [
+                    (share(chunk, numbers[0], len(pieces)), share(chunk, numbers[-1], len(pieces)))
+                    for chunk in self._chunks
+                ]
+                there = [range(first.start, last.stop) for first, last in ends]
+                in_progress.append((self._send_vertices(here, there, phase), there))
         for pending, there in in_progress:
             arrived = of.exchanger.finish(pending).rows
             parts = arrived.split([len(own) * len(vertices) for vertices in there])
@@ -182,20 +183,28 @@ class RankRedistribution(BlockRows):
         cut = [share(range(rows), piece, number) for piece in range(number)]
         return [slice(piece.start, piece.stop) for piece in cut]
 
-    def _send_snapshots(self, pieces: list[Tensor], there: list[range], phase: AllToAllPhase) -> Started:
-        """Start sending rows (S', n, C) of own snapshots; rank p sends its snapshots ``there[p]``."""
-        own, chunk = there[self._me], len(self._chunks[self._me])
-        x = torch.cat(pieces) if len(pieces) > 1 else pieces[0] if pieces else self._of.empty(0, 0, phase.width)
-        starts = [chunk.start - self._rows.start for chunk in self._chunks]
-        cut = [
-            x[:, start : start + len(chunk)].reshape(-1, phase.width)
-            for start, chunk in zip(starts, self._chunks, strict=True)
-        ]
-        send = [len(own) * len(chunk) for chunk in self._chunks]
-        return self._start(torch.cat(cut), send, [len(snapshots) * chunk for snapshots in there], phase, TO_VERTICES)
+    def _sends(self, number: int) -> list[range]:
+        """Pieces of work that are sent together: all, or with overlap a few in turn, each a header and a call."""
+        sends = min(SENDS, number) if self._of.overlap else 1
+        return [share(range(number), send, sends) for send in range(sends)]
 
-    def _send_vertices(self, y: Tensor, there: list[range], phase: AllToAllPhase) -> Started:
+    def _send_snapshots(self, stacks: list[Tensor], there: list[range], phase: AllToAllPhase) -> Started:
+        """Start sending rows (S', n, C) of own snapshots, some stacked; rank p sends its snapshots ``there[p]``."""
+        snapshots = len(there[self._me])
+        send = [snapshots * len(chunk) for chunk in self._chunks]
+        rows = self._of.empty(sum(send), phase.width)
+        for chunk, part in zip(self._chunks, rows.split(send), strict=True):
+            start, at = chunk.start - self._rows.start, 0
+            for stack in stacks:
+                of_chunk = part[at : at + len(stack) * len(chunk)].view(len(stack), len(chunk), phase.width)
+                of_chunk.copy_(stack[:, start : start + len(chunk)])
+                at += len(stack) * len(chunk)
+        receive = [len(of_rank) * len(self._chunks[self._me]) for of_rank in there]
+        return self._start(rows, send, receive, phase, TO_VERTICES)
+
+    def _send_vertices(self, pieces: list[Tensor], there: list[range], phase: AllToAllPhase) -> Started:
         """Start sending rows (S, piece, C) of own nodes; rank q sends its nodes ``there[q]``."""
+        y = torch.cat(pieces, dim=1) if len(pieces) > 1 else pieces[0]
         own, piece = len(self._own[self._me]), len(there[self._me])
         send = [len(snapshots) * piece for snapshots in self._own]  # in the order of time, as the rows are
         return self._start(

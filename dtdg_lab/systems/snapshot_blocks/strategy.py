@@ -13,15 +13,19 @@ from torch import Tensor
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
+from dtdg_lab.core.units import format_bytes
 from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.async_overlap import OverlapTrial
 from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import evolving_weights as summarised
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
 from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotSequence, seam_widths
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
-from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepOutcome, StepResult, Strategy
+from dtdg_lab.graphs.delta import kept_bytes
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.systems.snapshot_blocks import is_streamed
 from dtdg_lab.systems.snapshot_blocks.redistribution import Redistribution
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
@@ -40,7 +44,7 @@ class SnapshotBlockStrategy(Strategy):
         task: what is predicted.
         group: the run's ranks.
         halo: what ranks that split snapshots exchange rows by; None where none do.
-        overlap: whether rows travel piece by piece while more are computed.
+        overlap: whether rows travel piece by piece while more are computed: ``on``, ``off``, or ``auto``, which tries.
         reuse: whether rows that depend on no parameter are moved once and kept.
 
     References: ESDG sections 3 and 4; section 6.5 for what it leaves open: overlap, and snapshots split by rows.
@@ -55,7 +59,7 @@ class SnapshotBlockStrategy(Strategy):
         group: Group,
         *,
         halo: Exchanger | None,
-        overlap: bool,
+        overlap: str,
         reuse: bool,
     ) -> None:
         self._plan, self._rank, self._snapshots, self._halo = plan, group.rank, snapshots, halo
@@ -64,9 +68,10 @@ class SnapshotBlockStrategy(Strategy):
         self._moved, self._summaries = Exchanger(column, ranks=ranks), Exchanger(column, name="summaries", ranks=ranks)
         through_time = model.memory == "per_vertex"
         constant = not seam_widths(model)[0].learned  # what the first layer mixes depends on no parameter
-        moves = None
+        self._moves = moves = None
+        self._trial: OverlapTrial | None = None
         if plan.groups > 1:
-            moves = Redistribution(
+            self._moves = moves = Redistribution(
                 plan,
                 group.rank,
                 column,
@@ -74,10 +79,12 @@ class SnapshotBlockStrategy(Strategy):
                 snapshots.dtype,
                 snapshots.device,
                 snapshots.graph.num_features,
-                overlap,
+                overlap == "on",
                 reuse and constant,
                 snapshots.collective,
             )
+            if overlap == "auto" and through_time:
+                self._trial = OverlapTrial(group, snapshots.device)
         of_run: SnapshotSequence = snapshots
         if moves is not None and through_time:  # the loss is taken over the nodes that run through time here
             chunk = plan.chunk(group.rank)
@@ -150,7 +157,33 @@ class SnapshotBlockStrategy(Strategy):
         """The blocks of time."""
         of, memory = self.context, self.block_memory
         peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
-        return [blocks_event(of.config, of.graph, self._plan, of.task, peak_bytes=peak)]
+        note = ""
+        if of.config["graph_storage"] == "auto" and self._plan.blocks > 1 and self._plan.row_ranks == 1:
+            size = format_bytes(kept_bytes(of.graph, self._plan, np.dtype(of.config["dtype"]).itemsize))
+            streamed = isinstance(self._snapshots, DeviceSequence) and self._snapshots.feed is not None
+            how = "do not fit, so that graphs are transferred for every block" if streamed else "stay on the device"
+            note = f"operators of {size} {how} (memory_gib={of.config['memory_gib']:g})"
+        described: list[Event] = [blocks_event(of.config, of.graph, self._plan, of.task, peak_bytes=peak, graphs=note)]
+        if self._trial is not None and self._trial.chosen is not None:
+            described.append(self._trial.chosen)
+        return described
+
+    @property
+    def epoch_changes(self) -> dict[str, Any]:
+        """The setting that asks for a trial, until it has chosen."""
+        return {"overlap": "auto"} if self._trial is not None and self._trial.chosen is None else {}
+
+    def on_step_end(self, outcome: StepOutcome) -> None:
+        """Add the step to the epoch that is timed."""
+        if self._trial is not None and self._trial.chosen is None:
+            self._trial.add(outcome.seconds)
+
+    def on_epoch_end(self) -> tuple[str, ...]:
+        """Overlap exchanges in the next epoch as the trial has it."""
+        assert self._trial is not None and self._moves is not None
+        self._trial.end_epoch()
+        self._moves.overlap = self._trial.on
+        return () if self._trial.chosen is None else (self._trial.chosen.kind,)
 
     def probes_after(self, before: Strategy) -> bool:
         """Where the blocks of time are others than before."""
@@ -164,13 +197,16 @@ def build(of: BuildContext) -> SnapshotBlockStrategy:
     Raises:
         LabError: blocks of time do not fit the snapshots, the ranks or the memory.
     """
-    plan, memory = planned_blocks(of, by_rows=of.config["row_ranks"], make=partial(_of_plan, of))
-    made = _of_plan(of, plan)
+    config = of.config
+    measured = partial(_of_plan, of, streamed=config["graph_storage"] != "resident")
+    plan, memory = planned_blocks(of, by_rows=config["row_ranks"], make=measured)
+    peak = 0.0 if memory is None else memory.peak_bytes(plan.blocks)
+    made = _of_plan(of, plan, streamed=is_streamed(config, of.graph, plan, peak_bytes=peak))
     made.block_memory = memory
     return made
 
 
-def _of_plan(of: BuildContext, plan: SnapshotBlocks) -> SnapshotBlockStrategy:
+def _of_plan(of: BuildContext, plan: SnapshotBlocks, *, streamed: bool) -> SnapshotBlockStrategy:
     config = of.config
     snapshots: DeviceSequence | HaloSequence = of.sequence
     halo = None
@@ -189,7 +225,7 @@ def _of_plan(of: BuildContext, plan: SnapshotBlocks) -> SnapshotBlockStrategy:
             directions=directions(config.model),
             reuse=config["halo_reuse"],
         )
-    elif plan.blocks > 1 and config["graph_storage"] == "streamed":  # those of one block at a time are here
+    elif plan.blocks > 1 and streamed:  # those of one block at a time are here
         snapshots = of.sequence.fed(difference=config["delta_transfer"])
     return SnapshotBlockStrategy(
         of.model, plan, snapshots, of.task, of.group, halo=halo, overlap=config["overlap"], reuse=config["halo_reuse"]

@@ -321,8 +321,8 @@ class TargetBlocks:
         batch: whose they are.
         heights: (L,) R_l.
         arrays: ``vertices`` (V,) the targets' numbers in the graph; ``places`` (K,), where the shape asks for them, the
-            rows' places among the part's nodes, of which a layer has the first; ``features`` (K, F) and, where they
-            never change, ``feature_of`` (C,) which of them each column of the first layer has; ``further`` (S,) how
+            rows' places among the part's nodes (a layer has the first R_l); ``features`` (K, F) and, where they never
+            change, ``feature_of`` (C,) which of them each column of the first layer has; ``further`` (S,) how
             many further columns each snapshot has; of layer l and a direction ``indptr_in_0`` (S R_l + 1,),
             ``indices_in_0`` (E,), ``weights_in_0`` (E,) where there are any; ``degrees_in_0`` (C_l,) in the whole
             graph, and ``degrees_out_0`` where they are asked for.

@@ -45,7 +45,7 @@ SLOW_MS = 240.0
 HALTED_EPOCHS, APART_EPOCHS = 9, 15  # whatever pace a busy machine gives the ranks, some steps are left
 RUN = {**SMALL, "system": "dynahb", "parts": 2, "batch_nodes": 0.3, "snapshot_sizes": "0.2 0.4",
        "node_sizes": "0.3 0.6", "generators": "threads", "average_every_s": 0.005, "decide_every": 3,
-       "epoch_batches": 10, "epochs": 3}  # fmt: skip
+       "epoch_batches": 10, "epochs": 3, "fallback_memory_gib": 2.0}  # fmt: skip
 TOGETHER = {"exchange": "gradients", "reservoir": False}
 LIVE: dict[int, dict[str, Any]] = {
     4: {"set": {"batch_snapshots": 0.4, "batch_nodes": 0.6}}, 8: {"set": {"average_every_s": 0.002}},

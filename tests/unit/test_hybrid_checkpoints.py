@@ -82,7 +82,7 @@ def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(settings: dict[str,
 def test_a_run_by_clocks_and_races_repeats_from_its_records(tmp_path: Path) -> None:
     config = small_config(
         average_every_s=0.005, decide_every=3, epochs=4, slow_rank=0, slow_ms=4.0, reservoir_gib=1e-4,
-        batch_state="cached",
+        batch_state="cached", fallback_memory_gib=2.0,
     )  # fmt: skip
     script = {5: {"set": {"batch_snapshots": 0.4}}, 9: {"set": {"average_every_s": 0.002}}, 18: {"stop": True}}
     done = train_small(config, tmp_path, script=script)

@@ -18,7 +18,7 @@ REDISTRIBUTED = {"to_vertices", "to_snapshots"}
 STORY: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
     ({"system": "esdg"}, ("snapshot", 1, 1)),
     ({"blocks": 4, "graph_storage": "streamed"}, ("snapshot", 4, 1)),
-    ({"overlap": False}, ("snapshot", 4, 1)),
+    ({"overlap": "off"}, ("snapshot", 4, 1)),
     ({"delta_transfer": False}, ("snapshot", 4, 1)),
     ({"row_ranks": 2}, ("snapshot", 4, 2)),
     ({"row_ranks": 1, "blocks": 0, "memory_gib": 1.0}, ("snapshot", 1, 1)),
@@ -105,7 +105,7 @@ def test_what_does_not_fit_leaves_a_run_going_that_learns_as_undisturbed(session
     until_step(run, 3)
     refused(run, "blocks=1000", blocks=1000)
     refused(run, "does not divide ranks=2", row_ranks=3)
-    change(run, blocks=3, overlap=False)
+    change(run, blocks=3, overlap="off")
     change(run, row_ranks=2)
     refused(run, "memory_gib=1e-06", blocks=0, memory_gib=1e-6)
     described = [each for each in events(run, "refused") if each["rank"] == 0]

@@ -16,6 +16,7 @@ from dtdg_lab.systems.decayed_windows.view import (
     TASK_TIMES_KEPT,
     OverlapLog,
     TaskLog,
+    TrapezoidView,
     change_words,
     error_words,
     overlap_panels,
@@ -310,3 +311,13 @@ def test_changes_are_marked() -> None:
     for name in ("exposed", "error"):
         notes = view.panels()[name][0]["layout"]["annotations"]
         assert [note["text"] for note in notes] == ["overlap off"]
+
+
+@pytest.mark.parametrize("off", ["off", False])
+def test_overlap_switched_off_is_noted_however_it_was_set(off: Any) -> None:
+    view = TrapezoidView(1, Marks())
+    view.setting_changed({"step": 1, "data": {"changes": {"overlap": off}}}, 1)
+    for step in range(2):
+        view.overlap.row(0, exchange_row(step, "forward", 0.01, 0.01), 1)
+        view.overlap.step(0, step)
+    assert [(each.overlap, each.start) for each in view.overlap.stretches(1)] == [(True, 0), (False, 1)]

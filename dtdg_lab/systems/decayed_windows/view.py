@@ -387,7 +387,7 @@ class TrapezoidView(PlanView[charts.TrapezoidFacts]):
         """Note changed windows, and whether exchanges overlap, by an event ``settings`` of any rank."""
         facts, changes = self.facts, row["data"]["changes"]
         if "overlap" in changes:
-            self.overlap.changed(int(row["step"]), changes["overlap"] != "off", attempt)
+            self.overlap.changed(int(row["step"]), changes["overlap"] not in ("off", False), attempt)
         if facts is not None and (attempt, int(row["step"])) >= self._known[-1][:2]:
             self._take_plan(facts.changed(changes), row, attempt)
 

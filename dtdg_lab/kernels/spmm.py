@@ -392,7 +392,7 @@ class SharedAdjacency:
         sizes: tuple[int, int, int],
     ) -> None:
         self._like, self._snapshots, self._sizes = like, snapshots, sizes
-        self._entries = entries
+        self._entries: tuple[Entries, ...] = entries
         gather, common, scatter, direct = entries
         nodes, sources, targets = (size * snapshots for size in sizes)
         self._gather = self._matrix(gather, sources, nodes)
@@ -421,8 +421,10 @@ class SharedAdjacency:
         if self._transposed is None:
             gather, common, scatter, direct = ((columns, rows, values) for rows, columns, values in self._entries)
             nodes, sources, targets = self._sizes
-            sizes = (nodes, targets, sources)
-            self._transposed = SharedAdjacency(self._like, self._snapshots, (scatter, common, gather, direct), sizes)
+            entries, sizes = (scatter, common, gather, direct), (nodes, targets, sources)
+            self._transposed = SharedAdjacency(self._like, self._snapshots, entries, sizes)
+            self._transposed._transposed = self
+            self._entries = self._transposed._entries = ()  # both are made
         return self._transposed
 
     def _matrix(self, entries: Entries, height: int, width: int) -> Adjacency:

@@ -1,17 +1,22 @@
 """Neighbour sums and attention by backend: the measurements behind ``kernel="auto"``.
 
-    python benchmarks/kernels.py [--quick] [--json FILE] [--keep] [--threads N]
+    python benchmarks/kernels.py [PART ...] [--quick] [--json FILE] [--keep] [--threads N]
 
 Three backends for a sum over in-neighbours: torch's embedding_bag (single precision on the CPU), its CSR product, DGL.
 Each case runs them in turn, so that other load affects all; ratios are the other's time over the first one's,
 turn by turn (above 1: the first is faster). Times are one product forward; backward is the same product with the
 transpose. Attention is forward and backward, by the lab's own operator and by DGL's.
+
+Part ``shared``: convolutions of 16 snapshots of mathoverflow, edge life 31, forward and backward, in processor seconds:
+each with its own product, and in groups whose common edges are aggregated once (``system="pipad"``). Part ``epochs``:
+an epoch of T-GCN with two layers on the same graph, by `single` and by `pipad` with groups of two.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,11 +25,15 @@ import numpy as np
 import torch
 from contenders import results
 
+import dtdg_lab as lab
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.rng import generator
+from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import Adjacency, has_bag_kernel, import_dgl
+from dtdg_lab.models.base import run_straight
+from dtdg_lab.systems.single.overlap import OverlapSequence
 
 WIDTHS = (2, 16, 32, 64, 128)
 SIZES = {"small": (600, 3_000), "medium": (20_000, 100_000), "large": (200_000, 1_000_000)}
@@ -70,7 +79,64 @@ def attention_ways(snapshot: Snapshot, width: int, heads: int, *, dgl: bool) -> 
     return {name: way(name) for name in ("torch", "dgl") if name == "torch" or dgl}
 
 
-def compare(ways: dict[str, Way], turns: int) -> dict[str, Any]:
+OVERLAPPING: dict[str, Any] = {"edge_life": 31}
+SHARED_WIDTHS, GROUPS, SNAPSHOTS = (4, 8, 16, 32, 64), (2, 4, 8), 16
+
+
+def shared_ways(graph: lab.DynamicGraph, width: int) -> dict[str, Way]:
+    """Convolutions of the last snapshots, forward and backward: each by itself, and in groups."""
+    some = range(graph.num_snapshots - SNAPSHOTS, graph.num_snapshots)
+    own = DeviceSequence(graph, device="cpu", dtype=torch.float32, kernel="auto")
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(SNAPSHOTS, graph.num_nodes, width, generator=draw)
+
+    def way(sequence: DeviceSequence) -> Way:
+        views, done, pairs = sequence.stacks(some), 0, []
+        for view in views:
+            pairs.append((view, x[done : done + len(view.snapshots)].flatten(0, 1).requires_grad_()))
+            done += len(view.snapshots)
+
+        def pull() -> None:
+            found = [(run_straight(view.pull(rows, "gcn")), rows) for view, rows in pairs]
+            for y, rows in found:
+                torch.autograd.grad(y, rows, y.detach())
+
+        return pull
+
+    return {"own": way(own)} | {f"groups of {size}": way(OverlapSequence(own, size)) for size in GROUPS}
+
+
+def shared_rows(turns: int) -> list[dict[str, Any]]:
+    """The spatial part by width."""
+    graph, rows = lab.datasets.load("mathoverflow", **OVERLAPPING), []
+    for width in SHARED_WIDTHS:
+        case = {"graph": "mathoverflow", "type": "float32", "sum": f"{SNAPSHOTS} snapshots", "features": width}
+        rows.append(report(case, compare(shared_ways(graph, width), turns, time.process_time)))
+    return rows
+
+
+def epoch_rows() -> list[dict[str, Any]]:
+    """Seconds of training epochs after the first, both systems in turn."""
+    rows = []
+    for hidden in (8, 32):
+        found: dict[str, list[float]] = {"single": [], "pipad": []}
+        for _ in range(2):
+            for system, more in (("single", {}), ("pipad", {"shared_snapshots": 2})):
+                config = lab.RunConfig(
+                    system=system, dataset="mathoverflow", model="tgcn", layers=2, hidden=hidden, epochs=3,
+                    protocol="leaky", device="cpu", evaluate_every=3, threads=torch.get_num_threads(),
+                    **OVERLAPPING, **more,
+                )  # fmt: skip
+                with tempfile.TemporaryDirectory() as folder:
+                    run = lab.train(config, runs_dir=folder, progress=False)
+                    found[system] += list(run.table("steps")["compute_s"])[1:]
+        row = {"graph": "mathoverflow", "model": "tgcn", "features": hidden, **{f"{k}_s": v for k, v in found.items()}}
+        print(row["features"], {name: float(np.median(of)) for name, of in found.items()}, flush=True)
+        rows.append(row)
+    return rows
+
+
+def compare(ways: dict[str, Way], turns: int, clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
     """Median times, and the ratio of each turn to the first way."""
     for _ in range(WARM_UPS):
         for way in ways.values():
@@ -81,9 +147,9 @@ def compare(ways: dict[str, Way], turns: int) -> dict[str, Any]:
         for _ in range(turns):
             rows.append({})
             for name, way in ways.items():
-                began = time.perf_counter()
+                began = clock()
                 way()
-                rows[-1][name] = time.perf_counter() - began
+                rows[-1][name] = clock() - began
     finally:
         gc.enable()
     first = next(iter(ways))
@@ -104,8 +170,27 @@ def report(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     return {**case, **found}
 
 
+def backend_rows(turns: int, *, quick: bool, dgl: bool) -> list[dict[str, Any]]:
+    """Sums and attention by backend."""
+    rows = []
+    for size in ("small", "medium") if quick else tuple(SIZES):
+        snapshot = random_snapshot(*SIZES[size])
+        for dtype in (torch.float32, torch.float64):
+            for weighted in (False, True):
+                for width in WIDTHS if dtype == torch.float32 else (32,):
+                    ways = product_ways(snapshot, width, weighted=weighted, dtype=dtype, dgl=dgl)
+                    case = {"graph": size, "type": str(dtype)[6:], "sum": "weighted" if weighted else "plain",
+                            "features": width}  # fmt: skip
+                    rows.append(report(case, compare(ways, turns)))
+        for heads in (1, 4):
+            case = {"graph": size, "type": "float32", "sum": f"attention/{heads}", "features": 32}
+            rows.append(report(case, compare(attention_ways(snapshot, 32, heads, dgl=dgl), turns)))
+    return rows
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help="rows, shared, epochs; all where none is named")
     parser.add_argument("--quick", action="store_true", help="small and medium graphs, fewer turns: seconds")
     results.add_arguments(parser)
     parser.add_argument("--threads", type=int, default=1, help="threads of each product (default 1, as for one rank)")
@@ -118,20 +203,15 @@ def main() -> int:
         print(f"without DGL: {error}")
     machine = results.machine("dgl", threads=given.threads)
     print(f"CPU; {machine}\ngraph, type, weights, width")
-    turns, rows = QUICK_TURNS if given.quick else TURNS, []
-    for size in ("small", "medium") if given.quick else tuple(SIZES):
-        snapshot = random_snapshot(*SIZES[size])
-        for dtype in (torch.float32, torch.float64):
-            for weighted in (False, True):
-                for width in WIDTHS if dtype == torch.float32 else (32,):
-                    ways = product_ways(snapshot, width, weighted=weighted, dtype=dtype, dgl=dgl)
-                    case = {"graph": size, "type": str(dtype)[6:], "sum": "weighted" if weighted else "plain",
-                            "features": width}  # fmt: skip
-                    rows.append(report(case, compare(ways, turns)))
-        for heads in (1, 4):
-            case = {"graph": size, "type": "float32", "sum": f"attention/{heads}", "features": 32}
-            rows.append(report(case, compare(attention_ways(snapshot, 32, heads, dgl=dgl), turns)))
-    results.write(given, machine, {"rows": rows})
+    turns, parts = QUICK_TURNS if given.quick else TURNS, given.parts or ["rows", "shared", "epochs"]
+    found: dict[str, Any] = {}
+    if "rows" in parts:
+        found["rows"] = backend_rows(turns, quick=given.quick, dgl=dgl)
+    if "shared" in parts:
+        found["shared"] = shared_rows(turns)
+    if "epochs" in parts:
+        found["epochs"] = epoch_rows()
+    results.write(given, machine, found)
     return 0
 
 

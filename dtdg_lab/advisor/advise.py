@@ -233,7 +233,7 @@ def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
             if value <= 0 or (name == "window" and value < config["full_snapshots"] and "alpha" in config.flat):
                 break
             yield {name: value}
-    if of.parts["parallel"] != "single":
+    if of.family != "single":
         ranks = config.ranks * 2
         while ranks <= max(_MOST_RANKS, config.ranks * 4):
             yield {"ranks": ranks, "parts": ranks}

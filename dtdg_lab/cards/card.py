@@ -103,7 +103,7 @@ def run_cell(text: CardText) -> str:
     if settings["ranks"] > 1:
         return "\n".join([*lines, *_session("config"), "lab.plot(run)"])
     lines += ["run = lab.train(config)", "lab.plot(run)"]
-    if text.system != "single":
+    if catalogue.system(text.system).family != "single":
         lines += ["# on two processes, live:", *(f"# {line}" for line in _session("config.replace(ranks=2)"))]
     return "\n".join(lines)
 

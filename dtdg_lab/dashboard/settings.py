@@ -343,7 +343,7 @@ class Settings:
 
     def _refresh(self) -> None:
         active = self._active()
-        alone = catalogue.system(self._system).parts["parallel"] == "single"
+        alone = catalogue.system(self._system).family == "single"
         self.controls["ranks"].offer([1] if alone else self._ranks)
         self._offer_parts(alone)
         self._offer_tasks()

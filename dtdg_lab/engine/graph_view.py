@@ -583,12 +583,10 @@ class DeviceSequence(StoredSequence):
             self._brought.update(zip(snapshots, self.feed.bring(snapshots), strict=True))
 
     def _make(self, snapshots: range) -> SnapshotView:
-        held: Any = self.graph.snapshots if self.feed is None else self._brought
-        one = stacked([held[t] for t in snapshots])
-        rows = self.rows if len(snapshots) == 1 else range(one.num_nodes)
+        rows = self.rows if len(snapshots) == 1 else range(len(snapshots) * self.graph.num_nodes)
         features = self._features_of(self.graph.features, snapshots)
         return SnapshotView(
-            Operators(SnapshotSource(one, rows, self.settings), self.settings),
+            self._operators(snapshots, rows),
             snapshots,
             features if len(rows) == len(features) else features[rows.start : rows.stop],
             self._neighbours,
@@ -601,6 +599,12 @@ class DeviceSequence(StoredSequence):
     def estimated_bytes(self, snapshots: range) -> int:
         """Features of some snapshots, and one operator of each with its transpose."""
         return operator_bytes(self.graph, snapshots, torch.finfo(self.dtype).bits // 8)
+
+    def _operators(self, snapshots: range, rows: range) -> Operators:
+        """The operators of some rows of snapshots, stacked where they are several."""
+        held: Any = self.graph.snapshots if self.feed is None else self._brought
+        one = stacked([held[t] for t in snapshots])
+        return Operators(SnapshotSource(one, rows, self.settings), self.settings)
 
 
 def operator_settings(

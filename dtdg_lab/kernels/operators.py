@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -356,6 +357,46 @@ class Operators:
             right = _over(torch.sqrt(source.column_degrees("out") + extra))
             left = _over(torch.sqrt(source.row_degrees("in") + extra))
         return ScaledOperator(adjacency, left, right, add_self=loops, first=first)
+
+
+class SharedOperators(Operators):
+    """The operators of S snapshots on their stacked rows, whose shared edges are aggregated once.
+
+    Args:
+        each: of S >= 2 snapshots, all their nodes.
+
+    References: see :class:`dtdg_lab.kernels.spmm.SharedOperator`.
+    """
+
+    def __init__(self, each: Sequence[Operators]) -> None:
+        self._each = each
+        self._scaled: dict[str, ScaledOperator] = {}
+
+    def scaled(self, kind: str) -> ScaledOperator:
+        """The operator of any kind along in-neighbours but ``attention``.
+
+        Raises:
+            UnsupportedError: there is no such kind.
+        """
+        if kind not in self._scaled:
+            self._scaled[kind] = spmm.SharedOperator([of.scaled(kind) for of in self._each])
+        return self._scaled[kind]
+
+    def attention(self) -> AttentionOperator:
+        """Not shared: its weights follow from features.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            "attention over shared edges: its weights differ by snapshot. Choose system='single', or another model."
+        )
+
+    def release(self) -> None:
+        """Let go of everything made; what is asked for again is made again."""
+        self._scaled.clear()
+        for of in self._each:
+            of.release()
 
 
 def _over(numbers: Tensor) -> Tensor:

@@ -166,7 +166,7 @@ class _Product(torch.autograd.Function):
     """A @ x; its backward is the product with the transpose, which is built once per matrix."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, owner: Adjacency) -> Tensor:
+    def forward(ctx: Any, x: Tensor, owner: Adjacency | SharedAdjacency) -> Tensor:
         ctx.owner = owner
         return owner.product(x)
 
@@ -364,6 +364,178 @@ class ScaledOperator:
             return adjacency.like(adjacency.indptr, adjacency.indices, scaled, columns=width)
         own = left * right[first : first + height]
         return adjacency.like(*with_self(adjacency.indptr, adjacency.indices, first, scaled, own), columns=width)
+
+
+# The edges that consecutive snapshots share, aggregated once for all of them.
+#
+# With diag(left_s) (A_s + I) diag(right_s) of S snapshots, the edges C that all have are one matrix without weights.
+# Its product with the scaled rows of all snapshots side by side, (M, S F), serves every snapshot. What a snapshot has
+# beyond C is a small product of its own. The scales, which differ by snapshot, stay outside C.
+
+
+Entries = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]  # rows, columns and values of a matrix
+
+# A row or column with fewer shared edges costs more to move than it saves (``benchmarks/kernels.py``).
+LEAST_SHARED_IN, LEAST_SHARED_OUT = 3, 2
+
+
+class SharedAdjacency:
+    """A block-diagonal matrix of S snapshots, (S n, S n): y = direct x + scatter common gather x.
+
+    Args:
+        like: gives backend, type and device.
+        snapshots: S.
+        entries: four matrices. gather, (C S, S n): the scaled rows of C nodes, those of one node side by side;
+            common, (R, C): the shared edges, once for all snapshots; scatter, (S n, R S): where the sums go, scaled;
+            direct, (S n, S n): all other edges.
+        sizes: n, C and R.
+    """
+
+    def __init__(
+        self,
+        like: Adjacency,
+        snapshots: int,
+        entries: tuple[Entries, Entries, Entries, Entries],
+        sizes: tuple[int, int, int],
+    ) -> None:
+        self._like, self._snapshots, self._sizes = like, snapshots, sizes
+        self._entries: tuple[Entries, ...] = entries
+        gather, common, scatter, direct = entries
+        nodes, sources, targets = (size * snapshots for size in sizes)
+        self._gather = self._matrix(gather, sources, nodes)
+        self._common = self._matrix(common, sizes[2], sizes[1])
+        moved = None if direct[2] is None or scatter[2] is None else np.concatenate([direct[2], scatter[2]])
+        rest = (np.concatenate([direct[0], scatter[0]]), np.concatenate([direct[1], scatter[1] + nodes]), moved)
+        self._rest = self._matrix(rest, nodes, nodes + targets)
+        self._transposed: SharedAdjacency | None = None
+
+    def multiply(self, x: Tensor) -> Tensor:
+        """The product, (S n, F) -> (S n, F), differentiable in x."""
+        product: Tensor = _Product.apply(x, self)
+        return product
+
+    def product(self, x: Tensor) -> Tensor:
+        """The product, (S n, F) -> (S n, F), without gradient."""
+        if not self._sizes[2]:  # nothing is shared
+            return self._rest.product(x)
+        width = x.shape[1]
+        rows = self._gather.product(x).view(-1, self._snapshots * width)
+        sums = self._common.product(rows).view(-1, width)
+        return self._rest.product(torch.cat([x, sums]))
+
+    def transposed_adjacency(self) -> SharedAdjacency:
+        """The transpose, which has the same form. Made once."""
+        if self._transposed is None:
+            gather, common, scatter, direct = ((columns, rows, values) for rows, columns, values in self._entries)
+            nodes, sources, targets = self._sizes
+            entries, sizes = (scatter, common, gather, direct), (nodes, targets, sources)
+            self._transposed = SharedAdjacency(self._like, self._snapshots, entries, sizes)
+            self._transposed._transposed = self
+            self._entries = self._transposed._entries = ()  # both are made
+        return self._transposed
+
+    def _matrix(self, entries: Entries, height: int, width: int) -> Adjacency:
+        rows, columns, values = entries
+        order = np.argsort(rows, kind="stable")
+        indptr = np.searchsorted(rows[order], np.arange(height + 1))
+        values = None if values is None else values[order]
+        return self._like.like(indptr, columns[order].astype(np.int32), values, columns=width)
+
+
+class SharedOperator(ScaledOperator):
+    """The operators of S snapshots on their stacked rows, where the edges that all of them have are aggregated once.
+
+    An edge is shared where all snapshots have it with equal weight. Exact but for the order of sums.
+
+    Args:
+        each: the operators of S >= 2 snapshots of the same n nodes, square, with the same identity or none.
+
+    References: the idea of Wang, Sun, Bai 2023, "PiPAD" (PPoPP), to aggregate the overlap of snapshots once.
+
+    Differs from the paper: written from that idea alone. Scales outside the shared matrix, the limits by the number of
+    shared edges, and the whole backward pass are ours; the paper's pipeline of transfers and its GPU kernels are not
+    here.
+    """
+
+    def __init__(self, each: Sequence[ScaledOperator]) -> None:
+        self._each = tuple(each)
+        self._shared: SharedAdjacency | None = None
+
+    @functools.cached_property
+    def edges(self) -> tuple[int, int]:
+        """The edges that all snapshots have, and those of all snapshots together."""
+        keys = [_edge_keys(of._adjacency) for of in self._each]
+        return len(_shared_keys(self._each, keys)), sum(map(len, keys))
+
+    def apply(self, x: Tensor) -> Tensor:
+        """The operators times stacked rows, (S n, F) -> (S n, F), differentiable."""
+        if self._shared is None:
+            self._shared = _shared_adjacency(self._each)
+        return self._shared.multiply(x)
+
+    def apply_once(self, x: Tensor) -> Tensor:
+        """The same without preparation, snapshot by snapshot, for a product that is computed once."""
+        parts = x.chunk(len(self._each))
+        return torch.cat([of.apply_once(part) for of, part in zip(self._each, parts, strict=True)])
+
+
+def _edge_keys(of: Adjacency) -> NDArray[np.int64]:
+    """Row M + column of every edge, ascending, (E,)."""
+    rows = np.repeat(np.arange(of.shape[0]), np.diff(of.indptr.cpu().numpy()))
+    keys: NDArray[np.int64] = rows * of.shape[1] + of.indices.cpu().numpy()
+    return keys
+
+
+def _shared_keys(each: Sequence[ScaledOperator], keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The edges that all have, with equal weight."""
+    shared = functools.reduce(functools.partial(np.intersect1d, assume_unique=True), keys)
+    first: NDArray[Any] | None = None
+    equal = np.ones(len(shared), bool)
+    for of, own in zip(each, keys, strict=True):
+        if of._adjacency.weights is not None:
+            weights = of._adjacency.weights.cpu().numpy()[np.searchsorted(own, shared)]
+            first = weights if first is None else first
+            equal &= weights == first
+    return shared[equal]
+
+
+def _shared_adjacency(each: Sequence[ScaledOperator]) -> SharedAdjacency:
+    of = each[0]._adjacency
+    count, nodes, loops = len(each), of.shape[0], each[0]._add_self
+    keys = [_edge_keys(one._adjacency) for one in each]
+    shared = _shared_keys(each, keys)
+    shared = shared[np.bincount(shared // nodes, minlength=nodes)[shared // nodes] >= LEAST_SHARED_IN]
+    shared = shared[np.bincount(shared % nodes, minlength=nodes)[shared % nodes] >= LEAST_SHARED_OUT]
+    left, right = (
+        np.stack([np.ones(nodes) if scale is None else scale.cpu().numpy() for scale in scales])
+        for scales in ([one._left for one in each], [one._right for one in each])
+    )
+    targets, rows = np.unique(shared // nodes, return_inverse=True)
+    has_sums = np.zeros(nodes, bool)
+    has_sums[targets] = True
+    sources = np.unique(np.concatenate([shared % nodes, targets] if loops else [shared % nodes]))
+    columns = np.searchsorted(sources, shared % nodes)
+    values = None
+    if of.weights is not None:
+        values = of.weights.cpu().numpy()[np.searchsorted(keys[0], shared)]
+    if loops:  # the identity is shared too
+        rows = np.concatenate([rows, np.arange(len(targets))])
+        columns = np.concatenate([columns, np.searchsorted(sources, targets)])
+        values = None if values is None else np.concatenate([values, np.ones(len(targets), values.dtype)])
+    places = np.arange(count) * nodes
+    gather = (np.arange(len(sources) * count), np.add.outer(sources, places).ravel(), right[:, sources].T.ravel())
+    scatter = (np.add.outer(targets, places).ravel(), np.arange(len(targets) * count), left[:, targets].T.ravel())
+    alone = np.flatnonzero(~has_sums) if loops else np.empty(0, np.int64)
+    direct = []
+    for place, (one, own) in enumerate(zip(each, keys, strict=True)):
+        kept = ~np.isin(own, shared, assume_unique=True)
+        v, u = (np.concatenate([ends[kept], alone]) for ends in (own // nodes, own % nodes))
+        weights = np.ones(len(v)) if one._adjacency.weights is None else one._adjacency.weights.cpu().numpy()[kept]
+        weights = np.concatenate([weights, np.ones(len(v) - len(weights))])
+        direct.append((v + place * nodes, u + place * nodes, left[place][v] * right[place][u] * weights))
+    joined = tuple(np.concatenate(parts) for parts in zip(*direct, strict=True))
+    sizes = (nodes, len(sources), len(targets))
+    return SharedAdjacency(of, count, (gather, (rows, columns, values), scatter, cast(Entries, joined)), sizes)
 
 
 # Several snapshots as one, block-diagonally: one product then serves them all.

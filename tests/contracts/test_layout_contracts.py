@@ -24,7 +24,11 @@ from dtdg_lab.training.build import build
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
          "dtype": "float64"}  # fmt: skip
-SCHEDULED = ("dygnex-g", "dygnex-l")  # psg's layout by other schedules
+MODELS = {  # of systems that do not take all, or have psg's layout by other schedules
+    "dygnex-g": ("tgcn", "evolvegcn-o"),
+    "dygnex-l": ("tgcn", "evolvegcn-o"),
+    "pipad": ("tgcn", "evolvegcn-o", "mpnn-lstm", "graphsage"),
+}
 MOVES_NO_ROWS = ("evolvegcn-o", "graphsage")  # ranks of esdg exchange none of these models'
 
 
@@ -74,10 +78,10 @@ def _configs() -> list[RunConfig]:
     for system in catalogue.names("systems"):
         if "partition" in catalogue.system(system).parts or system.startswith("esdg"):
             continue  # ranks agree on the partition in build: test_cached_layout.py, distributed/test_vertex_plans.py
-        parts = 1 if catalogue.system(system).parts["parallel"] == "single" else 4
-        for model in catalogue.names("models") if system not in SCHEDULED else ("tgcn", "evolvegcn-o"):
-            gap = {"schedule_gap": 1.0} if system == "dygnex-l" else {}  # no search: that is the schedulers' own test
-            configs.append(RunConfig(system=system, model=model, parts=parts, **gap, **SMALL))
+        parts = 1 if system in ("single", "pipad") else 4
+        more = {"dygnex-l": {"schedule_gap": 1.0}, "pipad": {"shared_snapshots": 3}}.get(system, {})  # no search
+        for model in MODELS.get(system, catalogue.names("models")):
+            configs.append(RunConfig(system=system, model=model, parts=parts, **more, **SMALL))
     for system, parts, more in (("psg", 4, {"layers": 2}), ("single", 1, {"link_head": "dot"})):  # needs all nodes
         configs.append(RunConfig(system=system, parts=parts, task="link", link_share=0.5, **more, **SMALL))
     for model in (name for name in catalogue.names("models") if name != "dcrnn"):  # which esdg cannot carry

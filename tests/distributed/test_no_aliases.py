@@ -22,10 +22,12 @@ SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 120, "g
          "layers": 2, "device": "cpu", "epochs": 1}  # fmt: skip
 CACHING = ("rapidgnn", "fixed-window", "threshold-window", "greendygnn", "clairvoyant")
 REMOTE = ("dgl-default", "bgl", *CACHING)
+ALONE = ("single", "pipad")  # systems of one process
 MORE: dict[str, dict[str, Any]] = {
     **{system: {"parts": 4} for system in ("psg", "blad", "dygnex-g", "dygnex-l", *REMOTE)},
     **{system: {"parts": 4, "cache_window": 4} for system in CACHING[1:]},
     "dygnex-l": {"parts": 4, "schedule_gap": 1.0},
+    "pipad": {"shared_snapshots": 2},
 }
 
 
@@ -50,6 +52,7 @@ def _recorded(system: str, group: Group, folder: Path) -> dict[str, Any]:
         },
         "batches": [(row["chunks"], row["edges"]) for row in tables["batches"]],
         "schedules": [(described["assignment"], described["gap"]) for described in schedules],
+        "overlap": [event["data"]["chosen"] for event in done.recorder.events("overlap")],
         "remote": _remote(tables) if tables["resolved"] else {},
     }  # fmt: skip
 
@@ -69,7 +72,7 @@ def _remote(tables: Any) -> dict[str, Any]:
 
 def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
     group = join_group(rank, ranks, address)
-    systems = [system for system in catalogue.names("systems") if system != "single"]
+    systems = [system for system in catalogue.names("systems") if system not in ALONE]
     found = {system: _recorded(system, group, Path(folder)) for system in systems}
     group.close()
     return found
@@ -77,12 +80,12 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """What ranks recorded of every system; ``single`` has one, the others two."""
+    """What ranks recorded of every system; those of one process have one, the others two."""
     _graph()
     folder = tmp_path_factory.mktemp("aliases")
     ranks = run_ranks(_on_rank, 2, str(folder))
     found = {system: [rank[system] for rank in ranks] for system in ranks[0]}
-    return {"single": [_recorded("single", SoloGroup(), folder)], **found}
+    return {**{system: [_recorded(system, SoloGroup(), folder)] for system in ALONE}, **found}
 
 
 @pytest.mark.slow

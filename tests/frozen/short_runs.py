@@ -59,6 +59,7 @@ REMOTE: Settings = {
 # "SYSTEM" or "SYSTEM, VARIANT" -> settings. Models, tasks and rarer settings are spread over the systems.
 CASES: Mapping[str, Settings] = {
     "single": {"model": "evolvegcn-h", "parts": 1},
+    "pipad": {"model": "tgcn", "layers": 2, "edge_life": 3, "protocol": "leaky", "shared_snapshots": 3, "parts": 1},
     "psg": {"model": "mpnn-lstm", "task": "link", "profile_epochs": 1},
     "blad": {"model": "wdgcn"},
     "dygnex-g": {"model": "cdgcn", "group_times": "size"},
@@ -104,6 +105,7 @@ CASES: Mapping[str, Settings] = {
 # These runs do not exist.
 NO_RUN: Mapping[tuple[str, int], str] = {
     ("single", 2): "the system has one rank",
+    ("pipad", 2): "the system has one rank",
     ("esdg-hybrid", 1): "the system splits a snapshot over two ranks",
 }
 

@@ -147,18 +147,19 @@ def test_a_system_shows_the_settings_that_it_reads_and_brings_its_own(dashboard)
     of_schedules = {"scheduler", "groups_per_rank", "group_times", "profile_epochs", "schedule_gap", "schedule_limit_s"}
     of_layouts = {"halo_reuse", "cache_gib", "blocks", "memory_gib", "row_ranks", "overlap", "delta_transfer"}
     others = {"pipelined", "partitioner", "parts"}
-    for system in sorted(catalogue.names("systems"), key="single".__eq__):  # single last: it leaves one rank
+    alone = ("single", "pipad")
+    for system in sorted(catalogue.names("systems"), key=alone.__contains__):  # these last: they leave one rank
         choose(dashboard, "system", system)
         made_of = catalogue.system(system).parts
         expected = of_layouts & {*catalogue.entry("parallel", made_of["parallel"]).options}
         expected |= of_schedules if "scheduling" in made_of else set()
         expected |= {"pipelined"} if made_of["parallel"] == "snapshot_group" else set()
         expected |= {"partitioner"} if "partition" in made_of else set()
-        expected |= {"parts"} if system != "single" else set()
+        expected |= {"parts"} if system not in alone else set()
         controls = dashboard.settings.controls
         shown = {name for name in of_schedules | of_layouts | others if controls[name].widget.visible}
         assert shown == expected, system
-        ranks = 1 if system == "single" else 2
+        ranks = 1 if system in alone else 2
         assert dashboard.settings.config() == RunConfig(system=system, dataset="growing", ranks=ranks, epochs=50)
 
 

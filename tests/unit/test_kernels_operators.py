@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
 from backends import backends, places
+from hypothesis import strategies as draws
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
@@ -18,6 +20,7 @@ from dtdg_lab.kernels.operators import (
     AttentionOperator,
     Operators,
     OperatorSettings,
+    SharedOperators,
     SnapshotSource,
     edge_products,
 )
@@ -260,3 +263,78 @@ def test_the_seeds_of_this_file_are_its_own() -> None:
     list(itertools.islice(_weights(True), 1))
     assert random.getstate() == before
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+# Edges that several snapshots share, aggregated once.
+
+
+def _overlapping(seed: int, count: int, share: float, changed: float, weighted: bool) -> list[Snapshot]:
+    """Snapshots that have most edges in common; of some of these, the weight changes where there are weights."""
+    draw = np.random.default_rng(seed)
+    edges, weights = draw.random((NODES, NODES)) < share, draw.random((NODES, NODES)) + 0.5
+    found = []
+    for _ in range(count):
+        flips, other = draw.random((NODES, NODES)) < changed, draw.random((NODES, NODES)) < changed
+        values = np.where(other, draw.random((NODES, NODES)) + 0.5, weights)
+        dense = np.where(edges ^ flips, values if weighted else 1.0, 0.0).astype(np.float32)
+        found.append(_snapshot(torch.from_numpy(dense), weighted))
+    return found
+
+
+@hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
+@hypothesis.given(
+    seed=draws.integers(0, 2**16),
+    count=draws.integers(2, 4),
+    share=draws.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    changed=draws.sampled_from([0.0, 0.02, 0.3]),
+    weighted=draws.booleans(),
+    kind=draws.sampled_from(["gcn", "mean"]),
+    norm=draws.sampled_from(["in", "in_out"]),
+    loops=draws.booleans(),
+    double=draws.booleans(),
+)
+def test_shared_edges_give_each_snapshots_product_and_gradient(
+    seed: int,
+    count: int,
+    share: float,
+    changed: float,
+    weighted: bool,
+    kind: str,
+    norm: str,
+    loops: bool,
+    double: bool,
+) -> None:
+    dtype, tolerance = (torch.float64, 1e-10) if double else (torch.float32, 1e-6)
+    how = OperatorSettings(dtype=dtype, norm=norm, self_loops=loops)
+    snapshots = _overlapping(seed, count, share, changed, weighted)
+    each = [_operators(snapshot, range(NODES), how) for snapshot in snapshots]
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(count * NODES, 5, generator=draw, dtype=torch.float64).to(dtype).requires_grad_()
+    seeds = torch.randn(count * NODES, 5, generator=draw, dtype=torch.float64).to(dtype)
+    shared = SharedOperators(each).scaled(kind)
+    parts = zip(each, x.chunk(count), strict=True)
+    wanted = torch.cat([operators.scaled(kind).apply(part) for operators, part in parts])
+    for found in (shared.apply(x), shared.apply_once(x)):
+        torch.testing.assert_close(
+            found, wanted, rtol=tolerance, atol=tolerance * float(wanted.detach().abs().max() + 1)
+        )
+    (of_wanted,) = torch.autograd.grad(wanted, x, seeds)
+    (of_found,) = torch.autograd.grad(shared.apply(x), x, seeds)
+    scale = float(of_wanted.abs().max() + 1)
+    torch.testing.assert_close(of_found, of_wanted, rtol=tolerance, atol=tolerance * scale)
+
+
+def test_edges_that_all_snapshots_have_are_shared() -> None:
+    """Of complete graphs every edge is; one that a snapshot lacks, or weighs otherwise, is not."""
+    dense = torch.ones(NODES, NODES)
+    lacking, heavier = dense.clone(), dense.clone()
+    lacking[1, 2], heavier[3, 4] = 0, 2
+    how = OperatorSettings()
+    snapshots = [_snapshot(of, True) for of in (dense, lacking, heavier)]
+    operator = SharedOperators([_operators(of, range(NODES), how) for of in snapshots]).scaled("gcn")
+    assert operator.edges == (NODES**2 - 2, 3 * NODES**2 - 1)
+
+
+def test_attention_is_not_shared() -> None:
+    with pytest.raises(UnsupportedError, match="weights differ by snapshot"):
+        SharedOperators([]).attention()

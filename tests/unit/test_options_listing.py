@@ -13,7 +13,7 @@ from dtdg_lab.core.options import OPTIONS
 
 @pytest.mark.parametrize("system", catalogue.names("systems"))
 def test_it_lists_what_a_config_of_the_system_takes_with_its_defaults(system: str) -> None:
-    config = RunConfig(system=system, dataset="growing", parts=1 if system == "single" else 2)
+    config = RunConfig(system=system, dataset="growing", parts=1 if system in ("single", "pipad") else 2)
     listed = {row["name"]: row for row in lab.options(system, dataset="growing").rows}
     assert set(listed) == set(config.flat) - {"system", "dataset", "model", "protocol"}
     assert {name: row["default"] for name, row in listed.items() if name != "parts"} == {

@@ -153,6 +153,11 @@ def test_the_cell_is_code_whose_settings_are_allowed(name: str) -> None:
     assert f"system={name!r}" in run_cell(TEXTS[name])
 
 
+@each_card
+def test_the_cell_offers_two_processes_where_a_system_can_use_them(name: str) -> None:
+    assert ("ranks=2" in run_cell(TEXTS[name])) == (name not in ("single", "pipad"))
+
+
 @pytest.mark.parametrize("name", thinned(sorted(TEXTS), keep=6))
 def test_the_page_is_whole_and_asks_for_nothing(name: str) -> None:
     shown = card(name)

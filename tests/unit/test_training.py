@@ -35,6 +35,7 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
+from dtdg_lab.systems.single.charts import OverlapProfile, OverlapView
 from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
@@ -168,6 +169,64 @@ def test_single_has_one_step_an_epoch(tmp_path: Path) -> None:
     done = train(tmp_path, config_of(system="single", parts=1, epochs=3))
     assert [row["vertex_snapshots"] for row in done.recorder.tables["steps"]] == [24 * 12] * 3
     assert done.losses[-1] < done.losses[0]
+
+
+def overlapping(path: Path, **changes: Any) -> Trained:
+    return train_in_memory(config_of(**{**OVERLAP, **changes}), graph_of(edge_life=3), path)
+
+
+OVERLAP = {"system": "pipad", "parts": 1, "edge_life": 3, "dtype": "float64", "protocol": "leaky"}
+
+
+@pytest.mark.parametrize(
+    ("model", "layers"), [("tgcn", 2), ("mpnn-lstm", 1), ("tmgcn", 2), ("graphsage", 2), ("evolvegcn-o", 2)]
+)
+def test_shared_products_change_no_loss(tmp_path: Path, model: str, layers: int) -> None:
+    how = {"model": model, "layers": layers}
+    found = overlapping(tmp_path / "shared.pt", **how, shared_snapshots=4).losses
+    assert found == pytest.approx(overlapping(tmp_path / "own.pt", **how, system="single").losses, rel=1e-10, abs=0)
+
+
+def test_the_size_of_groups_is_measured_and_recorded(tmp_path: Path) -> None:
+    done = overlapping(tmp_path / "last.pt", model="tgcn", layers=2)
+    (data,) = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "overlap"]
+    facts = OverlapProfile.read(data)
+    assert facts.sizes == (1, 2, 4, 8) and facts.chosen in facts.sizes and min(facts.seconds) > 0
+    assert facts.shares[0] == 1 and 1 > facts.shares[1] >= facts.shares[2] >= facts.shares[3] >= 0
+    best = facts.sizes[facts.seconds.index(min(facts.seconds))]
+    assert facts.chosen in {1, best} and "forward and backward" in facts.words
+    view = OverlapView()
+    view.event({"time_ns": 1, "step": 0, "epoch": 0, "data": data}, 0)
+    ((figure, words),) = view.panels()
+    assert list(figure["data"][0]["x"]) == ["1", "2", "4", "8"] and words == facts.words
+
+
+def test_a_resumed_run_keeps_the_measured_size(tmp_path: Path) -> None:
+    config, path = config_of(**OVERLAP, model="tgcn", layers=2, epochs=3), tmp_path / "last.pt"
+    first = train_in_memory(config, graph_of(edge_life=3), path, script={0: {"stop": True}})
+    second = train_in_memory(config, graph_of(edge_life=3), path, first_step=1, resume=True)
+    one, other = (
+        next(row["data"] for row in done.recorder.tables["events"] if row["kind"] == "overlap")
+        for done in (first, second)
+    )
+    assert one == other and one["sizes"]
+
+
+def test_nothing_is_measured_where_no_pull_is_learned(tmp_path: Path) -> None:
+    done = overlapping(tmp_path / "last.pt", model="tgcn")
+    (data,) = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "overlap"]
+    assert data["chosen"] == 1 and "no pull of the model depends on parameters" in OverlapProfile.text(data)
+    view = OverlapView()
+    view.event({"time_ns": 1, "step": 0, "epoch": 0, "data": data}, 0)
+    assert not view.shown and view.panels() == [], "an empty chart would have no title"
+
+
+def test_models_whose_pulls_cannot_be_shared_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="the model pulls by attention"):
+        overlapping(tmp_path / "last.pt", model="gatlstm")
+    for model in ("dcrnn", "evolvegcn-h"):
+        with pytest.raises(UnsupportedError, match="does not work with system 'pipad'"):
+            config_of(**OVERLAP, model=model)
 
 
 # interruption: stop, resume, and compare bits

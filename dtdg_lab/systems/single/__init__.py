@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import UnsupportedError
@@ -10,9 +10,11 @@ from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
     from dtdg_lab.core.catalogue import System
+    from dtdg_lab.core.config import RunConfig
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.charts import Panel
+    from dtdg_lab.visualization.run_view import RunView, SharedViews
 
 
 class SingleFamily(SystemFamily):
@@ -24,9 +26,15 @@ class SingleFamily(SystemFamily):
         """Refuse more than one rank or part."""
         if (settings["ranks"], settings["parts"]) != (1, 1):
             raise UnsupportedError(
-                f"system 'single' needs one rank and one part, but ranks={settings['ranks']}, "
+                f"a system of one process needs one rank and one part, but ranks={settings['ranks']}, "
                 f"parts={settings['parts']}. Set ranks=1 and parts=1, or choose system='psg'."
             )
+
+    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+        """The profile of shared products."""
+        from dtdg_lab.systems.single.charts import OverlapView
+
+        return [OverlapView()]
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """The edges of the one batch."""

@@ -1,0 +1,194 @@
+"""One process whose consecutive snapshots share the products of their common edges."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.events import Event
+from dtdg_lab.core.rng import torch_seed
+from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, SnapshotView
+from dtdg_lab.engine.strategy import BuildContext
+from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
+from dtdg_lab.kernels.spmm import SharedOperator
+from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.systems.single.charts import OverlapProfile
+from dtdg_lab.systems.single.strategy import SingleStrategy
+
+SIZES = (1, 2, 4, 8)
+PROFILED, ROUNDS = 8, 3  # snapshots that are measured, and how often
+LEAST_GAIN = 0.95  # of the ordinary time: above, sharing is not worth its preparation
+SHARED_KINDS = ("gcn", "mean", "diffusion-in")
+
+Pull = tuple[str, int]  # kind and width
+
+
+class OverlapSequence(DeviceSequence):
+    """Snapshots in groups whose common edges are aggregated once.
+
+    Args:
+        of: the snapshots, all nodes.
+        size: snapshots in a group, at least 2.
+    """
+
+    def __init__(self, of: DeviceSequence, size: int) -> None:
+        how = of.settings
+        super().__init__(
+            of.graph, device=of.device, dtype=of.dtype, kernel=how.backend, norm=how.norm, self_loops=how.self_loops
+        )
+        self._size = size
+
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
+        """Consecutive snapshots in groups of about equal length."""
+        pieces = -(-len(snapshots) // self._size)
+        bounds = [snapshots.start + len(snapshots) * piece // pieces for piece in range(pieces + 1)]
+        return [self.stack(range(*pair)) for pair in pairwise(bounds)]
+
+    def common(self, snapshots: range) -> float:
+        """The share of all edges that the snapshots of their groups have in common."""
+        groups = [view.snapshots for view in self.stacks(snapshots) if len(view.snapshots) > 1]
+        counts = [SharedOperator([of.scaled("gcn") for of in self._each(group)]).edges for group in groups]
+        common = sum(shared * len(group) for group, (shared, _) in zip(groups, counts, strict=True))
+        return common / max(sum(every for _, every in counts), 1)
+
+    def _each(self, snapshots: range) -> list[Operators]:
+        own, how = range(self.graph.num_nodes), self.settings
+        return [Operators(SnapshotSource(self.graph.snapshots[t], own, how), how) for t in snapshots]
+
+    def _operators(self, snapshots: range, rows: range) -> Operators:
+        if len(snapshots) == 1:
+            return super()._operators(snapshots, rows)
+        return SharedOperators(self._each(snapshots))
+
+
+class _PullLog(OneVertex):
+    """A node without edges that notes the pulls of a model."""
+
+    def __init__(self) -> None:
+        self.learned: list[Pull] = []
+        self.kinds: set[str] = set()
+
+    async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        self.kinds.add(kind)
+        if x.requires_grad:
+            self.learned.append((kind, x.shape[1]))
+        return x
+
+
+def learned_pulls(model: DynamicModel) -> list[Pull]:
+    """Kind and width of every pull that depends on parameters; the others are computed once and kept.
+
+    Raises:
+        UnsupportedError: a pull weighs edges otherwise than by degrees.
+    """
+    log = _PullLog()
+    for layer in range(model.layers):
+        x = model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
+        run_straight(model.spatial(layer, log, x, model.initial_state(1)))
+    other = sorted(log.kinds - set(SHARED_KINDS))
+    if other:
+        raise UnsupportedError(
+            f"system='pipad' shares sums over in-neighbours that are scaled by degrees ({', '.join(SHARED_KINDS)}), "
+            f"but the model pulls by {', '.join(other)}. Choose tgcn, wdgcn, cdgcn, mpnn-lstm, tmgcn or evolvegcn-o, "
+            "or system='single'."
+        )
+    return log.learned
+
+
+class OverlapStrategy(SingleStrategy):
+    """Back-propagation through the whole training split, with shared products (see :class:`OverlapSequence`).
+
+    Args:
+        of: what it is built from.
+        profile: the group size, and how it was chosen.
+    """
+
+    plan_kinds = ("overlap",)
+
+    def __init__(self, of: BuildContext, profile: OverlapProfile) -> None:
+        sequence = of.sequence if profile.chosen == 1 else OverlapSequence(of.sequence, profile.chosen)
+        super().__init__(of.model, sequence, of.task, of.train)
+        self._profile = profile
+
+    def plan_events(self) -> list[Event]:
+        """The group size and the candidates' times."""
+        return [self._profile]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The profile, so that a resumed run does not measure again."""
+        return {"overlap": self._profile.write()}
+
+
+def build(of: BuildContext) -> OverlapStrategy:
+    """The strategy of a run; its group size is given, or measured here.
+
+    Raises:
+        UnsupportedError: the model has pulls that cannot be shared.
+    """
+    pulls, given = learned_pulls(of.model), of.config["shared_snapshots"]
+    if given:
+        return OverlapStrategy(of, OverlapProfile(given, (), (), (), "shared_snapshots is given"))
+    if not pulls:
+        why = "no pull of the model depends on parameters, and the others are computed once"
+        return OverlapStrategy(of, OverlapProfile(1, (), (), (), why))
+    if of.state.get("overlap", {}).get("sizes"):  # measured before
+        return OverlapStrategy(of, OverlapProfile.read(of.state["overlap"]))
+    return OverlapStrategy(of, measured(of.sequence, of.train, pulls, seed=of.config.seed))
+
+
+def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, seed: int) -> OverlapProfile:
+    """Time each candidate on the last snapshots of the training split, in turn, and choose the fastest.
+
+    Args:
+        sequence: the graph on this device.
+        train: the snapshots that are trained.
+        pulls: kinds and widths of what is timed.
+        seed: of the random rows.
+    """
+    some = train[-PROFILED:]
+    draw = torch.Generator("cpu").manual_seed(torch_seed(seed, "overlap"))
+    rows = len(some) * sequence.own
+    given = {
+        width: torch.randn(rows, width, generator=draw).to(sequence.device, sequence.dtype)
+        for width in sorted({width for _, width in pulls})
+    }
+    sizes = tuple(size for size in SIZES if size <= len(some))
+    sequences = [sequence if size == 1 else OverlapSequence(sequence, size) for size in sizes]
+    stacks = [of.stacks(some) for of in sequences]
+    times: list[list[float]] = [[] for _ in sizes]
+    for _ in range(1 + ROUNDS):  # the first prepares
+        for place, views in enumerate(stacks):
+            times[place].append(_seconds(views, pulls, given, sequence))
+    seconds = tuple(min(found[1:]) / len(some) for found in times)
+    best = min(range(len(sizes)), key=seconds.__getitem__)
+    chosen = sizes[best] if seconds[best] <= LEAST_GAIN * seconds[0] else 1
+    shares = tuple(of.common(some) if isinstance(of, OverlapSequence) else 1.0 for of in sequences)
+    return OverlapProfile(chosen, sizes, seconds, shares)
+
+
+def _seconds(
+    views: Sequence[SnapshotView], pulls: Sequence[Pull], given: dict[int, Tensor], of: DeviceSequence
+) -> float:
+    """Forward and backward of all pulls."""
+    _wait(of.device)
+    began = time.perf_counter()
+    for kind, width in pulls:
+        start = 0
+        for view in views:
+            x = given[width][start : start + view.num_rows].requires_grad_()
+            start += view.num_rows
+            y = run_straight(view.pull(x, kind))
+            torch.autograd.grad(y, x, y.detach())
+    _wait(of.device)
+    return time.perf_counter() - began
+
+
+def _wait(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()

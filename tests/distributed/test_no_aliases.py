@@ -52,7 +52,7 @@ def _recorded(system: str, group: Group, folder: Path) -> dict[str, Any]:
         },
         "batches": [(row["chunks"], row["edges"]) for row in tables["batches"]],
         "schedules": [(described["assignment"], described["gap"]) for described in schedules],
-        "overlap": [event["data"]["chosen"] for event in done.recorder.events("overlap")],
+        "shared": [event["data"]["chosen"] for event in done.recorder.events("shared_edges")],
         "remote": _remote(tables) if tables["resolved"] else {},
     }  # fmt: skip
 

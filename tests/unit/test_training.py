@@ -148,7 +148,7 @@ def test_shared_products_change_no_loss(tmp_path: Path, model: str, layers: int)
 
 def test_the_size_of_groups_is_measured_and_recorded(tmp_path: Path) -> None:
     done = overlapping(tmp_path / "last.pt", model="tgcn", layers=2)
-    (data,) = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "overlap"]
+    (data,) = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "shared_edges"]
     facts = OverlapProfile.read(data)
     assert facts.sizes == (1, 2, 4, 8) and facts.chosen in facts.sizes and min(facts.seconds) > 0
     assert facts.shares[0] == 1 and 1 > facts.shares[1] >= facts.shares[2] >= facts.shares[3] >= 0
@@ -165,7 +165,7 @@ def test_a_resumed_run_keeps_the_measured_size(tmp_path: Path) -> None:
     first = train_in_memory(config, graph_of(edge_life=3), path, script={0: {"stop": True}})
     second = train_in_memory(config, graph_of(edge_life=3), path, first_step=1, resume=True)
     one, other = (
-        next(row["data"] for row in done.recorder.tables["events"] if row["kind"] == "overlap")
+        next(row["data"] for row in done.recorder.tables["events"] if row["kind"] == "shared_edges")
         for done in (first, second)
     )
     assert one == other and one["sizes"]
@@ -173,7 +173,7 @@ def test_a_resumed_run_keeps_the_measured_size(tmp_path: Path) -> None:
 
 def test_nothing_is_measured_where_no_pull_is_learned(tmp_path: Path) -> None:
     done = overlapping(tmp_path / "last.pt", model="tgcn")
-    (data,) = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "overlap"]
+    (data,) = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "shared_edges"]
     assert data["chosen"] == 1 and "no pull of the model depends on parameters" in OverlapProfile.text(data)
     view = OverlapView()
     view.event({"time_ns": 1, "step": 0, "epoch": 0, "data": data}, 0)

@@ -27,7 +27,7 @@ class OverlapProfile(Event):
         note: why nothing was measured; empty where it was.
     """
 
-    kind: ClassVar[str] = "overlap"
+    kind: ClassVar[str] = "shared_edges"
     about: ClassVar[str] = "shared edges"
     ended: ClassVar[str] = "Snapshots share no products any more."
     chosen: int
@@ -58,7 +58,7 @@ class OverlapProfile(Event):
 class OverlapView(PlanView[OverlapProfile]):
     """The candidates' times and their shares of common edges."""
 
-    name = "overlap"
+    name = "shared_edges"
     title = "Shared edges"
     plan = OverlapProfile
     subject = "shared edges"
@@ -80,4 +80,4 @@ class OverlapView(PlanView[OverlapProfile]):
         title, axes = "Snapshots that share one product", ("snapshots in a group", "ms for a snapshot")
         figure = chart(title, *axes, [times, shares])
         right_axis(figure["layout"], "common edges (%)", 60)
-        return {"overlap": (figure, facts.words)}
+        return {"shared_edges": (figure, facts.words)}

@@ -109,7 +109,7 @@ class OverlapStrategy(SingleStrategy):
         profile: the group size, and how it was chosen.
     """
 
-    plan_kinds = ("overlap",)
+    plan_kinds = ("shared_edges",)
 
     def __init__(self, of: BuildContext, profile: OverlapProfile) -> None:
         sequence = of.sequence if profile.chosen == 1 else OverlapSequence(of.sequence, profile.chosen)
@@ -122,7 +122,7 @@ class OverlapStrategy(SingleStrategy):
 
     def state_dict(self) -> dict[str, Any]:
         """The profile, so that a resumed run does not measure again."""
-        return {"overlap": self._profile.write()}
+        return {"shared_edges": self._profile.write()}
 
 
 def build(of: BuildContext) -> OverlapStrategy:
@@ -137,8 +137,8 @@ def build(of: BuildContext) -> OverlapStrategy:
     if not pulls:
         why = "no pull of the model depends on parameters, and the others are computed once"
         return OverlapStrategy(of, OverlapProfile(1, (), (), (), why))
-    if of.state.get("overlap", {}).get("sizes"):  # measured before
-        return OverlapStrategy(of, OverlapProfile.read(of.state["overlap"]))
+    if of.state.get("shared_edges", {}).get("sizes"):  # measured before
+        return OverlapStrategy(of, OverlapProfile.read(of.state["shared_edges"]))
     return OverlapStrategy(of, measured(of.sequence, of.train, pulls, seed=of.config.seed))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from algorithms import render
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.core import catalogue, events
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
 
@@ -85,3 +85,11 @@ def test_algorithms_md_links_to_files_there_are() -> None:
         file = entry.target.partition(":")[0].replace(".", "/") + ".py"
         assert f"]({file})" in render()
         assert (ROOT / file).is_file()
+
+
+def test_no_two_events_share_a_kind() -> None:
+    """The charts of all families read a run's events by their kinds."""
+    shared = [of for of in vars(events).values() if isinstance(of, type) and issubclass(of, events.Event) and of.kind]
+    declared = {catalogue.load(event) for family in catalogue.families() for event in family.events}
+    kinds = [event.kind for event in {*shared, *declared}]
+    assert len(kinds) > 10 and sorted(set(kinds)) == sorted(kinds)

@@ -80,7 +80,7 @@ def test_every_cell_of_the_memory_table_is_kept_or_refused(model: str, layout: s
 def test_a_refused_cell_names_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
     without = {cell: how for cell, how in catalogue.MEMORY_ON_LAYOUT.items() if cell != ("weights", "single")}
     monkeypatch.setattr(catalogue, "MEMORY_ON_LAYOUT", without)
-    with pytest.raises(UnsupportedError, match=r"memory is 'weights', .* 'single' .*Compatible systems: psg"):
+    with pytest.raises(UnsupportedError, match=r"memory is 'weights', .* 'single' .*Compatible systems: pipad, psg"):
         catalogue.check_memory("evolvegcn-o", "single")
     monkeypatch.setattr(catalogue, "MEMORY_ON_LAYOUT", {})
     with pytest.raises(UnsupportedError, match="none yet"):

@@ -13,7 +13,6 @@ Their rows then lie packed, those of one snapshot after those of the one before,
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +22,6 @@ from torch.autograd.function import once_differentiable
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
-# Numbers in the states of all snapshots from which on the element-wise part of an LSTM is compiled, by numba if it is
-# installed; it takes half the time then, and results differ by rounding.
-COMPILED_NUMBERS = 1 << 20
 _WIDE = 16  # inputs from which on copying them costs more than a second product
 
 
@@ -337,75 +333,42 @@ class _GRU(torch.autograd.Function):
         return dx, None if begin is None else begin[:, : ctx.begins].t(), products.gradient, None
 
 
-class TorchPasses:
-    """What an LSTM's step does element by element, of arrays (H, n), and (4H, n) for gates i, f, o, g."""
-
-    @staticmethod
-    def forward(gates: Tensor, before: Tensor, after: Tensor, tanhs: Tensor, h: Tensor) -> None:
-        """Write gates, cells after, their tanh and h.
-
-        Args:
-            gates: products, those of g times -2, which become the gates.
-            before: cells.
-            after: cells, written.
-            tanhs: of the cells after, written.
-            h: state after, written.
-        """
-        take, forget, give, candidate = gates.sigmoid_().chunk(4)
-        torch.mul(forget, before, out=after).addcmul_(take, _tanh_from(candidate))
-        torch.mul(give, _tanh_from(torch.mul(after, -2.0, out=tanhs).sigmoid_()), out=h)
-
-    @staticmethod
-    def backward(  # noqa: PLR0917 - as the compiled one
-        gates: Tensor, before: Tensor, tanhs: Tensor, dh: Tensor, dc: Tensor, dgates: Tensor
-    ) -> None:
-        """Write the gradient of the gates' products; that of the cells, ``dc``, becomes that of ``before``.
-
-        ``dh`` is the gradient of h and is not kept.
-        """
-        take, forget, give, candidate = gates.chunk(4)
-        d_sigmoids, (d_take, d_forget, d_give, d_candidate) = dgates[: 3 * len(dh)], dgates.chunk(4)
-        # h' = o tanh(c')
-        torch.mul(dh, tanhs, out=d_give)
-        dc.add_(_tanh_backward(dh.mul_(give), tanhs, grad_input=d_candidate))
-        # c' = f c + i g
-        torch.mul(dc, candidate, out=d_take)
-        torch.mul(dc, before, out=d_forget)
-        _tanh_backward(torch.mul(dc, take, out=d_candidate), candidate, grad_input=d_candidate)
-        _sigmoid_backward(d_sigmoids, gates[: 3 * len(dh)], grad_input=d_sigmoids)
-        dc.mul_(forget)
+# What an LSTM's step does element by element, of arrays (H, n), and (4H, n) for gates i, f, o, g.
 
 
-class CompiledPasses:
-    """The same, each in one pass on one thread; needs numba, and single precision on the CPU."""
+def _step_forward(gates: Tensor, before: Tensor, after: Tensor, tanhs: Tensor, h: Tensor) -> None:
+    """Write gates, cells after, their tanh and h.
 
-    @staticmethod
-    def forward(*arrays: Tensor) -> None:
-        """As :meth:`TorchPasses.forward`."""
-        from dtdg_lab.kernels import lstm_passes
-
-        lstm_passes.forward(*(x.numpy() for x in arrays))
-
-    @staticmethod
-    def backward(*arrays: Tensor) -> None:
-        """As :meth:`TorchPasses.backward`."""
-        from dtdg_lab.kernels import lstm_passes
-
-        lstm_passes.backward(*(x.numpy() for x in arrays))
-
-
-@functools.cache
-def _has_numba() -> bool:
-    return importlib.util.find_spec("numba") is not None
-
-
-def _passes(x: Tensor, h: Tensor, *, packed: bool = False) -> type[TorchPasses] | type[CompiledPasses]:
-    """The compiled passes where they pay: importing and compiling them takes two seconds.
-
-    Packed arrays are parts of wider ones, which compiled loops read number by number.
+    Args:
+        gates: products, those of g times -2, which become the gates.
+        before: cells.
+        after: cells, written.
+        tanhs: of the cells after, written.
+        h: state after, written.
     """
-    fits = x.device.type == "cpu" and x.dtype == torch.float32 and torch.get_num_threads() == 1 and not packed
-    return CompiledPasses if fits and len(x) * h.numel() >= COMPILED_NUMBERS and _has_numba() else TorchPasses
+    take, forget, give, candidate = gates.sigmoid_().chunk(4)
+    torch.mul(forget, before, out=after).addcmul_(take, _tanh_from(candidate))
+    torch.mul(give, _tanh_from(torch.mul(after, -2.0, out=tanhs).sigmoid_()), out=h)
+
+
+def _step_backward(  # noqa: PLR0917 - the arrays of a step
+    gates: Tensor, before: Tensor, tanhs: Tensor, dh: Tensor, dc: Tensor, dgates: Tensor
+) -> None:
+    """Write the gradient of the gates' products; that of the cells, ``dc``, becomes that of ``before``.
+
+    ``dh`` is the gradient of h and is not kept.
+    """
+    take, forget, give, candidate = gates.chunk(4)
+    d_sigmoids, (d_take, d_forget, d_give, d_candidate) = dgates[: 3 * len(dh)], dgates.chunk(4)
+    # h' = o tanh(c')
+    torch.mul(dh, tanhs, out=d_give)
+    dc.add_(_tanh_backward(dh.mul_(give), tanhs, grad_input=d_candidate))
+    # c' = f c + i g
+    torch.mul(dc, candidate, out=d_take)
+    torch.mul(dc, before, out=d_forget)
+    _tanh_backward(torch.mul(dc, take, out=d_candidate), candidate, grad_input=d_candidate)
+    _sigmoid_backward(d_sigmoids, gates[: 3 * len(dh)], grad_input=d_sigmoids)
+    dc.mul_(forget)
 
 
 class _LSTM(torch.autograd.Function):
@@ -426,10 +389,10 @@ class _LSTM(torch.autograd.Function):
         kept = any(ctx.needs_input_grad)
         gates, tanhs = (_steps(x, height, rows, kept=kept) for height in (4 * width, width))
         ctx.rests = not any(ctx.needs_input_grad[1:3]) and _is_rest(h, c)
-        ctx.rows, ctx.begins, ctx.heights, ctx.passes = rows, len(h), heights, _passes(x, h, packed=packed)
+        ctx.rows, ctx.begins, ctx.heights = rows, len(h), heights
         for t, gate in enumerate(gates):
             products.put(t, slice(None), before[t], gate, resting=ctx.rests and t == 0)
-            ctx.passes.forward(gate, cells_before[t], cells_after[t], tanhs[t], after[t])
+            _step_forward(gate, cells_before[t], cells_after[t], tanhs[t], after[t])
         ctx.save_for_backward(x, matrix, z, cells, *tanhs, *gates)
         states = _given_back(z, after, width)
         if not heights:
@@ -455,7 +418,7 @@ class _LSTM(torch.autograd.Function):
             dgates, dh, dc = (of[:, : rows[t]] for of in (dgates, dh, dc))
             held = rows[t - 1] if t else 0  # nodes that were there before; others start from their initial state
             dh.add_(of_states[t].t())
-            ctx.passes.backward(gates[t], cells[t], tanhs[t], dh, dc, dgates)
+            _step_backward(gates[t], cells[t], tanhs[t], dh, dc, dgates)
             if not (ctx.rests and t == 0):
                 products.take(slice(None), zs[t][:width], dgates, dh=dh[:, : rows[t] if begins else held])
             products.take_inputs(t, zs[t][width:], dgates, of_x)

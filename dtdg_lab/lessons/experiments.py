@@ -78,7 +78,7 @@ def exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
 
     built, batch = _first_batch(config.replace(dtype="float64"), graph)
     model, snapshots = built.model, batch.batch.snapshots
-    of_batch = TargetRun(model, batch.sequence, built.task, snapshots, "all")
+    of_batch = TargetRun(model, batch.run.sequence, built.task, snapshots, "all")
     loss = float(add_gradients(of_batch))
     gradients = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
@@ -86,7 +86,7 @@ def exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
     for t in snapshots:
         space = built.sequence.view(t)  # of all nodes
         hidden, state = run_straight(model.snapshot(space, space.inputs, state))
-        readout = model.readout(hidden)[batch.sequence.vertices]  # of the targets only
+        readout = model.readout(hidden)[batch.run.sequence.vertices]  # of the targets only
         whole = whole + of_batch.loss(readout.unsqueeze(0), range(t, t + 1), slice(None))
     whole.backward()
     pairs = zip(gradients, model.parameters(), strict=True)

@@ -658,7 +658,7 @@ def test_every_group_is_computed_once_an_epoch(tmp_path: Path, system: str) -> N
 def test_systems_without_groups_compute_every_vertex_at_every_snapshot_once_an_epoch(
     tmp_path: Path, system: str
 ) -> None:
-    parts = 1 if system == "single" else 2
+    parts = 1 if catalogue.system(system).family == "single" else 2
     partitioner = {"partitioner": "round_robin"} if "partition" in catalogue.system(system).parts else {}
     partitioner |= {"row_ranks": 1} if system == "esdg-hybrid" else {}  # on one rank nothing is split
     done = train(tmp_path, RunConfig(system=system, parts=parts, epochs=2, **partitioner, **SMALL))

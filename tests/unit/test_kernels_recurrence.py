@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -184,64 +184,6 @@ def test_a_state_at_rest_is_a_state_of_zeros(gates: int, inputs: int) -> None:
     for row in (zero, zero + 0.5):
         for ours, theirs in zip(run(at_rest(row, ROWS)), run(row.repeat(ROWS, 1)), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
-
-
-def _in_single(number: int) -> list[Tensor]:
-    given = _given(4, 20)
-    given[0] = given[0] * number  # gates that saturate, too
-    return [part.float().requires_grad_() for part in given]
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("scale", [1, 30])
-def test_compiled_passes_are_as_exact_as_torch(scale: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """States agree to 1e-6; errors against double precision are no more than twice torch's, to 1e-6 of the largest."""
-    pytest.importorskip("numba")
-    single, seen = [part.detach() for part in _in_single(scale)], []
-    for numbers, passes, dtype in (
-        (1, recurrence.CompiledPasses, torch.float32),
-        (1 << 20, recurrence.TorchPasses, torch.float32),
-        (1, recurrence.TorchPasses, torch.float64),
-    ):
-        monkeypatch.setattr(recurrence, "COMPILED_NUMBERS", numbers)
-        given = [part.to(dtype).requires_grad_() for part in single]
-        assert recurrence._passes(given[0], given[1]) is passes
-        found = _fast(4, given)
-        seen.append([*found, *torch.autograd.grad(sum(part.square().sum() for part in found), given)])
-    for place, (compiled, plain, exact) in enumerate(zip(*seen, strict=True)):
-        if place < 2:
-            torch.testing.assert_close(compiled, plain, rtol=0, atol=1e-6)
-        of_compiled, of_torch = (float((part - exact).detach().abs().max()) for part in (compiled, plain))
-        assert of_compiled <= 2 * of_torch + 1e-6 * max(1.0, float(exact.detach().abs().max()))
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_compiled_passes_keep_what_is_not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
-    monkeypatch.setattr(recurrence, "COMPILED_NUMBERS", 1)
-    given = [part.detach() for part in _in_single(1)]
-    given[0][1, 2] = torch.nan
-    states, _ = lstm_sequence(*given[:4], feed=given[4], bias=given[5])
-    assert states[1:, 2].isnan().all()
-    assert states.isnan().sum() == states[1:, 2].numel()
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_passes_are_compiled_only_where_numba_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrence, "COMPILED_NUMBERS", 1)
-    given = _in_single(1)
-    monkeypatch.setattr(recurrence, "_has_numba", lambda: False)
-    assert recurrence._passes(given[0], given[1]) is recurrence.TorchPasses
-    monkeypatch.setattr(recurrence, "_has_numba", lambda: True)
-    assert recurrence._passes(given[0].double(), given[1]) is recurrence.TorchPasses
 
 
 @pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])

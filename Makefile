@@ -31,7 +31,7 @@ help:
 	@echo 'make test        lint, then the tests (about ten minutes); ARGS="-k words" selects'
 	@echo 'make test-full   every test, with long ones and coverage (over an hour)'
 	@echo 'make soak        an hour of a run that is watched, steered, killed and resumed; ARGS="--minutes 5"'
-	@echo 'make bench       the quick part of every benchmark beside stored results (15 minutes); ARGS=--full for the rest'
+	@echo 'make bench       the quick part of every benchmark beside stored results; ARGS=--full for the rest'
 	@echo 'make supply      licences and known vulnerabilities of the pinned packages'
 	@echo 'make docs        the documentation as a site: build/docs/index.html (runs the lessons the first time)'
 	@echo 'make lint        ruff, mypy, import contracts'

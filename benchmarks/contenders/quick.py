@@ -2,10 +2,10 @@
 
     PYTHONPATH=benchmarks python -m contenders.quick [--full] [--only NAME ...] [--keep]
 
-``make bench`` runs it: about 15 minutes on two cores. A row is compared where ``benchmarks/results`` has its case: in
-``quick/``, which ``--keep`` writes, else in the results of whole benchmarks. A row that fell by more than 15 % gets a
-mark; the exit code stays 0, since machines and their load differ. Where a case has ratios, only these are compared, and
-results of another machine are compared by ratios alone.
+``make bench`` runs it, each benchmark for five minutes at most. A row is compared where ``benchmarks/results`` has its
+case: in ``quick/``, which ``--keep`` writes, else in the results of whole benchmarks. A row that fell by more than 15 %
+gets a mark; the exit code stays 0, since machines and their load differ. Where a case has ratios, only these are
+compared, and results of another machine are compared by ratios alone.
 """
 
 from __future__ import annotations

@@ -67,6 +67,7 @@ def unpack(key: str, message: bytes) -> dict[str, Any]:
 
 Check = Callable[[dict[str, Any]], None]
 _NONCES = 10_000
+TRIES = 5  # to reach rank 0: a message may be lost while others attack its ports
 
 
 def store_key(version: int) -> str:
@@ -100,7 +101,7 @@ class ControlServer:
         self._version = 0
         self._taken: list[dict[str, Any]] = []
         self._changed = threading.Condition()
-        self._seen: deque[str] = deque(maxlen=_NONCES)
+        self._answers: dict[str, bytes] = {}  # by nonce, the last ones
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
@@ -148,14 +149,26 @@ class ControlServer:
             nonce = str(request.pop("nonce", ""))
             if request.pop("place", "") != self._place:
                 raise ControlError("a control message for another run is ignored.")
-            if not nonce or nonce in self._seen:
-                raise ControlError("a control message without a new nonce is ignored.")
-            self._seen.append(nonce)
+            if not nonce:
+                raise ControlError("a control message without a nonce is ignored.")
+        except (LabError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            return self._refused(error)
+        if nonce not in self._answers:  # a request that is sent again, by anyone, gets its answer and changes nothing
+            self._answers[nonce] = self._take(request)
+            if len(self._answers) > _NONCES:
+                del self._answers[next(iter(self._answers))]
+        return self._answers[nonce]
+
+    def _refused(self, error: Exception) -> bytes:
+        return pack(self._key, {"refused": str(error), "setting": isinstance(error, ConfigError)})
+
+    def _take(self, request: dict[str, Any]) -> bytes:
+        try:
             if self._version >= MAX_CONTROL_VERSION:
                 raise ControlError(f"the run has had {self._version} changes, the most it takes: stop and resume it.")
             self.check(request)
-        except (LabError, json.JSONDecodeError, UnicodeDecodeError) as error:
-            return pack(self._key, {"refused": str(error), "setting": isinstance(error, ConfigError)})
+        except LabError as error:
+            return self._refused(error)
         with self._changed:
             if self._closed_for:
                 return pack(self._key, {"refused": self._closed_for})
@@ -203,6 +216,18 @@ class StoredControl:
         """Only rank 0 waits; the others wait for it in the exchange."""
 
 
+def _reply(address: str, message: bytes, timeout_s: float) -> bytes | None:
+    """The reply to a message on a new connection; None if there is none in time."""
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
+    socket.setsockopt(zmq.LINGER, 0)
+    try:
+        socket.connect(address)
+        socket.send(message)
+        return socket.recv() if socket.poll(round(timeout_s * 1000)) else None
+    finally:
+        socket.close()
+
+
 def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_s: float = 5.0) -> int:
     """Send one request to rank 0 of a run's attempt (``place``) and return its version.
 
@@ -210,18 +235,13 @@ def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_
         ConfigError: rank 0 refused a setting.
         ControlError: rank 0 refused the request for another reason, or did not answer in time.
     """
-    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
-    socket.setsockopt(zmq.LINGER, 0)
-    try:
-        socket.connect(address)
-        socket.send(pack(key, {**request, "place": place, "nonce": secrets.token_hex(8)}))
-        if not socket.poll(round(timeout_s * 1000)):
-            raise ControlError(
-                f"rank 0 did not answer within {timeout_s:g} s. The run may have ended: check run.status."
-            )
-        answer = unpack(key, socket.recv())
-    finally:
-        socket.close()
+    message = pack(key, {**request, "place": place, "nonce": secrets.token_hex(8)})
+    for _ in range(TRIES):
+        if (reply := _reply(address, message, timeout_s / TRIES)) is not None:
+            break
+    else:
+        raise ControlError(f"rank 0 did not answer within {timeout_s:g} s. The run may have ended: check run.status.")
+    answer = unpack(key, reply)
     if "refused" in answer:
         raise (ConfigError if answer.get("setting") else ControlError)(answer["refused"])
     return int(answer["version"])

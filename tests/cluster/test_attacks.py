@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-import pytest
 import stranger
 from following import until_step
 
@@ -52,7 +51,6 @@ def ports_of(run: Run) -> list[int]:
     return sorted({line.laddr.port for line in lines if line.status == psutil.CONN_LISTEN})
 
 
-@pytest.mark.slow  # a request may be lost while junk arrives at rank 0's port: to be mended in messaging.ask
 def test_a_run_on_one_machine_goes_on_while_another_account_attacks(session: Session, config: RunConfig) -> None:
     run = session.train(config.replace(epochs=100_000, evaluate_every=50))
     until_step(run, 5)

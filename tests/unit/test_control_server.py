@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from dtdg_lab.cluster import messaging
 from dtdg_lab.cluster.messaging import ControlServer, ask, new_key, pack, read_payload, unpack
 from dtdg_lab.core.errors import ControlError
 
@@ -50,8 +51,39 @@ def test_what_is_unsigned_or_sent_again_changes_nothing() -> None:
     request = {"stop": True, "place": PLACE, "nonce": "once"}
     assert "not signed with this session's key" in unpack(key, door._answer(pack(new_key(), request)))["refused"]
     assert unpack(key, door._answer(pack(key, request))) == {"version": 1}
-    assert "without a new nonce" in unpack(key, door._answer(pack(key, request)))["refused"]
+    assert unpack(key, door._answer(pack(key, request))) == {"version": 1}, "the answer again, and no second change"
+    assert "without a nonce" in unpack(key, door._answer(pack(key, request | {"nonce": ""})))["refused"]
     assert door.latest() == 1
+    door.close()
+
+
+def test_what_was_refused_is_not_taken_when_it_is_sent_again() -> None:
+    key = new_key()
+    door = server(key, Store())
+    taken, door.check = door.check, refuse_all
+    message = pack(key, {"set": {"alpha": 0.5}, "place": PLACE, "nonce": "once"})
+    assert "not now" in unpack(key, door._answer(message))["refused"]
+    door.check = taken
+    assert "not now" in unpack(key, door._answer(message))["refused"] and door.latest() == 0
+    door.close()
+
+
+def refuse_all(request: dict[str, object]) -> None:
+    raise ControlError("not now")
+
+
+def test_a_lost_request_is_sent_again_and_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    key, lost = new_key(), [True, False]
+    door = server(key, Store())
+    reply = messaging._reply
+
+    def lossy(address: str, message: bytes, timeout_s: float) -> bytes | None:
+        answer = reply(address, message, timeout_s)
+        return None if lost.pop(0) else answer
+
+    monkeypatch.setattr(messaging, "_reply", lossy)
+    assert ask(door.address, key, {"set": {"alpha": 0.5}}, place=PLACE) == 1 == door.latest()
+    assert lost == []
     door.close()
 
 

@@ -52,7 +52,7 @@ def test_a_run_is_stopped_before_its_first_step(
     session: Session, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 0 waits for a partition that another process makes, and rank 1 for rank 0."""
-    monkeypatch.setenv("DTDG_LAB_CACHE", session._engines.client[0].apply_sync(os.getenv, "DTDG_LAB_CACHE"))
+    monkeypatch.setenv("DTDG_LAB_CACHE", session._engines.client[:].apply_sync(os.getenv, "DTDG_LAB_CACHE")[0])
     config = config.replace(system="adgnn-t", epochs=1)
     asked = {"seed": config.seed, "imbalance": config["imbalance"]}
     with one_at_a_time(_cache_file("metis", load_for(config), 2, asked)):

@@ -32,10 +32,10 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.dashboard.app import PERIOD_MS, Dashboard
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.records import read_lines
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.training.live_settings import live_names
 from dtdg_lab.visualization.run_window import RunWindow
 

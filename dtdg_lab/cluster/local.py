@@ -19,10 +19,10 @@ from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.finish import Finisher
 from dtdg_lab.runs.liveness import Pulse
 from dtdg_lab.runs.records import RecordWriter, RunTables
 from dtdg_lab.runs.run import PreparationLine, StoredRun, open_run
-from dtdg_lab.runs.summary import finish
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -163,20 +163,20 @@ def train_here(
         )
     undo_left_over(state_root() / NETEM)  # left by a run that was killed
     directory = (make or partial(RunDirectory.create, config))(root=runs_dir)
-    try:
-        with ExitStack() as stack:
-            if on_start is not None:
-                seen = LocalRun(directory)
-                stack.callback(seen.close)
-                on_start(seen)
-            stack.callback(Pulse(directory.live).close)
-            state = _train(config, directory, stack, progress, bench)
-    except BaseException as error:
-        finish(
-            directory, "failed", str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}", 0
-        )
-        raise
-    finish(directory, state)
+    with Finisher(directory, ranks=1) as finisher:
+        try:
+            with ExitStack() as stack:
+                if on_start is not None:
+                    seen = LocalRun(directory)
+                    stack.callback(seen.close)
+                    on_start(seen)
+                stack.callback(Pulse(directory.live).close)
+                state = _train(config, directory, stack, progress=progress, bench=bench, finisher=finisher)
+        except BaseException as error:
+            reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            finisher.finish("failed", reason, 0)
+            raise
+        finisher.finish(state)
     return open_run(directory.path)
 
 
@@ -199,7 +199,15 @@ class _Watched:
         self.to.check()
 
 
-def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progress: bool, bench: Bench | None) -> str:
+def _train(
+    config: RunConfig,
+    directory: RunDirectory,
+    stack: ExitStack,
+    *,
+    progress: bool,
+    bench: Bench | None,
+    finisher: Finisher,
+) -> str:
     import torch
 
     from dtdg_lab.datasets.names import load_for
@@ -213,7 +221,7 @@ def _train(config: RunConfig, directory: RunDirectory, stack: ExitStack, progres
         stack.callback(torch.set_num_threads, before)
         torch.set_num_threads(beginning.threads or share_cores(config.threads, 1))
     device = "cuda:0" if config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available()) else "cpu"
-    writer = RecordWriter(directory.record_file(0), 0, 1)
+    writer = RecordWriter(directory.record_file(0), 0, 1, sink=lambda lines: finisher.wrote(len(lines)))
     stack.callback(writer.close)
     resource_monitor = ResourceMonitor(config, device, 0, 1, writer)
     stack.callback(resource_monitor.close)

@@ -16,10 +16,10 @@ from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.finish import Finisher
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.run import PreparationLine, open_run
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.visualization.run_window import RunWindow
 
 if TYPE_CHECKING:
@@ -422,7 +422,8 @@ class Run(RunHandle):
         self._file_status = self._directory.status()
         try:
             if self.status == "failed":
-                finish(self._directory, "failed", self.reason, self.failed_rank)
+                with Finisher(self._directory) as finisher:
+                    finisher.finish("failed", self.reason, self.failed_rank)
         except LabError as error:
             self._file_status = {
                 **self._file_status,

@@ -24,9 +24,9 @@ from dtdg_lab.core.events import AttemptStarted, Preparing
 from dtdg_lab.core.preparation import preparation
 from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.finish import Finisher
 from dtdg_lab.runs.liveness import SILENT_S, host_id, own_note, remove_note, write_note
 from dtdg_lab.runs.records import RecordWriter
-from dtdg_lab.runs.summary import finish
 
 if TYPE_CHECKING:
     from dtdg_lab.distributed.store import SignedStore
@@ -246,17 +246,18 @@ def run_rank(task: RankTask) -> str:
     try:
         for family in task.families:
             register(family)
-        with ExitStack() as stack:
-            try:
-                state = _train(task, directory, stack)
-            except Exception as error:
-                # closing the group ends the other ranks' collectives: their errors must not be reported as the cause
-                if not isinstance(error, OtherRankError):
-                    _mark_failed(directory, task, error)
-                raise
-        if task.rank == 0:
-            with signs_of_life(directory.live, 0, task.busy):
-                finish(directory, state)
+        with Finisher(directory, ranks=task.size) as finisher:
+            with ExitStack() as stack:
+                try:
+                    state = _train(task, directory, stack, finisher)
+                except Exception as error:
+                    # closing the group ends the others' collectives: their errors must not be reported as the cause
+                    if not isinstance(error, OtherRankError):
+                        _mark_failed(directory, task, error)
+                    raise
+            if task.rank == 0:
+                with signs_of_life(directory.live, 0, task.busy):
+                    finisher.finish(state)
     except BaseException as error:
         _mark_failed(directory, task, error)
         raise
@@ -265,7 +266,7 @@ def run_rank(task: RankTask) -> str:
     return state
 
 
-def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
+def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: Finisher) -> str:
     import torch
 
     from dtdg_lab.datasets.names import load_for
@@ -281,7 +282,13 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack) -> str:
     _keep_gloo_on(task.host, host)
     publisher = Publisher(task.key, host=host)
     stack.callback(publisher.close)
-    writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
+
+    def on_write(lines: bytes) -> None:
+        publisher.send(lines)
+        if task.rank == 0:
+            finisher.wrote(len(lines))
+
+    writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=on_write)
     stack.callback(writer.close)
     store, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host)
 

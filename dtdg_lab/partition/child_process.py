@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.arrays import read_array
+from dtdg_lab.core.child_process import end_of, environment
 from dtdg_lab.core.errors import NotAvailableError, PartitionError
 from dtdg_lab.core.preparation import doing
 
@@ -121,7 +122,7 @@ def in_child(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=_environment(),
+                env=environment(),
             )
             with child:
                 try:
@@ -155,12 +156,6 @@ def _ended(
             return subprocess.CompletedProcess(child.args, child.returncode, *printed)
 
 
-def _environment() -> dict[str, str]:
-    """This process's environment, with this package on the child's import path."""
-    root = str(Path(__file__).resolve().parents[2])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
-
-
 def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str, duration_s: float) -> None:
     if not done.returncode:
         return
@@ -168,12 +163,9 @@ def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str,
     printed = f" Its last output: {last[0][:300]}" if last else ""
     if done.returncode > 0:
         raise PartitionError(f"{solver} failed on {size} with exit status {done.returncode}.{printed} {_REMEDY}")
-    number = -done.returncode
-    name = signal.Signals(number).name if number in {known.value for known in signal.Signals} else "unknown"
-    why = " The operating system does this when memory runs out." if name == "SIGKILL" else ""
     raise PartitionError(
-        f"{solver} was ended by signal {name} ({number}) after {duration_s:.1f} s, on {size}.{why}{printed} It ran in "
-        f"its own process, so nothing else was affected. {_REMEDY}"
+        f"{solver} {end_of(done.returncode)} after {duration_s:.1f} s, on {size}.{printed} It ran in its own process, "
+        f"so nothing else was affected. {_REMEDY}"
     )
 
 

@@ -194,22 +194,23 @@ def _meaning(name: str, value: Any) -> tuple[str, str]:
 _MOST_EVENTS = 400
 
 
-def write_report(run_dir: str | Path | RunDirectory, *, status: dict[str, Any] | None = None) -> Path:
+def write_report(of: str | Path | RunDirectory | StoredRun, *, status: dict[str, Any] | None = None) -> Path:
     """Write ``report.html`` into a run's folder and return its path.
 
     The file is self-contained: charts are drawn by plotly.js inside it, and its policy forbids any request. Where
     plotly is not installed the charts are missing and the page says so; their sentences are there in any case.
 
     Args:
-        run_dir: the folder of the run.
+        of: the run, or its folder.
         status: ``state`` and ``reason`` to show; what status.json says when not given.
 
     Raises:
         DataError: a record line is damaged.
         RunStoreError: there is no run, or the file cannot be written.
     """
-    run = StoredRun(run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir))
-    return write_text(run.directory.report_file, report_page(run, status=status))
+    if not isinstance(of, StoredRun):
+        of = StoredRun(of if isinstance(of, RunDirectory) else RunDirectory.open(of))
+    return write_text(of.directory.report_file, report_page(of, status=status))
 
 
 def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: str = "") -> str:

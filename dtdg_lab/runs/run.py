@@ -229,9 +229,15 @@ class StoredRun:
         """The views of this run, made from its records."""
         window = RunWindow(self.config, points=self.points)
         with reading(self.directory.records):
-            for line in self.tables.lines():
+            for line in self.tables.lines(new=True):
                 window.add(line)
         return window
+
+    def catch_up(self) -> None:
+        """Feed the views with the lines that were written since they were made, or last fed."""
+        with reading(self.directory.records):
+            for line in self.tables.lines(new=True):
+                self.live.add(line)
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """The charts as plotly figure dicts: loss, phases, energy, timeline; partition if the run has one."""

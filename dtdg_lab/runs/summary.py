@@ -15,14 +15,14 @@ import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, DataError, RunFailedError
+from dtdg_lab.core.errors import DataError, RunFailedError
 from dtdg_lab.core.events import EpochEnded, RanksGathered, SettingsChanged
 from dtdg_lab.core.records import PAIRS, PHASES, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.network.patterns import save_trace
-from dtdg_lab.runs.directory import ENDS, RunDirectory, read_json, write_json
+from dtdg_lab.runs.directory import read_json
 from dtdg_lab.runs.records import RunTables, without_replaced
 from dtdg_lab.visualization.partition import PartitionFacts
 from dtdg_lab.visualization.phases import OWN
@@ -440,58 +440,8 @@ def _imbalance(steps: pd.DataFrame) -> float | None:
     return _number((by_rank.max() / least.where(least > 0)).median())
 
 
-# Ending a run: merged tables, summary.json, report.html and the final status.
-
-
-_LOOKS = 3
-
-
-def finish(run_dir: str | Path | RunDirectory, state: str, reason: str = "", rank: int | None = None) -> dict[str, Any]:
-    """Finalise a run's folder and return the summary; also for a run whose ranks were killed.
-
-    May be called by several processes and again after a resume: the same call on the same records changes nothing, and
-    new records are merged again. Every file is replaced atomically.
-
-    Args:
-        run_dir: the folder of the run.
-        state: ``finished``, ``stopped`` or ``failed``.
-        reason: why it ended.
-        rank: the rank that caused it, if any.
-
-    Raises:
-        ConfigError: the state does not end a run.
-        DataError: a record line is damaged.
-        RunStoreError: a file cannot be written or read.
-    """
-    if state not in ENDS:
-        raise ConfigError(f"state={state!r} does not end a run: allowed {', '.join(ENDS)}.")
-    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
-    status = run.recorded_status()
-    ended_so = (status["state"], status["reason"], status["rank"]) == (state, reason, rank)
-    tables = RunTables(run)
-    if ended_so and tables.is_current() and run.summary_file.is_file() and run.report_file.is_file():
-        return run.summary()
-    for _ in range(_LOOKS):
-        _write(tables, state, reason, rank)
-        if run.recorded_status()["attempt"] != status["attempt"]:  # it was resumed meanwhile, and has not ended
-            return run.summary()
-        if tables.is_current():  # else another rank has written its last lines meanwhile
-            break
-    # Last, so that a process that waits for this state finds the files complete.
-    run.write_status(state, reason=reason, rank=rank, attempt=status["attempt"])
-    return run.summary()
-
-
-def _write(tables: RunTables, state: str, reason: str, rank: int | None) -> None:
-    from dtdg_lab.runs import report
-
-    if not tables.is_current():
-        tables.merge()
-    write_json(tables.run.summary_file, _summary(tables, state, reason, rank))
-    report.write_report(tables.run, status={"state": state, "reason": reason})
-
-
-def _summary(tables: RunTables, state: str, reason: str, rank: int | None) -> dict[str, Any]:
+def summary_of(tables: RunTables, state: str, reason: str, rank: int | None) -> dict[str, Any]:
+    """The content of summary.json: state, attempts, :func:`summarize`, and the number of merged rows by table."""
     run, config = tables.run, tables.run.config()
     read = {*READ, *(table for family in catalogue.families() for table in family.summary_tables)}
     everything = tables.frames(read, all_attempts=True)

@@ -25,9 +25,9 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, RunStoreError
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import is_dead, read_notes
 from dtdg_lab.runs.run import StoredRun, open_run, provenance
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.study import SWEEP_FILE, Study, study_of
 from dtdg_lab.studies.sweep import BEST, LAST, Cell, Sweep, decides_the_loss, key_of, number, values_of, without_lists

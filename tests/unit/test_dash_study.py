@@ -13,7 +13,7 @@ from runs_synthetic import finished_run
 
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.pages.study import StudyPage
-from dtdg_lab.runs.summary import finish
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.study import Study
 from dtdg_lab.studies.sweep import Sweep

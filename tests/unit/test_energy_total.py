@@ -13,9 +13,9 @@ from thinning import thinned
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies.race_result import joules_of
 from dtdg_lab.studies.sweep import values_of
 from dtdg_lab.visualization.energy import energy_rows

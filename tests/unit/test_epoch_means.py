@@ -11,9 +11,9 @@ from runs_synthetic import START_NS, row
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import StoredRun, compare, open_run
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_result import race_words
 

@@ -32,9 +32,9 @@ from dtdg_lab.export.artifacts import run_page, script
 from dtdg_lab.export.chrome_trace import chrome_trace
 from dtdg_lab.export.export import KINDS, export
 from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, SCHEMA, ExportedRun, PartialRun, open_run, pack, zip_of
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.runs.summary import finish
 
 WHOLE = ("html", "parquet")
 

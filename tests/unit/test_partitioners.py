@@ -253,8 +253,8 @@ part_graph = lambda *_, **__: SimpleNamespace(vertex_part={})
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("import os; os.kill(os.getpid(), 11)", r"metis was ended by signal SIGSEGV \(11\).*24 nodes in 2 parts"),
-        ("import os; os.kill(os.getpid(), 9)", "SIGKILL.*memory runs out"),
+        ("import os; os.kill(os.getpid(), 11)", r"metis was ended by SIGSEGV.*24 nodes in 2 parts"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL.*memory"),
         ("import sys; sys.exit('no licence')", "exit status 1. Its last output: no licence"),
         ("1 / 0", "Its last output: ZeroDivisionError"),
         ("import os; os._exit(0)", "wrote no readable result"),

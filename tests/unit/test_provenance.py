@@ -13,9 +13,9 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.graphs.split import split
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import StoredRun, compare, differences, ground, open_run, provenance
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.visualization.loss import ground_words
 from dtdg_lab.visualization.run_window import RunWindow

@@ -36,8 +36,8 @@ from dtdg_lab.runs import exports as open_any
 from dtdg_lab.runs import exports as packed_run
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, open_run, pack, zip_of
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.run import StoredRun, provenance
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies.race_plan import RacePlan, new_race
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.trials import TrialLog, planned

@@ -24,8 +24,8 @@ from dtdg_lab.core.records import TABLES
 from dtdg_lab.dashboard.pages import race as race_page
 from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.studies import presets as near_best
 from dtdg_lab.studies import race as race_module
 from dtdg_lab.studies import runner as race_runner

@@ -6,7 +6,9 @@ import html.parser
 import io
 import json
 import math
+import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -24,14 +26,16 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import PHASES, TABLES
+from dtdg_lab.runs import finish as finishing
 from dtdg_lab.runs import report as repeat
 from dtdg_lab.runs import report as report_module
 from dtdg_lab.runs import summary
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.finish import Finisher, finish
 from dtdg_lab.runs.records import RecordWriter, RunTables
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
-from dtdg_lab.runs.summary import SUMMARY_MEANINGS, finish
+from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.visualization.phases import OWN
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
@@ -119,6 +123,52 @@ def test_a_run_that_is_resumed_while_its_files_are_written_stays_on(
     monkeypatch.setattr(report_module, "write_report", resume_then_write)
     assert finish(run, "failed", "rank 1 died", rank=1)["status"] == "failed"
     assert (run.status()["attempt"], run.recorded_status()["state"]) == (2, "running")
+
+
+@pytest.mark.parametrize("end", ["follows", "starts", "was killed"])
+def test_a_child_finishes_a_run_of_many_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    run, same = (finished_run(tmp_path / name) for name in ("child", "here"))
+    expected = finish(same, "stopped", "enough")
+    monkeypatch.setattr(finishing, "MANY_BYTES", 100)
+    here: list[str] = []
+    monkeypatch.setattr(finishing, "finish", lambda *given, **more: here.append(given[1]) or finish(*given, **more))
+    with Finisher(run, ranks=2) as finisher:
+        if end != "starts":  # else records were many before
+            finisher.wrote(100)
+        if end == "was killed":
+            os.kill(finisher._child.pid, signal.SIGKILL)
+        with RecordWriter(run.record_file(1), 1, 1) as writer:
+            write_steps(writer, 15, 16)
+        with RecordWriter(same.record_file(1), 1, 1) as writer:
+            write_steps(writer, 15, 16)
+        finisher.finish("stopped", "enough")
+    expected = finish(same, "stopped", "enough")
+    assert here == (["stopped"] if end == "was killed" else [])
+    assert {**run.summary(), "run": ""} == {**expected, "run": ""}
+    assert run.status()["state"] == "stopped"
+    assert RunTables(run).is_current()
+    figures = [open_run(of.path).figures() for of in (run, same)]
+    assert figures[0] == figures[1]
+    pages = [of.report_file.read_text().replace(of.id, "") for of in (run, same)]
+    assert len(pages[0]) == pytest.approx(len(pages[1]), rel=0.01)
+
+
+def test_few_records_are_finished_here(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    with Finisher(run, ranks=2) as finisher:
+        finisher.wrote(1000)
+        assert finisher._child is None
+        finisher.finish("finished")
+    assert run.summary()["steps"] == 15
+
+
+def test_what_a_child_cannot_read_is_an_error_with_its_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = finished_run(tmp_path)
+    monkeypatch.setattr(finishing, "MANY_BYTES", 100)
+    with run.record_file(0).open("a") as file:
+        file.write("broken\n")
+    with Finisher(run, ranks=2) as finisher, pytest.raises(DataError, match=r"rank0\.jsonl is damaged"):
+        finisher.finish("finished")
 
 
 def test_a_long_run_has_the_balance_and_the_slow_epochs_of_its_definition() -> None:

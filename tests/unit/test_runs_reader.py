@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from runs_synthetic import START_NS, STEP_NS, evaluate, finished_run, write_step
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import SCHEMA, TABLES
+from dtdg_lab.runs import records
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter, RunTables, read_lines, tail
 
@@ -109,6 +112,70 @@ def test_unknown_tables_and_columns_survive(tmp_path: Path) -> None:
         assert found["decisions"]["action"].iloc[0] == "grow"
         RunTables(run).merge()
     assert run.table_file("decisions").is_file()
+
+
+_VALUES = st.one_of(
+    st.none(), st.integers(-9, 9), st.floats(-2, 2), st.sampled_from(["a", "b"]), st.lists(st.integers(0, 3))
+)
+
+
+@given(
+    lines=st.lists(
+        st.tuples(
+            st.sampled_from([0, 1]),
+            st.sampled_from(["memory", "decisions"]),
+            st.dictionaries(st.sampled_from(["one", "two", "three"]), _VALUES, min_size=1),
+        ),
+        min_size=1, max_size=12,
+    ),
+    cuts=st.sets(st.integers(1, 12)),
+)  # fmt: skip
+def test_merging_piece_by_piece_is_merging_at_once(lines: list[Any], cuts: set[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        known = {"versions": {}}  # spares looking at this machine for every example
+        pieces, whole = (
+            RunDirectory.create(CONFIG, root=root / name, environment=known) for name in ("pieces", "whole")
+        )
+        for number, (rank, table, row) in enumerate(lines):
+            text = line(table, list(row), [list(row.values())], rank=rank, seq=number)
+            for run in (pieces, whole):
+                with run.record_file(rank).open("a") as file:
+                    file.write(text)
+            if number + 1 in cuts:
+                RunTables(pieces).merge()
+        assert RunTables(pieces).merge() == RunTables(whole).merge()
+        merged = RunTables(whole).frames()
+        for table, frame in RunTables(pieces).frames().items():
+            assert sorted(frame.columns) == sorted(merged[table].columns)  # rank 1 may have brought a column first
+            pd.testing.assert_frame_equal(frame[merged[table].columns], merged[table])
+
+
+def test_a_second_merge_reads_only_new_lines_and_one_that_was_cut_short_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finished_run(tmp_path)
+    RunTables(run).merge()
+    with RecordWriter(run.record_file(1), 1, 2) as writer:
+        write_steps(writer, 15, 17)
+    read: list[str] = []
+    parse = records._parse
+    monkeypatch.setattr(records, "_parse", lambda raw, *place: read.append(raw) or parse(raw, *place))
+    assert 0 < RunTables(run).unmerged_share < 0.5
+    assert RunTables(run).merge()["steps"] == 32
+    assert len(read) == len({"steps", "phases"})
+    assert RunTables(run).unmerged_share == 0
+    steps = RunTables(run).frames()["steps"]
+    assert steps["rank"].is_monotonic_increasing
+    for damage in (
+        run.merged_file.unlink,
+        lambda: run.table_file("phases").write_bytes(run.table_file("memory").read_bytes()),
+    ):
+        damage()
+        read.clear()
+        RunTables(run).merge()
+        assert len(read) > 4
+        pd.testing.assert_frame_equal(RunTables(run).frames()["steps"], steps)
 
 
 def resumed_run(root: Path) -> RunDirectory:

@@ -19,10 +19,10 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.split import split
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.snapshot_blocks.charts import (
     BlocksView,
     MemoryFacts,

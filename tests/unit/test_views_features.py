@@ -36,10 +36,10 @@ import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import TABLES
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.charts import FeatureFacts, links_of
 from dtdg_lab.systems.feature_cache.log import FeatureLog

@@ -16,10 +16,10 @@ from synthetic_lines import START_NS
 import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import StoredRun, open_run
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.snapshot_groups.charts import epoch_times_figure, simulation_figure
 from dtdg_lab.systems.snapshot_groups.forecast import ScheduleStudy
 from dtdg_lab.systems.snapshot_groups.schedulers.base import outcome

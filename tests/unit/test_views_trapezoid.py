@@ -25,10 +25,10 @@ from trapezoid_synthetic import (
 import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.runs.summary import finish
 from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
     ChunkFacts,

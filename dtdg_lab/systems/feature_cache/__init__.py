@@ -24,13 +24,11 @@ class FeatureCacheFamily(SystemFamily):
 
     def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Statistics of feature fetching; None if nothing was fetched by remote procedure calls."""
-        import numpy as np
-
         resolved, fetches, windows = (tables[name] for name in self.summary_tables)
         if not len(resolved):
             return dict.fromkeys(self.summary_meanings)
         probes = fetches["purpose"] == "probe"
-        hits, misses = (int(sum(np.sum(of) for of in resolved[name])) for name in ("hits", "misses"))
+        hits, misses = (sum(map(sum, resolved[name])) for name in ("hits", "misses"))
         return {
             "hit_rate": hits / (hits + misses) if hits + misses else None,
             "rpcs": int((~probes).sum()),

@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.child_process import ChildProcess
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
-from dtdg_lab.distributed.child_process import ChildProcess
 from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.systems.feature_cache.actions import OwnerReply
 

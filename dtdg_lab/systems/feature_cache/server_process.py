@@ -19,7 +19,7 @@ import zmq
 import zmq.asyncio
 from numpy.typing import NDArray
 
-from dtdg_lab.distributed.child_process import begin_child
+from dtdg_lab.core.child_process import begin_child
 from dtdg_lab.systems.feature_cache import rpc
 from dtdg_lab.systems.feature_cache.rpc import USER, opened
 

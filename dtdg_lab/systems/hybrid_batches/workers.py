@@ -21,9 +21,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.child_process import ChildProcess, begin_child
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError, shortened
 from dtdg_lab.core.plans import BatchSize
-from dtdg_lab.distributed.child_process import ChildProcess, begin_child
 from dtdg_lab.engine.minibatch_blocks import BlockShape, BuiltBatch, TargetBlocks, built_batch
 from dtdg_lab.engine.replicated_part import CachedPart, LocalEdges, Reach
 from dtdg_lab.graphs.storage import read

@@ -37,8 +37,6 @@ class ChildProcess:
     """
 
     def __init__(self, module: str, *, purpose: str, advice: str, fds: Sequence[int] = ()) -> None:
-        root = str(Path(__file__).resolve().parents[2])  # the child imports this very package
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (release closes it)
         try:
             self._child = subprocess.Popen(
@@ -47,7 +45,7 @@ class ChildProcess:
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 bufsize=0,
-                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
+                env={**environment(), **_ONE_THREAD},
                 pass_fds=tuple(fds),
             )
         except OSError as error:
@@ -69,7 +67,7 @@ class ChildProcess:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         output = f" Its last output: {lines[-1][:300]}" if lines else ""
-        return f"{_end_of(self._child.returncode)}{cause}.{output}"
+        return f"{end_of(self._child.returncode)}{cause}.{output}"
 
     def kill(self) -> None:
         """End it at once."""
@@ -91,7 +89,13 @@ class ChildProcess:
         self._errors.close()
 
 
-def _end_of(status: int | None) -> str:
+def environment() -> dict[str, str]:
+    """This process's environment, with this very package on the child's import path."""
+    root = str(Path(__file__).resolve().parents[2])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
+
+
+def end_of(status: int | None) -> str:
     """How a process ended: the name of the signal, or its status; and for SIGKILL whether memory is short."""
     if status is None or status >= 0:
         return f"exited with status {status}"

@@ -86,7 +86,8 @@ class Engines:
 
         cluster = ipp.Cluster(
             config=Config(
-                LocalEngineLauncher={"engine_cmd": [sys.executable, "-c", ENGINE]}, LocalEngineSetLauncher={"delay": 0.0}
+                LocalEngineLauncher={"engine_cmd": [sys.executable, "-c", ENGINE]},
+                LocalEngineSetLauncher={"delay": 0.0},
             ),
             delay=0.0,
             send_engines_connection_env=False,

@@ -80,7 +80,7 @@ def _write(tables: RunTables, state: str, reason: str, rank: int | None, shown: 
 
 MANY_BYTES = 16 << 20  # of all ranks; finish() takes two seconds for them
 LOOK_S = 2.0
-UNMERGED = 1 / 16  # share of lines after which tables are merged again, so that all merges together stay linear
+UNMERGED = 1 / 32  # share of lines after which tables are merged again, so that all merges together stay linear
 
 
 class Finisher:

@@ -173,7 +173,7 @@ def spent(rows: pd.DataFrame) -> Spent:
         joules=_number(rows["joules"].astype(float).sum(min_count=1)),
         seconds=float(once["seconds"].sum()),
         coverage=float((seconds * rows["coverage"].astype(float)).sum() / weight_s) if weight_s > 0 else 0.0,
-        sources=tuple(sorted(set(rows.loc[known, "source"].astype(str)))),
+        sources=tuple(sorted(map(str, rows.loc[known, "source"].unique()))),
     )
 
 
@@ -244,10 +244,24 @@ def _of_families(tables: Tables) -> dict[str, Any]:
 
 
 def _energy(tables: Tables, everything: Tables, finished: list[int], congested: set[int] | None) -> dict[str, Any]:
-    in_steps = everything["steps"][["rank", "attempt", "time_ns", "time_s", "energy_j", "energy_source"]]
-    total = total_of(everything["energy"].to_dict("records"), in_steps.to_dict("records"))
+    total = total_of(everything["energy"].to_dict("records"), _energy_of_steps(everything["steps"]))
     phases, scored = everything["phase_energy"], tables["evaluations"]
     return energy_facts(phases, total, scored, finished=finished, congested=congested)
+
+
+def _energy_of_steps(steps: pd.DataFrame) -> list[dict[str, Any]]:
+    """Two rows of ``steps`` for each rank, attempt and source of joules: its first, and the sum of all after it."""
+    stream = ["rank", "attempt", "energy_source"]
+    known = (
+        steps[[*stream, "time_ns", "time_s", "energy_j"]].sort_values("time_ns").drop_duplicates([*stream, "time_ns"])
+    )
+    found = known.drop_duplicates(stream).to_dict("records")
+    later = known[known.duplicated(stream)]
+    for place, rows in later.groupby(stream, dropna=False):
+        counted = rows[rows["energy_j"].notna()] if rows["energy_j"].notna().any() else rows
+        sums = counted[["time_s", "energy_j"]].astype(float).sum(min_count=1)
+        found.append({**dict(zip(stream, place, strict=True)), "time_ns": rows["time_ns"].max(), **sums})
+    return found
 
 
 def _bytes(tables: Tables, name: str) -> int | None:

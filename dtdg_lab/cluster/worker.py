@@ -332,9 +332,11 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
                     resume=task.attempt > 1,
                     changes=dict(task.changes),
                 )
-        except Exception:
+        except Exception as error:
             if not control.stop_requested():
                 raise
+            if not isinstance(error, StoppedError):  # another rank has left, or something failed at that very moment
+                _write_error(directory, task, error)
             if task.rank == 0:  # before the others notice that this rank leaves: their errors are no cause
                 directory.write_status("stopped", attempt=task.attempt)
             return "stopped"
@@ -527,7 +529,12 @@ def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) 
     reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
     if task.attempt > 1:
         reason += f" (Attempt {task.attempt} of this run.)"
-    text = "".join(traceback.format_exception(error))
-    (directory.live / f"error-rank{task.rank}-attempt{task.attempt}.txt").write_text(text)
+    _write_error(directory, task, error)
     dead = [int(word) for word in reason.split()[1:2] if "died (its process" in reason and word.isdigit()]
     directory.write_status("failed", reason=reason, rank=dead[0] if dead else task.rank, attempt=task.attempt)
+
+
+def _write_error(directory: RunDirectory, task: RankTask, error: BaseException) -> None:
+    """Keep a rank's traceback in a file of the run."""
+    file = directory.live / f"error-rank{task.rank}-attempt{task.attempt}.txt"
+    file.write_text("".join(traceback.format_exception(error)))

@@ -335,11 +335,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
         except Exception as error:
             if not control.stop_requested():
                 raise
-            if not isinstance(error, StoppedError):  # another rank has left, or something failed at that very moment
-                _write_error(directory, task, error)
-            if task.rank == 0:  # before the others notice that this rank leaves: their errors are no cause
-                directory.write_status("stopped", attempt=task.attempt)
-            return "stopped"
+            return _stopped(directory, task, error)
         if beginning.check is None and isinstance(control, ControlServer):
             control.check = partial(_check_after, trainer.live_settings, control)
         state = trainer.run().state
@@ -349,6 +345,15 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
     except (RuntimeError, ClusterError) as error:
         raise _named(error, beacon, task) from error
     return state
+
+
+def _stopped(directory: RunDirectory, task: RankTask, error: Exception) -> str:
+    """The state of a run that was stopped before its first step, which ended this rank's preparation with an error."""
+    if not isinstance(error, StoppedError):  # another rank has left, or something failed at that very moment
+        _write_error(directory, task, error)
+    if task.rank == 0:  # before the others notice that this rank leaves: their errors are no cause
+        directory.write_status("stopped", attempt=task.attempt)
+    return "stopped"
 
 
 def _leave_store(store: SignedStore, beacon: Beacon, directory: RunDirectory, size: int) -> None:

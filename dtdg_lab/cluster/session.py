@@ -86,7 +86,10 @@ class Engines:
 
         cluster = ipp.Cluster(
             config=Config(
-                LocalEngineLauncher={"engine_cmd": [sys.executable, "-c", ENGINE]},
+                LocalEngineLauncher={
+                    "engine_cmd": [sys.executable, "-c", ENGINE],
+                    "engine_args": [f"--IPEngine.wait_for_url_file={timeout_s}"],
+                },
                 LocalEngineSetLauncher={"delay": 0.0},
             ),
             delay=0.0,
@@ -105,7 +108,7 @@ class Engines:
         )
         try:
             client = cluster.start_and_connect_sync(n=files.ranks, activate=False)
-        except (TimeoutError, RuntimeError, OSError) as error:
+        except (TimeoutError, RuntimeError, OSError, ipp.error.IPythonError) as error:
             raise ClusterError(
                 f"{files.ranks} engines did not start within {timeout_s:g} s: {error}. Logs are in {files.folder}; "
                 "try fewer ranks, or end other sessions: python -m dtdg_lab sessions."

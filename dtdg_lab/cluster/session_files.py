@@ -274,7 +274,8 @@ def renewed(files: SessionFiles, ranks: int, runs_dir: Path, idle_s: float, sile
 
 def clear_cluster(files: SessionFiles) -> None:
     """Remove what is on disk of a cluster that has ended; its logs stay."""
-    for path in (files.connection_file, files.cluster_file, files.engines_file):
+    for_engines = Path(files.connection_file).with_name("ipcontroller-engine.json")
+    for path in (files.connection_file, for_engines, files.cluster_file, files.engines_file):
         Path(path).unlink(missing_ok=True)
 
 

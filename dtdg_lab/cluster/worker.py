@@ -318,7 +318,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
         stack.callback(resource_monitor.close)
         resource_monitor.start()
         try:
-            with preparation(Preparation(writer, control.stop_requested, rank=task.rank)):
+            with preparation(Preparation(writer, partial(_leaves, control, task, directory), rank=task.rank)):
                 trainer = begin_training(
                     directory,
                     load_for(config),
@@ -345,6 +345,11 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
     except (RuntimeError, ClusterError) as error:
         raise _named(error, beacon, task) from error
     return state
+
+
+def _leaves(control: ControlServer | StoredControl, task: RankTask, directory: RunDirectory) -> bool:
+    """Whether a rank ends its preparation: once rank 0 trains, a stop takes effect at a common step instead."""
+    return control.stop_requested() and (task.rank == 0 or directory.recorded_status()["state"] == "starting")
 
 
 def _stopped(directory: RunDirectory, task: RankTask, error: Exception) -> str:

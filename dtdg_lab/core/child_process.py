@@ -37,19 +37,20 @@ class ChildProcess:
     """
 
     def __init__(self, module: str, *, purpose: str, advice: str, fds: Sequence[int] = ()) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (release closes it)
         try:
-            self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                bufsize=0,
-                env={**environment(), **_ONE_THREAD},
-                pass_fds=tuple(fds),
-            )
+            with contextlib.ExitStack() as opened:
+                self._errors = opened.enter_context(tempfile.TemporaryFile())
+                self._child = subprocess.Popen(
+                    [sys.executable, "-P", "-m", module, str(os.getpid())],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    bufsize=0,
+                    env={**environment(), **_ONE_THREAD},
+                    pass_fds=tuple(fds),
+                )
+                opened.pop_all()  # release closes it
         except OSError as error:
-            self._errors.close()
             raise NotAvailableError(f"the process that {purpose} could not be started: {error}. {advice}") from error
         assert self._child.stdin and self._child.stdout
         self._output, self.pid = self._child.stdout, self._child.pid

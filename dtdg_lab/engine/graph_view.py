@@ -342,7 +342,7 @@ class ViewStore:
         pulls_bytes: int,
     ) -> None:
         self._make, self._size = make, size
-        self._spaces_left, self._pulls_left = spaces_bytes, pulls_bytes
+        self._spaces_bytes, self._spaces_left, self._pulls_left = spaces_bytes, spaces_bytes, pulls_bytes
         self._spaces: dict[range, SnapshotView] = {}
         self._alive: weakref.WeakValueDictionary[range, SnapshotView] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
@@ -365,6 +365,11 @@ class ViewStore:
     def keeps(self, snapshots: range) -> bool:
         """Whether the space is kept, or will be when it is made."""
         return snapshots in self._spaces or self._size(snapshots) <= self._spaces_left
+
+    def make_room(self, most_bytes: int) -> None:
+        """Keep spaces of that many bytes, if these are more than so far."""
+        more = max(0, most_bytes - self._spaces_bytes)
+        self._spaces_bytes, self._spaces_left = self._spaces_bytes + more, self._spaces_left + more
 
     def take_pull(self, size: int) -> bool:
         """Whether a first-layer pull of so many bytes may be kept; it is then counted."""
@@ -560,6 +565,10 @@ class DeviceSequence(StoredSequence):
         nodes, features = self.graph.num_nodes, self.graph.num_features
         ranges = stack_ranges(snapshots, rows=nodes, features=features, device=self.device)
         return [self._store.get(some) for some in ranges]
+
+    def keep_spaces(self, most_bytes: int) -> None:
+        """Keep spaces of that many bytes, if these are more than so far."""
+        self._store.make_room(most_bytes)
 
     def fed(self, *, difference: bool) -> DeviceSequence:
         """The same snapshots, with only the transferred ones on the device: copies, in full or by delta."""

@@ -213,7 +213,9 @@ class StateCache:
             layer: of the model.
             rows: (n,) places among the part's nodes, or a run of them.
         """
-        return tuple(held[t - self._first, rows] for held in self.layers[layer])
+        found = (held[t - self._first, rows] for held in self.layers[layer])
+        # a run of rows is a view, and what backward needs must not change when the states after it are written
+        return tuple(held.clone() if isinstance(rows, slice) else held for held in found)
 
     def write(self, t: int, layer: int, rows: Places, states: Sequence[Tensor]) -> None:
         """Replace the states of some nodes after S snapshots from t on.

@@ -448,7 +448,7 @@ class RunDirectory:
         return dict(sorted(found.items()))
 
     def table_file(self, table: str) -> Path:
-        """A table merged over ranks, after the end."""
+        """A table merged over ranks, after the end; of a long run, up to its last merge."""
         return self.records / f"{table}.parquet"
 
     @property

@@ -55,10 +55,10 @@ def finish(
         return run.summary()
     for _ in range(_LOOKS):
         _write(tables, state, reason, rank, shown)
-        if run.recorded_status()["attempt"] != status["attempt"]:  # it was resumed meanwhile, and has not ended
-            return run.summary()
         if tables.is_current():  # else another rank has written its last lines meanwhile
             break
+    if run.recorded_status()["attempt"] != status["attempt"]:  # it was resumed meanwhile, and has not ended
+        return run.summary()
     # Last, so that a process that waits for this state finds the files complete.
     run.write_status(state, reason=reason, rank=rank, attempt=status["attempt"])
     return run.summary()
@@ -67,9 +67,8 @@ def finish(
 def _write(tables: RunTables, state: str, reason: str, rank: int | None, shown: StoredRun | None) -> None:
     from dtdg_lab.runs import report
 
-    if not tables.is_current():
-        tables.merge()
-    write_json(tables.run.summary_file, summary_of(tables, state, reason, rank))
+    rows = tables.merge()
+    write_json(tables.run.summary_file, {**summary_of(tables, state, reason, rank), "records": rows})
     if shown is not None:
         shown.catch_up()
     report.write_report(shown or tables.run, status={"state": state, "reason": reason})
@@ -136,10 +135,9 @@ class Finisher:
             return
         try:
             self._child = ChildProcess(__name__, purpose="follows the run's records", advice="They are merged later.")
-        except NotAvailableError:  # no process is left: all is read at the end
+            self._child.orders.write(json.dumps(str(self._directory.path.resolve())).encode() + b"\n")
+        except (NotAvailableError, BrokenPipeError):  # no process is left for it: all is read at the end
             self._ranks = 0
-            return
-        self._child.orders.write(json.dumps(str(self._directory.path.resolve())).encode() + b"\n")
 
 
 def main() -> None:

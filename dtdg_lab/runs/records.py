@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import SCHEMA, TABLES, rows_of
 from dtdg_lab.runs import directory
 from dtdg_lab.runs.directory import RunDirectory
@@ -52,6 +52,8 @@ def read_lines(path: str | Path, begin: int = 0, end: int | None = None) -> Iter
                 if place == end:
                     return
                 place += len(raw)
+                if begin and number == 1 and raw == b"\n":
+                    continue  # the end of a line that was read before it had one
                 if raw.endswith(b"\n"):
                     yield _parse(raw, path, f"line {number}" if not begin else f"the line that ends at byte {place}")
                     continue
@@ -345,13 +347,16 @@ class RunTables:
     def lines(self, *, new: bool = False) -> Iterator[Line]:
         """The lines of all ranks, ordered by attempt and time as they were written, as in a live view.
 
-        With ``new``, only complete lines that this store has not returned or skipped yet.
+        With ``new``, only complete lines that this store has not returned or skipped yet. Where reading stops before
+        the last of them, all of them are still new.
         """
-        begins, ends = (self._offsets, self._ends()) if new else ({}, {})
-        files = self.run.record_files().items()
-        timed = [_timed(rank, read_lines(path, begins.get(rank, 0), ends.get(rank))) for rank, path in files]
-        self._offsets = {**self._offsets, **ends}
-        return (line for _, _, _, line in heapq.merge(*timed))
+        begins, ends = self._offsets if new else {}, self._ends()
+        files = self.run.record_files()
+        timed = (_timed(rank, read_lines(files[rank], begins.get(rank, 0), end)) for rank, end in ends.items())
+        for _, _, _, line in heapq.merge(*timed):
+            yield line
+        if new:
+            self._offsets = {**self._offsets, **ends}
 
     def rows(self, rank: int) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each row of one rank with the name of its table, in the order they were written, with its ``attempt``."""
@@ -376,19 +381,20 @@ class RunTables:
         *,
         numbered: bool = False,
         begins: Mapping[int, int] = MappingProxyType({}),
-        ends: Mapping[int, int] = MappingProxyType({}),
+        ends: Mapping[int, int] | None = None,
     ) -> dict[str, pa.Table]:
         """The tables of all ranks' lines, only those ``wanted`` if given; ``rank`` and ``attempt`` are columns.
 
         With ``numbered``, so is the number of a row's line (``LINE``): with rank and table it identifies the line.
-        ``begins`` and ``ends`` limit the bytes of a rank's file that are read.
+        ``begins`` and ``ends`` limit the bytes of a rank's file that are read, by default those of all complete lines.
 
         Raises:
             DataError: a record line is damaged.
         """
         tables: dict[str, _Columns] = {}
-        for rank, path in self.run.record_files().items():
-            for line in read_lines(path, begins.get(rank, 0), ends.get(rank)):
+        files = self.run.record_files()
+        for rank, end in (self._ends() if ends is None else ends).items():
+            for line in read_lines(files[rank], begins.get(rank, 0), end):
                 if wanted is None or line["table"] in wanted:
                     if numbered:
                         line["columns"] = [*line["columns"], LINE]
@@ -410,6 +416,8 @@ class RunTables:
         import pyarrow.parquet
 
         with filelock.FileLock(self.run.live / "merge.lock"):
+            for left in self.run.records.glob(".*.tmp"):  # by a merge that was killed
+                left.unlink()
             ends, (begins, rows) = self._ends(), self._so_far()
             new = self.collect(begins=begins, ends=ends)
             self.run.merged_file.unlink(missing_ok=True)  # a merge that is killed between two tables is made anew
@@ -425,9 +433,12 @@ class RunTables:
 
     def is_current(self) -> bool:
         """Whether the merged tables are of this schema and cover all lines (a resumed run may have written more)."""
-        if not self.run.merged_file.is_file():
-            return False
-        merged = directory.read_json(self.run.merged_file)
+        try:
+            merged = directory.read_json(self.run.merged_file)
+        except RunStoreError:
+            if not self.run.merged_file.is_file():  # none was made, or one is being made now
+                return False
+            raise
         sizes = {str(rank): end for rank, end in self._ends().items()}
         return bool(merged["sizes"] == sizes and merged.get("schema") == SCHEMA)
 
@@ -451,19 +462,24 @@ class RunTables:
         return found
 
     def _so_far(self) -> tuple[dict[int, int], dict[str, int]]:
-        """Where the lines of each rank end that are merged, and rows by table; nothing where merging begins anew."""
+        """Where the lines of each rank end that are merged, and rows by table.
+
+        Nothing where merging begins anew: tables are missing, damaged, or of other lines.
+        """
+        import pyarrow as pa
         import pyarrow.parquet
 
-        if not self.run.merged_file.is_file():
+        try:
+            merged = directory.read_object(self.run.merged_file, needs=("sizes", "rows"))
+            begins, files = {int(rank): int(size) for rank, size in merged["sizes"].items()}, self.run.record_files()
+            continued = merged.get("schema") == SCHEMA and all(
+                rank in files and (not size or _byte(files[rank], size - 1) == b"\n") for rank, size in begins.items()
+            )
+            for name, rows in merged["rows"].items():
+                facts = pyarrow.parquet.read_metadata(self.run.table_file(name))
+                continued = continued and facts.num_rows == rows
+        except (LabError, pa.ArrowException, OSError, ValueError, AttributeError):
             return {}, {}
-        merged = directory.read_object(self.run.merged_file, needs=("sizes", "rows"))
-        begins, files = {int(rank): int(size) for rank, size in merged["sizes"].items()}, self.run.record_files()
-        continued = merged.get("schema") == SCHEMA and all(
-            rank in files and (not size or _byte(files[rank], size - 1) == b"\n") for rank, size in begins.items()
-        )
-        for name, rows in merged["rows"].items():
-            file = self.run.table_file(name)
-            continued = continued and file.is_file() and pyarrow.parquet.read_metadata(file).num_rows == rows
         return (begins, dict(merged["rows"])) if continued else ({}, {})
 
     def _merged(self, wanted: Collection[str] | None) -> dict[str, pd.DataFrame] | None:

@@ -38,7 +38,9 @@ _PARTS = ("train", "validation", "test")
 
 
 def provenance(run: StoredRun) -> dict[str, Any]:
-    """The facts that decide whether two results are comparable; see ``MEANINGS``. Unknown ones are None.
+    """The facts that decide whether two results are comparable; see ``visualization.study.MEANINGS``.
+
+    Unknown ones are None.
 
     Returns:
         ``protocol`` (a name), ``leaky`` (bool), ``purge`` (snapshots left out at each boundary), ``data`` (the first
@@ -169,7 +171,7 @@ class StoredRun:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The summary of the whole run; empty before its end (see ``runs.summary.MEANINGS``)."""
+        """The summary of the whole run; empty before its end (see ``runs.summary.SUMMARY_MEANINGS``)."""
         file = self.directory.summary_file
         found = read_object(file, newest=SCHEMA) if file.is_file() else {}
         if not isinstance(found.get("metrics") or {}, dict):
@@ -228,16 +230,17 @@ class StoredRun:
     def live(self) -> RunWindow:
         """The views of this run, made from its records."""
         window = RunWindow(self.config, points=self.points)
-        with reading(self.directory.records):
-            for line in self.tables.lines(new=True):
-                window.add(line)
+        self._feed(window)
         return window
 
     def catch_up(self) -> None:
         """Feed the views with the lines that were written since they were made, or last fed."""
+        self._feed(self.live)
+
+    def _feed(self, window: RunWindow) -> None:
         with reading(self.directory.records):
             for line in self.tables.lines(new=True):
-                self.live.add(line)
+                window.add(line)
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """The charts as plotly figure dicts: loss, phases, energy, timeline; partition if the run has one."""

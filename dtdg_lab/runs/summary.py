@@ -22,7 +22,6 @@ from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.network.patterns import save_trace
-from dtdg_lab.runs.directory import read_json
 from dtdg_lab.runs.records import RunTables, without_replaced
 from dtdg_lab.visualization.partition import PartitionFacts
 from dtdg_lab.visualization.phases import OWN
@@ -455,7 +454,7 @@ def _imbalance(steps: pd.DataFrame) -> float | None:
 
 
 def summary_of(tables: RunTables, state: str, reason: str, rank: int | None) -> dict[str, Any]:
-    """The content of summary.json: state, attempts, :func:`summarize`, and the number of merged rows by table."""
+    """The content of summary.json, but for the number of rows: state, attempts, and :func:`summarize`."""
     run, config = tables.run, tables.run.config()
     read = {*READ, *(table for family in catalogue.families() for table in family.summary_tables)}
     everything = tables.frames(read, all_attempts=True)
@@ -468,7 +467,6 @@ def summary_of(tables: RunTables, state: str, reason: str, rank: int | None) -> 
         **{name: config[name] for name in ("system", "dataset", "model", "ranks")},
         "attempts": int(everything["steps"]["attempt"].nunique()),
         **summarize(config, without_replaced(everything), everything),
-        "records": read_json(run.merged_file)["rows"],
     }
 
 
@@ -534,7 +532,7 @@ def save_congestion_trace(run: StoredRun, file: str | Path) -> Path:
     if not len(described) or not len(steps):
         raise DataError(
             f"{run.path} has no link records: only runs of systems that transfer features or rows between partitions "
-            "have they have completed a step."
+            "have them, once they have completed a step."
         )
     per_epoch = int(steps.groupby("epoch")["iteration"].max().max()) + 1
     return save_trace(described.to_dict("records"), as_path(file, "file"), steps_per_epoch=per_epoch)

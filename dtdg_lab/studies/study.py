@@ -288,7 +288,7 @@ class Study:
         Args:
             x: horizontal axis; by default the first setting.
             y: vertical axis; by default the second.
-            colour: number of the runs that is shown, by default the objective; see ``runs.summary.MEANINGS``.
+            colour: number of the runs that is shown, by default the objective; see ``runs.summary.SUMMARY_MEANINGS``.
 
         Raises:
             ConfigError: fewer than two settings are studied, or one is named twice.

@@ -372,8 +372,8 @@ class Sweep:
         sampler: ``tpe`` or ``random``.
         skip: combinations that are not run: mappings of axis -> value or list of values; all axes must match.
             ``"refused"`` skips those that no config allows. They are reported as ``skipped``.
-        objective: number of a run by which trials are compared; see ``runs.summary.MEANINGS``, ``validation_loss``
-            (the last) or ``best_validation_loss``.
+        objective: number of a run by which trials are compared; see ``runs.summary.SUMMARY_MEANINGS``,
+            ``validation_loss`` (the last) or ``best_validation_loss``.
         goal: whether its minimum or its maximum is best.
         shipped: name of the shipped study whose analysis applies.
 

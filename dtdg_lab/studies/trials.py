@@ -35,7 +35,7 @@ class Trial:
         status: waiting, running, finished, pruned, failed, interrupted, or, in a search, refused: invalid settings.
         reason: why it ended early or failed.
         run: folder of its run, if it has one.
-        values: numbers of its run; see ``runs.summary.MEANINGS``.
+        values: numbers of its run; see ``runs.summary.SUMMARY_MEANINGS``.
         provenance: protocol, purge gap and data of its run; see ``runs.provenance``.
         curve: (epochs done, loss) of every evaluation of the validation split.
         seconds: its duration.

@@ -79,7 +79,7 @@ class Trainer:
         recorder: takes this rank's records.
         control: requests; only rank 0's ``latest`` counts.
         checkpoint: file of the run's last checkpoint, written by rank 0.
-        vitals: memory and energy of this rank.
+        resource_monitor: memory and energy of this rank.
         device: where this rank computes.
         resume: go on from the checkpoint.
         changes: live settings that differ from the checkpoint's from here on.

@@ -153,6 +153,39 @@ def test_a_child_finishes_a_run_of_many_records(tmp_path: Path, monkeypatch: pyt
     assert len(pages[0]) == pytest.approx(len(pages[1]), rel=0.01)
 
 
+def test_views_that_catch_up_have_every_line_although_more_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run writes on while its views are made."""
+    run = finished_run(tmp_path)
+    shown, ends = open_run(run.path), RunTables._ends
+
+    def written_meanwhile(tables: RunTables) -> dict[int, int]:
+        found = ends(tables)
+        with RecordWriter(run.record_file(0), 0, 1) as writer:
+            write_steps(writer, next_step[0], next_step[0] + 1)
+        next_step[0] += 1
+        return found
+
+    next_step = [15]
+    monkeypatch.setattr(RunTables, "_ends", written_meanwhile)
+    shown.catch_up()
+    monkeypatch.setattr(RunTables, "_ends", ends)
+    shown.catch_up()
+    assert shown.figures() == open_run(run.path).figures()
+
+
+def test_views_of_a_damaged_run_are_not_empty_once_it_is_restored(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    lines = run.record_file(0).read_text()
+    shown = open_run(run.path)
+    run.record_file(0).write_text(f"broken\n{lines}")
+    with pytest.raises(DataError, match="damaged"):
+        shown.figures()
+    run.record_file(0).write_text(lines)
+    assert shown.figures() == open_run(run.path).figures()
+
+
 def test_few_records_are_finished_here(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     with Finisher(run, ranks=2) as finisher:

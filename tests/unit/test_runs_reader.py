@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,15 +168,44 @@ def test_a_second_merge_reads_only_new_lines_and_one_that_was_cut_short_begins_a
     assert RunTables(run).unmerged_share == 0
     steps = RunTables(run).frames()["steps"]
     assert steps["rank"].is_monotonic_increasing
-    for damage in (
-        run.merged_file.unlink,
-        lambda: run.table_file("phases").write_bytes(run.table_file("memory").read_bytes()),
-    ):
+    other = run.table_file("memory").read_bytes()
+    cut, emptied = (partial(run.table_file("phases").write_bytes, text) for text in (other, b""))
+    for damage in (run.merged_file.unlink, cut, emptied):
         damage()
         read.clear()
         RunTables(run).merge()
         assert len(read) > 4
         pd.testing.assert_frame_equal(RunTables(run).frames()["steps"], steps)
+
+
+def test_a_file_that_appears_during_a_merge_is_merged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = finished_run(tmp_path)
+    late = run.record_file(1)
+    lines, ends = late.read_text(), RunTables._ends
+    late.unlink()
+
+    def appears(tables: RunTables) -> dict[int, int]:
+        found = ends(tables)
+        late.write_text(lines)
+        return found
+
+    monkeypatch.setattr(RunTables, "_ends", appears)
+    assert RunTables(run).merge()["steps"] == 15
+    monkeypatch.undo()
+    (run.records / ".steps.parquet.0.tmp").write_text("of a merge that was killed")
+    assert RunTables(run).merge()["steps"] == 30
+    assert not list(run.records.glob(".*"))
+
+
+def test_a_last_line_that_gets_its_newline_later_is_read_once(tmp_path: Path) -> None:
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    text = line("memory", ["step"], [[1]])
+    run.record_file(0).write_text(text[:-1])
+    tables = RunTables(run)
+    assert len(list(tables.lines(new=True))) == 1
+    run.record_file(0).write_text(text + line("memory", ["step"], [[2]], seq=1))
+    assert [found["seq"] for found in tables.lines(new=True)] == [1]
+    assert RunTables(run).merge() == {"memory": 2}
 
 
 def resumed_run(root: Path) -> RunDirectory:

@@ -688,7 +688,7 @@ def difference_figure(rows: Sequence[Row], shares: Sequence[Row], *, title: str)
     """Bytes, times, ratios beside what the overlap allows, and the share of snapshots that benefit, as four panels.
 
     Args:
-        rows: one for each model and format, as ``runs.difference_study.MEANINGS`` says.
+        rows: one for each model and format, as ``DIFFERENCE_MEANINGS`` says.
         shares: one for each model, format, number of blocks and of ranks: ``share`` and ``ratio``.
         title: of the whole.
     """

@@ -255,7 +255,7 @@ class TransferStudy(StudyResult):
     """What bringing a graph costs, whole and as differences.
 
     Attributes:
-        rows: one for each model and format, see ``MEANINGS``; times are None if not measured.
+        rows: one for each model and format, see ``DIFFERENCE_MEANINGS``; times are None if not measured.
         shares: one for each model, format, number of blocks and of ranks: ``share`` of the snapshots with a
             predecessor in their block and on their rank, and with it ``whole_bytes``, ``difference_bytes`` and
             ``ratio`` of all blocks, once.
@@ -419,7 +419,7 @@ class BlockStudy(StudyResult):
     """Steps of one config with different numbers of blocks.
 
     Attributes:
-        rows: one for each number of blocks; ``MEANINGS`` describes the columns.
+        rows: one for each number of blocks; ``MEMORY_MEANINGS`` describes the columns.
         traces: blocks -> memory over the step.
         described: what was measured, in words.
     """
@@ -524,7 +524,7 @@ VOLUME_MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapsh
 
 @dataclass(frozen=True, slots=True)
 class VolumeRow:
-    """One model on one number of ranks; ``MEANINGS`` describes the numbers."""
+    """One model on one number of ranks; ``VOLUME_MEANINGS`` describes the numbers."""
 
     model: str
     ranks: int

@@ -17,7 +17,6 @@ from dtdg_lab.core.units import format_bytes
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import OverlapTrial
 from dtdg_lab.engine.backprop import evolving_weights as evolved
-from dtdg_lab.engine.backprop import evolving_weights as summarised
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
 from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotSequence, seam_widths
@@ -132,7 +131,7 @@ class SnapshotBlockStrategy(Strategy):
         if memory == "per_vertex":
             return blocks.add_gradients_blocks(self._run, self._timeline)
         if memory == "weights_from_data":
-            return summarised.add_gradients_summarised(self._run, self._timeline, self._gather)
+            return evolved.add_gradients_summarised(self._run, self._timeline, self._gather)
         return evolved.add_gradients_evolved(self._run, self._timeline)
 
     def _bring(self, own: range) -> None:
@@ -227,6 +226,8 @@ def _of_plan(of: BuildContext, plan: SnapshotBlocks, *, streamed: bool) -> Snaps
         )
     elif plan.blocks > 1 and streamed:  # those of one block at a time are here
         snapshots = of.sequence.fed(difference=config["delta_transfer"])
+    elif plan.blocks > 1:
+        of.sequence.keep_spaces(int(config["memory_gib"] * 2**30))
     return SnapshotBlockStrategy(
         of.model, plan, snapshots, of.task, of.group, halo=halo, overlap=config["overlap"], reuse=config["halo_reuse"]
     )

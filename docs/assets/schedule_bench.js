@@ -157,7 +157,7 @@ const scheduleBench = (() => {
             const slow = each[iteration][rank] === slowest
             parts.push(`<rect class="bench-block${slow ? " slow" : ""}" x="${40 + at * width}" y="${rank * (high + 8)}"
               width="${times[group] * width}" height="${high}"/><text x="${40 + (at + times[group] / 2) * width}"
-              y="${rank * (high + 8) + 22}" class="on-block">${group}</text>`)
+              y="${rank * (high + 8) + 22}" class="on-block">${seconds(times[group])}</text>`)
             at += times[group]
           }
           if (slowest > each[iteration][rank]) parts.push(`<rect class="bench-wait" x="${40 + at * width}"

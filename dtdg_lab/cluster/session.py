@@ -311,8 +311,8 @@ class Session:
         timeout_s: float = 60.0,
     ) -> None:
         wanted = (gpu_count() or 2) if ranks is None else ranks
-        if wanted < 1:
-            raise ClusterError(f"ranks={ranks}: a session needs at least one engine.")
+        if not isinstance(wanted, int) or wanted < 1:
+            raise ClusterError(f"ranks={ranks!r}: a session needs a whole number of engines, at least 1.")
         undo_left_over(state_root() / NETEM)  # left by a run that was killed
         if not 1.0 <= silent_s <= MOST_SILENT_S:
             raise ClusterError(f"silent_s={silent_s:g}: allowed are 1 to {MOST_SILENT_S:g} seconds.")

@@ -536,15 +536,18 @@ def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) 
         status = directory.recorded_status()
     if status["attempt"] > task.attempt or status["state"] in ENDED:
         return
-    reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+    file = _write_error(directory, task, error)
+    reason = str(error)
+    if not isinstance(error, LabError):
+        reason = f"rank {task.rank} failed: {type(error).__name__}: {error}. Its traceback is in {file}."
     if task.attempt > 1:
         reason += f" (Attempt {task.attempt} of this run.)"
-    _write_error(directory, task, error)
     dead = [int(word) for word in reason.split()[1:2] if "died (its process" in reason and word.isdigit()]
     directory.write_status("failed", reason=reason, rank=dead[0] if dead else task.rank, attempt=task.attempt)
 
 
-def _write_error(directory: RunDirectory, task: RankTask, error: BaseException) -> None:
-    """Keep a rank's traceback in a file of the run."""
+def _write_error(directory: RunDirectory, task: RankTask, error: BaseException) -> Path:
+    """Keep a rank's traceback in a file of the run, which is returned."""
     file = directory.live / f"error-rank{task.rank}-attempt{task.attempt}.txt"
     file.write_text("".join(traceback.format_exception(error)))
+    return file

@@ -36,7 +36,7 @@ class UnknownNameError(ConfigError):
         close = difflib.get_close_matches(shortened(given).strip("'"), names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close and not reason else ""
         first = reason or f"Unknown {what} {shortened(given)}."
-        super().__init__(f"{first}{hint}{' ' + advice if advice else ''} Allowed: {', '.join(names)}.")
+        super().__init__(f"{first}{hint}{' ' + advice if advice else ''} Allowed: {', '.join(names) or 'none yet'}.")
         self.given = given
         self.close = close[0] if close else None
 

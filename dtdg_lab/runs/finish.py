@@ -87,7 +87,7 @@ class Finisher:
 
     Args:
         directory: the run.
-        ranks: R, each of which writes as many bytes as are given to :meth:`wrote`; 0 where none does.
+        ranks: R; each writes as many bytes as are given to :meth:`wrote`. 0 where none writes any more.
     """
 
     def __init__(self, directory: RunDirectory, *, ranks: int = 0) -> None:

@@ -420,7 +420,7 @@ class RunTables:
                 left.unlink()
             ends, (begins, rows) = self._ends(), self._so_far()
             new = self.collect(begins=begins, ends=ends)
-            self.run.merged_file.unlink(missing_ok=True)  # a merge that is killed between two tables is made anew
+            self.run.merged_file.unlink(missing_ok=True)  # a merge that is killed between two tables is repeated in full
             for name, content in new.items():
                 file = self.run.table_file(name)
                 merged = _appended(pyarrow.parquet.read_table(file), content) if name in rows else content
@@ -464,7 +464,7 @@ class RunTables:
     def _so_far(self) -> tuple[dict[int, int], dict[str, int]]:
         """Where the lines of each rank end that are merged, and rows by table.
 
-        Nothing where merging begins anew: tables are missing, damaged, or of other lines.
+        Nothing where everything is merged again: tables are missing, damaged, or of other lines.
         """
         import pyarrow as pa
         import pyarrow.parquet

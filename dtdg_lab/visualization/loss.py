@@ -15,7 +15,7 @@ from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, line, points, right_
 from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
-from dtdg_lab.visualization.series import Line, Series, XAxis
+from dtdg_lab.visualization.series import Line, Point, Series, XAxis
 from dtdg_lab.visualization.style import BASELINE, LOSSES, MAIN, finite, main_metric, words
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class LossView(RunView):
         value = self._newest.get(self.judged, {}).get(BASELINE + name)
         if value is not None:
             line = {"color": BASELINE_COLOUR, "width": 1, "dash": "longdashdot"}
-            lines.append(_level(f"persistence {words(name)}", value, self._end(x), line, yaxis="y2", showlegend=False))
+            lines.append(_level(f"persistence {words(name)}", value, self._end(x), line, yaxis="y2"))
         return lines
 
     def layout(self, x: XAxis) -> dict[str, Any]:
@@ -151,15 +151,24 @@ class LossView(RunView):
             if newest is None or newest.value is None:
                 return "No loss yet."
             return f"Loss {newest.value:.4g} at step {newest.step}; no evaluation yet."
-        name = "Validation" if split == "validation" else "Training"
-        text = f"{name} loss {found.value:.4g} at step {found.step}"
-        persistence = self.baseline("persistence", split)
+        of_this_step = self._newest_step.get(split) == found.step  # not of one that a resume has taken back
+        tested = self.splits["test"].last
+        return (
+            self._against_persistence(split, found)
+            + (self._said_metrics(split) if of_this_step else "")
+            + ("" if tested is None else f" {self._against_persistence('test', tested)}")
+        )
+
+    def _against_persistence(self, split: str, found: Point) -> str:
+        name = "Training" if split == "train" else split.capitalize()
+        if found.value is None:
+            return f"{name} loss at step {found.step} is not finite."
+        persistence, text = self.baseline("persistence", split), f"{name} loss {found.value:.4g} at step {found.step}"
         if persistence:
             gain = 1 - found.value / persistence
             side = "below" if gain >= 0 else "above"
             text += f", {percent(abs(gain))} {side} persistence ({persistence:.4g})"
-        of_this_step = self._newest_step.get(split) == found.step  # not of one that a resume has taken back
-        return f"{text}.{self._said_metrics(split) if of_this_step else ''}"
+        return f"{text}."
 
     def _said_metrics(self, split: str) -> str:
         newest, support = self._newest.get(split, {}), self._support.get(split, {})

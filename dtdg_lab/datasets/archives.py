@@ -29,8 +29,8 @@ from typing import IO, Any, BinaryIO, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.arrays import read_array
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.files import read_array
 from dtdg_lab.datasets.registry import PublishedFile
 from dtdg_lab.graphs.snapshot import give_up
 

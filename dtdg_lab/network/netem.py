@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 
 from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
-from dtdg_lab.graphs.storage import whole_file
+from dtdg_lab.core.files import replacing
 from dtdg_lab.network.patterns import LinkState
 
 # Commands of Linux' traffic control that make replies of some ports slow, as argument lists.
@@ -147,7 +147,8 @@ class NetemMark:
         """
         path = self.file(folder)
         try:
-            with whole_file(path) as draft:
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as draft:
                 draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
         except OSError as error:
             raise DataError(

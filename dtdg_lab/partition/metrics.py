@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core.files import read_arrays, write_arrays
 from dtdg_lab.core.message_passing import PASSES, Pull, directions, hops, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
@@ -315,7 +315,7 @@ def kept_measures(
         for name in _MATRICES:
             arrays |= {f"{name}-{direction}": rows for direction, rows in getattr(measures, name).items()}
         with contextlib.suppress(OSError):  # an unwritable cache is not an error
-            base.write_arrays(file, arrays)
+            write_arrays(file, arrays)
     return measures
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, PlanError, UnknownNameError, error_text
 from dtdg_lab.core.events import Event
+from dtdg_lab.core.files import read_arrays, write_arrays
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key
 from dtdg_lab.datasets.download import one_at_a_time
@@ -89,26 +87,18 @@ def save_chunks(chunking: Chunking, file: Path) -> None:
     Raises:
         DataError: it cannot be written.
     """
-    draft = file.with_name(f".{file.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    arrays = {
+        "format": np.array(FORMAT),
+        "chunk": chunking.chunk,
+        "chunks": np.array(chunking.chunks),
+        "parts": np.array(chunking.parts),
+        "made_by": np.array(chunking.made_by),
+        "seconds": np.array(float(chunking.seconds)),
+    }
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as out:
-            np.savez_compressed(
-                out,
-                allow_pickle=False,
-                format=np.array(FORMAT),
-                chunk=chunking.chunk,
-                chunks=np.array(chunking.chunks),
-                parts=np.array(chunking.parts),
-                made_by=np.array(chunking.made_by),
-                seconds=np.array(float(chunking.seconds)),
-            )
-        draft.replace(file)
+        write_arrays(file, arrays)
     except OSError as error:
         raise DataError(f"cannot write the chunks to {file}: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):  # it may not have been created
-            draft.unlink()
 
 
 def load_chunks(file: Path, nodes: int, *, chunks: int, parts: int) -> Chunking:

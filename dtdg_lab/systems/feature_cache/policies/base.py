@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core import rng
-from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
+from dtdg_lab.core.files import read_arrays
 from dtdg_lab.rl import QNetwork
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheDecision, CacheView
 from dtdg_lab.systems.feature_cache.policies.env import CacheViews, RunsMemory, memory_size, state_size

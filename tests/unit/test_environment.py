@@ -83,7 +83,7 @@ def test_command_prints_the_report_as_json(report: dict[str, Finding], capsys: p
     ],
 )
 def test_a_probe_that_prints_crashes_or_hangs_is_a_finding(code: str, timeout_s: float, expected: object) -> None:
-    assert environment._finish_probe(environment._start_probe(code), timeout_s) == expected
+    assert environment._probed(code, timeout_s) == expected
 
 
 def test_missing_torch_and_dgl_name_what_is_lost() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import tokenize
 import uuid
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -51,6 +53,21 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[Path]:
 # Arrays: only their headers are parsed one at a time.
 
 
+# what reading a damaged, truncated or foreign file of arrays raises
+DAMAGE = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    EOFError,
+    RuntimeError,  # NotImplementedError too
+    MemoryError,
+    OverflowError,
+    SyntaxError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -58,7 +75,7 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
     """The read-only array of an ``.npy`` file that is open.
 
     Raises:
-        ValueError, LookupError, SyntaxError: it is damaged or cut short, or it holds objects.
+        Any of ``DAMAGE``: it is damaged or cut short, or it holds objects.
     """
     read_header = _HEADERS[npy.read_magic(stream)]
     with PARSING:
@@ -73,7 +90,7 @@ def read_arrays(file: Path) -> dict[str, NDArray[Any]]:
     """The arrays of an ``.npz`` file by name; their checksums are verified.
 
     Raises:
-        OSError, ValueError, LookupError, SyntaxError, zipfile.BadZipFile, zlib.error: it cannot be read, or is damaged.
+        Any of ``DAMAGE``: it cannot be read, or is damaged.
     """
     with zipfile.ZipFile(file) as archive:
         return {name.removesuffix(".npy"): read_array(archive.open(name)) for name in archive.namelist()}

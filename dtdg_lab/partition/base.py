@@ -9,9 +9,6 @@ import json
 import operator
 import os
 import time
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +19,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PartitionError, PlanError, UnknownNameError, shortened
-from dtdg_lab.core.files import read_arrays, write_arrays
+from dtdg_lab.core.files import DAMAGE, read_arrays, write_arrays
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.units import as_path
@@ -80,22 +77,6 @@ def without_empty_parts(
 
 
 FORMAT = "dtdg-lab partition 1"
-
-# raised by zipfile and numpy for truncated, modified or foreign files
-DAMAGE = (
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    OverflowError,
-    SyntaxError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def save_partition(partition: Partition, path: str | Path) -> Path:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, shortened
-from dtdg_lab.core.files import read_arrays, write_arrays
+from dtdg_lab.core.files import DAMAGE, read_arrays, write_arrays
 from dtdg_lab.core.message_passing import PASSES, Pull, directions, hops, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
@@ -308,7 +308,7 @@ def kept_measures(
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
     file = cache_folder() / "partition-measures" / f"{key}.npz"
     with one_at_a_time(file):
-        with contextlib.suppress(*base.DAMAGE):  # missing or damaged
+        with contextlib.suppress(*DAMAGE):  # missing or damaged
             return _read(file, chosen, hops, tuple(dict.fromkeys(directions)), static)
         measures = measure(graph, partition, snapshots=chosen, hops=hops, directions=directions, static=static)
         arrays = {name: getattr(measures, name) for name in _ARRAYS}

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, PlanError, UnknownNameError
 from dtdg_lab.core.events import Event
-from dtdg_lab.core.files import read_arrays, write_arrays
+from dtdg_lab.core.files import DAMAGE, read_arrays, write_arrays
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import cache_folder
-from dtdg_lab.partition.base import DAMAGE, without_empty_parts
+from dtdg_lab.partition.base import without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
 from dtdg_lab.partition.libraries import UnionGraph, cut_union, restricted, union_graph, vertex_weights
 from dtdg_lab.partition.simple import dealt, mixed, vertex_loads

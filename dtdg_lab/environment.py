@@ -26,12 +26,12 @@ from dtdg_lab.core.options import option
 from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.energy.monitor import readers_for
 from dtdg_lab.energy.readers import POWERCAP, RaplReader
+from dtdg_lab.network.netem import may_administer, tc_program
 
 State = Literal["yes", "partly", "no"]
 
 _PACKAGES = ("numpy", "torch", "dgl", "jupyterlab", "ipywidgets", "plotly", "panel", "ipyparallel", "nvidia-ml-py")
 _INSTALL = "`make env`, or `pip install -e .[lab] -c constraints.txt` in this environment"
-_CAP_NET_ADMIN = 12  # bit of the capability set, linux/capability.h
 
 # Each prints lines of JSON; only the last one is read. Other output of libraries is ignored.
 _TORCH_PROBE = """
@@ -249,13 +249,9 @@ def _ports() -> Finding:
 
 
 def _netem() -> Finding:
-    tool = shutil.which("tc")
-    try:
-        status = Path("/proc/self/status").read_text()
-        held = int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
-    except (OSError, StopIteration):
+    if sys.platform != "linux":
         return Finding("netem", "no", "not Linux", "delays are emulated in the program instead")
-    allowed = bool(held >> _CAP_NET_ADMIN & 1)
+    tool, allowed = tc_program(), may_administer()
     if tool and allowed:
         return Finding("netem", "yes", "tc and NET_ADMIN (sch_netem in the kernel is checked on use)")
     missing = [

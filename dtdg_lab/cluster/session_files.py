@@ -20,11 +20,12 @@ from uuid import uuid4
 import psutil
 
 from dtdg_lab.cluster.messaging import new_key
+from dtdg_lab.core.child_process import is_running
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 from dtdg_lab.core.files import replacing
 from dtdg_lab.core.units import state_root
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.liveness import SILENT_S, is_running
+from dtdg_lab.runs.liveness import SILENT_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

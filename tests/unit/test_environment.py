@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from unittest import mock
@@ -131,7 +130,7 @@ def test_readable_rapl_becomes_the_energy_source(tmp_path: Path) -> None:
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     assert environment._netem().state == "no"
     assert environment._browser() == Finding("chromium", "no", "not found", environment._browser().remedy)
     assert "apt-get install chromium" in environment._browser().remedy

@@ -28,17 +28,18 @@ def draft_path(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, mode: int = 0o666) -> Iterator[Path]:
+def replacing(path: Path, *, mode: int = 0o666, draft: Path | None = None) -> Iterator[Path]:
     """An empty file to write beside ``path``, which it replaces at the end of the block, synced to disk.
 
     Args:
         path: the file; its folder must exist.
         mode: who may read and write the file, less the umask.
+        draft: the file to write, where there is one writer only: what one that was killed has left is overwritten.
 
     Raises:
         OSError: it cannot be written or replaced. After any error ``path`` is as before, and no other file remains.
     """
-    draft = draft_path(path)
+    draft = draft or draft_path(path)
     try:
         draft.touch(mode)
         yield draft

@@ -69,7 +69,7 @@ class Checkpoint:
             if not torch.isfinite(tensor).all():
                 raise NotFiniteError(f"parameter {name} is not finite at step {self.position.step}: nothing was saved.")
         try:
-            with replacing(path) as draft, draft.open("wb") as file:
+            with replacing(path, draft=path.with_suffix(".part")) as draft, draft.open("wb") as file:
                 torch.save({**vars_of(self), "position": asdict(self.position), "schema": SCHEMA}, file)
         except (OSError, RuntimeError) as error:
             raise RunStoreError(

@@ -642,16 +642,12 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full, the device that is always full")
-def test_a_full_disk_ends_the_run_and_keeps_the_checkpoint_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_ends_the_run_and_keeps_the_checkpoint_before(tmp_path: Path) -> None:
     first = train(tmp_path, script={1: {"stop": True}})
     before = (tmp_path / "last.pt").read_bytes()
-    (tmp_path / "draft").symlink_to("/dev/full")
-    with monkeypatch.context() as patched:
-        patched.setattr("dtdg_lab.core.files.draft_path", lambda path: path.with_name("draft"))
-        with pytest.raises(RunStoreError, match=r"last\.pt cannot be written.*[Nn]o space left.*run\.resume") as caught:
-            train(tmp_path, resume=True, first_step=2)
+    (tmp_path / "last.part").symlink_to("/dev/full")
+    with pytest.raises(RunStoreError, match=r"last\.pt cannot be written.*[Nn]o space left.*run\.resume") as caught:
+        train(tmp_path, resume=True, first_step=2)
     assert caught.value.__cause__ is not None
     assert (tmp_path / "last.pt").read_bytes() == before
     assert os.listdir(tmp_path) == ["last.pt"]

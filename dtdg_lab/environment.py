@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,12 +26,12 @@ from dtdg_lab.core.options import option
 from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.energy.monitor import readers_for
 from dtdg_lab.energy.readers import POWERCAP, RaplReader
+from dtdg_lab.network.netem import may_administer, tc_program
 
 State = Literal["yes", "partly", "no"]
 
 _PACKAGES = ("numpy", "torch", "dgl", "jupyterlab", "ipywidgets", "plotly", "panel", "ipyparallel", "nvidia-ml-py")
 _INSTALL = "`make env`, or `pip install -e .[lab] -c constraints.txt` in this environment"
-_CAP_NET_ADMIN = 12  # bit of the capability set, linux/capability.h
 
 # Each prints lines of JSON; only the last one is read. Other output of libraries is ignored.
 _TORCH_PROBE = """
@@ -77,10 +78,11 @@ def environment_report(*, timeout_s: float = 90.0, rapl_root: Path | str = POWER
         timeout_s: maximum import time of torch and of DGL.
         rapl_root: the powercap folder.
     """
-    torch_probe, dgl_probe = _start_probe(_TORCH_PROBE), _start_probe(_DGL_PROBE)
-    gpus = _gpu_names()
-    findings = [_python(), *_versions(), _gpus(gpus)]
-    torch_seen, dgl_seen = _finish_probe(torch_probe, timeout_s), _finish_probe(dgl_probe, timeout_s)
+    with ThreadPoolExecutor() as pool:
+        probes = pool.map(_probed, (_TORCH_PROBE, _DGL_PROBE), (timeout_s, timeout_s))
+        gpus = _gpu_names()
+        findings = [_python(), *_versions(), _gpus(gpus)]
+        torch_seen, dgl_seen = probes
     findings += [*_torch(torch_seen, gpus), *_dgl(dgl_seen, gpus), _solver()]
     cuda = isinstance(gpus, list) and isinstance(torch_seen, dict) and bool(torch_seen["gpus"])
     findings += [_nvml(gpus), _rapl(rapl_root), _energy(cuda, rapl_root)]
@@ -157,30 +159,19 @@ def _nvml(gpus: list[str] | str) -> Finding:
     return Finding("nvml", "no", gpus, f"install it with {_INSTALL}" if missing else "install the NVIDIA driver")
 
 
-def _start_probe(code: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "DGLBACKEND": "pytorch"},
-    )
-
-
-def _finish_probe(probe: subprocess.Popen[str], timeout_s: float) -> dict[str, Any] | str:
+def _probed(code: str, timeout_s: float) -> dict[str, Any] | str:
     """The output of the probe, or the reason why there is none."""
+    command, env = [sys.executable, "-c", code], {**os.environ, "DGLBACKEND": "pytorch"}
     try:
-        out, err = probe.communicate(timeout=timeout_s)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
     except subprocess.TimeoutExpired:
-        probe.kill()
-        probe.communicate()
         return f"no answer in {timeout_s:g} s"
-    answers = [line for line in out.splitlines() if line.startswith("{")]
+    answers = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if answers:
         answer: dict[str, Any] = json.loads(answers[-1])
         return answer
-    said = [line for line in err.splitlines() if line.strip()]
-    return said[-1] if said else f"the import ended with exit code {probe.returncode}"
+    said = [line for line in done.stderr.splitlines() if line.strip()]
+    return said[-1] if said else f"the import ended with exit code {done.returncode}"
 
 
 def _torch(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
@@ -258,13 +249,9 @@ def _ports() -> Finding:
 
 
 def _netem() -> Finding:
-    tool = shutil.which("tc")
-    try:
-        status = Path("/proc/self/status").read_text()
-        held = int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
-    except (OSError, StopIteration):
+    if sys.platform != "linux":
         return Finding("netem", "no", "not Linux", "delays are emulated in the program instead")
-    allowed = bool(held >> _CAP_NET_ADMIN & 1)
+    tool, allowed = tc_program(), may_administer()
     if tool and allowed:
         return Finding("netem", "yes", "tc and NET_ADMIN (sch_netem in the kernel is checked on use)")
     missing = [

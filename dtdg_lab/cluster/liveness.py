@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from dtdg_lab.core.child_process import is_running
 from dtdg_lab.core.errors import ClusterError, LabError
 from dtdg_lab.distributed.heartbeat import Heartbeat
 from dtdg_lab.runs.liveness import (
@@ -17,7 +18,6 @@ from dtdg_lab.runs.liveness import (
     Silence,
     dead_ranks,
     host_id,
-    is_running,
     read_notes,
     silent_beyond,
     touch_note,

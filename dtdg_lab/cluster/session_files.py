@@ -20,10 +20,12 @@ from uuid import uuid4
 import psutil
 
 from dtdg_lab.cluster.messaging import new_key
+from dtdg_lab.core.child_process import is_running
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
+from dtdg_lab.core.files import replacing
 from dtdg_lab.core.units import state_root
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.liveness import SILENT_S, is_running
+from dtdg_lab.runs.liveness import SILENT_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +159,8 @@ def write_private(path: Path, text: str) -> None:
         ClusterError: the folder cannot be created.
     """
     make_private(path.parent)
-    part = path.with_suffix(".part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    os.replace(part, path)
+    with replacing(path, mode=0o600) as draft:
+        draft.write_text(text)
 
 
 def all_sessions() -> list[SessionFiles]:

@@ -1,4 +1,4 @@
-"""A module of this package as a child process: start, pipes, how it ended, and its parent's death."""
+"""A module of this package as a child process: start, pipes, how it ended, its parent's death; who is alive."""
 
 from __future__ import annotations
 
@@ -115,6 +115,17 @@ def end_of(status: int | None) -> str:
     lacking = killed or memory.percent > 95
     short = "the system may have ended it for lack of memory" if lacking else "no lack of it is known"
     return f"was ended by {name} ({free}: {short})"
+
+
+def is_running(pid: int, started_s: float) -> bool:
+    """Whether a process of this machine is alive; a zombie is not, nor is another one that has its number now."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return bool(abs(process.create_time() - started_s) <= 1.0 and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def begin_child() -> Callable[[], bool]:

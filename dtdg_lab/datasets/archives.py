@@ -17,9 +17,7 @@ import shutil
 import stat
 import struct
 import tarfile
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -29,8 +27,8 @@ from typing import IO, Any, BinaryIO, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.arrays import read_array
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.files import DAMAGE, read_array
 from dtdg_lab.datasets.registry import PublishedFile
 from dtdg_lab.graphs.snapshot import give_up
 
@@ -41,24 +39,13 @@ _FREE_BYTES = 64 << 20  # never too much, whatever the ratio
 _CHUNK_BYTES = 1 << 20
 # what the readers of the standard library and of NumPy raise for damaged files, as fuzzing them showed
 _DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    TypeError,
+    *DAMAGE,
     AttributeError,
-    RuntimeError,  # NotImplementedError, RecursionError
-    LookupError,
-    OverflowError,
-    MemoryError,
-    SyntaxError,
     ImportError,
-    zlib.error,
     lzma.LZMAError,
     struct.error,
     tarfile.TarError,
-    zipfile.BadZipFile,
     pickle.UnpicklingError,
-    tokenize.TokenError,
 )
 
 

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core.errors import ChecksumError, DataError, shortened
+from dtdg_lab.core.files import replacing
 from dtdg_lab.core.preparation import doing
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import content
 from dtdg_lab.datasets.registry import Form, Published, PublishedFile
-from dtdg_lab.graphs.storage import cache_folder, whole_file
+from dtdg_lab.graphs.storage import cache_folder
 
 # One process of this machine at a time: slow work is done by the first and found by the rest.
 
@@ -246,7 +247,8 @@ def _read(note: Path) -> dict[str, Any] | None:
 
 
 def _write(note: Path, found: dict[str, Any]) -> None:
-    with whole_file(note) as draft:
+    note.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(note) as draft:
         draft.write_text(json.dumps(found, indent=2), encoding="utf-8")
 
 

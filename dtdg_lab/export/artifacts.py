@@ -6,9 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
-import os
 import shutil
-import uuid
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from typing import Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
+from dtdg_lab.core.files import draft_path
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import dumps, replacing, store_error
 from dtdg_lab.runs.exports import CONFIG_MARK, MADE_BY, PACKED, PACKED_MARK, PackedRun, pack, zip_of
@@ -212,10 +211,7 @@ def place_file(where: Path, content: bytes, *, overwrite: bool) -> Path:
         remains.
     """
     with replacing(where) as temporary:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        temporary.write_bytes(content)
         if not overwrite and where.exists():
             raise _taken(where)
     return where
@@ -231,7 +227,7 @@ def place_folder(where: Path, fill: Callable[[Path], None], *, overwrite: bool) 
         raise RunStoreError(
             f"cannot export to {where}: it is not a folder, and this kind makes one. Give another path=."
         )
-    hidden = where.with_name(f".{where.name}.{uuid.uuid4().hex[:12]}.tmp")
+    hidden = draft_path(where)
     old = hidden.with_suffix(".old")
     try:
         hidden.mkdir()

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.files import replacing
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import edge_keys, give_up, repeats, stored_once
-from dtdg_lab.graphs.storage import cache_folder, whole_file
+from dtdg_lab.graphs.storage import cache_folder
 
 if TYPE_CHECKING:
     from dtdg_lab.graphs.snapshot import Snapshot
@@ -314,7 +315,8 @@ def statistics_of(graph: DynamicGraph) -> GraphStatistics:
     found = describe(graph)
     with contextlib.suppress(OSError):
         text = json.dumps(found.to_dict(), allow_nan=False)
-        with whole_file(path) as draft:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as draft:
             draft.write_text(text, encoding="utf-8")
     return found
 

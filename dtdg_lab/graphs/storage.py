@@ -10,7 +10,6 @@ import os
 import shutil
 import time
 import tokenize
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from io import BytesIO
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.files import draft_path
 from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.core.units import as_path
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -47,23 +47,6 @@ def cache_folder(root: str | Path | None = None) -> Path:
         return as_path(root, "root")
     given = os.environ.get("DTDG_LAB_CACHE")
     return as_path(given, "DTDG_LAB_CACHE") if given else as_path("~/.cache/dtdg-lab", "the cache folder")
-
-
-@contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A draft to write, which replaces the file at the end of the block: no reader ever sees a part of it.
-
-    Raises:
-        OSError: the folder cannot be made, or the draft not put in place.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    try:
-        yield draft
-        draft.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink()
 
 
 def graph_folder(key: str, root: str | Path | None = None) -> Path:
@@ -203,7 +186,7 @@ class Draft:
         self.folder = Path(os.path.abspath(folder))
         self.files: dict[str, ArrayFile] = {}
         # not tempfile: its folders are closed to other users, and a cache may be shared
-        self._path = self.folder.parent / f".{self.folder.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
+        self._path = draft_path(self.folder)
         with written(self.folder):
             _remove_dead(self.folder)
             # a draft may be seen only once its lock is held: else another writer takes it for one left behind

@@ -17,8 +17,9 @@ from types import TracebackType
 import numpy as np
 import psutil
 
+from dtdg_lab.core.child_process import is_running
 from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
-from dtdg_lab.graphs.storage import whole_file
+from dtdg_lab.core.files import replacing
 from dtdg_lab.network.patterns import LinkState
 
 # Commands of Linux' traffic control that make replies of some ports slow, as argument lists.
@@ -133,11 +134,7 @@ class NetemMark:
     @property
     def is_alive(self) -> bool:
         """Whether its process still runs."""
-        try:
-            process = psutil.Process(self.process)
-            return abs(process.create_time() - self.started_s) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
+        return is_running(self.process, self.started_s)
 
     def write(self, folder: Path) -> None:
         """Keep it, before the first change.
@@ -147,7 +144,8 @@ class NetemMark:
         """
         path = self.file(folder)
         try:
-            with whole_file(path) as draft:
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as draft:
                 draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
         except OSError as error:
             raise DataError(
@@ -244,13 +242,18 @@ def root_queue(device: str) -> tuple[str, str]:
     return str(root["kind"]), str(root["handle"])
 
 
+def tc_program() -> str | None:
+    """Where ``tc`` is; None where it is not installed."""
+    return shutil.which("tc") or shutil.which("tc", path="/usr/sbin:/sbin")
+
+
 def run(command: Command) -> str:
     """What ``tc`` prints, given these arguments.
 
     Raises:
         NotAvailableError: it is not there, takes too long, or refuses; its words are quoted.
     """
-    program = shutil.which("tc") or shutil.which("tc", path="/usr/sbin:/sbin")
+    program = tc_program()
     if program is None:
         raise NotAvailableError(
             "the program tc is not here. Install it (Debian: apt-get install iproute2), or set congestion_by=emulated."

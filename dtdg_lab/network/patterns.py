@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, shortened
+from dtdg_lab.core.files import replacing
 from dtdg_lab.core.rng import generator
 from dtdg_lab.core.units import as_path
 
@@ -482,12 +482,10 @@ def save_trace(events: Iterable[Mapping[str, Any]], file: str | Path, *, steps_p
     if not lines:
         raise DataError("no event of kind congestion is among those given: the run had no links to slow down.")
     path = as_path(file, "file")
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        draft.replace(path)
+        with replacing(path) as draft:
+            draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise DataError(f"cannot write the trace {path}: {error}. Give a file in a folder you can write.") from error
     return path
 

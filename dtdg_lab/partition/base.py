@@ -9,9 +9,6 @@ import json
 import operator
 import os
 import time
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.errors import DataError, PartitionError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core.files import DAMAGE, read_arrays, write_arrays
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.storage import cache_folder, whole_file
+from dtdg_lab.graphs.storage import cache_folder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,22 +78,6 @@ def without_empty_parts(
 
 FORMAT = "dtdg-lab partition 1"
 
-# raised by zipfile and numpy for truncated, modified or foreign files
-DAMAGE = (
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    OverflowError,
-    SyntaxError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-
 
 def save_partition(partition: Partition, path: str | Path) -> Path:
     """Write a partition to one file atomically; an existing file is replaced.
@@ -130,16 +111,6 @@ def save_partition(partition: Partition, path: str | Path) -> Path:
             f"cannot write the partition to {file}: {error.strerror or error}. Give a file in a folder you may write."
         ) from error
     return file
-
-
-def write_arrays(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays to one compressed file atomically.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    with whole_file(file) as draft, draft.open("wb") as out:
-        np.savez_compressed(out, allow_pickle=False, **dict(arrays))
 
 
 def load_partition(path: str | Path, graph: DynamicGraph | None = None, parts: int | None = None) -> Partition:

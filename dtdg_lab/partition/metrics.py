@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core.files import DAMAGE, read_arrays, write_arrays
 from dtdg_lab.core.message_passing import PASSES, Pull, directions, hops, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
@@ -308,14 +308,14 @@ def kept_measures(
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
     file = cache_folder() / "partition-measures" / f"{key}.npz"
     with one_at_a_time(file):
-        with contextlib.suppress(*base.DAMAGE):  # missing or damaged
+        with contextlib.suppress(*DAMAGE):  # missing or damaged
             return _read(file, chosen, hops, tuple(dict.fromkeys(directions)), static)
         measures = measure(graph, partition, snapshots=chosen, hops=hops, directions=directions, static=static)
         arrays = {name: getattr(measures, name) for name in _ARRAYS}
         for name in _MATRICES:
             arrays |= {f"{name}-{direction}": rows for direction, rows in getattr(measures, name).items()}
         with contextlib.suppress(OSError):  # an unwritable cache is not an error
-            base.write_arrays(file, arrays)
+            write_arrays(file, arrays)
     return measures
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 import psutil
 
+from dtdg_lab.core import files
 from dtdg_lab.core.config import SCHEMA, RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunStoreError, shortened
 
@@ -278,10 +279,8 @@ def write_text(path: str | Path, text: str) -> Path:
         RunStoreError: the file cannot be written; no partial file remains.
     """
     path = Path(path)
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     return path
 
 
@@ -292,15 +291,11 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         RunStoreError: the file cannot be written; no partial file remains.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
-        yield temporary
-        temporary.replace(path)
+        with files.replacing(path) as temporary:
+            yield temporary
     except OSError as error:
         raise error if isinstance(error, RunStoreError) else store_error("write", path, error) from error
-    finally:
-        if temporary.exists():  # a parent that is no folder counts as not existing
-            temporary.unlink()
 
 
 def write_json(path: str | Path, value: Any) -> Path:

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from dtdg_lab.core.child_process import is_running
 from dtdg_lab.runs.directory import RunDirectory, write_json
 from dtdg_lab.runs.records import last_step
 
@@ -86,15 +87,6 @@ def read_notes(live: Path, attempt: int) -> dict[int, RankNote]:
         if data["attempt"] == attempt:
             notes[data["rank"]] = RankNote(**data)
     return notes
-
-
-def is_running(pid: int, started_s: float) -> bool:
-    """Whether a process of this machine is alive; a zombie is not, nor is another one that has its number now."""
-    try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started_s) <= 1.0 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def is_dead(note: RankNote) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import os
 import pickle
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from torch.nn import Module
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import NotFiniteError, RunStoreError
+from dtdg_lab.core.files import replacing
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 if TYPE_CHECKING:
@@ -68,15 +68,10 @@ class Checkpoint:
         for name, tensor in self.model.items():
             if not torch.isfinite(tensor).all():
                 raise NotFiniteError(f"parameter {name} is not finite at step {self.position.step}: nothing was saved.")
-        part = path.with_suffix(".part")
         try:
-            with open(part, "wb") as file:
+            with replacing(path, draft=path.with_suffix(".part")) as draft, draft.open("wb") as file:
                 torch.save({**vars_of(self), "position": asdict(self.position), "schema": SCHEMA}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
         except (OSError, RuntimeError) as error:
-            part.unlink(missing_ok=True)
             raise RunStoreError(
                 f"the checkpoint {path} cannot be written: {error}. Free space or permissions there, then "
                 "run.resume(); the checkpoint before is untouched."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, me
 from dtdg_lab.partition.volume import AllToAllCost, collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.tasks.base import PARTS, Task
 from dtdg_lab.visualization.partition import BlockFacts, PartitionFacts
+
+T = TypeVar("T")
 
 # The event of a run's blocks of time: the rows each rank holds in each, and the bytes that will move.
 
@@ -142,6 +145,32 @@ def model_hops(config: RunConfig) -> int:
     return hops(config.model, config.layers, **config.options.get("models", {}))
 
 
+def made_by_first(
+    group: Group, make: Callable[[], tuple[T, dict[str, Any]]], what: str
+) -> tuple[T | None, dict[str, Any]]:
+    """What rank 0 makes, which is None on the others, and its description, on all ranks; collective.
+
+    Args:
+        group: the ranks.
+        make: called on rank 0; the description must be JSON.
+        what: is made, for messages.
+
+    Raises:
+        PartitionError: it could not be made; every rank raises it with rank 0's reason.
+    """
+    made: T | None = None
+    described: dict[str, Any] = {}
+    if group.rank == 0:
+        try:
+            made, described = make()
+        except Exception as error:  # whatever it is, the other ranks wait for an answer
+            described = {"reason": f"{what}: {error_text(error)}"}
+    described = json.loads(group.broadcast_text(json.dumps(described)))
+    if "reason" in described:
+        raise PartitionError(described["reason"])
+    return made, described
+
+
 def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Partition:
     """The partition that a config asks for, the same on every rank; collective.
 
@@ -150,25 +179,13 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
     Raises:
         PartitionError: it could not be made; every rank raises it with rank 0's reason.
     """
-    made: Partition | None = None
-    described: dict[str, Any] = {}
-    if group.rank == 0:
-        try:
-            made = make_partition(
-                config["partitioner"],
-                graph,
-                config.parts,
-                hops=model_hops(config),
-                seed=config.seed,
-                **{name: config[name] for name in PARTITION_SETTINGS},
-            )
-            described = {"made_by": made.made_by, "seconds": made.seconds, "groups": made.groups is not None}
-        except Exception as error:  # whatever it is, the other ranks wait for an answer
-            reason = error_text(error)
-            described = {"reason": f"partitioner {config['partitioner']!r} with parts={config.parts}: {reason}"}
-    described = json.loads(group.broadcast_text(json.dumps(described)))
-    if "reason" in described:
-        raise PartitionError(described["reason"])
+
+    def make() -> tuple[Partition, dict[str, Any]]:
+        hops, settings = model_hops(config), {name: config[name] for name in PARTITION_SETTINGS}
+        made = make_partition(config["partitioner"], graph, config.parts, hops=hops, seed=config.seed, **settings)
+        return made, {"made_by": made.made_by, "seconds": made.seconds, "groups": made.groups is not None}
+
+    made, described = made_by_first(group, make, f"partitioner {config['partitioner']!r} with parts={config.parts}")
     owner = group.broadcast_array(None if made is None else made.owner)
     groups = group.broadcast_array(None if made is None else made.groups) if described["groups"] else None
     return Partition(owner, config.parts, groups, graph.data_hash, described["made_by"], described["seconds"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from unittest import mock
@@ -83,7 +82,7 @@ def test_command_prints_the_report_as_json(report: dict[str, Finding], capsys: p
     ],
 )
 def test_a_probe_that_prints_crashes_or_hangs_is_a_finding(code: str, timeout_s: float, expected: object) -> None:
-    assert environment._finish_probe(environment._start_probe(code), timeout_s) == expected
+    assert environment._probed(code, timeout_s) == expected
 
 
 def test_missing_torch_and_dgl_name_what_is_lost() -> None:
@@ -131,7 +130,7 @@ def test_readable_rapl_becomes_the_energy_source(tmp_path: Path) -> None:
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     assert environment._netem().state == "no"
     assert environment._browser() == Finding("chromium", "no", "not found", environment._browser().remedy)
     assert "apt-get install chromium" in environment._browser().remedy

@@ -441,7 +441,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("dtdg_lab.export.artifacts.os.fsync", full)
+    monkeypatch.setattr("dtdg_lab.core.files.os.fsync", full)
     monkeypatch.setattr("pathlib.Path.write_text", full)
     with pytest.raises(RunStoreError, match="disk is full"):
         export(steered, tmp_path, kind)

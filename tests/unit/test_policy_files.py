@@ -73,6 +73,12 @@ def test_a_file_that_holds_no_policy_is_refused_with_what_to_do(tmp_path: Path) 
         path.write_bytes(content)
         with pytest.raises(ConfigError, match="not a policy file"):
             load_policy(path)
+    save_policy(tmp_path / "unzipped.npz", stored())
+    content = (tmp_path / "unzipped.npz").read_bytes()
+    entry = content.index(b"PK\x01\x02")  # of the directory; a method of compression that there is not
+    (tmp_path / "unzipped.npz").write_bytes(content[: entry + 10] + b"\x63" + content[entry + 11 :])
+    with pytest.raises(ConfigError, match="not a policy file"):
+        load_policy(tmp_path / "unzipped.npz")
     np.savez(tmp_path / "other.npz", facts=np.array('{"format": 0}'), parameters=np.zeros(3))
     with pytest.raises(ConfigError, match="format 1"):
         load_policy(tmp_path / "other.npz")

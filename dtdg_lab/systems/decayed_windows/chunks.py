@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,21 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, PlanError, UnknownNameError, error_text
+from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, PlanError, UnknownNameError
 from dtdg_lab.core.events import Event
+from dtdg_lab.core.files import DAMAGE, read_arrays, write_arrays
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import cache_folder
-from dtdg_lab.partition.base import DAMAGE, without_empty_parts
+from dtdg_lab.partition.base import without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
 from dtdg_lab.partition.libraries import UnionGraph, cut_union, restricted, union_graph, vertex_weights
 from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Chunking
+from dtdg_lab.training.partition import made_by_first
 
 # Chunk statistics: sizes, and the edges that they cut.
 
@@ -89,26 +88,18 @@ def save_chunks(chunking: Chunking, file: Path) -> None:
     Raises:
         DataError: it cannot be written.
     """
-    draft = file.with_name(f".{file.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    arrays = {
+        "format": np.array(FORMAT),
+        "chunk": chunking.chunk,
+        "chunks": np.array(chunking.chunks),
+        "parts": np.array(chunking.parts),
+        "made_by": np.array(chunking.made_by),
+        "seconds": np.array(float(chunking.seconds)),
+    }
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as out:
-            np.savez_compressed(
-                out,
-                allow_pickle=False,
-                format=np.array(FORMAT),
-                chunk=chunking.chunk,
-                chunks=np.array(chunking.chunks),
-                parts=np.array(chunking.parts),
-                made_by=np.array(chunking.made_by),
-                seconds=np.array(float(chunking.seconds)),
-            )
-        draft.replace(file)
+        write_arrays(file, arrays)
     except OSError as error:
         raise DataError(f"cannot write the chunks to {file}: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):  # it may not have been created
-            draft.unlink()
 
 
 def load_chunks(file: Path, nodes: int, *, chunks: int, parts: int) -> Chunking:
@@ -282,19 +273,13 @@ def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, 
     parts = partition.parts
     if "chunks" not in config.options["batching"]:  # snapshots are always full: one chunk a part
         return Chunking(np.zeros(graph.num_nodes, np.int32), WHOLE_CHUNKS, parts, "the whole part")
-    made: Chunking | None = None
-    described: dict[str, Any] = {}
-    if group.rank == 0:
-        try:
-            chunks = config["chunks"] or fitting_chunks(partition)
-            made = make_chunks(config["chunker"], graph, partition, chunks, seed=config.seed)
-            described = {"chunks": chunks, "made_by": made.made_by, "seconds": made.seconds, "note": made.note}
-        except Exception as error:  # whatever it is, the other ranks wait for an answer
-            reason = error_text(error)
-            described = {"reason": f"chunker {config['chunker']!r} with chunks={config['chunks']}: {reason}"}
-    described = json.loads(group.broadcast_text(json.dumps(described)))
-    if "reason" in described:
-        raise PartitionError(described["reason"])
+
+    def make() -> tuple[Chunking, dict[str, Any]]:
+        chunks = config["chunks"] or fitting_chunks(partition)
+        made = make_chunks(config["chunker"], graph, partition, chunks, seed=config.seed)
+        return made, {"chunks": chunks, "made_by": made.made_by, "seconds": made.seconds, "note": made.note}
+
+    made, described = made_by_first(group, make, f"chunker {config['chunker']!r} with chunks={config['chunks']}")
     chunk = group.broadcast_array(None if made is None else made.chunk)
     return Chunking(chunk, described["chunks"], parts, described["made_by"], described["seconds"], described["note"])
 

@@ -47,13 +47,12 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.partition import part_axis
-from dtdg_lab.visualization.series import drop_lowest, highest
+from dtdg_lab.visualization.series import PartLog
 from dtdg_lab.visualization.style import Marks, shown_indices
 
 # Link delays and rates over time, from events ``congestion``, also drawn behind other charts.
 
 
-_KEPT = 4000  # changes: an oscillating pattern tells many
 _SHADE = "230,159,0"  # amber
 _FAINT, _FULL = 0.10, 0.34  # how strongly the least and the worst congestion are drawn
 _MOST_BANDS, _MOST_DRAWN = 200, 400
@@ -133,23 +132,25 @@ def links_of(data: Mapping[str, Any], step: int) -> Links:
     return Links(step, pattern, delay, mbit, by, slowest, narrowest)
 
 
-class CongestionLog:
+class CongestionLog(PartLog[Links]):
     """Events ``congestion`` of one run, in bounded memory."""
 
+    kept = 4000  # changes: an oscillating pattern tells many
+
     def __init__(self, marks: Marks | None = None) -> None:
+        super().__init__()
         self._marks = marks or Marks()
-        self._changes: dict[int, tuple[int, Links]] = {}  # step -> attempt, links
         self._ordered: list[Links] | None = None  # None where they have changed since
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event; of several at one step the last one holds."""
         step = int(row["step"] or 0)
-        self._changes[step], self._ordered = (attempt, links_of(row["data"], step)), None
-        drop_lowest(self._changes, _KEPT)
+        self.add(0, step, attempt, links_of(row["data"], step))
+        self._ordered = None
 
     def truncate(self, step: int, attempt: int) -> None:
         """Forget what an earlier attempt had from ``step`` on."""
-        self._changes = {at: kept for at, kept in self._changes.items() if at < step or kept[0] >= attempt}
+        super().truncate(step, attempt)
         self._ordered = None
 
     @property
@@ -161,7 +162,7 @@ class CongestionLog:
     def changes(self) -> list[Links]:
         """All that are kept, in order."""
         if self._ordered is None:
-            self._ordered = [self._changes[at][1] for at in highest(self._changes, _KEPT)]
+            self._ordered = self.of(0)
         return self._ordered
 
     def at(self, step: int) -> Links | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core import rng
-from dtdg_lab.core.arrays import read_arrays
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
+from dtdg_lab.core.files import DAMAGE, read_arrays
 from dtdg_lab.rl import QNetwork
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheDecision, CacheView
 from dtdg_lab.systems.feature_cache.policies.env import CacheViews, RunsMemory, memory_size, state_size
@@ -97,7 +96,7 @@ def load_policy(path: Path) -> StoredPolicy:
         described, parameters = json.loads(str(held["facts"])), held["parameters"]
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: file not found. {advice}") from error
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         raise ConfigError(f"{path} is not a policy file ({error}). {advice}") from error
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         raise ConfigError(f"{path} is not a policy file of format {FORMAT}, which this version reads. {advice}")

@@ -420,7 +420,7 @@ class RunTables:
                 left.unlink()
             ends, (begins, rows) = self._ends(), self._so_far()
             new = self.collect(begins=begins, ends=ends)
-            self.run.merged_file.unlink(missing_ok=True)  # a merge that is killed between two tables is repeated in full
+            self.run.merged_file.unlink(missing_ok=True)  # a merge that is killed between two tables is repeated
             for name, content in new.items():
                 file = self.run.table_file(name)
                 merged = _appended(pyarrow.parquet.read_table(file), content) if name in rows else content

@@ -32,6 +32,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.dashboard.app import PERIOD_MS, Dashboard
+from dtdg_lab.runs import finish as finishing
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.records import read_lines
@@ -45,6 +46,7 @@ LIMITS = {  # MiB and handles that a process may gain after it is warm, however 
     "kernel": (200, 24),
     "controller": (60, 24),
     "engine": (100, 40),  # sockets of feature servers and of the ranks' groups come and go with the system
+    "follower": (1000, 24),  # finishes the run: it holds the largest table while it merges, a bit less than its lines
 }
 SAMPLE_S = 5.0
 WAIT_S = 600.0  # for a failed run's files, or a resumed run's first step
@@ -137,6 +139,16 @@ class Trial:
             own = [sample for sample in self.samples if sample.pid == pid and sample.age_s >= warm_s]
             if len(own) > 1:
                 yield own[0], own[-1]
+
+
+def _role(process: psutil.Process, engines: set[int]) -> str:
+    """What a process of the session does."""
+    if process.pid in engines:
+        return "engine"
+    try:
+        return "follower" if finishing.__name__ in process.cmdline() else "controller"
+    except psutil.NoSuchProcess:
+        return "controller"  # it ended between the listing and the look
 
 
 def _handles(process: psutil.Process) -> int:
@@ -315,7 +327,7 @@ class Soak:
     def _sample(self, session: Session, run: Run) -> None:
         engines = {note.pid for note in read_notes(run.path / "live", run.attempt).values()}
         own = {psutil.Process(): "kernel"}
-        own |= {of: "engine" if of.pid in engines else "controller" for of in session._files.processes()}
+        own |= {of: _role(of, engines) for of in session._files.processes()}
         for process, role in own.items():
             try:
                 age_s, rss = time.time() - process.create_time(), process.memory_info().rss

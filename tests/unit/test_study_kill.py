@@ -88,7 +88,8 @@ def test_a_study_killed_in_the_middle_of_a_run_goes_on(tmp_path: Path) -> None:
     before = open_study(runs / "studies" / "killed")
     ended = [trial for trial in before.trials if trial.status == "finished"]
     assert 1 <= len(ended) < 4 and states(runs)["finished"] >= len(ended)
-    assert RunDirectory.open(half).recorded_status()["state"] in ("starting", "running"), "it was not killed within a run"
+    state = RunDirectory.open(half).recorded_status()["state"]
+    assert state in ("starting", "running"), "it was not killed within a run"
 
     study = run_study(sweep, name="killed", runs_dir=runs, progress=False)
 

@@ -38,10 +38,11 @@ def attack(ports: Sequence[int], *, files: Sequence[Path] = ()) -> Iterator[dict
     try:
         assert process.stdout is not None and process.stdout.readline() == "begun\n"
         yield done
+        first = process.stdout.readline()  # of the first round, which may outlast the block
     finally:
         process.kill()
         output, _ = process.communicate(timeout=60)
-    done.update(json.loads(output.rsplit("\n", 2)[-2]))
+    done.update(json.loads((first + output).rsplit("\n", 2)[-2]))
 
 
 def ports_of(run: Run) -> list[int]:

@@ -1,4 +1,4 @@
-"""A module of this package as a child process: start, pipes, how it ended, its parent's death; who is alive."""
+"""A module of this package as a child process: start, pipes, end, and its parent's death."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ def is_running(pid: int, started_s: float) -> bool:
 
 
 def begin_child() -> Callable[[], bool]:
-    """Be a child: interrupts are left to the parent. Returns what tells whether that is alive.
+    """Be a child: interrupts are left to the parent. Returns a function: whether the parent is alive.
 
-    The end of the input alone does not tell: another child may hold the pipe open.
+    The end of the input alone is no sign of its death: another child may hold the pipe open.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid()

@@ -61,7 +61,7 @@ DAMAGE = (
     TypeError,
     LookupError,
     EOFError,
-    RuntimeError,  # NotImplementedError too
+    RuntimeError,  # as zipfile does, also by its subclass NotImplementedError, where a header is damaged
     MemoryError,
     OverflowError,
     SyntaxError,

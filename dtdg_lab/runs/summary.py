@@ -382,9 +382,9 @@ def _congested_epochs(tables: Tables, finished: list[int]) -> set[int] | None:
     intervals = zip(starts, [*starts[1:], math.inf], slow, strict=True)
     slow_starts, slow_ends = zip(*((start, end) for start, end, late in intervals if late), strict=True)
     # an interval that ends before an epoch also starts before its end, so that the difference counts overlaps
-    begun = np.searchsorted(np.sort(slow_starts), spans["max"].to_numpy(), side="right")
+    started = np.searchsorted(np.sort(slow_starts), spans["max"].to_numpy(), side="right")
     over = np.searchsorted(np.sort(slow_ends), spans["min"].to_numpy(), side="right")
-    return {int(epoch) for epoch in spans.index[begun > over]}
+    return {int(epoch) for epoch in spans.index[started > over]}
 
 
 def _is_slow(links: Mapping[str, Any]) -> bool:

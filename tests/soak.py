@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -32,8 +33,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.dashboard.app import PERIOD_MS, Dashboard
-from dtdg_lab.runs import finish as finishing
-from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.directory import read_json
+from dtdg_lab.runs.finish import finish, is_followed
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.records import read_lines
 from dtdg_lab.runs.run import open_run
@@ -139,16 +140,6 @@ class Trial:
             own = [sample for sample in self.samples if sample.pid == pid and sample.age_s >= warm_s]
             if len(own) > 1:
                 yield own[0], own[-1]
-
-
-def _role(process: psutil.Process, engines: set[int]) -> str:
-    """What a process of the session does."""
-    if process.pid in engines:
-        return "engine"
-    try:
-        return "follower" if finishing.__name__ in process.cmdline() else "controller"
-    except psutil.NoSuchProcess:
-        return "controller"  # it ended between the listing and the look
 
 
 def _handles(process: psutil.Process) -> int:
@@ -327,7 +318,10 @@ class Soak:
     def _sample(self, session: Session, run: Run) -> None:
         engines = {note.pid for note in read_notes(run.path / "live", run.attempt).values()}
         own = {psutil.Process(): "kernel"}
-        own |= {of: _role(of, engines) for of in session._files.processes()}
+        own |= {of: "engine" if of.pid in engines else "controller" for of in session._files.processes()}
+        with suppress(psutil.NoSuchProcess):
+            if is_followed(run._directory):
+                own[psutil.Process(read_json(run.path / "live" / "follower.json")["pid"])] = "follower"
         for process, role in own.items():
             try:
                 age_s, rss = time.time() - process.create_time(), process.memory_info().rss

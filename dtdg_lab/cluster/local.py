@@ -163,20 +163,20 @@ def train_here(
         )
     undo_left_over(state_root() / NETEM)  # left by a run that was killed
     directory = (make or partial(RunDirectory.create, config))(root=runs_dir)
-    with Finisher(directory, ranks=1) as finisher:
-        try:
-            with ExitStack() as stack:
-                if on_start is not None:
-                    seen = LocalRun(directory)
-                    stack.callback(seen.close)
-                    on_start(seen)
-                stack.callback(Pulse(directory.live).close)
-                state = _train(config, directory, stack, progress=progress, bench=bench, finisher=finisher)
-        except BaseException as error:
-            reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-            finisher.finish("failed", reason, 0)
-            raise
-        finisher.finish(state)
+    finisher = Finisher(directory, ranks=1)
+    try:
+        with ExitStack() as stack:
+            if on_start is not None:
+                seen = LocalRun(directory)
+                stack.callback(seen.close)
+                on_start(seen)
+            stack.callback(Pulse(directory.live).close)
+            state = _train(config, directory, stack, progress=progress, bench=bench, finisher=finisher)
+    except BaseException as error:
+        reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+        finisher.finish("failed", reason, 0)
+        raise
+    finisher.finish(state)
     return open_run(directory.path)
 
 

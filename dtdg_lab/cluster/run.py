@@ -422,8 +422,7 @@ class Run(RunHandle):
         self._file_status = self._directory.status()
         try:
             if self.status == "failed":
-                with Finisher(self._directory) as finisher:
-                    finisher.finish("failed", self.reason, self.failed_rank)
+                Finisher(self._directory).finish("failed", self.reason, self.failed_rank)
         except LabError as error:
             self._file_status = {
                 **self._file_status,

@@ -246,18 +246,18 @@ def run_rank(task: RankTask) -> str:
     try:
         for family in task.families:
             register(family)
-        with Finisher(directory, ranks=task.size) as finisher:
-            with ExitStack() as stack:
-                try:
-                    state = _train(task, directory, stack, finisher)
-                except Exception as error:
-                    # closing the group ends the others' collectives: their errors must not be reported as the cause
-                    if not isinstance(error, OtherRankError):
-                        _mark_failed(directory, task, error)
-                    raise
-            if task.rank == 0:
-                with signs_of_life(directory.live, 0, task.busy):
-                    finisher.finish(state)
+        finisher = Finisher(directory, ranks=task.size)
+        with ExitStack() as stack:
+            try:
+                state = _train(task, directory, stack, finisher)
+            except Exception as error:
+                # closing the group ends the others' collectives: their errors must not be reported as the cause
+                if not isinstance(error, OtherRankError):
+                    _mark_failed(directory, task, error)
+                raise
+        if task.rank == 0:
+            with signs_of_life(directory.live, 0, task.busy):
+                finisher.finish(state)
     except BaseException as error:
         _mark_failed(directory, task, error)
         raise

@@ -90,6 +90,30 @@ class ChildProcess:
         self._errors.close()
 
 
+def start_detached(module: str, argument: str, *, purpose: str, advice: str) -> None:
+    """Start a module of this package as a process that outlives this one, at low priority and without output.
+
+    It belongs to no cluster, and the system waits for its exit.
+
+    Raises:
+        NotAvailableError: it cannot be started.
+    """
+    own = {name: value for name, value in environment().items() if not name.startswith("IPP_")}
+    command = [sys.executable, "-P", "-m", module, argument]
+    try:
+        subprocess.run(
+            ["sh", "-c", 'nice -n 10 "$@" &', "sh", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**own, **_ONE_THREAD},
+            start_new_session=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NotAvailableError(f"the process that {purpose} could not be started: {error}. {advice}") from error
+
+
 def environment() -> dict[str, str]:
     """This process's environment, with this very package on the child's import path."""
     root = str(Path(__file__).resolve().parents[2])

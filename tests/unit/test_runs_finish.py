@@ -6,9 +6,7 @@ import html.parser
 import io
 import json
 import math
-import os
 import re
-import signal
 import sys
 import threading
 import time
@@ -19,19 +17,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
+from following import until
 from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import PHASES, TABLES
 from dtdg_lab.runs import finish as finishing
 from dtdg_lab.runs import report as repeat
 from dtdg_lab.runs import report as report_module
 from dtdg_lab.runs import summary
-from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.finish import Finisher, finish
+from dtdg_lab.runs.directory import RunDirectory, write_json
+from dtdg_lab.runs.finish import Finisher, finish, is_followed
 from dtdg_lab.runs.records import RecordWriter, RunTables
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
@@ -125,23 +125,40 @@ def test_a_run_that_is_resumed_while_its_files_are_written_stays_on(
     assert (run.status()["attempt"], run.recorded_status()["state"]) == (2, "running")
 
 
-@pytest.mark.parametrize("end", ["follows", "starts", "was killed"])
-def test_a_child_finishes_a_run_of_many_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
-    run, same = (finished_run(tmp_path / name) for name in ("child", "here"))
-    expected = finish(same, "stopped", "enough")
-    monkeypatch.setattr(finishing, "MANY_BYTES", 100)
-    here: list[str] = []
-    monkeypatch.setattr(finishing, "finish", lambda *given, **more: here.append(given[1]) or finish(*given, **more))
-    with Finisher(run, ranks=2) as finisher:
-        if end != "starts":  # else records were many before
-            finisher.wrote(100)
-        if end == "was killed":
-            os.kill(finisher._child.pid, signal.SIGKILL)
+def more_steps(*runs: RunDirectory, first: int = 15) -> None:
+    for run in runs:
         with RecordWriter(run.record_file(1), 1, 1) as writer:
-            write_steps(writer, 15, 16)
-        with RecordWriter(same.record_file(1), 1, 1) as writer:
-            write_steps(writer, 15, 16)
-        finisher.finish("stopped", "enough")
+            write_steps(writer, first, first + 1)
+
+
+def follower_of(run: RunDirectory) -> psutil.Process:
+    until(lambda: is_followed(run), timeout_s=30, what="a process follows the run")
+    return psutil.Process(json.loads((run.live / "follower.json").read_text())["pid"])
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Few records are many, and the ends that this process writes itself."""
+    ends: list[str] = []
+    monkeypatch.setattr(finishing, "MANY_BYTES", 100)
+    monkeypatch.setattr(finishing, "finish", lambda *given, **more: ends.append(given[1]) or finish(*given, **more))
+    return ends
+
+
+@pytest.mark.parametrize("end", ["follows", "starts", "was killed"])
+def test_a_follower_finishes_a_run_of_many_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str], end: str
+) -> None:
+    run, same = (finished_run(tmp_path / name) for name in ("followed", "here"))
+    finish(same, "stopped", "enough")
+    finisher = Finisher(run, ranks=2)
+    if end != "starts":  # else records were many before
+        finisher.wrote(100)
+    if end == "was killed":
+        monkeypatch.setattr(finishing, "start_detached", refused)
+        follower_of(run).kill()
+    more_steps(run, same)
+    finisher.finish("stopped", "enough")
     expected = finish(same, "stopped", "enough")
     assert here == (["stopped"] if end == "was killed" else [])
     assert {**run.summary(), "run": ""} == {**expected, "run": ""}
@@ -151,6 +168,39 @@ def test_a_child_finishes_a_run_of_many_records(tmp_path: Path, monkeypatch: pyt
     assert figures[0] == figures[1]
     pages = [of.report_file.read_text().replace(of.id, "") for of in (run, same)]
     assert len(pages[0]) == pytest.approx(len(pages[1]), rel=0.01)
+    until(lambda: not is_followed(run), timeout_s=10, what="the follower exits")
+
+
+def refused(*_: str, **__: str) -> None:
+    raise NotAvailableError("no process is left")
+
+
+def test_a_follower_outlives_a_failure_and_the_resumed_run_uses_it(tmp_path: Path, here: list[str]) -> None:
+    run = finished_run(tmp_path)
+    Finisher(run).finish("failed", "rank 1 died", 1)
+    first = follower_of(run)
+    assert run.status()["reason"] == "rank 1 died"
+    run.write_status("running", attempt=2)
+    more_steps(run)
+    Finisher(run, ranks=2).wrote(1)
+    more_steps(run, first=16)
+    Finisher(run).finish("finished")
+    assert (here, run.summary()["steps"], run.status()["attempt"]) == ([], 17, 2)
+    gone, _ = psutil.wait_procs([first], timeout=10)
+    assert gone
+
+
+def test_an_order_for_an_earlier_attempt_is_ignored(tmp_path: Path, here: list[str]) -> None:
+    """Its sender was killed; the run was resumed since."""
+    run = finished_run(tmp_path)
+    run.write_status("running", attempt=2)
+    late = {"state": "failed", "reason": "late", "rank": 0, "attempt": 1}
+    order = write_json(run.live / "finish-late.json", late)
+    Finisher(run).wrote(1)
+    until(lambda: not order.exists(), timeout_s=30, what="the order is removed")
+    assert run.recorded_status()["state"] == "running"
+    Finisher(run).finish("finished")
+    assert run.recorded_status()["state"] == "finished"
 
 
 def test_views_that_catch_up_have_every_line_although_more_are_written(
@@ -188,20 +238,20 @@ def test_views_of_a_damaged_run_are_not_empty_once_it_is_restored(tmp_path: Path
 
 def test_few_records_are_finished_here(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
-    with Finisher(run, ranks=2) as finisher:
-        finisher.wrote(1000)
-        assert finisher._child is None
-        finisher.finish("finished")
+    finisher = Finisher(run, ranks=2)
+    finisher.wrote(1000)
+    finisher.finish("finished")
     assert run.summary()["steps"] == 15
+    assert not (run.live / "follower.lock").exists()
 
 
-def test_what_a_child_cannot_read_is_an_error_with_its_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_follower_cannot_read_is_an_error_with_its_type(tmp_path: Path, here: list[str]) -> None:
     run = finished_run(tmp_path)
-    monkeypatch.setattr(finishing, "MANY_BYTES", 100)
     with run.record_file(0).open("a") as file:
         file.write("broken\n")
-    with Finisher(run, ranks=2) as finisher, pytest.raises(DataError, match=r"rank0\.jsonl is damaged"):
-        finisher.finish("finished")
+    with pytest.raises(DataError, match=r"rank0\.jsonl is damaged"):
+        Finisher(run, ranks=2).finish("finished")
+    assert here == ["finished"]
 
 
 def test_a_long_run_has_the_balance_and_the_slow_epochs_of_its_definition() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
@@ -190,7 +191,7 @@ class DynamicModel(nn.Module):
         """
         return x, state
 
-    @property
+    @functools.cached_property
     def takes_heights(self) -> bool:
         """Whether ``temporal_sequence`` takes packed rows; a layout that has such rows else calls it run by run."""
         return "heights" in inspect.signature(self.temporal_sequence).parameters

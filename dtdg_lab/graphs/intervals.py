@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,13 +140,25 @@ class IntervalEdges:
         none = np.empty(0, dtype=np.int64)
         weighted = self.weight is not None
         empty = snapshot.snapshot_of_keys(none, none.astype(np.float64) if weighted else None, self.num_nodes)
-        for start, stop in itertools.pairwise(bounds):
+
+        def make(start: int, stop: int) -> snapshot.Snapshot:
             if start == stop:
-                yield empty
-                continue
+                return empty
             of = slice(start, stop) if order is None else order[start:stop]
             weight = None if self.weight is None else self.weight[of].astype(np.float64)
-            yield snapshot.snapshot_of_keys(snapshot.keys_of(self.src[of], self.dst[of]), weight, self.num_nodes)
+            return snapshot.snapshot_of_keys(snapshot.keys_of(self.src[of], self.dst[of]), weight, self.num_nodes)
+
+        if len(interval) < _AT_ONCE:
+            yield from itertools.starmap(make, itertools.pairwise(bounds))
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="snapshots") as pool:  # one ahead: sorting lets go of the GIL
+            now: Future[snapshot.Snapshot] | None = None
+            for pair in itertools.pairwise(bounds):
+                now, before = pool.submit(make, *pair), now
+                if before is not None:
+                    yield before.result()
+            if now is not None:
+                yield now.result()
 
 
 # Dealing edges with times to base intervals, and numbering their nodes over all time.
@@ -177,16 +192,31 @@ _Vector = NDArray[Any]
 _AT_ONCE = 2**22  # edges whose numbers are computed at a time: what lies between has no room of its own
 
 
+_THREADS = 4  # numpy lets go of the GIL; each needs room for what lies between
+
+
 def _pieces(count: int) -> Iterator[slice]:
     return (slice(start, min(start + _AT_ONCE, count)) for start in range(0, count, _AT_ONCE))
+
+
+def _each_piece(count: int, work: Callable[[slice], None]) -> None:
+    """Work on pieces of some edges, several at once where there are as many."""
+    if count <= _AT_ONCE:
+        work(slice(0, count))
+        return
+    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), thread_name_prefix="edges") as pool:
+        collections.deque(pool.map(work, _pieces(count)), maxlen=0)
 
 
 def _intervals(times: _Vector, count: int, of: Callable[[_Vector], _Vector]) -> NDArray[Any]:
     """The base interval of every time, shape (E,), in a type as small as ``count`` allows."""
     # of 16 bits, numpy sorts by radix
     found = np.empty(len(times), dtype=np.uint16 if count <= 2**16 else np.int32)
-    for piece in _pieces(len(times)):
+
+    def deal(piece: slice) -> None:
         found[piece] = of(times[piece])
+
+    _each_piece(len(times), deal)
     return found
 
 
@@ -305,8 +335,11 @@ def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.i
 
 def _looked_up(place: NDArray[np.int32], ids: _Vector, low: int) -> NDArray[np.int32]:
     found = np.empty(len(ids), dtype=np.int32)
-    for piece in _pieces(len(ids)):
+
+    def look_up(piece: slice) -> None:
         found[piece] = place[ids[piece] - low]
+
+    _each_piece(len(ids), look_up)
     return found
 
 

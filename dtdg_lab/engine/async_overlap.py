@@ -554,8 +554,11 @@ class OverlapTrial:
         described = gather_texts(self._group, " ".join(map(repr, self._epochs_s)), device=self._device)
         slowest = np.array([text.split() for text in described], dtype=np.float64).max(axis=0)
         off_s, on_s = float(np.median(slowest[1::2])), float(np.median(slowest[2::2]))
-        self.on = on_s < _LEAST_GAIN * off_s
-        self.chosen = OverlapChosen(self.on, off_s, on_s)
+        self.choose(OverlapChosen(on_s < _LEAST_GAIN * off_s, off_s, on_s))
+
+    def choose(self, chosen: OverlapChosen) -> None:
+        """End the trial with a choice: the measured one, or that of a run which is replayed."""
+        self.chosen, self.on = chosen, chosen.on
 
 
 # In which order a step's snapshots go on, on all ranks: by what stretches and exchanges are predicted to take.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError, RunStoreError
-from dtdg_lab.core.events import ControlReceived, Event, Kernel, Refused, Resumed
+from dtdg_lab.core.events import ControlReceived, Event, Kernel, OverlapChosen, Refused, Resumed
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.directory import ENDED, RunDirectory
@@ -151,7 +151,7 @@ class EventHistory:
             self.rows("targets", rank),
             self.rows("steps", rank),
             requests=self._requests(),
-            schedules=self._schedules(),
+            plans={**self._schedules(), **self._overlaps()},
             refused=self._refused(),
             decisions=self._decisions(),
         )
@@ -200,6 +200,11 @@ class EventHistory:
             latest[at] = attempt
             found.setdefault(at, []).append(data)
         return found
+
+    def _overlaps(self) -> dict[tuple[int, str], list[Row]]:
+        """The choices of overlap, each made at the end of an epoch; a resumed attempt has none of those before it."""
+        chosen = (row for row in self.rows("events") if row["kind"] == OverlapChosen.kind)
+        return {(row["step"], "epoch"): [row["data"]] for row in chosen}
 
     def _refused(self) -> dict[tuple[int, str], list[str]]:
         from dtdg_lab.training.replay import changes_key

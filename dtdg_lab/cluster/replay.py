@@ -288,10 +288,10 @@ def replay(
 ) -> StoredRun:
     """Replay a run with its live changes as a new run, and verify that it matches bit for bit.
 
-    Every control request takes effect at its original step. Schedules made from measured times, refusals, sizes of
-    batches from a controller, batches from reservoirs and averaging rounds are taken from the records. What does not
-    affect the loss is not replayed: caches decide again, and times differ. Several
-    attempts are replayed as one timeline; a failed run up to its last record.
+    Every control request takes effect at its original step. Schedules and overlap chosen by measured times, refusals,
+    sizes of batches from a controller, batches from reservoirs and averaging rounds are taken from the records. Nothing
+    else is: caches decide again, and times differ. Several attempts are replayed as one timeline; a failed run up to
+    its last record.
 
     The result is in ``environment["repeats"]`` of the returned run, and :func:`verify_replay` computes it again.
 

@@ -228,7 +228,7 @@ class EpochEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class OverlapChosen(Event):
-    """Whether exchanges overlap with computing from here on, by the best of the epochs timed without and with it."""
+    """Whether exchanges overlap with computing from here on, and the median epochs timed without and with it."""
 
     kind: ClassVar[str] = "overlap"
     about: ClassVar[str] = "overlapped exchanges"
@@ -241,7 +241,7 @@ class OverlapChosen(Event):
         """The choice and both times."""
         off, on = format_seconds(self.off_s), format_seconds(self.on_s)
         how = "overlap" if self.on else "do not overlap"
-        return f"Exchanges {how} with computing: at best an epoch took {off} without and {on} with it."
+        return f"Exchanges {how} with computing: the median epoch took {off} without and {on} with it."
 
 
 @dataclass(frozen=True, slots=True)

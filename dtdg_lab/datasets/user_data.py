@@ -27,6 +27,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_list import as_array, as_vector, floats_of_objects, read_ids, read_times, wrong_type
 from dtdg_lab.graphs.intervals import IntervalEdges, cut_edges
 from dtdg_lab.graphs.snapshot import give_up
+from dtdg_lab.graphs.storage import check_free
 
 # Arguments of the functions that load graphs, where they are no options of a run; and what is wrong with them.
 
@@ -90,6 +91,16 @@ def known_only(
     for name in given:
         if name not in taken:
             raise UnknownNameError(f"argument of {function.__name__}()", name, known | taken)
+
+
+def check_folder(folder: Any) -> None:
+    """Refuse a folder in which something lies, before edges are read, cut or built.
+
+    Raises:
+        DataError: it is no path, or something lies there; the message names it.
+    """
+    if folder is not None:
+        check_free(as_path(folder, "folder"))
 
 
 def check_column(role: str, column: Any) -> None:
@@ -313,16 +324,18 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         min_edges: snapshots with fewer edges are left out.
         strict_label: count only edges of the newest base interval in the label.
         name: what runs and reports call the graph.
-        folder: a new folder to write the graph into, a snapshot at a time; its arrays are then mapped from there.
-            Memory holds the edges as given, some 20 bytes more for each, and one snapshot. None builds it in memory.
+        folder: a new or an empty folder to write the graph into, a snapshot at a time; its arrays are then mapped from
+            there. Memory holds the edges as given, some 20 bytes more for each, and one snapshot. None builds it in
+            memory.
         **unknown: refused, with the closest match.
 
     Raises:
         DataError: vectors do not fit together or hold values of the wrong kind, entries are missing or masked, or
-            there are too few intervals, or too many; or the folder holds something else or cannot be written.
+            there are too few intervals, or too many; or the folder is not empty or cannot be written.
         ConfigError: an option is out of its bounds, or both ``cut`` and ``interval`` are given.
     """
     known_only(unknown, from_edges, from_edges)
+    check_folder(folder)
     edges = cut_own(
         src,
         dst,
@@ -474,6 +487,7 @@ def from_csv(
         ConfigError: an option is out of its bounds.
     """
     known_only(cutting, from_csv, from_edges)
+    check_folder(cutting.get("folder"))
     path = as_path(path, "path")
     wanted: dict[str, Any] = {"src": src, "dst": dst, "time": time}
     if weight is not None:
@@ -580,6 +594,7 @@ def from_dgl(
         ConfigError: an option is out of its bounds.
     """
     known_only(building, from_dgl, from_edges, but=("cut", "cut_by", "interval", "drop_first", "drop_partial"))
+    check_folder(building.get("folder"))
     for key, asked in (("features", features), ("weight", weight)):
         if not isinstance(asked, str | None):
             raise DataError(
@@ -755,6 +770,7 @@ def from_pandas(
         ConfigError: an option is out of its bounds.
     """
     known_only(cutting, from_pandas, from_edges)
+    check_folder(cutting.get("folder"))
     has = getattr(frame, "column_names", getattr(frame, "columns", None))  # Arrow's tables have both
     if isinstance(frame, type) or has is None or not hasattr(frame, "__getitem__"):
         raise DataError(
@@ -799,6 +815,7 @@ def from_parquet(
     from pyarrow import parquet
 
     known_only(cutting, from_parquet, from_edges)
+    check_folder(cutting.get("folder"))
     path = as_path(path, "path")
     if not os.path.isfile(path):
         raise DataError(f"{str(path)[:500]} is not a file. Give the path of a Parquet file with one edge a row.")

@@ -516,13 +516,15 @@ class _Step(nn.Module):
 
 _PAIRS = 3
 TRIED = (False, *(False, True) * _PAIRS)  # whether exchanges overlap in the first epochs; the first warms up
+_LEAST_GAIN = 0.97  # of the median time without overlap: differences above are noise of three epochs each
 
 
 class OverlapTrial:
     """Times the first epochs without and with overlap, in turn. Losses are the same bits either way.
 
-    Overlap is kept where it was the faster in every pair, on the rank that took longest: where other work disturbs
-    the times, exchanges stay as they are without. All ranks choose the same.
+    An epoch takes as long as on its slowest rank. Exchanges overlap if the median epoch with overlap took less than
+    97 % of the median epoch without: one disturbed epoch of each kind does not change the choice. All ranks choose the
+    same.
 
     Args:
         group: the ranks.
@@ -530,7 +532,7 @@ class OverlapTrial:
 
     Attributes:
         on: whether exchanges overlap in the epoch that comes next.
-        chosen: the choice and both times; None until then.
+        chosen: the choice and both medians; None until then.
     """
 
     def __init__(self, group: Group, device: str) -> None:
@@ -551,9 +553,12 @@ class OverlapTrial:
             return
         described = gather_texts(self._group, " ".join(map(repr, self._epochs_s)), device=self._device)
         slowest = np.array([text.split() for text in described], dtype=np.float64).max(axis=0)
-        off_s, on_s = slowest[1::2], slowest[2::2]
-        self.on = bool((on_s < off_s).all())
-        self.chosen = OverlapChosen(self.on, float(off_s.min()), float(on_s.min()))
+        off_s, on_s = float(np.median(slowest[1::2])), float(np.median(slowest[2::2]))
+        self.choose(OverlapChosen(on_s < _LEAST_GAIN * off_s, off_s, on_s))
+
+    def choose(self, chosen: OverlapChosen) -> None:
+        """End the trial with a choice: the measured one, or that of a run which is replayed."""
+        self.chosen, self.on = chosen, chosen.on
 
 
 # In which order a step's snapshots go on, on all ranks: by what stretches and exchanges are predicted to take.

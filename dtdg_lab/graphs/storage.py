@@ -59,6 +59,34 @@ def holds_graph(folder: Path) -> bool:
     return os.path.isfile(folder / META)  # unlike Path's, it calls what the system refuses to look at no file
 
 
+def check_free(folder: Path) -> None:
+    """Refuse a folder in which something lies, before a graph is built into it.
+
+    Raises:
+        DataError: it is not empty, no folder, or cannot be listed.
+    """
+    try:
+        found = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise DataError(f"folder={str(folder)!r} is a file. Choose a new or an empty folder.") from None
+    except OSError as error:
+        raise DataError(
+            f"folder={str(folder)!r} cannot be read: {error.strerror or error}. Choose another folder."
+        ) from error
+    if holds_graph(folder):
+        name = (_to_dict(folder) or {}).get("name")
+        what = "a damaged graph" if name is None else f"a graph named {name!r}"
+        raise DataError(
+            f"folder={str(folder)!r} holds {what}, which is not replaced. "
+            f"Open it with lab.DynamicGraph.load({str(folder)!r}), delete it, or choose another folder."
+        )
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise DataError(f"folder={str(folder)!r} holds {found[0]!r}{more}. Choose a new or an empty folder.")
+
+
 def read_meta(folder: Path) -> dict[str, Any]:
     """The meta.json of a stored graph.
 

@@ -44,7 +44,8 @@ class RunReplay:
         drawn: batches by step of this rank and part.
         places: epoch and iteration by step of this rank, where ranks shared the steps of an epoch.
         requests: to control the run, the first one with version 1; None where the trainer receives them.
-        schedules: by step and how they came about: ``build`` or ``epoch``, in order.
+        plans: that follow from measured times, such as schedules, by step and how they came about: ``build`` or
+            ``epoch``, in order.
         refused: reasons by step and changes (see :func:`changes_key`).
         decisions: rows of the table ``decisions`` after step and epoch, by step, of batch policies; None where
             they are to be decided again.
@@ -54,7 +55,7 @@ class RunReplay:
     drawn: Mapping[tuple[int, int], tuple[str, int, int]]
     places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     requests: tuple[RecordedRequest, ...] | None = None
-    schedules: Mapping[At, list[dict[str, Any]]] = field(default_factory=dict)
+    plans: Mapping[At, list[dict[str, Any]]] = field(default_factory=dict)
     refused: Mapping[At, list[str]] = field(default_factory=dict)
     decisions: Mapping[int, list[tuple[Any, ...]]] | None = None
 
@@ -126,9 +127,9 @@ class RunReplay:
 
     # what was decided
 
-    def schedule(self, step: int, came: str) -> dict[str, Any] | None:
-        """The schedule that came about there; None where there was none. Each is given once."""
-        made = self.schedules.get((step, came))
+    def plan(self, step: int, came: str) -> dict[str, Any] | None:
+        """The plan that came about there; None where there was none. Each is given once."""
+        made = self.plans.get((step, came))
         return made.pop(0) if made else None
 
     def refusal(self, step: int, changes: Mapping[str, Any]) -> str:

@@ -614,14 +614,14 @@ class Trainer:
         """For a strategy's state: the plan that was made at a step of the run that is replayed."""
         if self._replay is None:
             return {}
-        recorded = self._replay.schedule(step, "build")
+        recorded = self._replay.plan(step, "build")
         return {} if recorded is None else {RECORDED_PLAN: recorded}
 
     def _other_plans(self) -> tuple[str, ...]:
         """The kinds of plans that the epoch which ended has changed: collective, or as in the run that is replayed."""
         if self._replay is None or self._replay.requests is None:
             return self._built.strategy.on_epoch_end()
-        recorded = self._replay.schedule(self._position.step, "epoch")
+        recorded = self._replay.plan(self._position.step, "epoch")
         return () if recorded is None else self._built.strategy.adopt_plan(recorded)
 
     def _go_on_with(self, made: Rebuilt, changes: dict[str, Any], started_ns: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace as replaced
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
+from dtdg_lab.core.events import Event, OverlapChosen
+from dtdg_lab.engine.async_overlap import TRIED
 from dtdg_lab.runs.run import StoredRun, open_run
 
 SLOW = {"slow_rank": 0, "slow_ms": 15.0}  # so that requests come where they should
@@ -110,3 +114,38 @@ def test_ranks_at_their_own_pace_repeat(session: Session, small: RunConfig) -> N
     stored = open_run(run.path)
     assert {"reservoir"} <= set(stored.table("targets").source) and len(stored.table("rounds")) > 4
     check_repeats(run, session)
+
+
+def overlap_events(run: StoredRun | Run) -> list[tuple[int, OverlapChosen]]:
+    """(step, choice) of a run."""
+    table = open_run(run.path).table("events")
+    chosen = table[table["kind"] == OverlapChosen.kind]
+    return [(row.step, OverlapChosen.read(row.data)) for row in chosen.itertuples()]
+
+
+def compact(event: Event) -> str:
+    """As it stands in the records."""
+    return json.dumps(event.write(), separators=(",", ":"))
+
+
+def test_a_choice_of_overlap_is_repeated_not_measured(session: Session, small: RunConfig) -> None:
+    """Whatever was chosen: the recorded event decides, on both ranks, from the step on at which it was recorded."""
+    config = small.replace(system="esdg", blocks=2, overlap="auto", slow_ms=0.0, generated_nodes=5000)
+    config = config.replace(epochs=len(TRIED) + 2)
+    run = session.train(config)
+    assert run.wait().status == "finished"
+    ((step, measured),) = overlap_events(run)
+    assert step == len(TRIED)
+    path = open_run(run.path).directory.record_file(0)
+    recorded, exchanges = path.read_text(), []
+    for on in (True, False):
+        forced = replaced(measured, on=on, off_s=2.0, on_s=1.0)
+        path.write_text(recorded.replace(compact(measured), compact(forced)))
+        assert compact(forced) in path.read_text()
+        again = check_repeats(run, session)
+        assert overlap_events(again) == [(step, forced)]
+        table = again.table("exchanges").groupby(["rank", "step"])["exchanges"].sum()
+        before, after = table[:, step - 1], table[:, step + 1]
+        assert (after > before).all() if on else (after == before).all()
+        exchanges.append(after.tolist())
+    assert all(pieces > whole for pieces, whole in zip(*exchanges, strict=True))

@@ -138,9 +138,22 @@ def test_long_exchanges_of_many_tasks_are_hidden_to_the_most_part() -> None:
     assert early.exposed_s < 0.05 * early.in_flight_s
 
 
-@pytest.mark.parametrize(("seconds", "on"), [((9, 4, 2, 3, 2, 1, 2), False), ((1, 3, 2, 9, 4, 4, 3), True)])
-def test_overlap_is_kept_where_it_was_faster_in_every_pair(seconds: tuple[float, ...], on: bool) -> None:
-    """The first epoch counts for nothing; steps of an epoch are summed."""
+SLOW_LINKS = (0.9, 0.60, 0.53, 0.73, 0.52, 0.58, 0.63)  # the first warms up; then without and with overlap, in turn
+NATIVE_LINKS = (0.9, 0.22, 0.27, 0.19, 0.23, 0.26, 0.24)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "on"),
+    [
+        (SLOW_LINKS, True),
+        (NATIVE_LINKS, False),
+        ((1, 3, 2, 9, 4, 4, 3), True),
+        ((9, 1.0, 0.98, 1.0, 0.98, 1.0, 0.5), False),
+    ],
+    ids=["slow links", "native links", "one epoch disturbed", "within noise"],
+)
+def test_overlap_is_chosen_by_medians(seconds: tuple[float, ...], on: bool) -> None:
+    """The first epoch is not counted; steps of an epoch are summed; neither one slow nor one fast epoch decides."""
     trial, tried = OverlapTrial(SoloGroup(), "cpu"), []
     for epoch_s in seconds:
         assert trial.chosen is None
@@ -150,5 +163,6 @@ def test_overlap_is_kept_where_it_was_faster_in_every_pair(seconds: tuple[float,
         trial.end_epoch()
     assert tuple(tried) == TRIED
     assert trial.chosen is not None and (trial.on, trial.chosen.on) == (on, on)
-    assert (trial.chosen.off_s, trial.chosen.on_s) == ((3, 2) if on else (1, 2))
+    medians = np.median(seconds[1::2]), np.median(seconds[2::2])
+    assert (trial.chosen.off_s, trial.chosen.on_s) == pytest.approx(medians)
     assert ("do not overlap" in trial.chosen.words) == (not on)

@@ -68,10 +68,32 @@ def test_a_graph_is_built_into_a_folder(tmp_path):
     graph = from_edges(SRC, DST, TIME, cut=4)
     stored = from_edges(SRC, DST, TIME, cut=4, folder=tmp_path / "mine")
     assert stored.data_hash == graph.data_hash == lab.DynamicGraph.load(tmp_path / "mine").data_hash
+    (tmp_path / "empty").mkdir()
+    assert from_edges(SRC, DST, TIME, cut=4, folder=tmp_path / "empty").data_hash == graph.data_hash
+
+
+def test_a_folder_in_use_is_refused_before_anything_is_built(tmp_path, monkeypatch):
+    graph = from_edges(SRC, DST, TIME, cut=4, name="first", folder=tmp_path / "mine")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine")
-    with pytest.raises(DataError, match="holds no graph; nothing was written"):
-        from_edges(SRC, DST, TIME, cut=4, folder=tmp_path / "notes")
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setattr("dtdg_lab.datasets.user_data.cut_own", lambda *given, **more: pytest.fail("edges are cut"))
+    for make in (
+        lambda folder: from_edges(SRC, DST, TIME, cut=5, folder=folder),
+        lambda folder: from_csv("no such file", cut=5, folder=folder),
+        lambda folder: from_parquet("no such file", cut=5, folder=folder),
+        lambda folder: from_pandas("no frame", cut=5, folder=folder),
+        lambda folder: from_dgl("no graphs", folder=folder),
+    ):
+        for name, parts in {
+            "mine": ["holds a graph named 'first'", f"DynamicGraph.load({str(tmp_path / 'mine')!r})", "another folder"],
+            "notes": ["holds 'a.txt'", "a new or an empty folder"],
+            "file": ["is a file", "a new or an empty folder"],
+        }.items():
+            with pytest.raises(DataError) as refused:
+                make(tmp_path / name)
+            assert all(part in str(refused.value) for part in parts), str(refused.value)
+    assert lab.DynamicGraph.load(tmp_path / "mine").data_hash == graph.data_hash
     assert [path.name for path in (tmp_path / "notes").iterdir()] == ["a.txt"]
 
 

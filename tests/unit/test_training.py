@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import itertools
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,12 @@ from dtdg_lab.core.errors import (
 from dtdg_lab.core.records import PHASES
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.systems.single.charts import OverlapProfile, OverlapView
+from dtdg_lab.systems.single.shared_edges import measured
 from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
@@ -199,6 +203,27 @@ def test_the_size_of_groups_is_measured_and_recorded(tmp_path: Path) -> None:
     view.event({"time_ns": 1, "step": 0, "epoch": 0, "data": data}, 0)
     ((figure, words),) = view.panels()
     assert list(figure["data"][0]["x"]) == ["1", "2", "4", "8"] and words == facts.words
+
+
+def test_the_profile_holds_the_operators_of_one_size_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a size are freed before the next ones are made, without waiting for the garbage collector."""
+    make, made, alive = DeviceSequence._make, [], []
+
+    def noted(self: DeviceSequence, snapshots: range) -> SnapshotView:
+        view = make(self, snapshots)
+        made.append((self, weakref.ref(view._operators)))
+        alive.append(len({id(owner) for owner, operators in made if operators() is not None}))
+        return view
+
+    monkeypatch.setattr(DeviceSequence, "_make", noted)
+    sequence = DeviceSequence(graph_of(edge_life=3), device="cpu", dtype=torch.float64, kernel="torch")
+    gc.disable()
+    try:
+        found = measured(sequence, range(12), [("gcn", 4), ("mean", 4)], seed=0)
+    finally:
+        gc.enable()
+    assert found.sizes == (1, 2, 4, 8) and len({id(owner) for owner, _ in made}) == 4
+    assert max(alive) == 1
 
 
 def test_a_resumed_run_keeps_the_measured_size(tmp_path: Path) -> None:

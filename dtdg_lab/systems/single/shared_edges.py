@@ -13,7 +13,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.rng import torch_seed
-from dtdg_lab.engine.graph_view import DeviceSequence, OneVertex, SnapshotView
+from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, OneVertex, SnapshotView
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
 from dtdg_lab.kernels.spmm import SharedOperator
@@ -34,18 +34,27 @@ class OverlapSequence(DeviceSequence):
 
     Args:
         of: the snapshots, all nodes.
-        size: snapshots in a group, at least 2.
+        size: snapshots in a group; with 1 nothing is shared.
+        spaces_bytes: most bytes of groups kept, by an estimate from their edges.
     """
 
-    def __init__(self, of: DeviceSequence, size: int) -> None:
+    def __init__(self, of: DeviceSequence, size: int, *, spaces_bytes: int = SPACES_BYTES) -> None:
         how = of.settings
         super().__init__(
-            of.graph, device=of.device, dtype=of.dtype, kernel=how.backend, norm=how.norm, self_loops=how.self_loops
+            of.graph,
+            device=of.device,
+            dtype=of.dtype,
+            kernel=how.backend,
+            norm=how.norm,
+            self_loops=how.self_loops,
+            spaces_bytes=spaces_bytes,
         )
         self._size = size
 
     def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
         """Consecutive snapshots in groups of about equal length."""
+        if self._size == 1:
+            return super().stacks(snapshots, layer)
         pieces = -(-len(snapshots) // self._size)
         bounds = [snapshots.start + len(snapshots) * piece // pieces for piece in range(pieces + 1)]
         return [self.stack(range(*pair)) for pair in pairwise(bounds)]
@@ -62,7 +71,7 @@ class OverlapSequence(DeviceSequence):
         return [Operators(SnapshotSource(self.graph.snapshots[t], own, how), how) for t in snapshots]
 
     def _operators(self, snapshots: range, rows: range) -> Operators:
-        if len(snapshots) == 1:
+        if self._size == 1 or len(snapshots) == 1:
             return super()._operators(snapshots, rows)
         return SharedOperators(self._each(snapshots))
 
@@ -143,7 +152,9 @@ def build(of: BuildContext) -> OverlapStrategy:
 
 
 def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, seed: int) -> OverlapProfile:
-    """Time each candidate on the last snapshots of the training split, in turn, and choose the fastest.
+    """Time each candidate on the last snapshots of the training split, and choose the fastest.
+
+    The operators of one candidate are made, used and freed before the next ones are made.
 
     Args:
         sequence: the graph on this device.
@@ -159,17 +170,17 @@ def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, s
         for width in sorted({width for _, width in pulls})
     }
     sizes = tuple(size for size in SIZES if size <= len(some))
-    sequences = [sequence if size == 1 else OverlapSequence(sequence, size) for size in sizes]
-    stacks = [of.stacks(some) for of in sequences]
-    times: list[list[float]] = [[] for _ in sizes]
-    for _ in range(1 + ROUNDS):  # the first prepares
-        for place, views in enumerate(stacks):
-            times[place].append(_seconds(views, pulls, given, sequence))
-    seconds = tuple(min(found[1:]) / len(some) for found in times)
+    seconds, shares = [], []
+    for size in sizes:
+        candidate = OverlapSequence(sequence, size, spaces_bytes=0)  # it keeps none, so that they go with the views
+        views = candidate.stacks(some)
+        times = [_seconds(views, pulls, given, sequence) for _ in range(1 + ROUNDS)]  # the first prepares
+        del views
+        seconds.append(min(times[1:]) / len(some))
+        shares.append(1.0 if size == 1 else candidate.common(some))
     best = min(range(len(sizes)), key=seconds.__getitem__)
     chosen = sizes[best] if seconds[best] <= LEAST_GAIN * seconds[0] else 1
-    shares = tuple(of.common(some) if isinstance(of, OverlapSequence) else 1.0 for of in sequences)
-    return OverlapProfile(chosen, sizes, seconds, shares)
+    return OverlapProfile(chosen, sizes, tuple(seconds), tuple(shares))
 
 
 def _seconds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.events import Event
+from dtdg_lab.core.events import Event, OverlapChosen
 from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
@@ -169,8 +169,8 @@ class SnapshotBlockStrategy(Strategy):
 
     @property
     def epoch_changes(self) -> dict[str, Any]:
-        """The setting that asks for a trial, until it has chosen."""
-        return {"overlap": "auto"} if self._trial is not None and self._trial.chosen is None else {}
+        """The setting that asks for a trial."""
+        return {} if self._trial is None else {"overlap": "auto"}
 
     def on_step_end(self, outcome: StepOutcome) -> None:
         """Add the step to the epoch that is timed."""
@@ -178,11 +178,21 @@ class SnapshotBlockStrategy(Strategy):
             self._trial.add(outcome.seconds)
 
     def on_epoch_end(self) -> tuple[str, ...]:
-        """Overlap exchanges in the next epoch as the trial has it."""
+        """Overlap exchanges in the next epoch as the trial has it; collective where it chooses."""
         assert self._trial is not None and self._moves is not None
+        if self._trial.chosen is not None:
+            return ()
         self._trial.end_epoch()
         self._moves.overlap = self._trial.on
         return () if self._trial.chosen is None else (self._trial.chosen.kind,)
+
+    def adopt_plan(self, recorded: Mapping[str, Any]) -> tuple[str, ...]:
+        """Overlap exchanges as in the run that is replayed, whose choice is not measured again."""
+        assert self._trial is not None and self._moves is not None
+        chosen = OverlapChosen.read(recorded)
+        self._trial.choose(chosen)
+        self._moves.overlap = chosen.on
+        return (chosen.kind,)
 
     def probes_after(self, before: Strategy) -> bool:
         """Where the blocks of time are others than before."""

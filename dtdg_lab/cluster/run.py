@@ -49,7 +49,7 @@ class RunHandle:
         silent: rank -> whole seconds without a sign of life, for ranks whose processes are stopped or blocked.
     """
 
-    def __init__(self, directory: RunDirectory) -> None:
+    def __init__(self, directory: RunDirectory, before: RunHandle | None = None) -> None:
         self._directory, self._tables = directory, RunTables(directory)
         self.id, self.path = directory.id, directory.path
         self._started_config = self._config = directory.config()
@@ -58,6 +58,9 @@ class RunHandle:
         self.version = 0
         self.silent: dict[int, int] = {}
         self._next_seq: dict[int, int] = {}
+        if before is not None:
+            self._tables, self.live, self.lock = before._tables, before.live, before.lock
+            self._config, self.version, self._next_seq = before._config, before.version + 1, before._next_seq
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
 
     @property
@@ -130,10 +133,21 @@ class Run(RunHandle):
         session: whose engines train it.
         directory: the run's folder.
         trouble: returns why ranks could not start, if that happened.
+        before: the handle of the attempt before. If it followed that to its end, this one goes on with its views: the
+            records of a long run are not read again.
     """
 
-    def __init__(self, session: Session, directory: RunDirectory, *, trouble: Callable[[], str] = lambda: "") -> None:
-        super().__init__(directory)
+    _is_complete = False  # every record of the attempt is in the views
+
+    def __init__(
+        self,
+        session: Session,
+        directory: RunDirectory,
+        *,
+        trouble: Callable[[], str] = lambda: "",
+        before: Run | None = None,
+    ) -> None:
+        super().__init__(directory, before if before is not None and before._is_complete else None)
         self._session, self._trouble = session, trouble
         self._ended, self._closing = threading.Event(), threading.Event()
         self._file_status = directory.status()
@@ -333,6 +347,7 @@ class Run(RunHandle):
             while more and not self._closing.is_set():
                 with self.lock:
                     more = self._catch_up(rank)
+                self._note_status()  # long records take minutes
 
     def _add(self, line: dict[str, Any]) -> None:
         super()._add(line)
@@ -372,8 +387,9 @@ class Run(RunHandle):
 
     def _follow_to_the_end(self) -> None:
         """Read what is on disk, subscribe to the ranks as they appear, and follow until the run has ended."""
+        over = self._file_status["state"] in ENDED
         self._read_from_disk()
-        if self._file_status["state"] not in ENDED:
+        if not over:
             self._subscriber.start()
             while self._file_status["state"] not in ENDED and not self._closing.wait(RUN_LOOK_S):
                 self._look()
@@ -383,13 +399,18 @@ class Run(RunHandle):
             if self._closing.is_set():
                 return
         self._read_from_disk()
+        self._is_complete = not self._closing.is_set()
         self._complete()
 
-    def _look(self) -> None:
+    def _note_status(self) -> dict[str, Any]:
         status = self._directory.recorded_status()
-        if status != self._file_status:
+        if status != self._file_status and self._file_status["state"] not in ENDED:
             self._file_status = status
             self.version += 1
+        return status
+
+    def _look(self) -> None:
+        status = self._note_status()
         notes = read_notes(self._directory.live, status["attempt"])
         for note in notes.values():
             self._subscriber.connect(note.telemetry)

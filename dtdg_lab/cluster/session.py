@@ -457,7 +457,7 @@ class Session:
     def _handle(self, path: Path) -> Run:
         handle = self._handles.get(path)
         if handle is None or handle.is_outdated:
-            handle = self._handles[path] = Run(self, RunDirectory.open(path))
+            handle = self._handles[path] = Run(self, RunDirectory.open(path), before=handle)
         return handle
 
     # actions
@@ -632,7 +632,7 @@ class Session:
             begun = directory.recorded_status()["state"] != "starting" or read_notes(directory.live, attempt)
             return trouble(answers) or ("" if begun else self.problem)
 
-        run = Run(self, directory, trouble=start_trouble)
+        run = Run(self, directory, trouble=start_trouble, before=self._handles.get(directory.path))
         self._handles[directory.path] = run
         return run
 

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, RunFailedError
-from dtdg_lab.core.events import EpochEnded, RanksGathered, SettingsChanged
+from dtdg_lab.core.events import EpochEnded, RanksGathered, SettingsChanged, reading_event
 from dtdg_lab.core.records import PAIRS, PHASES, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.phases import STALLED
@@ -157,7 +157,7 @@ def over_epochs(values: Mapping[int, float], congested: Collection[int] | None) 
     slow = [value for epoch, value in values.items() if congested is not None and epoch in congested]
     return {
         "": fmean(known) if known else None,
-        "_spread": stdev(known) if len(known) > 1 else None,
+        "_spread": float(np.std(known, ddof=1)) if len(known) > 1 else None,
         "_median": median(known) if known else None,
         "_clean": fmean(clean) if clean else None,
         "_congested": fmean(slow) if slow else None,
@@ -363,7 +363,8 @@ def _finished_epochs(tables: Tables, config: RunConfig) -> list[int]:
     events = tables["events"]
     described = events.loc[events["kind"] == EpochEnded.kind, "data"]
     if len(described):  # the event's own column holds the next epoch
-        return sorted({EpochEnded.read(data).epoch for data in described})
+        with reading_event(EpochEnded.kind):  # a long run has hundreds of thousands
+            return sorted({int(data["epoch"]) for data in described})
     started = sorted({int(epoch) for epoch in tables["steps"]["epoch"].dropna()})
     over = bool((events["kind"] == "finished").any())
     return started if over else started[:-1]

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import zmq
 from following import knob_steps, until, until_step
 
 from dtdg_lab.cluster.messaging import new_key, pack
+from dtdg_lab.cluster.run import RunHandle
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.core.config import RunConfig
@@ -91,9 +93,33 @@ def test_stopped_and_resumed_equals_uninterrupted(session: Session, config: RunC
     assert run.status == "stopped" and stopped_at < whole.summary["steps"]
     again = run.resume().wait(60)
     assert again.path == run.path and again.attempt == 2
+    assert again.live is run.live  # long records are not read again
+    assert again.live.loss.figure() == open_run(run.path).live.loss.figure()
     left, right = (open_run(r.path).table("steps").sort_values(["rank", "step"]) for r in (whole, again))
     assert left.global_loss.tolist() == right.global_loss.tolist()
     assert again.summary["test_loss"] == whole.summary["test_loss"]
+
+
+def test_the_status_is_current_while_long_records_are_read(
+    session: Session, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def long(handle: RunHandle, rank: int) -> bool:
+        return read(handle, rank) or reading.is_set()
+
+    run = session.train(config.replace(epochs=100_000))
+    until_step(run, 5)
+    run.stop()
+    run.wait(60)
+    read, reading = RunHandle._catch_up, threading.Event()
+    reading.set()
+    monkeypatch.setattr(RunHandle, "_catch_up", long)
+    session._handles.clear()  # as in another kernel
+    again = session.resume(run.path)
+    until(lambda: again.status == "running", what="it trains")
+    reading.clear()
+    again.stop()
+    again.wait(60)
+    assert (again.status, again.live.dropped) == ("stopped", 0)
 
 
 def test_pause_holds_all_ranks_and_steering_works_meanwhile(session: Session, config: RunConfig) -> None:

@@ -209,7 +209,7 @@ def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
 
 
 def _merged(known: NDArray[np.int64], more: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The distinct keys of all, each array of which rises; a stable sort merges such runs."""
+    """The distinct keys of all; each array rises, and a stable sort merges such runs."""
     keys = np.concatenate([known, *more])
     keys.sort(kind="stable")
     return first_of_equal(keys)

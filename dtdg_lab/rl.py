@@ -175,7 +175,6 @@ class QNetwork:
 
     def __init__(self, sizes: Sequence[int], parameters: NDArray[np.floating] | None = None) -> None:
         import torch
-        from torch.nn.utils import skip_init  # draws nothing from torch's global stream
 
         self.sizes = tuple(sizes)
         needed = sum((into + 1) * out for into, out in pairwise(self.sizes))
@@ -184,9 +183,9 @@ class QNetwork:
                 f"parameters of shape {parameters.shape} for layers of {' x '.join(map(str, self.sizes))}: ({needed},) "
                 "are needed."
             )
-        self._layers = [
-            skip_init(torch.nn.Linear, into, out, dtype=torch.float64) for into, out in pairwise(self.sizes)
-        ]
+        # draws nothing from torch's global stream; torch's own skip_init imports sympy, which takes half a second
+        linear = type("Linear", (torch.nn.Linear,), {"reset_parameters": lambda _: None})
+        self._layers = [linear(into, out, dtype=torch.float64) for into, out in pairwise(self.sizes)]
         stacked = [each for layer in self._layers for each in (layer, torch.nn.ReLU())]
         self.module = torch.nn.Sequential(*stacked[:-1])
         left = np.zeros(needed) if parameters is None else parameters.astype(np.float64)
@@ -355,7 +354,7 @@ class DoubleDQN:
         target_every: int = TARGET_EVERY,
         clip: float = CLIP,
     ) -> None:
-        import torch
+        from dtdg_lab.kernels.optimizers import OPTIMIZERS
 
         for name, given in {"inputs": inputs, "batch": batch, "target_every": target_every, "clip": clip}.items():
             if not given > 0:
@@ -367,7 +366,7 @@ class DoubleDQN:
         self.online = QNetwork.drawn(sizes, seed)
         self._target = QNetwork(sizes, self.online.parameters)
         self._ring = TransitionRing(memory, inputs)
-        self._adam = torch.optim.Adam(self.online.module.parameters(), RATE, foreach=False)
+        self._adam = OPTIMIZERS["adam"](self.online.module.parameters(), lr=RATE, foreach=False)
         self._seed, self._batch, self._target_every, self._clip = seed, batch, target_every, clip
         self._chosen = self.updates = 0
 
@@ -463,7 +462,7 @@ class DQN(Agent):
         batch: int = DQN_BATCH,
         soft: float = SOFT,
     ) -> None:
-        import torch
+        from dtdg_lab.kernels.optimizers import OPTIMIZERS
 
         if memory < 1:
             raise ConfigError(f"a replay memory of {memory} transitions: at least 1 is needed.")
@@ -473,7 +472,7 @@ class DQN(Agent):
         self._replay = deque[tuple[float, int, float, float]](maxlen=memory)  # Lin 1992 (experience replay)
         line = _drawn_parameters(choices, hidden, seed)
         self._online, self._target = (QNetwork((1, hidden, choices), line) for _ in range(2))
-        self._adam = torch.optim.Adam(self._online.module.parameters(), rate, foreach=False)
+        self._adam = OPTIMIZERS["adam"](self._online.module.parameters(), lr=rate, foreach=False)
         self._decisions = 0
         self._learned = 0
 

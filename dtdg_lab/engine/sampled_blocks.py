@@ -289,6 +289,23 @@ class BatchSampler:
         held = {name: array for name, array in blocks.arrays.items() if name not in ("features", "feature_of")}
         return SampledBatch(number, keys, replace(blocks, arrays=held), row_of)
 
+    def keys(self, number: int) -> NDArray[np.int64]:
+        """The keys of the batch of a step, for half of what :meth:`sample` takes, which makes the blocks too."""
+        batch = self.batches.batch(number)
+        draw = partial(self._drawn, number)
+        growth = SampledGrowth(self._whole, batch.snapshots, batch.targets, shared=self.shape.shared, draw=draw)
+        read, begins = [], np.zeros(len(batch.snapshots), np.int64)
+        if not self._graph.static_features:
+            begins += self._graph.num_nodes * np.asarray(batch.snapshots)
+        for hop in range(self.shape.hops):
+            edges = growth.gather("in", self.shape.layers - 1 - hop // self.shape.layer_hops)
+            if self.shape.inputs_once and hop == self.shape.hops - 1:
+                read.append(edges.place + np.repeat(begins, edges.per_snapshot))
+            else:
+                growth.grow([edges])
+        rows = growth.entries
+        return np.unique(np.concatenate([rows.place + begins[rows.snapshot], *read]))
+
     def _drawn(self, number: int, t: int, vertices: NDArray[np.int64], layer: int) -> SampledEdges:
         drawn_by = key(self.batches.seed, "mini-batch/neighbours", self.batches.part, number, t, layer)
         return self._sampler(self._graph.snapshots[t], vertices, fanout=self._fanouts[layer], key=drawn_by)

@@ -408,6 +408,17 @@ def targets(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return keys >> TARGET_BITS
 
 
+def stable_order(nodes: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The order that sorts nodes below 2^31 and keeps equal ones as they stand, shape (E,).
+
+    numpy counts numbers of 16 bits instead of comparing them, which takes a fifth of a sort's time.
+    """
+    order = np.argsort(nodes.astype(np.uint16), kind="stable")
+    if len(nodes) and nodes.max() >= 1 << 16:
+        order = order[np.argsort((nodes >> 16).astype(np.uint16)[order], kind="stable")]
+    return order
+
+
 def sums_of_equal(keys: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sums of the values of equal keys, in their order; ``keys`` never fall."""
     starts = np.flatnonzero(_firsts(keys))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.message_passing import DIRECTIONS
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, snapshot_of_rows, targets
+from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, snapshot_of_rows, stable_order, targets
 from dtdg_lab.graphs.snapshot import distinct as first_of_equal
 
 
@@ -71,13 +71,9 @@ def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def transposed(snapshot: Snapshot) -> Snapshot:
     """The snapshot with all edges reversed, including weights: row u lists the out-neighbours of u."""
-    keys = keys_of(snapshot.rows(), snapshot.indices)  # distinct, because edges are
-    weights: NDArray[np.float32] | None = None
-    if snapshot.weights is None:
-        keys.sort()
-    else:
-        order = np.argsort(keys)
-        keys, weights = keys[order], snapshot.weights[order]
+    order = stable_order(snapshot.indices)
+    keys = keys_of(snapshot.rows()[order], snapshot.indices[order])
+    weights = None if snapshot.weights is None else snapshot.weights[order]
     return snapshot_of_rows(np.bincount(snapshot.indices, minlength=snapshot.num_nodes), keys, weights)
 
 
@@ -85,7 +81,7 @@ def transposed(snapshot: Snapshot) -> Snapshot:
 
 
 MOST_HOPS = 126  # int8, with one value left for "beyond"
-_KEYS_AT_ONCE = 1 << 23  # edges sorted together: 64 MiB
+KEYS_AT_ONCE = 1 << 23  # edges sorted together: 64 MiB
 
 
 def hop_distance(
@@ -206,10 +202,17 @@ def union_of(snapshots: Sequence[Snapshot]) -> Snapshot:
     for snapshot in snapshots:
         waiting.append(edge_keys(snapshot))
         size += snapshot.num_edges
-        if size > _KEYS_AT_ONCE:
-            known, waiting, size = distinct(np.concatenate([known, *waiting])), [], 0
-    known = distinct(np.concatenate([known, *waiting]))
+        if size > KEYS_AT_ONCE:
+            known, waiting, size = _merged(known, waiting), [], 0
+    known = _merged(known, waiting)
     return snapshot_of_rows(np.bincount(targets(known), minlength=vertices), known, None)
+
+
+def _merged(known: NDArray[np.int64], more: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The distinct keys of all; each array rises, and a stable sort merges such runs."""
+    keys = np.concatenate([known, *more])
+    keys.sort(kind="stable")
+    return first_of_equal(keys)
 
 
 def _entries(lists: Snapshot, rows: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -266,6 +269,8 @@ def count_replicated(
         direction; both (T, P).
     """
     rows, edges = np.zeros((2, len(snapshots), partition.parts), np.int64)
+    if partition.parts == 1:  # owns all nodes
+        return rows, edges
     runs = [slice(0, len(snapshots))] if static else [slice(t, t + 1) for t in range(len(snapshots))]
     number = np.empty(len(partition.owner), np.int32)  # of a node among those with edges
     for run in runs:

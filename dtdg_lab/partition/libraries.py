@@ -12,9 +12,19 @@ from numpy.typing import NDArray
 from dtdg_lab.core.preparation import each
 from dtdg_lab.core.rng import key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.snapshot import Snapshot, stored_once
+from dtdg_lab.graphs.snapshot import (
+    Snapshot,
+    distinct,
+    keys_of,
+    sources,
+    stable_order,
+    stored_once,
+    sums_of_equal,
+    targets,
+)
 from dtdg_lab.partition.base import Assigned, without_empty_parts
 from dtdg_lab.partition.child_process import in_child, needs_library
+from dtdg_lab.partition.halo import KEYS_AT_ONCE
 from dtdg_lab.partition.simple import mixed
 
 # Integer weights whose sum fits into 32 bits, as the libraries require.
@@ -56,23 +66,56 @@ class UnionGraph:
 def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
     """The union of T snapshots over the same N nodes: duplicates merged, symmetrised, self-loops dropped.
 
-    Costs O(T (N + E of the union)); memory O(N + E of the union).
+    Costs O(E log E) for all E edges; memory O(N + E of the union), and 64 MiB of edges that are sorted together.
 
     References: FlareDTDG section 4 (METIS on the union graph).
     """
-    from scipy.sparse import csr_array
-
-    shape = (snapshots[0].num_nodes, snapshots[0].num_nodes)
-    union = csr_array(shape, dtype=np.int64)
+    pairs, counts = np.empty(0, np.int64), np.empty(0)
+    waiting: list[NDArray[np.int64]] = []
+    size = 0
     for snapshot in each(snapshots, "the partitioner's graph is made of all snapshots"):
-        apart = snapshot.rows() != snapshot.indices
-        indptr = np.concatenate([[0], np.cumsum(apart)])[snapshot.indptr]
-        edges = csr_array((np.ones(indptr[-1], np.int8), snapshot.indices[apart], indptr), shape=shape)
-        both = edges + edges.T
-        both.data[:] = 1  # a pair counts once in a snapshot, also where it is joined in both directions
-        union = union + both
-    union.sort_indices()
-    return UnionGraph(union.indptr.astype(np.int64), union.indices.astype(np.int32), union.data)
+        waiting.append(_pairs_of(snapshot))
+        size += len(waiting[-1])
+        if size > KEYS_AT_ONCE:
+            (pairs, counts), waiting, size = _merged(pairs, counts, waiting), [], 0
+    if waiting:
+        pairs, counts = _merged(pairs, counts, waiting)
+    low, high = targets(pairs), sources(pairs)
+    turned = stable_order(high)
+    keys = np.concatenate([pairs, keys_of(low, high)[turned]])
+    order = np.argsort(keys, kind="stable")
+    lengths = np.bincount(np.concatenate([low, high]), minlength=snapshots[0].num_nodes)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    snapshots_of = np.concatenate([counts, counts[turned]]).astype(np.int64)
+    return UnionGraph(indptr, sources(keys[order]), snapshots_of[order])
+
+
+# Runs of rising keys are merged: numpy's stable sort takes a quarter of the time of its default one there.
+
+
+def _pairs_of(snapshot: Snapshot) -> NDArray[np.int64]:
+    """Each pair of different nodes that an edge joins, once, as the key of an edge into the lower one; rising."""
+    into, of = snapshot.rows(), snapshot.indices
+    up, down = np.flatnonzero(into < of), np.flatnonzero(into > of)
+    down = down[stable_order(of[down])]
+    keys = np.concatenate([keys_of(of[up], into[up]), keys_of(into[down], of[down])])
+    keys.sort(kind="stable")
+    return distinct(keys)
+
+
+def _merged(
+    pairs: NDArray[np.int64], counts: NDArray[np.float64], more: list[NDArray[np.int64]]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The distinct keys of all, rising, and how often each occurs; the rising ``pairs`` occur ``counts`` times."""
+    keys = np.concatenate(more)
+    keys.sort(kind="stable")
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    new, occurs = keys[starts], np.diff(starts, append=len(keys)).astype(np.float64)
+    if not len(pairs):
+        return new, occurs
+    keys = np.concatenate([pairs, new])
+    order = np.argsort(keys, kind="stable")
+    return distinct(keys[order]), sums_of_equal(keys[order], np.concatenate([counts, occurs])[order])
 
 
 def restricted(union: UnionGraph, vertices: NDArray[np.int64]) -> UnionGraph:

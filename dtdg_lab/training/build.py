@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from dtdg_lab.engine.strategy import BuildContext, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
+from dtdg_lab.kernels.optimizers import OPTIMIZERS
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_network import EmulatedNetwork, LinkedGroup, RankLinks
 from dtdg_lab.tasks.base import Task
@@ -33,22 +33,6 @@ from dtdg_lab.training.partition import shared_partition
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _NO_PLAN: Mapping[str, Any] = MappingProxyType({})
-
-
-# torch's optimisers without the guards against its compiler, whose import takes a second; nothing is compiled here.
-
-
-_METHODS = {name: inspect.unwrap(of) for name, of in vars(torch.optim.Optimizer).items() if inspect.isfunction(of)}
-_Unguarded = type("_Unguarded", (torch.optim.Optimizer,), _METHODS)
-
-
-def _unguarded(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
-    """The same optimiser; torch's wrappers of its methods, where there are any, are left out."""
-    step = torch.no_grad()(inspect.unwrap(kind.step))
-    return type(kind.__name__, (kind, _Unguarded), {"step": step, "__module__": __name__})
-
-
-OPTIMIZERS = {"adam": _unguarded(torch.optim.Adam), "sgd": _unguarded(torch.optim.SGD)}
 
 
 @dataclass(frozen=True, slots=True)

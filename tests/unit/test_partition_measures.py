@@ -173,7 +173,7 @@ def test_what_does_not_fit():
 
 
 def test_a_union_of_more_edges_than_are_sorted_at_once(monkeypatch):
-    monkeypatch.setattr("dtdg_lab.partition.halo._KEYS_AT_ONCE", 3)
+    monkeypatch.setattr("dtdg_lab.partition.halo.KEYS_AT_ONCE", 3)
     union = union_of([snapshot_of(step) for step in STEPS * 2])
     assert union.equals(snapshot_of([edge for step in STEPS for edge in step]))
 

@@ -140,6 +140,7 @@ def test_with_all_neighbours_a_batch_is_trained_as_on_the_whole_graph(name: str,
         sampler = _sampler(graph, _shape(name, model))
         for number in (0, 7):
             sampled = sampler.sample(number)
+            np.testing.assert_array_equal(sampler.keys(number), sampled.keys)
             found = _on_the_batch(graph, sampled, model, task)
             of = _on_the_whole(
                 graph, sampled, model, lambda z, t, v, wanted=wanted: (z.squeeze(-1) - wanted[t, v]).square().mean()
@@ -195,6 +196,8 @@ def test_keys_are_those_of_the_rows_that_the_first_layer_reads(name: str, layers
     for number in range(3):
         sampled = sampler.sample(number)
         assert (np.diff(sampled.keys) > 0).all(), "ascending, each once"
+        few = _sampler(graph, shape, 2)
+        np.testing.assert_array_equal(few.keys(number), few.sample(number).keys)
         assert set(sampled.keys.tolist()) == _reached(graph, sampled, layers, shared=shape.shared)
         assert sampled.row_of.min() >= 0 and sampled.row_of.max() <= len(sampled.keys)
         with pytest.raises(PlanError, match=f"{len(sampled.keys) - 1} rows of features for {len(sampled.keys)} keys"):

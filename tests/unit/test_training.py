@@ -125,7 +125,7 @@ def test_memory_is_probed_after_the_first_epoch_of_every_attempt(tmp_path: Path,
 def test_optimisers_are_torch_s_without_its_compiler() -> None:
     code = """
 import sys, torch
-from dtdg_lab.training.build import OPTIMIZERS
+from dtdg_lab.kernels.optimizers import OPTIMIZERS
 found = {}
 for own, kind in [(True, OPTIMIZERS), (False, {"adam": torch.optim.Adam, "sgd": torch.optim.SGD})]:
     for name in kind:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig  # not in the process that serves: pydantic takes half of its start
     from dtdg_lab.network.emulated_network import EmulatedNetwork
     from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.child_process import ChildProcess
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
-from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.systems.feature_cache.actions import OwnerReply
 
 if TYPE_CHECKING:
     from dtdg_lab.distributed.group import Group
+    from dtdg_lab.network.patterns import LinkState
 
 # Where each part's features are served, and the token that grants access, known to all ranks.
 

@@ -426,7 +426,7 @@ class RemoteFeatureStrategy(Strategy):
         from dtdg_lab.systems.feature_cache.charts import FeatureFacts
 
         config, space = self._config, self.service.space
-        every = [self.parts[0].sampler.sample(number).keys for number in range(min(LOOKED_AT, self.epoch_steps))]
+        every = [self.parts[0].sampler.keys(number) for number in range(min(LOOKED_AT, self.epoch_steps))]
         remote = sum(int((space.owners(keys) != self.parts[0].number).sum()) for keys in every)
         names = ("cache_bias", "cache_rows", "batch_size", "batch_length", "fanouts")
         features = FeatureFacts(
@@ -500,7 +500,7 @@ class RemoteFeatureStrategy(Strategy):
                 busy_w=stall_w + (max_w - idle_w) / (os.cpu_count() or 1),
                 stall_w=stall_w,
             )
-            every = (part.sampler.sample(number).keys for number in range(min(WINDOWS[-1], 2 * self.epoch_steps)))
+            every = (part.sampler.keys(number) for number in range(min(WINDOWS[-1], 2 * self.epoch_steps)))
             self._costs[at] = run_costs(facts, [keys[space.owners(keys) != part.number] for keys in every])
         return self._costs[at]
 

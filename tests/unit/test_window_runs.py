@@ -227,6 +227,7 @@ def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None
         ({"alpha": 1.5}, ConfigError, "alpha"),
         ({"full_snapshots": 6}, ConfigError, "full_snapshots=6 exceeds window=5"),
         ({"window": 500}, DataError, "window=500 is beyond the training split"),
+        ({"window": 500, "chunks": 61}, DataError, "window=500"),  # before chunks are cut, which takes long
         ({"chunks": 61}, PartitionError, "60 nodes"),
     ],
 )

@@ -622,11 +622,9 @@ def build(of: BuildContext) -> DecayedWindowStrategy:
     """
     assert of.partition is not None
     config = of.config
-    chunking = shared_chunks(config, of.graph, of.partition, of.group)
-    shape = Trapezoid.of(config, chunks=chunking.chunks)
-    if shape.window > len(of.train):
+    if config["window"] > len(of.train):
         raise DataError(
-            f"window={shape.window} is beyond the training split's {len(of.train)} snapshots. Set a window of "
+            f"window={config['window']} is beyond the training split's {len(of.train)} snapshots. Set a window of "
             f"{len(of.train)} or fewer, or cut the data finer (cut=...)."
         )
     if config["tune"] and not of.validation:
@@ -634,6 +632,8 @@ def build(of: BuildContext) -> DecayedWindowStrategy:
             f"tune=True is judged by the validation split, and protocol={config.protocol!r} leaves none. Choose "
             "another protocol (such as warm), cut the data finer (cut=...), or leave tune out."
         )
+    chunking = shared_chunks(config, of.graph, of.partition, of.group)
+    shape = Trapezoid.of(config, chunks=chunking.chunks)
     exchanger = Exchanger(of.group)
     pace = Pace(
         of.model,

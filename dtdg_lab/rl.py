@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -156,6 +157,14 @@ Array = NDArray[np.float64]
 # A small Q-network: the value of each action in a state.
 
 
+@functools.cache
+def _linear() -> type[torch.nn.Linear]:
+    """Torch's layer, which draws nothing from the global stream; its own skip_init imports sympy for half a second."""
+    import torch
+
+    return type("Linear", (torch.nn.Linear,), {"reset_parameters": lambda _: None})
+
+
 class QNetwork:
     """A torch module in float64: linear layers with ReLU between a state and the values of all actions.
 
@@ -183,9 +192,7 @@ class QNetwork:
                 f"parameters of shape {parameters.shape} for layers of {' x '.join(map(str, self.sizes))}: ({needed},) "
                 "are needed."
             )
-        # draws nothing from torch's global stream; torch's own skip_init imports sympy, which takes half a second
-        linear = type("Linear", (torch.nn.Linear,), {"reset_parameters": lambda _: None})
-        self._layers = [linear(into, out, dtype=torch.float64) for into, out in pairwise(self.sizes)]
+        self._layers = [_linear()(into, out, dtype=torch.float64) for into, out in pairwise(self.sizes)]
         stacked = [each for layer in self._layers for each in (layer, torch.nn.ReLU())]
         self.module = torch.nn.Sequential(*stacked[:-1])
         left = np.zeros(needed) if parameters is None else parameters.astype(np.float64)

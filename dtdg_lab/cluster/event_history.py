@@ -202,7 +202,7 @@ class EventHistory:
         return found
 
     def _overlaps(self) -> dict[tuple[int, str], list[Row]]:
-        """The choices of overlap, each made at the end of an epoch; a resumed attempt has none of those before it."""
+        """The choices of overlap by the step after the epoch at whose end they were made."""
         chosen = (row for row in self.rows("events") if row["kind"] == OverlapChosen.kind)
         return {(row["step"], "epoch"): [row["data"]] for row in chosen}
 

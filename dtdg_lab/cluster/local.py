@@ -163,7 +163,7 @@ def train_here(
         )
     undo_left_over(state_root() / NETEM)  # left by a run that was killed
     directory = (make or partial(RunDirectory.create, config))(root=runs_dir)
-    finisher = Finisher(directory, ranks=1)
+    finisher = Finisher(directory, 1, ranks=1)
     try:
         with ExitStack() as stack:
             if on_start is not None:

@@ -44,7 +44,7 @@ class RunHandle:
     Attributes:
         id: the run's name: its folder's.
         path: the run's folder.
-        live: bounded state for the views; hold ``lock`` while reading it.
+        live: bounded state for the views; hold ``lock`` while reading it. The handle of a resumed run goes on with it.
         version: increases with every change of ``live``, or of the status.
         silent: rank -> whole seconds without a sign of life, for ranks whose processes are stopped or blocked.
     """
@@ -257,6 +257,8 @@ class Run(RunHandle):
     def resume(self, **changes: Any) -> Run:
         """Resume from the last checkpoint, as a new attempt of the same run; returns this handle's successor.
 
+        The successor goes on with ``live``, so that of this handle shows the new attempt too.
+
         Args:
             changes: live settings to change then, such as a smaller ``learning_rate``.
 
@@ -443,7 +445,7 @@ class Run(RunHandle):
         self._file_status = self._directory.status()
         try:
             if self.status == "failed":
-                Finisher(self._directory).finish("failed", self.reason, self.failed_rank)
+                Finisher(self._directory, self.attempt).finish("failed", self.reason, self.failed_rank)
         except LabError as error:
             self._file_status = {
                 **self._file_status,

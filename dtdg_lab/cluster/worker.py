@@ -246,7 +246,7 @@ def run_rank(task: RankTask) -> str:
     try:
         for family in task.families:
             register(family)
-        finisher = Finisher(directory, ranks=task.size)
+        finisher = Finisher(directory, task.attempt, ranks=task.size)
         with ExitStack() as stack:
             try:
                 state = _train(task, directory, stack, finisher)

@@ -325,7 +325,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         strict_label: count only edges of the newest base interval in the label.
         name: what runs and reports call the graph.
         folder: a new or an empty folder to write the graph into, a snapshot at a time; its arrays are then mapped from
-            there. Memory holds the edges as given, some 20 bytes more for each, and one snapshot. None builds it in
+            there. Memory holds the edges as given, some 20 bytes more for each, and two snapshots. None builds it in
             memory.
         **unknown: refused, with the closest match.
 

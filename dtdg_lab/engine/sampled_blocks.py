@@ -290,7 +290,7 @@ class BatchSampler:
         return SampledBatch(number, keys, replace(blocks, arrays=held), row_of)
 
     def keys(self, number: int) -> NDArray[np.int64]:
-        """The keys of the batch of a step, for half of what :meth:`sample` takes, which makes the blocks too."""
+        """The keys that :meth:`sample` gives, (K,) int64 ascending, in half the time: no blocks are made."""
         batch = self.batches.batch(number)
         draw = partial(self._drawn, number)
         growth = SampledGrowth(self._whole, batch.snapshots, batch.targets, shared=self.shape.shared, draw=draw)

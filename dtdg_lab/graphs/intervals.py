@@ -148,10 +148,10 @@ class IntervalEdges:
             weight = None if self.weight is None else self.weight[of].astype(np.float64)
             return snapshot.snapshot_of_keys(snapshot.keys_of(self.src[of], self.dst[of]), weight, self.num_nodes)
 
-        if len(interval) < _AT_ONCE:
+        if len(interval) <= _AT_ONCE:
             yield from itertools.starmap(make, itertools.pairwise(bounds))
             return
-        with ThreadPoolExecutor(1, thread_name_prefix="snapshots") as pool:  # one ahead: sorting lets go of the GIL
+        with ThreadPoolExecutor(1, thread_name_prefix="snapshots") as pool:  # one ahead: sorting releases the GIL
             now: Future[snapshot.Snapshot] | None = None
             for pair in itertools.pairwise(bounds):
                 now, before = pool.submit(make, *pair), now
@@ -192,7 +192,7 @@ _Vector = NDArray[Any]
 _AT_ONCE = 2**22  # edges whose numbers are computed at a time: what lies between has no room of its own
 
 
-_THREADS = 4  # numpy lets go of the GIL; each needs room for what lies between
+_THREADS = 4  # each takes some 100 MB for its piece
 
 
 def _pieces(count: int) -> Iterator[slice]:
@@ -200,7 +200,7 @@ def _pieces(count: int) -> Iterator[slice]:
 
 
 def _each_piece(count: int, work: Callable[[slice], None]) -> None:
-    """Work on pieces of some edges, several at once where there are as many."""
+    """Call ``work`` for each piece of the edges; several threads share the pieces, since numpy releases the GIL."""
     if count <= _AT_ONCE:
         work(slice(0, count))
         return

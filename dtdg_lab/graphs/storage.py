@@ -77,10 +77,10 @@ def check_free(folder: Path) -> None:
         ) from error
     if holds_graph(folder):
         name = (_to_dict(folder) or {}).get("name")
-        what = "a damaged graph" if name is None else f"a graph named {name!r}"
+        what = "a graph that cannot be read" if name is None else f"a graph named {name!r}"
+        use = "" if name is None else f"Open it with lab.DynamicGraph.load({str(folder)!r}), or: "
         raise DataError(
-            f"folder={str(folder)!r} holds {what}, which is not replaced. "
-            f"Open it with lab.DynamicGraph.load({str(folder)!r}), delete it, or choose another folder."
+            f"folder={str(folder)!r} holds {what}, which is not replaced. {use}Delete it, or choose another folder."
         )
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""

@@ -269,7 +269,7 @@ def count_replicated(
         direction; both (T, P).
     """
     rows, edges = np.zeros((2, len(snapshots), partition.parts), np.int64)
-    if partition.parts == 1:  # owns all nodes
+    if partition.parts == 1:  # all nodes are its own
         return rows, edges
     runs = [slice(0, len(snapshots))] if static else [slice(t, t + 1) for t in range(len(snapshots))]
     number = np.empty(len(partition.owner), np.int32)  # of a node among those with edges

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -27,6 +28,7 @@ def finish(
     reason: str = "",
     rank: int | None = None,
     *,
+    attempt: int | None = None,
     shown: StoredRun | None = None,
 ) -> dict[str, Any]:
     """Finalise a run's folder and return the summary; also for a run whose ranks were killed.
@@ -39,6 +41,7 @@ def finish(
         state: ``finished``, ``stopped`` or ``failed``.
         reason: why it ended.
         rank: the rank that caused it, if any.
+        attempt: the attempt that ended; if the run has been resumed since, nothing changes. None is the present one.
         shown: the run with its views, if they were made before: then only later lines are read for the report.
 
     Raises:
@@ -50,6 +53,8 @@ def finish(
         raise ConfigError(f"state={state!r} does not end a run: allowed {', '.join(ENDS)}.")
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
     status = run.recorded_status()
+    if attempt is not None and status["attempt"] != attempt:
+        return run.summary()
     ended_so = (status["state"], status["reason"], status["rank"]) == (state, reason, rank)
     tables = RunTables(run)
     if ended_so and tables.is_current() and run.summary_file.is_file() and run.report_file.is_file():
@@ -81,35 +86,38 @@ def _write(tables: RunTables, state: str, reason: str, rank: int | None, shown: 
 MANY_BYTES = 16 << 20  # of all ranks; finish() takes two seconds for them
 LOOK_S = 2.0
 UNMERGED = 1 / 32  # share of lines after which tables are merged again, so that all merges together stay linear
-LINGER_S = 300.0  # without new records; a failed run may be resumed
-CHECK_S = 30.0  # between two checks whether the follower lives
+LINGER_S = 300.0  # after the last record of a run that may be resumed
+CHECK_S = 30.0  # between two checks whether the follower is running
+MOST_STARTS = 3  # by one process: a follower may exit again, as at a damaged line
+BEAT_S, SILENT_S = 1.0, 60.0
 _STARTING_S = 20.0  # on a loaded machine
-_POLL_S = 0.03
+_ORDERS_S, _POLL_S = 0.2, 0.03
 _ORDER = "finish-"  # files in the run's ``live`` folder
-_NOTE, _LOCK = "follower.json", "follower.lock"
+_NOTE, _LOCK, _LOG = "follower.json", "follower.lock", "follower.log"
 
 
 class Finisher:
-    """Finishes a run: in another process if its records are many, so that this one stays small and responsive.
+    """Finishes an attempt: in another process if records are many, so that this one stays small and responsive.
 
-    A run has one such follower on a machine. It outlives the ranks, so that a resumed run's records are not read
-    again; it exits when the run has finished, or after ``LINGER_S`` without new records.
+    A run has one such follower on a machine. It does not end with the ranks, so that a run that is resumed within
+    ``LINGER_S`` is not read again. It exits when the run has finished.
 
     Args:
         directory: the run.
+        attempt: the attempt that is to be finished. Once the run is resumed, nothing changes.
         ranks: R; each writes as many bytes as are given to :meth:`wrote`. 0 where none writes any more.
     """
 
-    def __init__(self, directory: RunDirectory, *, ranks: int = 0) -> None:
-        self._directory, self._ranks = directory, ranks
+    def __init__(self, directory: RunDirectory, attempt: int, *, ranks: int = 0) -> None:
+        self._directory, self._attempt, self._ranks = directory, attempt, ranks
         self._bytes = sum(path.stat().st_size for path in directory.record_files().values())
         self._checked_s = -CHECK_S
-        self._starts_until_s = 0.0
+        self._starts, self._starts_until_s = 0, 0.0
 
     def wrote(self, size: int) -> None:
         """A rank has written ``size`` bytes of records; once they are many, a follower reads them."""
         self._bytes += size * self._ranks
-        if self._bytes >= MANY_BYTES and time.monotonic() - self._checked_s > CHECK_S:
+        if self._is_long and time.monotonic() - self._checked_s > CHECK_S:
             self._follow()
 
     def finish(self, state: str, reason: str = "", rank: int | None = None) -> None:
@@ -119,45 +127,57 @@ class Finisher:
             DataError: a record line is damaged.
             RunStoreError: a file cannot be written or read.
         """
-        if self._bytes >= MANY_BYTES:
+        if self._is_long:
             self._follow()
-            if self._finished_by_follower({"state": state, "reason": reason, "rank": rank}):
+            if self._finished_by_follower({"state": state, "reason": reason, "rank": rank, "attempt": self._attempt}):
                 return
-        finish(self._directory, state, reason, rank)  # where a follower failed, this raises the same error
+        # where a follower failed, this raises the same error
+        finish(self._directory, state, reason, rank, attempt=self._attempt)
+
+    @property
+    def _is_long(self) -> bool:
+        return self._bytes >= MANY_BYTES and not REGISTERED  # another process lacks what was registered here
 
     def _follow(self) -> None:
-        """Start a follower where none lives."""
+        """Start a follower if none is running."""
         self._checked_s = time.monotonic()
-        if REGISTERED or is_followed(self._directory):  # another process lacks what was registered here
+        if is_followed(self._directory) or self._starts >= MOST_STARTS:
             return
+        live = self._directory.live
+        (live / _NOTE).unlink(missing_ok=True)
+        self._starts += 1
         try:
             path = str(self._directory.path.resolve())
-            start_detached(__name__, path, purpose="follows the run's records", advice="They are merged later.")
+            advice = "The run's files are written without it."
+            start_detached(__name__, path, purpose="follows the run's records", advice=advice, errors=live / _LOG)
+            self._starts_until_s = time.monotonic() + _STARTING_S
         except NotAvailableError:  # no process is left for it: all is read at the end
-            return
-        self._starts_until_s = time.monotonic() + _STARTING_S
+            self._starts_until_s = 0.0
 
     def _finished_by_follower(self, order: dict[str, Any]) -> bool:
-        """Whether a follower has finished the run as ordered; not where none lives, or it exits before."""
-        order["attempt"] = self._directory.recorded_status()["attempt"]
+        """Whether a follower has finished the attempt as ordered; not if none is running, or it exits before."""
         file = write_json(self._directory.live / f"{_ORDER}{uuid.uuid4().hex}.json", order)
         while file.exists():
-            if is_followed(self._directory):
-                self._starts_until_s = 0.0
-            elif time.monotonic() > self._starts_until_s:
+            running = is_followed(self._directory)
+            if running is False or (running is None and time.monotonic() > self._starts_until_s):
                 file.unlink(missing_ok=True)
                 return False
             time.sleep(_POLL_S)
-        return True
+        status = self._directory.recorded_status()
+        return status["state"] in ENDS or status["attempt"] != self._attempt
 
 
-def is_followed(run: RunDirectory) -> bool:
-    """Whether a follower of this run lives on this machine."""
+def is_followed(run: RunDirectory) -> bool | None:
+    """Whether the follower of this run is running on this machine; None if no follower has left a note."""
+    file = run.live / _NOTE
     try:
-        note = read_object(run.live / _NOTE, needs=("pid", "started_s", "host"))
-    except RunStoreError:  # none was written
+        note, age_s = read_object(file), time.time() - file.stat().st_mtime
+        own = (note["host"], note["path"]) == (host_id(), str(run.path.resolve()))  # a copied folder has its note too
+        return own and age_s < SILENT_S and is_running(note["pid"], note["started_s"])
+    except (RunStoreError, OSError):
+        return None
+    except (LookupError, TypeError, ValueError):  # written by something else
         return False
-    return bool(note["host"] == host_id() and is_running(note["pid"], note["started_s"]))
 
 
 def main() -> None:
@@ -168,23 +188,35 @@ def main() -> None:
     run = RunDirectory.open(sys.argv[1])
     try:
         lock = filelock.FileLock(run.live / _LOCK).acquire(blocking=False)
-    except filelock.Timeout:  # it has one
+    except filelock.Timeout:  # another one follows it
         return
     with lock:
-        own = {"pid": os.getpid(), "started_s": psutil.Process().create_time(), "host": host_id()}
+        started_s = psutil.Process().create_time()
+        own = {"pid": os.getpid(), "started_s": started_s, "host": host_id(), "path": str(run.path.resolve())}
         write_json(run.live / _NOTE, own)
+        threading.Thread(target=_beat, args=(run.live / _NOTE, own), name="beat", daemon=True).start()
         _follow(StoredRun(run))
 
 
+def _beat(file: Path, note: dict[str, Any]) -> None:
+    """Renew the note, so that a follower that was stopped is not waited for."""
+    while file.parent.is_dir():
+        try:
+            os.utime(file)
+        except FileNotFoundError:
+            write_json(file, note)
+        time.sleep(BEAT_S)
+
+
 def _follow(shown: StoredRun) -> None:
-    run, size, looked_s, grown_s, finished = shown.directory, 0, -LOOK_S, time.monotonic(), False
-    while not finished and run.live.is_dir() and time.monotonic() - grown_s < LINGER_S:
-        for order in run.live.glob(f"{_ORDER}*.json"):
-            wanted = read_object(order)
-            if wanted.pop("attempt") == run.recorded_status()["attempt"]:  # else its sender was killed long ago
-                finish(run, **wanted, shown=shown)
-                finished = wanted["state"] != "failed"
-            order.unlink()
+    run, size, looked_s, grown_s = shown.directory, 0, -LOOK_S, time.monotonic()
+    while run.live.is_dir() and time.monotonic() - grown_s < LINGER_S:
+        for file in run.live.glob(f"{_ORDER}*.json"):
+            order = read_object(file)
+            finish(run, order["state"], order["reason"], order["rank"], attempt=order["attempt"], shown=shown)
+            file.unlink(missing_ok=True)
+        if run.recorded_status()["state"] == "finished":
+            return
         if time.monotonic() - looked_s > LOOK_S:
             shown.catch_up()
             if shown.tables.unmerged_share > UNMERGED:
@@ -192,7 +224,7 @@ def _follow(shown: StoredRun) -> None:
             before, size = size, sum(path.stat().st_size for path in run.record_files().values())
             looked_s = time.monotonic()
             grown_s = looked_s if size != before else grown_s
-        time.sleep(_POLL_S)
+        time.sleep(_ORDERS_S)
 
 
 if __name__ == "__main__":

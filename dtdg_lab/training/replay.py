@@ -44,8 +44,8 @@ class RunReplay:
         drawn: batches by step of this rank and part.
         places: epoch and iteration by step of this rank, where ranks shared the steps of an epoch.
         requests: to control the run, the first one with version 1; None where the trainer receives them.
-        plans: that follow from measured times, such as schedules, by step and how they came about: ``build`` or
-            ``epoch``, in order.
+        plans: schedules and choices of overlap that were made from measured times, in order, by step and occasion:
+            ``build`` or ``epoch``.
         refused: reasons by step and changes (see :func:`changes_key`).
         decisions: rows of the table ``decisions`` after step and epoch, by step, of batch policies; None where
             they are to be decided again.

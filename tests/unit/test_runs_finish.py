@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import shutil
 import sys
 import threading
 import time
@@ -32,6 +33,7 @@ from dtdg_lab.runs import report as report_module
 from dtdg_lab.runs import summary
 from dtdg_lab.runs.directory import RunDirectory, write_json
 from dtdg_lab.runs.finish import Finisher, finish, is_followed
+from dtdg_lab.runs.liveness import host_id
 from dtdg_lab.runs.records import RecordWriter, RunTables
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
@@ -151,7 +153,7 @@ def test_a_follower_finishes_a_run_of_many_records(
 ) -> None:
     run, same = (finished_run(tmp_path / name) for name in ("followed", "here"))
     finish(same, "stopped", "enough")
-    finisher = Finisher(run, ranks=2)
+    finisher = Finisher(run, 1, ranks=2)
     if end != "starts":  # else records were many before
         finisher.wrote(100)
     if end == "was killed":
@@ -168,6 +170,7 @@ def test_a_follower_finishes_a_run_of_many_records(
     assert figures[0] == figures[1]
     pages = [of.report_file.read_text().replace(of.id, "") for of in (run, same)]
     assert len(pages[0]) == pytest.approx(len(pages[1]), rel=0.01)
+    Finisher(run, 1).finish("finished")  # else it waits for a resume
     until(lambda: not is_followed(run), timeout_s=10, what="the follower exits")
 
 
@@ -175,32 +178,89 @@ def refused(*_: str, **__: str) -> None:
     raise NotAvailableError("no process is left")
 
 
-def test_a_follower_outlives_a_failure_and_the_resumed_run_uses_it(tmp_path: Path, here: list[str]) -> None:
+@pytest.mark.parametrize("end", ["failed", "stopped"])
+def test_a_resumed_run_has_the_follower_of_the_attempt_before(tmp_path: Path, here: list[str], end: str) -> None:
     run = finished_run(tmp_path)
-    Finisher(run).finish("failed", "rank 1 died", 1)
+    Finisher(run, 1).finish(end, "rank 1 died", 1)
     first = follower_of(run)
-    assert run.status()["reason"] == "rank 1 died"
+    assert (run.status()["state"], run.status()["reason"]) == (end, "rank 1 died")
     run.write_status("running", attempt=2)
     more_steps(run)
-    Finisher(run, ranks=2).wrote(1)
+    Finisher(run, 2, ranks=2).wrote(1)
     more_steps(run, first=16)
-    Finisher(run).finish("finished")
+    Finisher(run, 2).finish("finished")
     assert (here, run.summary()["steps"], run.status()["attempt"]) == ([], 17, 2)
     gone, _ = psutil.wait_procs([first], timeout=10)
     assert gone
 
 
-def test_an_order_for_an_earlier_attempt_is_ignored(tmp_path: Path, here: list[str]) -> None:
-    """Its sender was killed; the run was resumed since."""
+@pytest.mark.parametrize("when", ["before", "while a follower starts"])
+def test_the_end_of_an_earlier_attempt_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str], when: str
+) -> None:
+    """Its rank died, and the run was resumed before the files were complete."""
     run = finished_run(tmp_path)
-    run.write_status("running", attempt=2)
-    late = {"state": "failed", "reason": "late", "rank": 0, "attempt": 1}
-    order = write_json(run.live / "finish-late.json", late)
-    Finisher(run).wrote(1)
-    until(lambda: not order.exists(), timeout_s=30, what="the order is removed")
-    assert run.recorded_status()["state"] == "running"
-    Finisher(run).finish("finished")
-    assert run.recorded_status()["state"] == "finished"
+    starts = finishing.start_detached
+
+    def resumed_meanwhile(*given: Any, **more: Any) -> None:
+        run.write_status("running", attempt=2)
+        starts(*given, **more)
+
+    if when == "before":
+        run.write_status("running", attempt=2)
+    monkeypatch.setattr(finishing, "start_detached", resumed_meanwhile)
+    Finisher(run, 1).finish("failed", "late", 0)
+    assert (run.recorded_status()["state"], run.recorded_status()["attempt"]) == ("running", 2)
+    Finisher(run, 2).finish("finished")
+    assert (run.recorded_status()["state"], here) == ("finished", [])
+
+
+def test_a_copied_run_is_not_finished_by_the_follower_of_its_original(tmp_path: Path, here: list[str]) -> None:
+    run = finished_run(tmp_path / "original")
+    Finisher(run, 1).finish("failed", "rank 1 died", 1)
+    original = follower_of(run)
+    copy = RunDirectory.open(shutil.copytree(run.path, tmp_path / "copy"))
+    assert is_followed(run) and is_followed(copy) is False
+    Finisher(copy, 1).finish("finished")
+    assert (copy.recorded_status()["state"], run.recorded_status()["state"]) == ("finished", "failed")
+    shutil.rmtree(run.path)
+    gone, _ = psutil.wait_procs([original], timeout=10)
+    assert gone
+
+
+def test_a_follower_that_was_stopped_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str]
+) -> None:
+    run = finished_run(tmp_path)
+    Finisher(run, 1).wrote(1)
+    stopped = follower_of(run)
+    monkeypatch.setattr(finishing, "SILENT_S", 3.0)
+    stopped.suspend()
+    try:
+        Finisher(run, 1).finish("finished")
+        assert (run.recorded_status()["state"], here) == ("finished", ["finished"])
+    finally:
+        stopped.kill()
+
+
+def test_a_follower_that_fails_is_started_a_few_times_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str]
+) -> None:
+    run, started = finished_run(tmp_path), list[str]()
+    monkeypatch.setattr(finishing, "CHECK_S", -1.0)
+    monkeypatch.setattr(finishing, "start_detached", lambda *given, **more: started.append(given[1]))
+    finisher = Finisher(run, 1, ranks=2)
+    for _ in range(10):
+        finisher.wrote(100)
+    assert started == [str(run.path.resolve())] * finishing.MOST_STARTS
+
+
+def test_a_note_of_something_else_is_no_follower(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    assert is_followed(run) is None
+    for damaged in ({"pid": "1"}, {"pid": "1", "started_s": 0, "host": host_id(), "path": str(run.path.resolve())}):
+        write_json(run.live / "follower.json", damaged)
+        assert is_followed(run) is False
 
 
 def test_views_that_catch_up_have_every_line_although_more_are_written(
@@ -238,7 +298,7 @@ def test_views_of_a_damaged_run_are_not_empty_once_it_is_restored(tmp_path: Path
 
 def test_few_records_are_finished_here(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
-    finisher = Finisher(run, ranks=2)
+    finisher = Finisher(run, 1, ranks=2)
     finisher.wrote(1000)
     finisher.finish("finished")
     assert run.summary()["steps"] == 15
@@ -250,8 +310,9 @@ def test_what_a_follower_cannot_read_is_an_error_with_its_type(tmp_path: Path, h
     with run.record_file(0).open("a") as file:
         file.write("broken\n")
     with pytest.raises(DataError, match=r"rank0\.jsonl is damaged"):
-        Finisher(run, ranks=2).finish("finished")
+        Finisher(run, 1, ranks=2).finish("finished")
     assert here == ["finished"]
+    assert "DataError" in (run.live / "follower.log").read_text()
 
 
 def test_a_long_run_has_the_balance_and_the_slow_epochs_of_its_definition() -> None:

@@ -44,7 +44,7 @@ class RunHandle:
     Attributes:
         id: the run's name: its folder's.
         path: the run's folder.
-        live: bounded state for the views; hold ``lock`` while reading it. The handle of a resumed run goes on with it.
+        live: bounded state for the views; hold ``lock`` while reading it. A resumed run's handle continues with it.
         version: increases with every change of ``live``, or of the status.
         silent: rank -> whole seconds without a sign of life, for ranks whose processes are stopped or blocked.
     """
@@ -133,7 +133,7 @@ class Run(RunHandle):
         session: whose engines train it.
         directory: the run's folder.
         trouble: returns why ranks could not start, if that happened.
-        before: the handle of the attempt before. If it followed that to its end, this one goes on with its views: the
+        before: the handle of the attempt before. If it followed that to its end, this one continues with its views: the
             records of a long run are not read again.
     """
 
@@ -257,7 +257,7 @@ class Run(RunHandle):
     def resume(self, **changes: Any) -> Run:
         """Resume from the last checkpoint, as a new attempt of the same run; returns this handle's successor.
 
-        The successor goes on with ``live``, so that of this handle shows the new attempt too.
+        The successor continues with ``live``, so that of this handle shows the new attempt too.
 
         Args:
             changes: live settings to change then, such as a smaller ``learning_rate``.

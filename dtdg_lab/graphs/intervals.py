@@ -190,8 +190,6 @@ WAYS = ("time", "edges")
 
 _Vector = NDArray[Any]
 _AT_ONCE = 2**22  # edges whose numbers are computed at a time: what lies between has no room of its own
-
-
 _THREADS = 4  # each takes some 100 MB for its piece
 
 

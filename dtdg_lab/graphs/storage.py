@@ -78,10 +78,8 @@ def check_free(folder: Path) -> None:
     if holds_graph(folder):
         name = (_to_dict(folder) or {}).get("name")
         what = "a graph that cannot be read" if name is None else f"a graph named {name!r}"
-        use = "" if name is None else f"Open it with lab.DynamicGraph.load({str(folder)!r}), or: "
-        raise DataError(
-            f"folder={str(folder)!r} holds {what}, which is not replaced. {use}Delete it, or choose another folder."
-        )
+        use = "Delete it" if name is None else f"Open it with lab.DynamicGraph.load({str(folder)!r}), delete it"
+        raise DataError(f"folder={str(folder)!r} holds {what}, which is not replaced. {use}, or choose another folder.")
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise DataError(f"folder={str(folder)!r} holds {found[0]!r}{more}. Choose a new or an empty folder.")

@@ -255,6 +255,25 @@ def test_a_follower_that_fails_is_started_a_few_times_at_most(
     assert started == [str(run.path.resolve())] * finishing.MOST_STARTS
 
 
+def test_a_run_has_one_follower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str]) -> None:
+    run = finished_run(tmp_path)
+    Finisher(run, 1).wrote(1)
+    first = follower_of(run).pid
+    monkeypatch.setattr(sys, "argv", ["", str(run.path)])
+    monkeypatch.setattr(finishing, "_follow", lambda _: pytest.fail("a second one follows"))
+    finishing.main()
+    assert follower_of(run).pid == first
+    Finisher(run, 1).finish("finished")
+
+
+def test_a_follower_exits_once_a_run_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = finished_run(tmp_path)
+    monkeypatch.setattr(finishing, "LINGER_S", 0.5)
+    begin = time.monotonic()
+    finishing._follow(open_run(run.path))
+    assert 0.5 <= time.monotonic() - begin < 30
+
+
 def test_a_note_of_something_else_is_no_follower(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     assert is_followed(run) is None

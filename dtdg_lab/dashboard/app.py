@@ -204,6 +204,7 @@ class Dashboard:
         self._unsent: dict[tuple[str, ...], dict[str, Any]] = {}  # by run and names; newest values of waiting requests
         self._unsent_lock = threading.Lock()
         self._described = self._trouble = ""
+        self._of_run = ""  # what was shown last about the run that is followed: its failure, or a refusal
         self._refusal: tuple[str, float] | None = None  # what is shown, and seconds of the newest change by then
         self._graph_is_here = False
         self._ticks = self._gone = 0
@@ -369,6 +370,7 @@ class Dashboard:
     def _is_refusal(self, run: Run) -> None:
         """What is shown now is a refusal: it disappears with the next change that the run makes."""
         self._refusal = self.alert.value, _newest_change_s(run)
+        self._of_run = self.alert.value
 
     def _forget_refusal(self, run: Run) -> None:
         """Hide a refusal once the run has made a later change, wherever it was requested."""
@@ -432,7 +434,7 @@ class Dashboard:
         page.update(self.watch.seen.runs, slow=slow)
 
     def _follow(self, run: Run | None) -> None:
-        if self._refusal is not None and self._refusal[0] == self.alert.value:  # of another run
+        if self.alert.value == self._of_run:  # of another run, or of an attempt before
             self._clear_problem()
         self._run, self._version, self._described, self._graph_is_here = run, -1, "", False
         self._refusal = None
@@ -481,6 +483,7 @@ class Dashboard:
         if run.reason and run.reason != self._described and state in (*ends, *ACTIVE):
             self._described = run.reason
             self._show_problem(ends.get(state, "") + run.reason)
+            self._of_run = self.alert.value
             if state not in ends:
                 self._is_refusal(run)
 

@@ -461,6 +461,17 @@ def test_a_failed_run_names_its_rank_and_repair_is_offered(dashboard, session):
     assert not dashboard.buttons["repair"].visible and not dashboard.buttons["resume"].disabled
 
 
+def test_a_failure_disappears_when_another_attempt_or_run_begins_in_a_cell(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(5)
+    session.runs[0].fail("rank 1 died: killed by signal 9")
+    look(dashboard)
+    assert "rank 1 died" in dashboard.alert.value
+    session.train(session.current.config)  # a new handle, as of a resumed run
+    settle(dashboard)
+    assert not dashboard.alert.visible and not dashboard.alert.value
+
+
 @pytest.mark.slow
 def test_the_status_line_says_how_far_the_run_is(dashboard, session):
     assert "idle" in dashboard.status.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -197,6 +197,12 @@ class _Watched:
 
     def check(self) -> None:
         self.to.check()
+
+    def flush(self) -> None:
+        self.to.flush()
+
+    def reached(self, step: int, ranks: Iterable[int]) -> bool:
+        return self.to.reached(step, ranks)
 
 
 def _train(

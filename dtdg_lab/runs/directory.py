@@ -341,6 +341,11 @@ class _Within:
         return run.path / self._path
 
 
+def record_file(records: Path, rank: int) -> Path:
+    """The lines of a rank in a folder of records."""
+    return records / f"rank{rank}.jsonl"
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """The folder ``<root>/<yyyymmdd-hhmmss>-<system>-<config hash>/`` of one run and the files in it.
@@ -435,7 +440,7 @@ class RunDirectory:
 
     def record_file(self, rank: int) -> Path:
         """The lines that ``rank`` appends to."""
-        return self.records / f"rank{rank}.jsonl"
+        return record_file(self.records, rank)
 
     def record_files(self) -> dict[int, Path]:
         """Rank -> its lines, in order of ranks, for the ranks with any."""

@@ -101,13 +101,15 @@ def tail(path: str | Path, offset: int = 0, *, most_bytes: int = -1) -> tuple[li
 TAIL_BYTES = 1 << 18  # has some steps: they are written several times a second
 
 
-def last_step(path: Path) -> int | None:
-    """The newest step in the last records of one rank's file; None where there is none."""
+def last_step(path: Path, *, attempt: int | None = None) -> int | None:
+    """The newest step in the last records of one rank's file, of that attempt if given; None if there is none."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - TAIL_BYTES - 1))
         whole = file.read().split(b"\n")[0 if file.tell() <= TAIL_BYTES else 1 : -1]  # torn at both ends
     for raw in reversed(whole):
         line = _parse(raw + b"\n", path, "near its end")
+        if attempt not in (None, line["attempt"]):
+            return None
         if line["table"] == "steps":
             return max(int(row["step"]) for row in rows_of(line))
     return None
@@ -638,6 +640,25 @@ class RecordWriter:
         """
         self._write_queued()
         self.check()
+
+    def reached(self, step: int, ranks: Iterable[int]) -> bool:
+        """Whether that step of this attempt, or a later one, is in the files of these ranks, which are beside this one.
+
+        Raises:
+            DataError: a line is damaged.
+            RunStoreError: a file cannot be read.
+        """
+        for rank in ranks:
+            file = directory.record_file(self.path.parent, rank)
+            try:
+                newest = last_step(file, attempt=self.attempt)
+            except FileNotFoundError:
+                return False
+            except OSError as error:
+                raise directory.store_error("read", file, error) from error
+            if newest is None or newest < step:
+                return False
+        return True
 
     def close(self) -> None:
         """Write what is queued, stop the thread and close the file; a second call has no effect.

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 2  # of the file; those before it had one have none
 
+LOOK_S, FLUSH_S, POLL_S = 0.1, 2.0, 0.005  # for rows of other ranks before a checkpoint is written
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -181,15 +183,18 @@ class LastGood:
     """Keeps the file of the last good checkpoint.
 
     A run that diverges passes through parameters that are finite and useless. So a checkpoint waits in memory for the
-    next step's loss, and is dropped where that is not finite or ten times the usual (a running mean).
+    next step's loss, and is dropped where that is not finite or ten times the usual (a running mean). It also waits
+    until all earlier rows are on disk: a resumed run does not repeat them.
 
     Args:
         path: the file.
+        recorded: whether the records have reached a step.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, recorded: Callable[[int], bool]) -> None:
+        self._path, self._recorded = path, recorded
         self._waiting: Checkpoint | None = None
+        self._look_s = 0.0
         self._written_s = time.monotonic()
         self._usual, self._losses = 0.0, 0
 
@@ -214,14 +219,17 @@ class LastGood:
         Returns:
             The checkpoint that was written, if one was.
         """
-        written, self._waiting = self._waiting, None
-        is_usual = self._losses < USUAL_AFTER or loss <= UNUSUAL * self._usual
-        if written is not None and is_usual:
-            self.write(written)
-        else:
-            written = None
+        waiting, written, now_s = self._waiting, None, time.monotonic()
+        if waiting is not None and self._losses >= USUAL_AFTER and loss > UNUSUAL * self._usual:
+            self._waiting = None
+        elif waiting is not None and now_s >= self._look_s:
+            if self._recorded(waiting.position.step):
+                written = waiting
+                self.write(written)
+            else:
+                self._look_s = now_s + LOOK_S
         self._note(loss)
-        if time.monotonic() - self._written_s >= every_s:
+        if self._waiting is None and time.monotonic() - self._written_s >= every_s:
             self._waiting = copy.deepcopy(take())
         return written
 
@@ -258,13 +266,20 @@ class CheckpointManager:
         group: the ranks; rank 0 writes.
         journal: logs every checkpoint written.
         take: makes one of the present, given what is carried from step to step.
+        together: whether ranks make the same steps now.
     """
 
     def __init__(
-        self, path: Path, group: Group, journal: StepRecorder, take: Callable[[dict[str, Any]], Checkpoint]
+        self,
+        path: Path,
+        group: Group,
+        journal: StepRecorder,
+        take: Callable[[dict[str, Any]], Checkpoint],
+        together: Callable[[], bool],
     ) -> None:
-        self._path, self._last_good = path, LastGood(path)
-        self._group, self._step_recorder, self._take = group, journal, take
+        self._path, self._last_good = path, LastGood(path, self._recorded)
+        self._group, self._step_recorder, self._take, self._together = group, journal, take, together
+        self._stepped = False
 
     def forced(self, built: RunComponents, epoch: int) -> None:
         """Write what is now, with what is carried; collective where a system carries anything.
@@ -274,8 +289,12 @@ class CheckpointManager:
             epoch: that the writing belongs to.
         """
         carried, started_ns = built.strategy.carried_state(), time.time_ns()
+        self._step_recorder.flush()
         if self._group.rank == 0:
             written = self._take(carried)
+            until_s = time.monotonic() + FLUSH_S if self._stepped else 0.0
+            while time.monotonic() < until_s and not self._recorded(written.position.step - 1):
+                time.sleep(POLL_S)  # the other ranks write their rows now, too
             self._last_good.write(written)
             self._step_recorder.checkpoint(written.position, epoch, started_ns)
 
@@ -306,6 +325,7 @@ class CheckpointManager:
             every_s: least seconds between two checkpoints.
             epoch: that the writing belongs to.
         """
+        self._stepped = True
         if self._group.rank != 0:
             return
         started_ns = time.time_ns()
@@ -313,3 +333,7 @@ class CheckpointManager:
         written = self._last_good.after_step(loss, due_s, lambda: self._take({}))
         if written is not None:
             self._step_recorder.checkpoint(written.position, epoch, started_ns)
+
+    def _recorded(self, step: int) -> bool:
+        self._step_recorder.flush()
+        return self._step_recorder.reached(step, range(1, self._group.size) if self._together() else ())

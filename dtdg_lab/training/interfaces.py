@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from dtdg_lab.core.errors import ControlError
@@ -16,6 +17,12 @@ class Recorder(Protocol):
 
     def check(self) -> None:
         """Raise what went wrong while writing earlier rows, if anything did."""
+
+    def flush(self) -> None:
+        """Write all rows that were kept so far."""
+
+    def reached(self, step: int, ranks: Iterable[int]) -> bool:
+        """Whether that step of this attempt, or a later one, is in the records of each of these ranks."""
 
 
 class ControlSource(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, astuple
 from typing import Any
 
@@ -326,6 +326,14 @@ class StepRecorder:
             for row in rows:
                 self._recorder.row(table, (at.step, at.epoch, *row))
         return energy_j
+
+    def flush(self) -> None:
+        """Write all rows so far."""
+        self._recorder.flush()
+
+    def reached(self, step: int, ranks: Iterable[int]) -> bool:
+        """Whether these ranks have written that step."""
+        return self._recorder.reached(step, ranks)
 
     def rounds(self, at: Position, rounds: list[Round]) -> None:
         """Rounds of averaging that were applied."""

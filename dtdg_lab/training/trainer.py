@@ -135,7 +135,9 @@ class Trainer:
         except BaseException:
             self._built.close()
             raise
-        self._keeper = CheckpointManager(checkpoint, group, self._step_recorder, self._snapshot)
+        self._keeper = CheckpointManager(
+            checkpoint, group, self._step_recorder, self._snapshot, lambda: self._updates.together
+        )
         self._loss = 0.0
         self._probe_due = True  # after the first epoch of every attempt
         resource_monitor.children = lambda: self._built.strategy.children

@@ -47,6 +47,23 @@ def test_rows_reach_the_disk_without_being_asked(tmp_path: Path) -> None:
     writer.close()
 
 
+def test_a_step_is_reached_once_the_other_ranks_have_written_it_in_this_attempt(tmp_path: Path) -> None:
+    own = RecordWriter(tmp_path / "rank0.jsonl", 0, 2, flush_s=60)
+    assert own.reached(5, ()) and not own.reached(0, (1,))
+    with RecordWriter(tmp_path / "rank1.jsonl", 1, 1) as before:
+        write_steps(before, 0, 9)
+    other = RecordWriter(tmp_path / "rank1.jsonl", 1, 2, flush_s=60)
+    assert not own.reached(5, (1,)), "those steps are of the attempt before"
+    write_steps(other, 5, 7)
+    assert not own.reached(6, (1,)), "a kill would lose what is queued"
+    other.flush()
+    assert own.reached(6, (1,)) and not own.reached(7, (1,))
+    other.row("events", EVENT)
+    other.close()
+    assert own.reached(6, (1,)), "lines of other tables may follow"
+    own.close()
+
+
 def test_sequence_numbers_go_on_and_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "rank0.jsonl"
     for attempt in (0, 1):

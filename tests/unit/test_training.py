@@ -42,7 +42,7 @@ from dtdg_lab.systems.single.charts import OverlapProfile, OverlapView
 from dtdg_lab.systems.single.shared_edges import measured
 from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.training.build import build
-from dtdg_lab.training.checkpoint import Checkpoint
+from dtdg_lab.training.checkpoint import LOOK_S, Checkpoint, LastGood, Position
 from dtdg_lab.training.forward import run_forward
 from dtdg_lab.training.interfaces import LocalControl
 from dtdg_lab.training.recording import ResourceMonitor
@@ -652,6 +652,21 @@ def test_a_run_that_diverges_keeps_a_checkpoint_that_is_of_use(tmp_path: Path) -
     changes = {"learning_rate": 0.001, "epochs": 10}
     rest = train(tmp_path, config, resume=True, first_step=kept.position.step, changes=changes)
     assert max(rest.losses) < 3 * max(train(tmp_path).losses)
+
+
+def test_a_checkpoint_waits_until_earlier_steps_are_recorded(tmp_path: Path) -> None:
+    """Else a kill at that moment would lose them: a resumed run does not repeat them."""
+    train(tmp_path)
+    present, written = Checkpoint.load(tmp_path / "last.pt"), tmp_path / "kept.pt"
+    recorded_to = 3
+    keeper = LastGood(written, lambda step: step <= recorded_to)
+    for step in range(1, 7):
+        keeper.after_step(1.0, 0.0, lambda step=step: dataclasses.replace(present, position=Position(0, step, step)))
+    assert Checkpoint.load(written).position.step == 3
+    recorded_to = 100
+    time.sleep(LOOK_S)
+    keeper.after_step(1.0, 0.0, lambda: present)
+    assert Checkpoint.load(written).position.step == 4, "the one that waited"
 
 
 def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:

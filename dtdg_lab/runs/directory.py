@@ -448,7 +448,7 @@ class RunDirectory:
         return dict(sorted(found.items()))
 
     def table_file(self, table: str) -> Path:
-        """A table merged over ranks, after the end; of a long run, up to its last merge."""
+        """A table merged over ranks: after the end, of a long run some seconds later; before, up to the last merge."""
         return self.records / f"{table}.parquet"
 
     @property

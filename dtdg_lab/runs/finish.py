@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
 import time
 import uuid
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,8 @@ def finish(
         reason: why it ended.
         rank: the rank that caused it, if any.
         attempt: the attempt that ended; if the run has been resumed since, nothing changes. None is the present one.
-        shown: the run with its views, if they were made before: then only later lines are read for the report.
+        shown: the run with its views, if they were made before: then only later lines are read. Its tables are not
+            merged: that is left to the caller, since they can be read all the same.
 
     Raises:
         ConfigError: the state does not end a run.
@@ -56,12 +59,13 @@ def finish(
     if attempt is not None and status["attempt"] != attempt:
         return run.summary()
     ended_so = (status["state"], status["reason"], status["rank"]) == (state, reason, rank)
-    tables = RunTables(run)
+    tables = RunTables(run) if shown is None else shown.tables
     if ended_so and tables.is_current() and run.summary_file.is_file() and run.report_file.is_file():
         return run.summary()
     for _ in range(_LOOKS):
+        sizes = tables.sizes()
         _write(tables, state, reason, rank, shown)
-        if tables.is_current():  # else another rank has written its last lines meanwhile
+        if tables.sizes() == sizes:  # else another rank has written its last lines meanwhile
             break
     if run.recorded_status()["attempt"] != status["attempt"]:  # it was resumed meanwhile, and has not ended
         return run.summary()
@@ -73,10 +77,10 @@ def finish(
 def _write(tables: RunTables, state: str, reason: str, rank: int | None, shown: StoredRun | None) -> None:
     from dtdg_lab.runs import report
 
-    rows = tables.merge()
-    write_json(tables.run.summary_file, {**summary_of(tables, state, reason, rank), "records": rows})
     if shown is not None:
         shown.catch_up()
+    rows = tables.merge() if shown is None else tables.counts()
+    write_json(tables.run.summary_file, {**summary_of(tables, state, reason, rank), "records": rows})
     report.write_report(shown or tables.run, status={"state": state, "reason": reason})
 
 
@@ -185,6 +189,7 @@ def main() -> None:
     import filelock
     import psutil
 
+    import_module("pandas")  # takes a second: before it is needed
     run = RunDirectory.open(sys.argv[1])
     try:
         lock = filelock.FileLock(run.live / _LOCK).acquire(blocking=False)
@@ -209,21 +214,25 @@ def _beat(file: Path, note: dict[str, Any]) -> None:
 
 
 def _follow(shown: StoredRun) -> None:
-    run, size, looked_s, grown_s = shown.directory, 0, -LOOK_S, time.monotonic()
+    run, tables, size, looked_s, grown_s = shown.directory, shown.tables, 0, -LOOK_S, time.monotonic()
     while run.live.is_dir() and time.monotonic() - grown_s < LINGER_S:
-        for file in run.live.glob(f"{_ORDER}*.json"):
+        orders = list(run.live.glob(f"{_ORDER}*.json"))
+        if not orders and time.monotonic() - looked_s > LOOK_S:
+            shown.catch_up()
+            gc.freeze()  # the views stay: a collection that goes through them takes half a second after an hour
+            if tables.unmerged_share > UNMERGED:
+                tables.merge(hold=True)
+            before, size = size, sum(tables.sizes().values())
+            looked_s = time.monotonic()
+            grown_s = looked_s if size != before else grown_s
+        for file in orders:
             order = read_object(file)
             finish(run, order["state"], order["reason"], order["rank"], attempt=order["attempt"], shown=shown)
             file.unlink(missing_ok=True)
+            shown.catch_up()
+            tables.merge(hold=True)
         if run.recorded_status()["state"] == "finished":
             return
-        if time.monotonic() - looked_s > LOOK_S:
-            shown.catch_up()
-            if shown.tables.unmerged_share > UNMERGED:
-                shown.tables.merge()
-            before, size = size, sum(path.stat().st_size for path in run.record_files().values())
-            looked_s = time.monotonic()
-            grown_s = looked_s if size != before else grown_s
         time.sleep(_ORDERS_S)
 
 

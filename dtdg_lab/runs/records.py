@@ -11,7 +11,8 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -161,12 +162,15 @@ def _check(line: Any) -> None:
 # The ranks' lines as one Arrow table per table, without losing a row or a column.
 
 
-_BLOCK_ROWS = 20_000
+_BLOCK_ROWS = 2_000
 _AS_JSON = {b"encoding": b"json"}
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
-    """A pandas frame; values kept as JSON text are parsed, and a column of unknowns only is NaN."""
+    """A pandas frame; a column of unknowns only is NaN.
+
+    Values kept as JSON text are parsed, each text once: rows with the same text have the same object.
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -176,9 +180,10 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
     frame = table.to_pandas()
     for field in table.schema:
         if _is_json(field):
-            texts = table.column(field.name).fill_null("null").to_pylist()
-            parsed = json.loads(f"[{','.join(texts)}]")  # once for all: several times faster than each by itself
-            frame[field.name] = pd.Series(parsed, index=frame.index, dtype=object)
+            texts = table.column(field.name).fill_null("null").combine_chunks().dictionary_encode()
+            parsed = json.loads(f"[{','.join(texts.dictionary.to_pylist())}]")  # faster than each by itself
+            values = pd.Series(parsed, dtype=object).to_numpy()[texts.indices.to_numpy()]
+            frame[field.name] = pd.Series(values, index=frame.index, dtype=object)
     return frame
 
 
@@ -211,6 +216,8 @@ class _Columns:
         self.blocks[name] = [(pa.nulls(self.rows), False)] if self.rows else []
 
     def _flush(self) -> None:
+        if not self.pending:
+            return
         for name, values in self.values.items():
             self.blocks[name].append(_array(values))
             self.values[name] = []
@@ -234,20 +241,26 @@ def _table_of(blocks: Mapping[str, list[tuple[pa.Array, bool]]]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _appended(old: pa.Table, new: pa.Table) -> pa.Table:
-    """The rows of both, ordered by rank; a column that one of them lacks is null there."""
+def _joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of all, each ordered by rank, in order of ranks; a column that a table lacks is null there."""
     import pyarrow as pa
 
+    pieces: list[tuple[int, int, int, int]] = []
+    for place, table in enumerate(tables):
+        ranks = table.column("rank").to_numpy()
+        first = np.flatnonzero(np.diff(ranks, prepend=-1))
+        pieces += zip(ranks[first].tolist(), repeat(place), first.tolist(), [*first[1:].tolist(), len(ranks)])
     blocks: dict[str, list[tuple[pa.Array, bool]]] = {}
-    for name in dict.fromkeys([*old.schema.names, *new.schema.names]):
+    for name in dict.fromkeys(name for table in tables for name in table.schema.names):
         blocks[name] = []
-        for table in (old, new):
+        for _, place, begin, end in sorted(pieces):
+            table = tables[place]
             if name not in table.schema.names:
-                blocks[name].append((pa.nulls(table.num_rows), False))
+                blocks[name].append((pa.nulls(end - begin), False))
                 continue
             as_json = _is_json(table.schema.field(name))
-            blocks[name] += [(chunk, as_json) for chunk in table.column(name).chunks]
-    return _table_of(blocks).sort_by("rank")
+            blocks[name] += [(chunk, as_json) for chunk in table.column(name).slice(begin, end - begin).chunks]
+    return _table_of(blocks)
 
 
 def _is_json(field: pa.Field) -> bool:
@@ -287,9 +300,31 @@ def _as_json(values: list[Any]) -> pa.Array:
     return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
 
 
+class _HeldRows:
+    """Rows of lines from ``begins`` (rank -> byte) on, that were read before."""
+
+    def __init__(self, begins: dict[int, int]) -> None:
+        self.begins = begins
+        self._columns: dict[str, dict[int, _Columns]] = {}
+
+    def add(self, line: Line) -> None:
+        self._columns.setdefault(line["table"], {}).setdefault(line["rank"], _Columns()).add(line)
+
+    def counts(self) -> dict[str, int]:
+        return {table: sum(of.rows + of.pending for of in ranks.values()) for table, ranks in self._columns.items()}
+
+    def tables(self, wanted: Collection[str] | None) -> dict[str, pa.Table]:
+        return {
+            table: _joined_tables([columns.finish() for columns in ranks.values()])
+            for table, ranks in self._columns.items()
+            if wanted is None or table in wanted
+        }
+
+
 # The one store of a run's records: frames, lines in order of time, and what is new.
 
 
+MERGE_S = 60.0  # a merge takes no longer; after that, lines are read
 LINE = "line_seq"  # column of numbered tables
 _NUMBERS = {"rank", "attempt", "step", "epoch", "time_ns", "start_ns", "end_ns"}
 # Rows at exactly the step of resuming are left out only if the second attempt has them too: such a row
@@ -300,7 +335,7 @@ _SAME_FACT = {"evaluations": "split", "events": "kind"}
 class RunTables:
     """The record tables of one run, stored or live.
 
-    Frames come from the merged tables where they are up to date, else from the ranks' lines. Each store remembers what
+    Frames come from the merged tables, and from the ranks' lines after those. Each store remembers what
     :meth:`new_lines` has returned, so that a follower takes increments from a store of its own.
 
     Args:
@@ -313,11 +348,13 @@ class RunTables:
     def __init__(self, run_dir: str | Path | RunDirectory) -> None:
         self.run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
         self._offsets: dict[int, int] = {}
+        self._held: _HeldRows | None = None
 
     def frames(self, only: Collection[str] = (), *, all_attempts: bool = False) -> dict[str, pd.DataFrame]:
         """All record tables, each with the columns ``rank`` and ``attempt`` first, ordered by rank.
 
-        Columns and tables unknown to this version are kept. A table without rows has its columns.
+        Columns and tables unknown to this version are kept. A table without rows has its columns. Rows with equal data
+        share one object: copy it before you change it.
 
         A resumed run repeats the steps after its checkpoint. By default the replaced rows are left out: for
         each rank, rows of an attempt from the first step of a later attempt on. Rows without a step (energy) were
@@ -334,10 +371,9 @@ class RunTables:
         import pandas as pd
 
         wanted = {*only, "steps"} if only else None  # steps show where attempts begin
-        frames = self._merged(wanted)
         with directory.reading(self.run.records):
-            if frames is None:
-                frames = {table: to_frame(found) for table, found in self.collect(wanted).items()}
+            tables = self._tables(wanted)
+            frames = {table: to_frame(found) for table, found in tables.items()}
             for table in TABLES.keys() - frames.keys():
                 if wanted is None or table in wanted:
                     columns = ["rank", "attempt", *TABLES[table]]
@@ -346,19 +382,60 @@ class RunTables:
                 self._check_numbers(table, frame)
             return frames if all_attempts else without_replaced(frames)
 
+    def events(self, *, without: Collection[str] = (), most: int | None = None) -> list[dict[str, Any]]:
+        """All events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data.
+
+        Args:
+            without: kinds that are left out.
+            most: of each kind, at most that many first events, and the last one; ``left_out`` is the number between.
+
+        Raises:
+            DataError: a record line or the merged table is damaged, or a newer version wrote it.
+            RunStoreError: the files cannot be read.
+        """
+        import pyarrow as pa
+        import pyarrow.compute
+
+        with directory.reading(self.run.records):
+            table = self._tables({"events"}).get("events")
+            if table is None:
+                return []
+            left_out = pyarrow.compute.is_in(table.column("kind"), pa.array(without, pa.string()))
+            table = table.filter(pyarrow.compute.invert(left_out)).sort_by("time_ns")
+            if most is not None:
+                kinds = table.column("kind").to_pandas().groupby(table.column("kind").to_pandas())
+                place, count = kinds.cumcount(), kinds.transform("size")
+                kept = (place < most) | (place == count - 1)
+                table = table.append_column("left_out", pa.array((count - most - 1).where(place >= most, 0)))
+                table = table.filter(pa.array(kept))
+            return to_frame(table).to_dict("records")
+
+    def counts(self) -> dict[str, int]:
+        """Rows of each table, of all lines."""
+        begins, rows = self._so_far()
+        held, sizes = self._held, self.sizes()
+        if held is not None and (held.begins, self._offsets) == (begins, sizes):
+            new = held.counts()
+        else:
+            new = {name: table.num_rows for name, table in self._new_rows(begins, sizes).items()}
+        return {name: rows.get(name, 0) + new.get(name, 0) for name in sorted({*rows, *new})}
+
     def lines(self, *, new: bool = False) -> Iterator[Line]:
         """The lines of all ranks, ordered by attempt and time as they were written, as in a live view.
 
         With ``new``, only complete lines that this store has not returned or skipped yet. Where reading stops before
         the last of them, all of them are still new.
         """
-        begins, ends = self._offsets if new else {}, self._ends()
+        begins, ends = self._offsets if new else {}, self.sizes()
+        held, self._held = (self._held, None) if new else (None, self._held)  # lost where reading stops before the end
         files = self.run.record_files()
         timed = (_timed(rank, read_lines(files[rank], begins.get(rank, 0), end)) for rank, end in ends.items())
         for _, _, _, line in heapq.merge(*timed):
+            if held is not None:
+                held.add(line)
             yield line
         if new:
-            self._offsets = {**self._offsets, **ends}
+            self._offsets, self._held = {**self._offsets, **ends}, held
 
     def rows(self, rank: int) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each row of one rank with the name of its table, in the order they were written, with its ``attempt``."""
@@ -395,7 +472,7 @@ class RunTables:
         """
         tables: dict[str, _Columns] = {}
         files = self.run.record_files()
-        for rank, end in (self._ends() if ends is None else ends).items():
+        for rank, end in (self.sizes() if ends is None else ends).items():
             for line in read_lines(files[rank], begins.get(rank, 0), end):
                 if wanted is None or line["table"] in wanted:
                     if numbered:
@@ -404,11 +481,15 @@ class RunTables:
                     tables.setdefault(line["table"], _Columns()).add(line)
         return {table: columns.finish() for table, columns in sorted(tables.items())}
 
-    def merge(self) -> dict[str, int]:
+    def merge(self, *, hold: bool = False) -> dict[str, int]:
         """Write ``records/<table>.parquet`` for every table and return the number of rows of each.
 
         The lines stay: a resumed run appends to them. ``records/merged.json`` records what the merged tables cover, so
         that a later merge reads only the lines after that.
+
+        Args:
+            hold: merge only the lines that :meth:`lines` has returned as new, and hold the rows of those that it
+                returns from then on, so that neither :meth:`frames` nor the next such merge reads them again.
 
         Raises:
             DataError: a record line is damaged.
@@ -417,21 +498,36 @@ class RunTables:
         import filelock
         import pyarrow.parquet
 
-        with filelock.FileLock(self.run.live / "merge.lock"):
+        with filelock.FileLock(self._lock_file):
             for left in self.run.records.glob(".*.tmp"):  # by a merge that was killed
                 left.unlink()
-            ends, (begins, rows) = self._ends(), self._so_far()
-            new = self.collect(begins=begins, ends=ends)
+            begins, rows = self._so_far()
+            ends = dict(self._offsets) if hold else self.sizes()
+            new = self._new_rows(begins, ends)
             self.run.merged_file.unlink(missing_ok=True)  # a merge that is killed between two tables is repeated
             for name, content in new.items():
                 file = self.run.table_file(name)
-                merged = _appended(pyarrow.parquet.read_table(file), content) if name in rows else content
+                merged = _joined_tables([pyarrow.parquet.read_table(file), content]) if name in rows else content
                 with directory.replacing(file) as temporary:
                     pyarrow.parquet.write_table(merged, temporary, compression="zstd")
                 rows[name] = merged.num_rows
             sizes = {str(rank): end for rank, end in ends.items()}
             directory.write_json(self.run.merged_file, {"schema": SCHEMA, "sizes": sizes, "rows": rows})
+            self._held = _HeldRows(ends) if hold else None
         return rows
+
+    def _new_rows(
+        self, begins: Mapping[int, int], ends: Mapping[int, int], wanted: Collection[str] | None = None
+    ) -> dict[str, pa.Table]:
+        """The tables of lines between these places, from the rows held where these are of the same lines."""
+        held, parts = self._held, []
+        if held is not None and held.begins == begins:
+            parts.append(held.tables(wanted))
+            begins = self._offsets
+        if begins != ends:
+            parts.append(self.collect(wanted, begins=begins, ends=ends))
+        names = sorted({name for part in parts for name in part})
+        return {name: _joined_tables([part[name] for part in parts if name in part]) for name in names}
 
     def is_current(self) -> bool:
         """Whether the merged tables are of this schema and cover all lines (a resumed run may have written more)."""
@@ -441,17 +537,21 @@ class RunTables:
             if not self.run.merged_file.is_file():  # none was made, or one is being made now
                 return False
             raise
-        sizes = {str(rank): end for rank, end in self._ends().items()}
+        sizes = {str(rank): end for rank, end in self.sizes().items()}
         return bool(merged["sizes"] == sizes and merged.get("schema") == SCHEMA)
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.run.live / "merge.lock"
 
     @property
     def unmerged_share(self) -> float:
         """Bytes of lines that the merged tables do not cover, as a share of all."""
-        ends, (begins, _) = self._ends(), self._so_far()
+        ends, (begins, _) = self.sizes(), self._so_far()
         return 1 - sum(begins.values()) / max(1, sum(ends.values()))
 
-    def _ends(self) -> dict[int, int]:
-        """Where the complete lines of each rank end, in bytes."""
+    def sizes(self) -> dict[int, int]:
+        """Bytes of the complete lines of each rank."""
         found = {}
         for rank, path in self.run.record_files().items():
             try:
@@ -484,16 +584,40 @@ class RunTables:
             return {}, {}
         return (begins, dict(merged["rows"])) if continued else ({}, {})
 
-    def _merged(self, wanted: Collection[str] | None) -> dict[str, pd.DataFrame] | None:
-        """The merged tables; None if they do not cover all lines, or there are none."""
+    def _tables(self, wanted: Collection[str] | None) -> dict[str, pa.Table]:
+        """The merged tables, with the rows of later lines; read again if they are merged meanwhile."""
+        while True:
+            before = self._merge_time()
+            found = self._read(wanted)
+            if self._merge_time() == before:
+                return found
+
+    def _merge_time(self) -> int | None:
+        """When the tables were merged, after waiting for a merge that is under way; None if they are not merged."""
+        import filelock
+
+        if not self.run.merged_file.exists() and self._lock_file.exists():
+            with contextlib.suppress(filelock.Timeout, OSError), filelock.FileLock(self._lock_file, timeout=MERGE_S):
+                pass
+        try:
+            return self.run.merged_file.stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def _read(self, wanted: Collection[str] | None) -> dict[str, pa.Table]:
         run = self.run
         lines = "the ranks' lines are read instead" if run.record_files() else "the lines it was made from are missing"
-        with directory.reading(run.merged_file, f"Remove it: {lines}."):
-            if not self.is_current():
-                return None
-            names = [str(table) for table in directory.read_object(run.merged_file, needs=("rows",))["rows"]]
         remedy = f"Remove {run.merged_file}: {lines}."
-        return {name: _stored(run.table_file(name), remedy) for name in names if wanted is None or name in wanted}
+        with directory.reading(run.merged_file, f"Remove it: {lines}."):
+            if self.is_current():
+                merged, new = list(directory.read_object(run.merged_file, needs=("rows",))["rows"]), {}
+            else:
+                begins, rows = self._so_far()
+                merged, new = list(rows), self._new_rows(begins, self.sizes(), wanted)
+        found = {name: [_stored(run.table_file(name), remedy)] for name in merged if wanted is None or name in wanted}
+        for name, table in new.items():
+            found.setdefault(name, []).append(table)
+        return {name: _joined_tables(parts) for name, parts in sorted(found.items())}
 
     def _check_numbers(self, table: str, frame: pd.DataFrame) -> None:
         """Refuse a table with non-numeric values in numeric columns."""
@@ -508,14 +632,14 @@ class RunTables:
                 )
 
 
-def _stored(file: Path, remedy: str) -> pd.DataFrame:
+def _stored(file: Path, remedy: str) -> pa.Table:
     import pyarrow.parquet
 
     with directory.reading(file, remedy):
         if not file.is_file():
             raise RunStoreError(f"{file} is missing. {remedy}")
         try:
-            return to_frame(pyarrow.parquet.read_table(file))
+            return pyarrow.parquet.read_table(file)
         except OSError as error:
             raise RunStoreError(f"{file} is damaged ({error}). {remedy}") from error
 
@@ -525,31 +649,29 @@ def without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]
     steps = frames["steps"]
     if steps["attempt"].nunique() < 2:
         return frames
+    # Rank, attempt -> the first step of any later attempt of this rank, or of the others if it wrote none in it
     first = steps.groupby(["rank", "attempt"])["step"].min().unstack("attempt")
-    return {table: _kept(table, frame, first) for table, frame in frames.items()}
+    later = {table: frame for table, frame in frames.items() if "step" in frame}
+    ranks = sorted({int(rank) for frame in later.values() for rank in frame["rank"].unique()})
+    attempts = sorted({int(attempt) for frame in later.values() for attempt in frame["attempt"].unique()})
+    whole = first.reindex(index=ranks, columns=attempts)
+    known = whole.fillna(whole.min()).fillna(math.inf)
+    limits = known.iloc[:, ::-1].cummin(axis=1).iloc[:, ::-1].shift(-1, axis=1, fill_value=math.inf)
+    return {**frames, **{table: _kept(table, frame, limits.stack()) for table, frame in later.items() if len(frame)}}
 
 
-def _kept(table: str, frame: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
-    """``frame`` without rows that a later attempt replaced; ``first`` has ranks as rows and attempts as columns."""
-    if "step" not in frame or frame.empty:
-        return frame
-    limit = np.empty(len(frame))
-    for (rank, attempt), places in frame.groupby(["rank", "attempt"]).indices.items():
-        limit[places] = _limit(first, rank, attempt)
+def _kept(table: str, frame: pd.DataFrame, limits: pd.Series[float]) -> pd.DataFrame:
+    """``frame`` without rows that a later attempt replaced, by the limits of (rank, attempt)."""
+    import pandas as pd
+
+    attempts = int(frame["attempt"].max()) + 1
+    places, found = pd.factorize(frame["rank"].to_numpy() * attempts + frame["attempt"].to_numpy())
+    limit = np.array([limits[divmod(int(each), attempts)] for each in found])[places]
     if table not in _SAME_FACT:
         return frame[~(frame["step"] >= limit)].reset_index(drop=True)
     fact = ["rank", "step", _SAME_FACT[table]]
     repeated = frame["attempt"] < frame.groupby(fact, dropna=False)["attempt"].transform("max")
     return frame[~((frame["step"] > limit) | ((frame["step"] == limit) & repeated))].reset_index(drop=True)
-
-
-def _limit(first: pd.DataFrame, rank: int, attempt: int) -> float:
-    """First step of any later attempt of this rank, or of the others if this rank wrote none in it."""
-    limits = []
-    for later in first.columns[first.columns > attempt]:
-        own = float(first.at[rank, later]) if rank in first.index else math.nan
-        limits.append(float(first[later].min()) if math.isnan(own) else own)
-    return min(limits, default=math.inf)
 
 
 # RecordWriter: a rank's records, appended to its file by a background thread.

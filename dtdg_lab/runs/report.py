@@ -60,6 +60,7 @@ def _ends(run: Sequence[int]) -> str:
 # A run's events as rows people read: changes once with the step they were applied at, checkpoints counted.
 
 
+MOST_OF_A_KIND = 200
 # Shown elsewhere on the page, or so many that they would hide the rest.
 _PASSED_OVER = ("epoch", "checkpoint", "control_received", "ended")
 
@@ -71,7 +72,8 @@ def event_rows(events: Sequence[dict[str, Any]]) -> list[Row]:
     """Rows (time since the start, step, ranks, event, what) in order of time.
 
     Every rank logs a change of live settings: it becomes one row with the step at which it was applied, or with every
-    rank's step where they differ. Ends of epochs are left out; checkpoints become one row that counts them.
+    rank's step where they differ. Ends of epochs are left out; checkpoints become one row that counts them, and so do
+    events of a kind that were ``left_out``; see :meth:`RunTables.events`.
     """
     if not events:
         return []
@@ -81,13 +83,16 @@ def event_rows(events: Sequence[dict[str, Any]]) -> list[Row]:
         first = group[0]
         seconds = format_seconds((first["time_ns"] - start_ns) / 1e9)
         ranks = sorted({int(event["rank"]) for event in group})
-        row = (seconds, _steps(group), ", ".join(map(str, ranks)), first["kind"], _words(first["kind"], first["data"]))
+        what = _words(first["kind"], first["data"])
+        if first.get("left_out"):
+            what = f"{first['left_out'] + 1} more; this is the last: {what}"
+        row = (seconds, _steps(group), ", ".join(map(str, ranks)), first["kind"], what)
         rows.append((first["time_ns"], row))
     saved = [event for event in events if event["kind"] == "checkpoint"]
     if saved:
         last = saved[-1]
         seconds = format_seconds((last["time_ns"] - start_ns) / 1e9)
-        what = f"{len(saved)} written; this is the last"
+        what = f"{len(saved) + last.get('left_out', 0)} written; this is the last"
         rows.append((last["time_ns"], (seconds, _step(last), str(last["rank"]), "checkpoint", what)))
     return [row for _, row in sorted(rows, key=lambda item: item[0])]
 
@@ -98,9 +103,11 @@ def _groups(events: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     for event in events:
         if event["kind"] in _PASSED_OVER:
             continue
-        if event["kind"] == "settings":
+        if event.get("left_out"):
+            key: tuple[Any, ...] = ("left out", event["kind"])
+        elif event["kind"] == "settings":
             data = event["data"] or {}
-            key: tuple[Any, ...] = ("settings", event["attempt"], data.get("version"), data.get("when"))
+            key = ("settings", event["attempt"], data.get("version"), data.get("when"))
         else:
             key = (event["kind"], event["attempt"], _step(event), repr(event["data"]))
         groups.setdefault(key, []).append(event)
@@ -227,7 +234,10 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
     """
     summary = run.summary
     run.live.complete(summary)
-    captions, events = run.captions(), run.events
+    captions, events = (
+        run.captions(),
+        run.tables.events(without=set(_PASSED_OVER) - {"checkpoint"}, most=MOST_OF_A_KIND),
+    )
     parts: dict[str, Any] = next((event["data"] or {} for event in events if event["kind"] == "parts"), {})
     few = summary.get("link_warning")
     return render(

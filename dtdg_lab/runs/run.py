@@ -191,9 +191,7 @@ class StoredRun:
     @property
     def events(self) -> list[dict[str, Any]]:
         """All events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data."""
-        found = self.table("events", all_attempts=True)
-        with reading(self.directory.records):
-            return found.sort_values("time_ns", kind="stable").to_dict("records")
+        return self.tables.events()
 
     def table(self, name: str, *, all_attempts: bool = False) -> pd.DataFrame:
         """One record table (see ``RunTables.frames``).

@@ -167,7 +167,9 @@ def over_epochs(values: Mapping[int, float], congested: Collection[int] | None) 
 def spent(rows: pd.DataFrame) -> Spent:
     """Total energy of rows of ``phase_energy``; a phase's seconds count once, regardless of the number of sources."""
     known, seconds = rows["joules"].notna(), rows["seconds"].astype(float)
-    weight_s, once = seconds.sum(), rows.drop_duplicates(["rank", "time_ns", "phase"], keep="last")
+    weight_s, once = seconds.sum(), rows
+    if rows["source"].nunique(dropna=False) > 1:
+        once = rows.drop_duplicates(["rank", "time_ns", "phase"], keep="last")
     return Spent(
         joules=_number(rows["joules"].astype(float).sum(min_count=1)),
         seconds=float(once["seconds"].sum()),
@@ -182,7 +184,8 @@ def _number(value: Any) -> float | None:
 
 
 SCHEMA = 1
-READ = ("steps", "evaluations", "events", "memory", "energy", "phase_energy")  # and those that families read
+SPENT = ("memory", "energy", "phase_energy")  # of all attempts: energy of repeated steps was spent
+READ = ("steps", "evaluations", "events", *SPENT)  # and those that families read
 
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 COMPARED: tuple[str, ...] = tuple(_DECLARED["compared"])  # columns of a comparison
@@ -251,16 +254,20 @@ def _energy(tables: Tables, everything: Tables, finished: list[int], congested: 
 def _energy_of_steps(steps: pd.DataFrame) -> list[dict[str, Any]]:
     """Two rows of ``steps`` for each rank, attempt and source of joules: its first, and the sum of all after it."""
     stream = ["rank", "attempt", "energy_source"]
-    known = (
-        steps[[*stream, "time_ns", "time_s", "energy_j"]].sort_values("time_ns").drop_duplicates([*stream, "time_ns"])
+    number = steps.groupby(stream, dropna=False, sort=False).ngroup().rename("stream")
+    known = steps[[*stream, "time_ns", "time_s", "energy_j"]].join(number)
+    known = known[~known[["stream", "time_ns"]].duplicated()]
+    is_first = known.index.isin(known.groupby("stream")["time_ns"].idxmin())
+    found = known[is_first].to_dict("records")
+    later = known[~is_first]
+    has_joules = later["energy_j"].notna()
+    counted = later[has_joules | ~has_joules.groupby(later["stream"]).transform("any")]
+    sums = (
+        counted.astype({"time_s": float, "energy_j": float}).groupby("stream")[["time_s", "energy_j"]].sum(min_count=1)
     )
-    found = known.drop_duplicates(stream).to_dict("records")
-    later = known[known.duplicated(stream)]
-    for place, rows in later.groupby(stream, dropna=False):
-        counted = rows[rows["energy_j"].notna()] if rows["energy_j"].notna().any() else rows
-        sums = counted[["time_s", "energy_j"]].astype(float).sum(min_count=1)
-        found.append({**dict(zip(stream, place, strict=True)), "time_ns": rows["time_ns"].max(), **sums})
-    return found
+    last = later.groupby("stream")["time_ns"].max()
+    of = known.drop_duplicates("stream").set_index("stream")[stream]
+    return found + of.join(sums, how="inner").join(last).to_dict("records")
 
 
 def _bytes(tables: Tables, name: str) -> int | None:
@@ -375,16 +382,17 @@ def _congested_epochs(tables: Tables, finished: list[int]) -> set[int] | None:
     events, steps = tables["events"], tables["steps"]
     described = events[events["kind"] == "congestion"]
     described = described[described["rank"] == described["rank"].min()].sort_values(["attempt", "step"], kind="stable")
-    starts = [int(step) for step in described["step"]]
-    slow = [_is_slow(data) for data in described["data"]]
-    if not any(slow):
+    # many, but few differ; those that are equal are one object
+    _, first, same = np.unique([id(data) for data in described["data"]], return_index=True, return_inverse=True)
+    slow = np.array([_is_slow(described["data"].iloc[each]) for each in first], bool)[same]
+    if not slow.any():
         return None
     spans = steps[steps["epoch"].isin(finished)].groupby("epoch")["step"].agg(["min", "max"])
-    intervals = zip(starts, [*starts[1:], math.inf], slow, strict=True)
-    slow_starts, slow_ends = zip(*((start, end) for start, end, late in intervals if late), strict=True)
+    starts = described["step"].to_numpy(float)
+    ends = np.append(starts[1:], math.inf)
     # an interval that ends before an epoch also starts before its end, so that the difference counts overlaps
-    started = np.searchsorted(np.sort(slow_starts), spans["max"].to_numpy(), side="right")
-    over = np.searchsorted(np.sort(slow_ends), spans["min"].to_numpy(), side="right")
+    started = np.searchsorted(np.sort(starts[slow]), spans["max"].to_numpy(), side="right")
+    over = np.searchsorted(np.sort(ends[slow]), spans["min"].to_numpy(), side="right")
     return {int(epoch) for epoch in spans.index[started > over]}
 
 
@@ -459,6 +467,7 @@ def summary_of(tables: RunTables, state: str, reason: str, rank: int | None) -> 
     run, config = tables.run, tables.run.config()
     read = {*READ, *(table for family in catalogue.families() for table in family.summary_tables)}
     everything = tables.frames(read, all_attempts=True)
+    counting = {name: frame for name, frame in everything.items() if name not in SPENT}
     return {
         "schema": SCHEMA,
         "run": run.id,
@@ -467,7 +476,7 @@ def summary_of(tables: RunTables, state: str, reason: str, rank: int | None) -> 
         "rank": rank,
         **{name: config[name] for name in ("system", "dataset", "model", "ranks")},
         "attempts": int(everything["steps"]["attempt"].nunique()),
-        **summarize(config, without_replaced(everything), everything),
+        **summarize(config, without_replaced(counting), everything),
     }
 
 

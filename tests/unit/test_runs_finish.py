@@ -165,7 +165,7 @@ def test_a_follower_finishes_a_run_of_many_records(
     assert here == (["stopped"] if end == "was killed" else [])
     assert {**run.summary(), "run": ""} == {**expected, "run": ""}
     assert run.status()["state"] == "stopped"
-    assert RunTables(run).is_current()
+    until(lambda: RunTables(run).is_current(), timeout_s=10, what="the follower merges tables after the end")
     figures = [open_run(of.path).figures() for of in (run, same)]
     assert figures[0] == figures[1]
     pages = [of.report_file.read_text().replace(of.id, "") for of in (run, same)]
@@ -219,6 +219,7 @@ def test_a_copied_run_is_not_finished_by_the_follower_of_its_original(tmp_path: 
     run = finished_run(tmp_path / "original")
     Finisher(run, 1).finish("failed", "rank 1 died", 1)
     original = follower_of(run)
+    until(lambda: RunTables(run).is_current(), timeout_s=10, what="the follower merges tables after the end")
     copy = RunDirectory.open(shutil.copytree(run.path, tmp_path / "copy"))
     assert is_followed(run) and is_followed(copy) is False
     Finisher(copy, 1).finish("finished")
@@ -287,7 +288,7 @@ def test_views_that_catch_up_have_every_line_although_more_are_written(
 ) -> None:
     """A run writes on while its views are made."""
     run = finished_run(tmp_path)
-    shown, ends = open_run(run.path), RunTables._ends
+    shown, ends = open_run(run.path), RunTables.sizes
 
     def written_meanwhile(tables: RunTables) -> dict[int, int]:
         found = ends(tables)
@@ -297,9 +298,9 @@ def test_views_that_catch_up_have_every_line_although_more_are_written(
         return found
 
     next_step = [15]
-    monkeypatch.setattr(RunTables, "_ends", written_meanwhile)
+    monkeypatch.setattr(RunTables, "sizes", written_meanwhile)
     shown.catch_up()
-    monkeypatch.setattr(RunTables, "_ends", ends)
+    monkeypatch.setattr(RunTables, "sizes", ends)
     shown.catch_up()
     assert shown.figures() == open_run(run.path).figures()
 
@@ -617,6 +618,24 @@ def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:
             "slow_ms = 5 (version 1, before the next step)",
         ),
         ("9", "0", "checkpoint", "2 written; this is the last"),
+    ]
+
+
+def test_many_events_of_a_kind_do_not_hide_the_others(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        for step in range(250):
+            writer.row("events", (step, 0, 10**18 + step, "plan", {"step": step}))
+            writer.row("events", (step, 0, 10**18 + step, "checkpoint", {}))
+        writer.row("events", (250, 0, 10**18 + 250, "paused", {}))
+    tables = RunTables(run)
+    assert len(tables.events()) == 501 + len(tables.events(without=("plan", "checkpoint", "paused")))
+    rows = [row for row in event_rows(tables.events(most=100)) if row[3] in ("plan", "checkpoint", "paused")]
+    assert len(rows) == 100 + 3
+    assert [row[1:] for row in rows[-3:]] == [
+        ("249", "0", "plan", "150 more; this is the last: step: 249"),
+        ("249", "0", "checkpoint", "250 written; this is the last"),
+        ("250", "0", "paused", ""),
     ]
 
 

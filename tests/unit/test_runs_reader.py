@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -130,26 +131,35 @@ _VALUES = st.one_of(
         min_size=1, max_size=12,
     ),
     cuts=st.sets(st.integers(1, 12)),
+    follows=st.booleans(),
 )  # fmt: skip
-def test_merging_piece_by_piece_is_merging_at_once(lines: list[Any], cuts: set[int]) -> None:
+def test_merging_piece_by_piece_is_merging_at_once(lines: list[Any], cuts: set[int], follows: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         known = {"versions": {}}  # spares looking at this machine for every example
         pieces, whole = (
             RunDirectory.create(CONFIG, root=root / name, environment=known) for name in ("pieces", "whole")
         )
+        follower = RunTables(pieces)
         for number, (rank, table, row) in enumerate(lines):
             text = line(table, list(row), [list(row.values())], rank=rank, seq=number)
             for run in (pieces, whole):
                 with run.record_file(rank).open("a") as file:
                     file.write(text)
+            if follows:
+                all(follower.lines(new=True))
             if number + 1 in cuts:
-                RunTables(pieces).merge()
-        assert RunTables(pieces).merge() == RunTables(whole).merge()
-        merged = RunTables(whole).frames()
-        for table, frame in RunTables(pieces).frames().items():
-            assert sorted(frame.columns) == sorted(merged[table].columns)  # rank 1 may have brought a column first
-            pd.testing.assert_frame_equal(frame[merged[table].columns], merged[table])
+                follower.merge(hold=follows)
+        only = ("memory", "decisions")
+        frames = [follower.frames(only)] if follows else []
+        counts = RunTables(whole).merge()
+        assert follower.counts() == counts
+        merged = RunTables(whole).frames(only)
+        assert follower.merge(hold=follows) == counts
+        for found in (*frames, RunTables(pieces).frames(only)):
+            for table, frame in found.items():
+                assert sorted(frame.columns) == sorted(merged[table].columns)  # rank 1 may have brought a column first
+                pd.testing.assert_frame_equal(frame[merged[table].columns], merged[table])
 
 
 def test_a_second_merge_reads_only_new_lines_and_one_that_was_cut_short_begins_anew(
@@ -178,10 +188,52 @@ def test_a_second_merge_reads_only_new_lines_and_one_that_was_cut_short_begins_a
         pd.testing.assert_frame_equal(RunTables(run).frames()["steps"], steps)
 
 
+def test_rows_held_by_a_follower_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = finished_run(tmp_path)
+    tables = RunTables(run)
+    all(tables.lines(new=True))
+    tables.merge(hold=True)
+    with RecordWriter(run.record_file(1), 1, 2) as writer:
+        write_steps(writer, 15, 17)
+    all(tables.lines(new=True))
+    read: list[str] = []
+    parse = records._parse
+    monkeypatch.setattr(records, "_parse", lambda raw, *place: read.append(raw) or parse(raw, *place))
+    assert (len(tables.frames()["steps"]), tables.counts()["steps"], tables.merge(hold=True)["steps"]) == (32, 32, 32)
+    assert not read
+    with RecordWriter(run.record_file(1), 1, 2) as writer:
+        write_steps(writer, 17, 18)
+    assert next(tables.lines(new=True))["table"] == "steps", "reading stops before the end"
+    read.clear()
+    assert len(tables.frames()["steps"]) == 33 and len(read) == len({"steps", "phases"})
+
+
+def test_tables_that_are_merged_while_they_are_read_have_each_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finished_run(tmp_path)
+    RunTables(run).merge()
+    with RecordWriter(run.record_file(1), 1, 2) as writer:
+        write_steps(writer, 15, 17)
+    stored = records._stored
+
+    def merge_first(file: Path, remedy: str) -> Any:
+        monkeypatch.setattr(records, "_stored", stored)
+        RunTables(run).merge()
+        return stored(file, remedy)
+
+    monkeypatch.setattr(records, "_stored", merge_first)
+    assert len(RunTables(run).frames(("steps",))["steps"]) == 32
+    run.merged_file.unlink()  # as while a merge is under way
+    monkeypatch.setattr(records, "MERGE_S", 0.05)
+    with filelock.FileLock(run.live / "merge.lock"):
+        assert len(RunTables(run).frames(("steps",))["steps"]) == 32
+
+
 def test_a_file_that_appears_during_a_merge_is_merged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = finished_run(tmp_path)
     late = run.record_file(1)
-    lines, ends = late.read_text(), RunTables._ends
+    lines, ends = late.read_text(), RunTables.sizes
     late.unlink()
 
     def appears(tables: RunTables) -> dict[int, int]:
@@ -189,7 +241,7 @@ def test_a_file_that_appears_during_a_merge_is_merged_once(tmp_path: Path, monke
         late.write_text(lines)
         return found
 
-    monkeypatch.setattr(RunTables, "_ends", appears)
+    monkeypatch.setattr(RunTables, "sizes", appears)
     assert RunTables(run).merge()["steps"] == 15
     monkeypatch.undo()
     (run.records / ".steps.parquet.0.tmp").write_text("of a merge that was killed")

@@ -55,7 +55,7 @@ from contenders import hb_claims as claims
 from contenders import hb_costs, hb_rows, results
 from contenders import hb_text as words
 from contenders.esdg_plan import Workload
-from contenders.hb_plan import FULL_PLAN, MODELS, QUICK_PLAN, SYSTEMS, Plan, variants_of_systems
+from contenders.hb_plan import FULL_PLAN, MODELS, QUICK_PLAN, SYSTEMS, VARIANTS, Plan, variants_of_systems
 
 from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES
@@ -230,7 +230,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     results.add_arguments(parser)
     parser.add_argument("--only", nargs="+", metavar="GRAPH", help="graphs of the parts that have several")
     parser.add_argument("--models", nargs="+", metavar="M", choices=MODELS, help=", ".join(MODELS))
-    parser.add_argument("--systems", nargs="+", metavar="S", choices=SYSTEMS, help=", ".join(SYSTEMS))
+    parser.add_argument(
+        "--systems", nargs="+", metavar="S", choices=(*SYSTEMS, *VARIANTS), help=", ".join((*SYSTEMS, *VARIANTS))
+    )
     parser.add_argument("--ranks", nargs="+", type=int, metavar="R", help="of parts ranks and scaling (1 2 4)")
     parser.add_argument("--layers", nargs="+", type=int, metavar="L", help="measured (1 2 3)")
     parser.add_argument("--seeds", type=int, metavar="S", help="trainings of each row (5)")

@@ -17,6 +17,14 @@ HIDDEN = 32
 # of dynahb: hybrid batches of one size, built in the step, gradients exchanged
 PLAIN = MappingProxyType({"system": "dynahb", "batch_policy": "none", "reservoir": False, "exchange": "gradients"})
 Variants = Mapping[str, Mapping[str, Any]]
+# of dynahb, for parts convergence and growth: sizes by the law from few to all nodes; one size from cached states
+_LAW = {"batch_policy": "law", "reward": "progress", "reward_loss": "validation"}
+VARIANTS: Variants = MappingProxyType({
+    "dynahb law": {"system": "dynahb", **_LAW, "node_sizes": "0.05 0.2 1", "snapshot_sizes": "0.1 0.2"},
+    "dynahb cached": {
+        "system": "dynahb", "batch_policy": "none", "batch_nodes": 0.2, "batch_snapshots": 0.1, "batch_state": "cached",
+    },
+})  # fmt: skip
 # of part batch_policies: the policy, what rewards it, and whose loss
 CONTROLLERS = MappingProxyType({
     "random": ("random", "paper", "train"), "bandit": ("bandit", "paper", "train"), "dqn": ("dqn", "paper", "train"),
@@ -166,8 +174,8 @@ def wall_ranks(plan: Plan, cores: tuple[int, ...]) -> int:
 
 
 def variants_of_systems(systems: tuple[str, ...] = ()) -> Variants:
-    """Systems as they are."""
-    return {name: {"system": name} for name in systems or SYSTEMS}
+    """Systems as they are, and variants of dynahb by their names."""
+    return {name: VARIANTS.get(name, {"system": name}) for name in systems or SYSTEMS}
 
 
 def variants_of_ablation() -> Variants:

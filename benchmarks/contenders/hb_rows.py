@@ -179,8 +179,7 @@ def convergence_rows(plan: Plan, workload: Workload, model: str, cores: tuple[in
 
 def growth_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Row]:
     """The speed-up over snapshot batches by the size of the graph."""
-    both = {name: variants_of_systems()[name] for name in (RIVAL, OURS)}
-    return training_rows(plan, workload, plan.models[0], both, cores)
+    return training_rows(plan, workload, plan.models[0], variants_of_systems(plan.systems or (RIVAL, OURS)), cores)
 
 
 def straggler_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Row]:

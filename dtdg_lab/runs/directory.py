@@ -448,7 +448,7 @@ class RunDirectory:
         return dict(sorted(found.items()))
 
     def table_file(self, table: str) -> Path:
-        """A table merged over ranks: after the end, of a long run some seconds later; before, up to the last merge."""
+        """A table merged over ranks, up to the last merge. The last one is at the end, or some seconds later."""
         return self.records / f"{table}.parquet"
 
     @property

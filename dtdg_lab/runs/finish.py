@@ -35,8 +35,8 @@ def finish(
 ) -> dict[str, Any]:
     """Finalise a run's folder and return the summary; also for a run whose ranks were killed.
 
-    May be called by several processes and again after a resume: the same call on the same records changes nothing, and
-    new records are merged again. Every file is replaced atomically.
+    May be called by several processes and again after a resume: the same call on the same records, once merged, changes
+    nothing, and new records are merged again. Every file is replaced atomically.
 
     Args:
         run_dir: the folder of the run.
@@ -79,6 +79,8 @@ def _write(tables: RunTables, state: str, reason: str, rank: int | None, shown: 
 
     if shown is not None:
         shown.catch_up()
+        if tables.unmerged_share > LATE:
+            tables.merge(hold=True)
     rows = tables.merge() if shown is None else tables.counts()
     write_json(tables.run.summary_file, {**summary_of(tables, state, reason, rank), "records": rows})
     report.write_report(shown or tables.run, status={"state": state, "reason": reason})
@@ -89,6 +91,7 @@ def _write(tables: RunTables, state: str, reason: str, rank: int | None, shown: 
 
 MANY_BYTES = 16 << 20  # of all ranks; finish() takes two seconds for them
 LOOK_S = 2.0
+LATE = 1 / 4  # share of lines that are merged before the end, since they would be read several times
 UNMERGED = 1 / 32  # share of lines after which tables are merged again, so that all merges together stay linear
 LINGER_S = 300.0  # after the last record of a run that may be resumed
 CHECK_S = 30.0  # between two checks whether the follower is running
@@ -219,6 +222,7 @@ def _follow(shown: StoredRun) -> None:
         orders = list(run.live.glob(f"{_ORDER}*.json"))
         if not orders and time.monotonic() - looked_s > LOOK_S:
             shown.catch_up()
+            gc.collect()
             gc.freeze()  # the views stay: a collection that goes through them takes half a second after an hour
             if tables.unmerged_share > UNMERGED:
                 tables.merge(hold=True)

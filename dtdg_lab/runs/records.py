@@ -50,7 +50,7 @@ def read_lines(path: str | Path, begin: int = 0, end: int | None = None) -> Iter
             file.seek(begin)
             place = begin
             for number, raw in enumerate(file, start=1):
-                if place == end:
+                if end is not None and place >= end:
                     return
                 place += len(raw)
                 if begin and number == 1 and raw == b"\n":
@@ -324,7 +324,8 @@ class _HeldRows:
 # The one store of a run's records: frames, lines in order of time, and what is new.
 
 
-MERGE_S = 60.0  # a merge takes no longer; after that, lines are read
+MERGE_S = 60.0  # as long as a reader waits for a merge
+_LOOKS = 3
 LINE = "line_seq"  # column of numbered tables
 _NUMBERS = {"rank", "attempt", "step", "epoch", "time_ns", "start_ns", "end_ns"}
 # Rows at exactly the step of resuming are left out only if the second attempt has them too: such a row
@@ -385,9 +386,12 @@ class RunTables:
     def events(self, *, without: Collection[str] = (), most: int | None = None) -> list[dict[str, Any]]:
         """All events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data.
 
+        Events with equal data share one object: copy it before you change it.
+
         Args:
             without: kinds that are left out.
-            most: of each kind, at most that many first events, and the last one; ``left_out`` is the number between.
+            most: of each kind, at most that many first events, and the last one. Each event then has an entry
+                ``left_out``: before the last one, how many are missing; else 0.
 
         Raises:
             DataError: a record line or the merged table is damaged, or a newer version wrote it.
@@ -408,7 +412,9 @@ class RunTables:
                 kept = (place < most) | (place == count - 1)
                 table = table.append_column("left_out", pa.array((count - most - 1).where(place >= most, 0)))
                 table = table.filter(pa.array(kept))
-            return to_frame(table).to_dict("records")
+            frame = to_frame(table)
+            self._check_numbers("events", frame)
+            return frame.to_dict("records")
 
     def counts(self) -> dict[str, int]:
         """Rows of each table, of all lines."""
@@ -446,13 +452,13 @@ class RunTables:
 
     def new_lines(self, rank: int, *, most_bytes: int = -1) -> list[Line]:
         """Lines of a rank that this store has neither returned nor skipped yet; see :func:`tail`."""
-        path = self.run.record_file(rank)
+        path, self._held = self.run.record_file(rank), None
         lines, self._offsets[rank] = tail(path, self._offsets.get(rank, 0), most_bytes=most_bytes)
         return lines
 
     def skip(self, rank: int, size: int) -> None:
         """Leave out the next ``size`` bytes of a rank's file: their lines came another way."""
-        self._offsets[rank] = self._offsets.get(rank, 0) + size
+        self._held, self._offsets[rank] = None, self._offsets.get(rank, 0) + size
 
     def collect(
         self,
@@ -503,6 +509,10 @@ class RunTables:
                 left.unlink()
             begins, rows = self._so_far()
             ends = dict(self._offsets) if hold else self.sizes()
+            ends = {rank: max(ends.get(rank, 0), begins.get(rank, 0)) for rank in {*ends, *begins}}
+            if ends == begins != {}:
+                self._held = _HeldRows(ends) if hold and ends == self._offsets else None
+                return rows
             new = self._new_rows(begins, ends)
             self.run.merged_file.unlink(missing_ok=True)  # a merge that is killed between two tables is repeated
             for name, content in new.items():
@@ -513,7 +523,7 @@ class RunTables:
                 rows[name] = merged.num_rows
             sizes = {str(rank): end for rank, end in ends.items()}
             directory.write_json(self.run.merged_file, {"schema": SCHEMA, "sizes": sizes, "rows": rows})
-            self._held = _HeldRows(ends) if hold else None
+            self._held = _HeldRows(ends) if hold and ends == self._offsets else None
         return rows
 
     def _new_rows(
@@ -586,34 +596,42 @@ class RunTables:
 
     def _tables(self, wanted: Collection[str] | None) -> dict[str, pa.Table]:
         """The merged tables, with the rows of later lines; read again if they are merged meanwhile."""
-        while True:
-            before = self._merge_time()
-            found = self._read(wanted)
-            if self._merge_time() == before:
-                return found
-
-    def _merge_time(self) -> int | None:
-        """When the tables were merged, after waiting for a merge that is under way; None if they are not merged."""
         import filelock
 
-        if not self.run.merged_file.exists() and self._lock_file.exists():
-            with contextlib.suppress(filelock.Timeout, OSError), filelock.FileLock(self._lock_file, timeout=MERGE_S):
-                pass
+        for _ in range(_LOOKS):
+            if not self.run.merged_file.exists() and self._lock_file.exists():  # a merge may be under way
+                with contextlib.suppress(filelock.Timeout, OSError), filelock.FileLock(self._lock_file, MERGE_S):
+                    pass
+            before = self._merge_time()
+            try:
+                found = self._read(wanted)
+            except LabError:
+                if self._merge_time() == before:
+                    raise
+            else:
+                if self._merge_time() == before:
+                    return found
+        with filelock.FileLock(self._lock_file):
+            return self._read(wanted)
+
+    def _merge_time(self) -> int | None:
+        """When the tables were merged; None if they are not."""
         try:
             return self.run.merged_file.stat().st_mtime_ns
         except FileNotFoundError:
             return None
 
     def _read(self, wanted: Collection[str] | None) -> dict[str, pa.Table]:
-        run = self.run
+        run, new = self.run, {}
         lines = "the ranks' lines are read instead" if run.record_files() else "the lines it was made from are missing"
         remedy = f"Remove {run.merged_file}: {lines}."
         with directory.reading(run.merged_file, f"Remove it: {lines}."):
-            if self.is_current():
-                merged, new = list(directory.read_object(run.merged_file, needs=("rows",))["rows"]), {}
-            else:
-                begins, rows = self._so_far()
-                merged, new = list(rows), self._new_rows(begins, self.sizes(), wanted)
+            is_current = self.is_current()
+            if is_current:
+                merged = list(directory.read_object(run.merged_file, needs=("rows",))["rows"])
+        if not is_current:
+            begins, rows = self._so_far()
+            merged, new = list(rows), self._new_rows(begins, self.sizes(), wanted)
         found = {name: [_stored(run.table_file(name), remedy)] for name in merged if wanted is None or name in wanted}
         for name, table in new.items():
             found.setdefault(name, []).append(table)
@@ -764,17 +782,16 @@ class RecordWriter:
         self.check()
 
     def reached(self, step: int, ranks: Iterable[int]) -> bool:
-        """Whether that step of this attempt, or a later one, is in the files of these ranks, which are beside this one.
+        """Whether each of these ranks has recorded that step, or a later one, in this attempt.
 
         Raises:
-            DataError: a line is damaged.
             RunStoreError: a file cannot be read.
         """
         for rank in ranks:
             file = directory.record_file(self.path.parent, rank)
             try:
                 newest = last_step(file, attempt=self.attempt)
-            except FileNotFoundError:
+            except (FileNotFoundError, DataError):  # a damaged line is an error where the run is read
                 return False
             except OSError as error:
                 raise directory.store_error("read", file, error) from error

@@ -60,7 +60,7 @@ def _ends(run: Sequence[int]) -> str:
 # A run's events as rows people read: changes once with the step they were applied at, checkpoints counted.
 
 
-MOST_OF_A_KIND = 200
+MOST_OF_A_KIND = 200  # of each rank, at most
 # Shown elsewhere on the page, or so many that they would hide the rest.
 _PASSED_OVER = ("epoch", "checkpoint", "control_received", "ended")
 
@@ -85,7 +85,7 @@ def event_rows(events: Sequence[dict[str, Any]]) -> list[Row]:
         ranks = sorted({int(event["rank"]) for event in group})
         what = _words(first["kind"], first["data"])
         if first.get("left_out"):
-            what = f"{first['left_out'] + 1} more; this is the last: {what}"
+            what = f"{first['left_out'] + 1} more events; this is the last: {what}"
         row = (seconds, _steps(group), ", ".join(map(str, ranks)), first["kind"], what)
         rows.append((first["time_ns"], row))
     saved = [event for event in events if event["kind"] == "checkpoint"]
@@ -236,7 +236,7 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
     run.live.complete(summary)
     captions, events = (
         run.captions(),
-        run.tables.events(without=set(_PASSED_OVER) - {"checkpoint"}, most=MOST_OF_A_KIND),
+        run.tables.events(without=set(_PASSED_OVER) - {"checkpoint"}, most=MOST_OF_A_KIND * run.config.ranks),
     )
     parts: dict[str, Any] = next((event["data"] or {} for event in events if event["kind"] == "parts"), {})
     few = summary.get("link_warning")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 2  # of the file; those before it had one have none
 
-LOOK_S, FLUSH_S, POLL_S = 0.1, 2.0, 0.005  # for rows of other ranks before a checkpoint is written
+LOOK_S = 0.1  # between two looks whether other ranks have recorded their steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class LastGood:
 
     A run that diverges passes through parameters that are finite and useless. So a checkpoint waits in memory for the
     next step's loss, and is dropped where that is not finite or ten times the usual (a running mean). It also waits
-    until all earlier rows are on disk: a resumed run does not repeat them.
+    until the steps before it are recorded, since a resumed run does not repeat them.
 
     Args:
         path: the file.
@@ -223,7 +223,7 @@ class LastGood:
         if waiting is not None and self._losses >= USUAL_AFTER and loss > UNUSUAL * self._usual:
             self._waiting = None
         elif waiting is not None and now_s >= self._look_s:
-            if self._recorded(waiting.position.step):
+            if self._recorded(waiting.position.step - 1):
                 written = waiting
                 self.write(written)
             else:
@@ -266,7 +266,8 @@ class CheckpointManager:
         group: the ranks; rank 0 writes.
         journal: logs every checkpoint written.
         take: makes one of the present, given what is carried from step to step.
-        together: whether ranks make the same steps now.
+        together: whether ranks make the same steps now. Else each has steps of its own, and only those of rank 0 are
+            sure to be recorded before a checkpoint within a stretch.
     """
 
     def __init__(
@@ -279,22 +280,21 @@ class CheckpointManager:
     ) -> None:
         self._path, self._last_good = path, LastGood(path, self._recorded)
         self._group, self._step_recorder, self._take, self._together = group, journal, take, together
-        self._stepped = False
 
-    def forced(self, built: RunComponents, epoch: int) -> None:
-        """Write what is now, with what is carried; collective where a system carries anything.
+    def forced(self, built: RunComponents, epoch: int, *, meets: bool) -> None:
+        """Write what is now, with what is carried, once all rows so far are on disk.
 
         Args:
             built: what trains.
             epoch: that the writing belongs to.
+            meets: whether all ranks call this now. It is collective then, and where a system carries anything.
         """
         carried, started_ns = built.strategy.carried_state(), time.time_ns()
         self._step_recorder.flush()
+        if meets:
+            self._group.barrier()
         if self._group.rank == 0:
             written = self._take(carried)
-            until_s = time.monotonic() + FLUSH_S if self._stepped else 0.0
-            while time.monotonic() < until_s and not self._recorded(written.position.step - 1):
-                time.sleep(POLL_S)  # the other ranks write their rows now, too
             self._last_good.write(written)
             self._step_recorder.checkpoint(written.position, epoch, started_ns)
 
@@ -325,7 +325,6 @@ class CheckpointManager:
             every_s: least seconds between two checkpoints.
             epoch: that the writing belongs to.
         """
-        self._stepped = True
         if self._group.rank != 0:
             return
         started_ns = time.time_ns()

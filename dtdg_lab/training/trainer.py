@@ -161,7 +161,7 @@ class Trainer:
     def _run(self) -> TrainingOutcome:
         if self._position.step == 0 or self._branches:
             self._event("parts", split_event(self._graph, self._built.split))
-            self._save(force=True)  # whatever happens from here on can be resumed
+            self._save(meets=True)  # whatever happens from here on can be resumed
         if self._resumed:
             settings = {name: self.live_settings.config.flat[name] for name in live_names(self.live_settings.config)}
             self._write(Resumed(settings, self._changes, self._position.iteration, self._data_checked))
@@ -181,7 +181,7 @@ class Trainer:
             self._gather()  # where a change after the last step has begun another stretch
             if self.live_settings.stopping:  # all ranks resume with the same step, which none has made
                 self._position = as_rank_0(self._position, self._group, device=self._device)
-        self._save(force=True)
+        self._save(meets=True)
         self._write(Ended(self._snapshot().fingerprint()))
         if not self.live_settings.stopping:
             self._evaluate(("train", "validation", "test"), final=True)
@@ -201,7 +201,7 @@ class Trainer:
             self._step(work)
             self._position = Position(epoch, work.iteration + 1, self._position.step + 1)
             self._wait_while_paused()
-            self._save(force=self.live_settings.stopping)
+            self._save_after_step()
             if self._position.iteration < self._steps:
                 self._save_if_requested()
             if self.live_settings.stopping:
@@ -386,9 +386,12 @@ class Trainer:
         if self.live_settings.config["slow_rank"] == self._group.rank and self.live_settings.config["slow_ms"] > 0:
             time.sleep(self.live_settings.config["slow_ms"] * 1e-3)
 
-    def _save(self, *, force: bool) -> None:
-        if force:
-            self._keeper.forced(self._built, self._current_epoch)
+    def _save(self, *, meets: bool) -> None:
+        self._keeper.forced(self._built, self._current_epoch, meets=meets)
+
+    def _save_after_step(self) -> None:
+        if self.live_settings.stopping:
+            self._save(meets=self._updates.together)
         else:
             every_s = self.live_settings.config["checkpoint_every_s"]
             self._keeper.after_step(self._built, self._loss, every_s, self._current_epoch)

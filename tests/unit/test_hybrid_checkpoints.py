@@ -98,11 +98,11 @@ def test_a_run_by_clocks_and_races_repeats_from_its_records(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "changes",
     thinned(
-        [({"partitioner": "hash"},), ({"epoch_batches": 4},), ({"exchange": "gradients"}, {"exchange": "models"})], [2]
+        [[{"partitioner": "hash"}], [{"epoch_batches": 4}], [{"exchange": "gradients"}, {"exchange": "models"}]], [2]
     ),
     ids=str,
 )
-def test_a_repeated_run_is_rebuilt_where_the_first_was(changes: tuple[dict[str, Any], ...], tmp_path: Path) -> None:
+def test_a_repeated_run_is_rebuilt_where_the_first_was(changes: list[dict[str, Any]], tmp_path: Path) -> None:
     config = small_config(
         average_every_s=0.005, batch_policy="random", epochs=3, slow_rank=0, slow_ms=4.0, batch_state="cached"
     )

@@ -633,7 +633,7 @@ def test_many_events_of_a_kind_do_not_hide_the_others(tmp_path: Path) -> None:
     rows = [row for row in event_rows(tables.events(most=100)) if row[3] in ("plan", "checkpoint", "paused")]
     assert len(rows) == 100 + 3
     assert [row[1:] for row in rows[-3:]] == [
-        ("249", "0", "plan", "150 more; this is the last: step: 249"),
+        ("249", "0", "plan", "150 more events; this is the last: step: 249"),
         ("249", "0", "checkpoint", "250 written; this is the last"),
         ("250", "0", "paused", ""),
     ]

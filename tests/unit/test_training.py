@@ -662,11 +662,11 @@ def test_a_checkpoint_waits_until_earlier_steps_are_recorded(tmp_path: Path) -> 
     keeper = LastGood(written, lambda step: step <= recorded_to)
     for step in range(1, 7):
         keeper.after_step(1.0, 0.0, lambda step=step: dataclasses.replace(present, position=Position(0, step, step)))
-    assert Checkpoint.load(written).position.step == 3
+    assert Checkpoint.load(written).position.step == 4, "its last step is the third, counted from 0"
     recorded_to = 100
     time.sleep(LOOK_S)
     keeper.after_step(1.0, 0.0, lambda: present)
-    assert Checkpoint.load(written).position.step == 4, "the one that waited"
+    assert Checkpoint.load(written).position.step == 5, "the one that waited"
 
 
 def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ LABELS = {
     "lab_bytes": "memory of this lab",
     "lab_s": "this lab",
     "memory_share": "share of the other's memory",
+    "near_over_rival": "time of `dbos` over this to a loss within 5 % of the best",
     "near_s": "time to a loss within 5 % of the best",
     "near_seeds": "seeds of five that come within 5 % of the best loss",
     "hybrid_s": "hybrid epoch",

@@ -20,8 +20,8 @@ Variants = Mapping[str, Mapping[str, Any]]
 # of dynahb, for parts convergence and growth: sizes by the law from few to all nodes; one size from cached states
 _LAW = {"batch_policy": "law", "reward": "progress", "reward_loss": "validation"}
 VARIANTS: Variants = MappingProxyType({
-    "dynahb law": {"system": "dynahb", **_LAW, "node_sizes": "0.05 0.2 1", "snapshot_sizes": "0.1 0.2"},
-    "dynahb cached": {
+    "dynahb-law": {"system": "dynahb", **_LAW, "node_sizes": "0.05 0.2 1", "snapshot_sizes": "0.1 0.2"},
+    "dynahb-cached": {
         "system": "dynahb", "batch_policy": "none", "batch_nodes": 0.2, "batch_snapshots": 0.1, "batch_state": "cached",
     },
 })  # fmt: skip

@@ -108,6 +108,36 @@ def peak_bytes(step: Callable[[], None], *, device: str = "cpu") -> int:
     return ledger.peak_bytes
 
 
+class _OverLimitError(Exception):
+    """A step needs more memory than it may."""
+
+
+def fits_memory(step: Callable[[], None], limit_bytes: float, *, device: str = "cpu") -> bool:
+    """Whether ``step`` has at most so many bytes of tensors alive at once; on the CPU it ends where it has more.
+
+    Args:
+        step: forward and backward of one step, which may leave gradients of a part.
+        limit_bytes: the most it may have, counted as by :func:`peak_bytes`.
+        device: ``cpu`` or a CUDA device.
+    """
+    if device.startswith("cuda"):
+        try:
+            return peak_bytes(step, device=device) <= limit_bytes
+        except torch.OutOfMemoryError:
+            return False
+
+    def check(live_bytes: int) -> None:
+        if live_bytes > limit_bytes:
+            raise _OverLimitError
+
+    try:
+        with _StorageLedger(check):
+            step()
+    except _OverLimitError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryTrace:
     """How much of the memory was in use when, within one step.

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dtdg_lab.engine.strategy import StepMarks
-from dtdg_lab.training.memory import peak_bytes, trace_memory
+from dtdg_lab.training.memory import fits_memory, peak_bytes, trace_memory
 from dtdg_lab.training.recording import PhaseClock
 
 FLOAT = 4  # bytes
@@ -50,6 +50,24 @@ def test_what_dies_is_taken_off() -> None:
 
     assert peak_bytes(one_after_another) == 1000 * FLOAT
     assert peak_bytes(all_at_once) == 10 * 1000 * FLOAT
+
+
+def test_a_step_that_does_not_fit_ends_where_it_exceeds_the_limit() -> None:
+    weight = torch.randn(1000, requires_grad=True)
+    done: list[str] = []
+
+    def step() -> None:
+        first = weight * 2
+        done.append("forward")
+        second = first * first
+        done.append("all of forward")
+        second.sum().backward()
+        done.append("backward")
+
+    needed = peak_bytes(step)
+    for limit, reached in ((needed, 3), (needed - 1, 2), (1500 * FLOAT, 1), (0, 0)):
+        done.clear()
+        assert fits_memory(step, limit) is (reached == 3) and len(done) == reached
 
 
 def test_views_and_updates_in_place_cost_nothing() -> None:

@@ -31,7 +31,7 @@ from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, capacity, loa
 from dtdg_lab.systems.hybrid_batches.policies import BatchDecision, BatchPolicy, make_batch_policy
 from dtdg_lab.systems.hybrid_batches.workers import Generators
 from dtdg_lab.tasks.base import Task
-from dtdg_lab.training.memory import peak_bytes
+from dtdg_lab.training.memory import fits_memory
 from dtdg_lab.training.partition import partition_event
 
 # Hybrid batches on node parts that hold copies of what their layers reach: nothing but models travels.
@@ -42,6 +42,7 @@ MAP_EVERY_S, LEVELS_EVERY_S = 0.2, 0.5  # between rows that are only looked at
 
 
 GIB = 1 << 30
+EARLY_ROWS = 1_000_000  # nodes of all snapshots; a step on them takes about a second
 HYBRID, STATES = "hybrid", "hybrid_states"  # in the plan of a checkpoint
 # a choice rides with the number of changes of sizes before it: what was said of other sizes is not followed
 GENERATIONS = CHOICES = part_batches.MOST_CHOICES
@@ -136,11 +137,15 @@ class HybridBatchStrategy(Strategy):
             source: ``new`` or ``snapshot``.
             marks: takes down phases.
         """
-        prepared = []
+        self._trained([replace(of.run, states=None) for of in self._largest(source)], marks)
+
+    def _largest(self, source: str) -> list[part_batches.Prepared]:
+        """The largest batch of each part."""
+        found = []
         for part in self.parts:
             action = max(range(len(part.sizes)), key=lambda number, of=part.sizes: of[number].targets)  # type: ignore[misc]
-            prepared.append(part.again(part_batches.Drawn(source, action, 0)))
-        self._trained([replace(of.run, states=None) for of in prepared], marks)
+            found.append(part.again(part_batches.Drawn(source, action, 0)))
+        return found
 
     # sizes and what is kept, which change while training runs
 
@@ -250,7 +255,7 @@ class HybridBatchStrategy(Strategy):
         for part in self.parts:
             if part.states is not None and part.number in of.state.get(STATES, {}):
                 part.states.load_state_dict(of.state[STATES][part.number])
-        self.measure()
+        self._measure(early=True)
 
     def on_step_start(self, step: int) -> None:
         """The next batches are those of this step of the run."""
@@ -261,7 +266,8 @@ class HybridBatchStrategy(Strategy):
         self.replay = drawn
 
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
-        """The largest batches: all nodes where these may stand in for a batch."""
+        """The largest batches: all nodes where these may stand in for a batch, which is measured before."""
+        self._measure(early=False)
         yield partial(self.tried, part_batches.SNAPSHOT if self.stands_in else part_batches.NEW)
         self._deviation = self._measured_deviation()
 
@@ -393,26 +399,29 @@ class HybridBatchStrategy(Strategy):
         if self.batch_policy is not None:
             self.batch_policy.rewarded_by(config["reward"])
         if config["reservoir"] and not before["reservoir"]:
-            self.measure()
+            self._measure(early=True)
+            self._measure(early=False)
 
     def _sizing(self, config: RunConfig) -> part_batches.Sizing:
         return part_batches.Sizing.of(config, snapshots=len(self.context.train), candidates=self._candidates)
 
     # generators and memory
 
-    def measure(self) -> None:
-        """See whether a step on all nodes takes no more memory than it may, so that it can stand in for another."""
-        if not self.keeping.on:
+    def _measure(self, *, early: bool) -> None:
+        """Measure whether a step on all nodes fits its memory limit, so that it can stand in for another.
+
+        A step on many rows is not measured early, before the first step of training, but after the first epoch: until
+        then, steps build new batches.
+        """
+        rows = sum(prepared.rows for prepared in self._largest(part_batches.SNAPSHOT)) if self.keeping.on else 0
+        if not self.keeping.on or early != (rows <= EARLY_ROWS):
             return
         limit_bytes = self._config["fallback_memory_gib"] * GIB
 
         def step() -> None:
             self.tried(part_batches.SNAPSHOT, StepMarks())
 
-        try:
-            self.stands_in = limit_bytes > 0 and peak_bytes(step, device=self.context.device) <= limit_bytes
-        except torch.OutOfMemoryError:  # it may not, on this device
-            self.stands_in = False
+        self.stands_in = limit_bytes > 0 and fits_memory(step, limit_bytes, device=self.context.device)
 
     # state
 

@@ -234,10 +234,8 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
     """
     summary = run.summary
     run.live.complete(summary)
-    captions, events = (
-        run.captions(),
-        run.tables.events(without=set(_PASSED_OVER) - {"checkpoint"}, most=MOST_OF_A_KIND * run.config.ranks),
-    )
+    captions, unlisted = run.captions(), set(_PASSED_OVER) - {"checkpoint"}
+    events = run.tables.events(without=unlisted, most=MOST_OF_A_KIND * run.config.ranks)
     parts: dict[str, Any] = next((event["data"] or {} for event in events if event["kind"] == "parts"), {})
     few = summary.get("link_warning")
     return render(

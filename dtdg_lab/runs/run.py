@@ -190,7 +190,10 @@ class StoredRun:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """All events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data."""
+        """All events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data.
+
+        Events with equal data share one object: copy it before you change it.
+        """
         return self.tables.events()
 
     def table(self, name: str, *, all_attempts: bool = False) -> pd.DataFrame:

@@ -32,6 +32,7 @@ from thinning import thinned
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
 from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.systems.hybrid_batches import strategy
 from dtdg_lab.training.build import build
 
 
@@ -66,6 +67,18 @@ def test_a_batch_of_everything_is_the_full_batch(
     np.testing.assert_allclose(ours.losses, theirs.losses, rtol=1e-11)
     for name, parameter in theirs.parameters.items():
         torch.testing.assert_close(ours.parameters[name], parameter, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("most_rows", [0, strategy.QUICK_ROWS])
+def test_a_step_on_many_rows_is_measured_after_the_first_epoch(
+    most_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strategy, "QUICK_ROWS", most_rows)
+    done = train_small(small_config("bvr", epochs=2), tmp_path)
+    sources = {row["source"] for row in done.recorder.tables["targets"] if row["epoch"] == 0}
+    described = [event["data"]["stands_in"] for event in done.recorder.events("hybrid")]
+    assert described == [most_rows > 0, True]
+    assert ("new" in sources, "snapshot" in sources) == (not most_rows, most_rows > 0)
 
 
 @pytest.mark.parametrize("system", thinned(["dbov", "dbos", "dynahb"], [1]))

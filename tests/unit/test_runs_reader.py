@@ -147,7 +147,7 @@ def test_merging_piece_by_piece_is_merging_at_once(lines: list[Any], cuts: set[i
                 with run.record_file(rank).open("a") as file:
                     file.write(text)
             if follows:
-                all(follower.lines(new=True))
+                list(follower.lines(new=True))
             if number + 1 in cuts:
                 follower.merge(hold=follows)
         only = ("memory", "decisions")
@@ -158,20 +158,29 @@ def test_merging_piece_by_piece_is_merging_at_once(lines: list[Any], cuts: set[i
         assert follower.merge(hold=follows) == counts
         for found in (*frames, RunTables(pieces).frames(only)):
             for table, frame in found.items():
-                assert sorted(frame.columns) == sorted(merged[table].columns)  # rank 1 may have brought a column first
+                assert sorted(frame.columns) == sorted(
+                    merged[table].columns
+                )  # the first line of rank 1 may have a column first
                 pd.testing.assert_frame_equal(frame[merged[table].columns], merged[table])
 
 
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The lines that are parsed."""
+    found: list[bytes] = []
+    parse = records._parse
+    monkeypatch.setattr(records, "_parse", lambda raw, *place: found.append(raw) or parse(raw, *place))
+    return found
+
+
 def test_a_second_merge_reads_only_new_lines_and_one_that_was_cut_short_begins_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, read: list[bytes]
 ) -> None:
     run = finished_run(tmp_path)
     RunTables(run).merge()
     with RecordWriter(run.record_file(1), 1, 2) as writer:
         write_steps(writer, 15, 17)
-    read: list[str] = []
-    parse = records._parse
-    monkeypatch.setattr(records, "_parse", lambda raw, *place: read.append(raw) or parse(raw, *place))
+    read.clear()
     assert 0 < RunTables(run).unmerged_share < 0.5
     assert RunTables(run).merge()["steps"] == 32
     assert len(read) == len({"steps", "phases"})
@@ -188,17 +197,15 @@ def test_a_second_merge_reads_only_new_lines_and_one_that_was_cut_short_begins_a
         pd.testing.assert_frame_equal(RunTables(run).frames()["steps"], steps)
 
 
-def test_rows_held_by_a_follower_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_held_by_a_follower_are_not_read_again(tmp_path: Path, read: list[bytes]) -> None:
     run = finished_run(tmp_path)
     tables = RunTables(run)
-    all(tables.lines(new=True))
+    list(tables.lines(new=True))
     tables.merge(hold=True)
     with RecordWriter(run.record_file(1), 1, 2) as writer:
         write_steps(writer, 15, 17)
-    all(tables.lines(new=True))
-    read: list[str] = []
-    parse = records._parse
-    monkeypatch.setattr(records, "_parse", lambda raw, *place: read.append(raw) or parse(raw, *place))
+    list(tables.lines(new=True))
+    read.clear()
     assert (len(tables.frames()["steps"]), tables.counts()["steps"], tables.merge(hold=True)["steps"]) == (32, 32, 32)
     assert not read
     with RecordWriter(run.record_file(1), 1, 2) as writer:

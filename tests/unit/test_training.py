@@ -13,12 +13,14 @@ import time
 import weakref
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from doubles import RecordingRecorder, Trained, train_in_memory
+from runs_synthetic import write_steps
 from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
@@ -31,21 +33,22 @@ from dtdg_lab.core.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from dtdg_lab.core.records import PHASES
+from dtdg_lab.core.records import PHASES, rows_of
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
+from dtdg_lab.runs.records import RecordWriter, read_lines
 from dtdg_lab.systems.single.charts import OverlapProfile, OverlapView
 from dtdg_lab.systems.single.shared_edges import measured
 from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.training.build import build
-from dtdg_lab.training.checkpoint import LOOK_S, Checkpoint, LastGood, Position
+from dtdg_lab.training.checkpoint import LOOK_S, Checkpoint, CheckpointManager, LastGood, Position
 from dtdg_lab.training.forward import run_forward
 from dtdg_lab.training.interfaces import LocalControl
-from dtdg_lab.training.recording import ResourceMonitor
+from dtdg_lab.training.recording import PhaseClock, ResourceMonitor, StepRecorder
 from dtdg_lab.training.trainer import Trainer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -667,6 +670,43 @@ def test_a_checkpoint_waits_until_earlier_steps_are_recorded(tmp_path: Path) -> 
     time.sleep(LOOK_S)
     keeper.after_step(1.0, 0.0, lambda: present)
     assert Checkpoint.load(written).position.step == 5, "the one that waited"
+
+
+def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_path: Path) -> None:
+    train(tmp_path)
+    present, met = Checkpoint.load(tmp_path / "last.pt"), []
+    own, other = (RecordWriter(tmp_path / f"rank{rank}.jsonl", rank, 1, flush_s=60) for rank in (0, 1))
+    group: Any = SimpleNamespace(rank=0, size=2, barrier=lambda: met.append(len(read_steps(0))))
+    journal = StepRecorder(own, PhaseClock("cpu"), SimpleNamespace(between=lambda *_: None), 0)  # type: ignore[arg-type]
+    together, file = True, tmp_path / "kept.pt"
+    keeper = CheckpointManager(file, group, journal, lambda _: present, lambda: together)
+    built: Any = SimpleNamespace(strategy=SimpleNamespace(at_rest=True, carried_state=dict))
+
+    def read_steps(rank: int) -> list[int]:
+        lines = read_lines(tmp_path / f"rank{rank}.jsonl")
+        return [row["step"] for line in lines if line["table"] == "steps" for row in rows_of(line)]
+
+    for writer in (own, other):
+        write_steps(writer, 0, present.position.step)
+    for _ in range(3):
+        time.sleep(LOOK_S)
+        keeper.after_step(built, 1.0, 0.0, 0)
+    assert not file.exists() and read_steps(1) == []
+    other.flush()
+    time.sleep(LOOK_S)
+    keeper.after_step(built, 1.0, 0.0, 0)
+    assert file.exists() and read_steps(0)[-1] == present.position.step - 1, "own rows are written before"
+    write_steps(own, present.position.step, present.position.step + 4)
+    keeper.forced(built, 0, meets=True)
+    assert met == [present.position.step + 4], "rows are written before ranks meet"
+    together = False
+    file.unlink()
+    other.close()
+    (tmp_path / "rank1.jsonl").unlink()
+    for _ in range(2):
+        keeper.after_step(built, 1.0, 0.0, 0)
+    assert file.exists(), "ranks with steps of their own are not waited for"
+    own.close()
 
 
 def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ MAP_EVERY_S, LEVELS_EVERY_S = 0.2, 0.5  # between rows that are only looked at
 
 
 GIB = 1 << 30
-EARLY_ROWS = 1_000_000  # nodes of all snapshots; a step on them takes about a second
+QUICK_ROWS = 1_000_000  # nodes of all snapshots; a step on six million takes 23 s while its memory is followed
 HYBRID, STATES = "hybrid", "hybrid_states"  # in the plan of a checkpoint
 # a choice rides with the number of changes of sizes before it: what was said of other sizes is not followed
 GENERATIONS = CHOICES = part_batches.MOST_CHOICES
@@ -255,7 +255,8 @@ class HybridBatchStrategy(Strategy):
         for part in self.parts:
             if part.states is not None and part.number in of.state.get(STATES, {}):
                 part.states.load_state_dict(of.state[STATES][part.number])
-        self._measure(early=True)
+        if self._is_quick:
+            self._measure()
 
     def on_step_start(self, step: int) -> None:
         """The next batches are those of this step of the run."""
@@ -266,8 +267,9 @@ class HybridBatchStrategy(Strategy):
         self.replay = drawn
 
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
-        """The largest batches: all nodes where these may stand in for a batch, which is measured before."""
-        self._measure(early=False)
+        """The largest batches: all nodes where these may stand in for a batch."""
+        if not self._is_quick:
+            self._measure()
         yield partial(self.tried, part_batches.SNAPSHOT if self.stands_in else part_batches.NEW)
         self._deviation = self._measured_deviation()
 
@@ -399,22 +401,23 @@ class HybridBatchStrategy(Strategy):
         if self.batch_policy is not None:
             self.batch_policy.rewarded_by(config["reward"])
         if config["reservoir"] and not before["reservoir"]:
-            self._measure(early=True)
-            self._measure(early=False)
+            self._measure()
 
     def _sizing(self, config: RunConfig) -> part_batches.Sizing:
         return part_batches.Sizing.of(config, snapshots=len(self.context.train), candidates=self._candidates)
 
     # generators and memory
 
-    def _measure(self, *, early: bool) -> None:
-        """Measure whether a step on all nodes fits its memory limit, so that it can stand in for another.
+    @property
+    def _is_quick(self) -> bool:
+        """Whether a step on all nodes is measured before training; else after an epoch with new batches."""
+        return (
+            not self.keeping.on or sum(prepared.rows for prepared in self._largest(part_batches.SNAPSHOT)) <= QUICK_ROWS
+        )
 
-        A step on many rows is not measured early, before the first step of training, but after the first epoch: until
-        then, steps build new batches.
-        """
-        rows = sum(prepared.rows for prepared in self._largest(part_batches.SNAPSHOT)) if self.keeping.on else 0
-        if not self.keeping.on or early != (rows <= EARLY_ROWS):
+    def _measure(self) -> None:
+        """Measure whether a step on all nodes fits its memory limit, so that it can stand in for another."""
+        if not self.keeping.on:
             return
         limit_bytes = self._config["fallback_memory_gib"] * GIB
 

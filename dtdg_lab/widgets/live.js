@@ -5,6 +5,7 @@
 const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
 const DRAG_MS = 80 // between two messages of a handle that is dragged
 const QUEUE_LIMIT = 100 // messages kept while the page is hidden and draws nothing
+const REST = 2, MOST_REST_MS = 2000 // between two drawings, as a multiple of the last one's time: a slow page still answers clicks
 
 // Charts live in a shadow root, which the rules that plotly.js puts into the document do not reach
 const STYLE = `
@@ -165,7 +166,17 @@ export function render({model, el}) {
 
   let queue = [], frame = 0, number = -1, asked = 0, closed = false
   const ask = () => { number = -1; queue = []; asked = Date.now(); model.send_msg(JSON.stringify({kind: "ready"})) }
-  const schedule = () => { if (!frame) frame = requestAnimationFrame(() => { frame = 0; flush() }) }
+  const schedule = () => {
+    frame ||= requestAnimationFrame(() => {
+      const begun = performance.now()
+      flush()
+      // a task that starts after this frame is painted, which often takes longer than the calls
+      setTimeout(() => setTimeout(() => {
+        frame = 0
+        if (queue.length && !document.hidden) schedule()
+      }, Math.min(MOST_REST_MS, REST * (performance.now() - begun))))
+    })
+  }
 
   const onMessage = (event) => {
     queue.push(JSON.parse(event.data ?? event))

@@ -25,6 +25,11 @@ pytestmark = [
 
 CONFIG = RunConfig(dataset="growing", system="psg", ranks=2, epochs=3)
 
+# from now on, drawing new points takes 100 ms more; the milliseconds of it are counted
+SLOWED = """() => { window.drawing = 0; const draw = Plotly.extendTraces;
+  Plotly.extendTraces = (...given) => { const begun = performance.now(); while (performance.now() < begun + 100);
+    const made = draw(...given); window.drawing += performance.now() - begun; return made } }"""
+
 # a page that is wider than its window is clipped
 WIDER = "() => document.documentElement.scrollWidth - window.innerWidth"
 
@@ -122,3 +127,15 @@ def test_two_browsers_show_the_same_run_and_each_other_s_changes(session: Preten
     for page in (one, other):
         until(lambda page=page: page.evaluate(CHARTS)["loss"]["last_x"] == 14, timeout_s=60, what="the same steps")
         assert any("system flaredtdg" in mark for mark in page.evaluate(CHARTS)["loss"]["marks"])
+
+
+def test_a_page_that_draws_slowly_rests_between_drawings(session: PretendSession, address: str, browser: Any):
+    session.train(CONFIG.replace(epochs=100)).advance(10)
+    page = opened(browser, address)
+    page.evaluate(SLOWED)
+    for _ in range(40):
+        session.current.advance(1)
+        page.wait_for_timeout(100)
+    drawing_ms = page.evaluate("window.drawing")
+    assert 400 < drawing_ms < 2000, "new points are drawn, in less than half of four seconds"
+    until(lambda: page.evaluate(CHARTS)["loss"]["last_x"] == 49, timeout_s=60, what="the newest step")

@@ -30,6 +30,22 @@ def test_what_takes_longer_or_is_not_listed_is_named() -> None:
     assert "has no line" in budget.overdrawn({"new": 0.1}, {"unit": 5})[0]
 
 
+@pytest.mark.parametrize(
+    ("spent_s", "failed"),
+    [
+        ((20.0, 100.0), False),
+        ((21.0, 60.0), True),
+        ((32.0, 150.0), False),
+        ((40.0, 140.0), True),
+        ((20.0, 201.0), True),
+    ],
+)
+def test_a_slow_machine_does_not_fail_a_folder(spent_s: tuple[float, float], failed: bool) -> None:
+    folders = ("contracts", "unit")
+    spent = dict(zip(folders, spent_s, strict=True))
+    assert budget.fails(spent, dict(zip(folders, (10.0, 100.0), strict=True))) is failed
+
+
 @pytest.mark.parametrize(("arguments", "code"), [([], 1), (["-n", "2", "--no-budget"], 0)])
 def test_a_slow_session_fails_and_reasons_of_skips_are_counted(tmp_path: Path, arguments: list[str], code: int) -> None:
     folder = tmp_path / "tests" / "unit"

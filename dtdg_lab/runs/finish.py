@@ -230,7 +230,12 @@ def _follow(shown: StoredRun) -> None:
             looked_s = time.monotonic()
             grown_s = looked_s if size != before else grown_s
         for file in orders:
-            order = read_object(file)
+            try:
+                order = read_object(file)
+            except RunStoreError:
+                if file.exists():
+                    raise
+                continue  # withdrawn: who gave it has finished the run
             finish(run, order["state"], order["reason"], order["rank"], attempt=order["attempt"], shown=shown)
             file.unlink(missing_ok=True)
             shown.catch_up()

@@ -275,6 +275,23 @@ def test_a_follower_exits_once_a_run_is_silent(tmp_path: Path, monkeypatch: pyte
     assert 0.5 <= time.monotonic() - begin < 30
 
 
+def test_an_order_that_is_withdrawn_leaves_the_follower_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finished_run(tmp_path)
+    order = write_json(run.live / "finish-1.json", {"state": "stopped", "reason": "", "rank": None, "attempt": 1})
+    read = finishing.read_object
+
+    def withdrawn(file: Path) -> dict[str, Any]:
+        file.unlink(missing_ok=True)
+        return read(file)
+
+    monkeypatch.setattr(finishing, "read_object", withdrawn)
+    monkeypatch.setattr(finishing, "LINGER_S", 0.5)
+    finishing._follow(open_run(run.path))
+    assert not order.exists() and run.recorded_status()["state"] == "starting", "nothing is done for it"
+
+
 def test_a_note_of_something_else_is_no_follower(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     assert is_followed(run) is None

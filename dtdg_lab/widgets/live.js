@@ -169,12 +169,12 @@ export function render({model, el}) {
   const schedule = () => {
     frame ||= requestAnimationFrame(() => {
       const begun = performance.now()
-      flush()
-      // a task that starts after this frame is painted, which often takes longer than the calls
+      // a task that starts once this frame is painted, which often takes longer than the calls, or once they have failed
       setTimeout(() => setTimeout(() => {
         frame = 0
         if (queue.length && !document.hidden) schedule()
       }, Math.min(MOST_REST_MS, REST * (performance.now() - begun))))
+      flush()
     })
   }
 

@@ -4,7 +4,7 @@
 
 const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
 const DRAG_MS = 80 // between two messages of a handle that is dragged
-const QUEUE_LIMIT = 100 // messages kept while the page is hidden and draws nothing
+const QUEUE_LIMIT = 100 // messages kept while the page is hidden or rests, and draws nothing
 const REST = 2, MOST_REST_MS = 2000 // between two drawings, as a multiple of the last one's time: a slow page still answers clicks
 
 // Charts live in a shadow root, which the rules that plotly.js puts into the document do not reach
@@ -164,24 +164,29 @@ export function render({model, el}) {
   }
   lay(model.charts)
 
-  let queue = [], frame = 0, number = -1, asked = 0, closed = false
+  let queue = [], frame = 0, rest = 0, number = -1, asked = 0, closed = false
   const ask = () => { number = -1; queue = []; asked = Date.now(); model.send_msg(JSON.stringify({kind: "ready"})) }
+  const hasSnapshot = () => queue.some((message) => message.kind === "snapshot")
+  const wake = () => {
+    clearTimeout(rest)
+    frame = rest = 0
+    if (queue.length && !document.hidden) schedule()
+  }
   const schedule = () => {
     frame ||= requestAnimationFrame(() => {
       const begun = performance.now()
       // a task that starts once this frame is painted, which often takes longer than the calls, or once they have failed
-      setTimeout(() => setTimeout(() => {
-        frame = 0
-        if (queue.length && !document.hidden) schedule()
-      }, Math.min(MOST_REST_MS, REST * (performance.now() - begun))))
+      setTimeout(() => { rest = setTimeout(wake, hasSnapshot() ? 0 : Math.min(MOST_REST_MS, REST * (performance.now() - begun))) })
       flush()
     })
   }
 
   const onMessage = (event) => {
+    if (closed) return
     queue.push(JSON.parse(event.data ?? event))
     if (queue.length > QUEUE_LIMIT) { queue = []; number = -1 } // hidden for long: restart when visible
-    if (!document.hidden) schedule()
+    if (rest && hasSnapshot()) wake() // somebody asked for it
+    else if (!document.hidden) schedule()
   }
 
   // What several messages change, per chart, so that a page that fell behind draws once
@@ -206,7 +211,7 @@ export function render({model, el}) {
   }
 
   function flush() {
-    if (closed || !window.Plotly) return
+    if (closed || !window.Plotly) { queue = []; return } // without Plotly: begin() asks again
     const messages = queue
     queue = []
     let todo = plan(), points = 0
@@ -286,7 +291,7 @@ export function render({model, el}) {
   })
 
   // asked again until it is answered: a page that has just opened may lose the question
-  const asking = setInterval(() => { if (closed) clearInterval(asking); else if (asked && number < 0 && !document.hidden) ask() }, 2000)
+  const asking = setInterval(() => { if (closed) clearInterval(asking); else if (asked && number < 0 && !document.hidden && !hasSnapshot()) ask() }, 2000)
 
   const begun = Date.now()
   const begin = () => {

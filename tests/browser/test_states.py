@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import panel as pn
@@ -25,10 +26,14 @@ pytestmark = [
 
 CONFIG = RunConfig(dataset="growing", system="psg", ranks=2, epochs=3)
 
-# from now on, drawing new points takes 100 ms more; the milliseconds of it are counted
-SLOWED = """() => { window.drawing = 0; const draw = Plotly.extendTraces;
-  Plotly.extendTraces = (...given) => { const begun = performance.now(); while (performance.now() < begun + 100);
-    const made = draw(...given); window.drawing += performance.now() - begun; return made } }"""
+# from now on, drawing new points of the loss takes 300 ms more; begins and ends of it are kept
+SLOWED = """() => { window.drawn = []; const draw = Plotly.extendTraces;
+  Plotly.extendTraces = (div, ...given) => { if (div.dataset.chart !== "loss") return draw(div, ...given);
+    const begun = performance.now(); while (performance.now() < begun + 300);
+    const made = draw(div, ...given); window.drawn.push([begun, performance.now()]); return made } }"""
+# frames that are requested from now on
+FRAMES = """() => { window.frames_asked = 0; const ask = window.requestAnimationFrame;
+  window.requestAnimationFrame = (call) => { window.frames_asked += 1; return ask(call) } }"""
 
 # a page that is wider than its window is clipped
 WIDER = "() => document.documentElement.scrollWidth - window.innerWidth"
@@ -133,9 +138,25 @@ def test_a_page_that_draws_slowly_rests_between_drawings(session: PretendSession
     session.train(CONFIG.replace(epochs=100)).advance(10)
     page = opened(browser, address)
     page.evaluate(SLOWED)
-    for _ in range(40):
+    for _ in range(50):
         session.current.advance(1)
         page.wait_for_timeout(100)
-    drawing_ms = page.evaluate("window.drawing")
-    assert 400 < drawing_ms < 2000, "new points are drawn, in less than half of four seconds"
-    until(lambda: page.evaluate(CHARTS)["loss"]["last_x"] == 49, timeout_s=60, what="the newest step")
+    until(lambda: page.evaluate(CHARTS)["loss"]["last_x"] == 59, timeout_s=60, what="the newest step")
+    drawn = page.evaluate("window.drawn")
+    assert len(drawn) >= 3
+    assert min(begin - end for (_, end), (begin, _) in pairwise(drawn)) > 590, "twice as long as a drawing took"
+
+
+def test_charts_that_are_removed_while_the_page_rests_stop_drawing(session: PretendSession, address: str, browser: Any):
+    session.train(CONFIG.replace(epochs=100)).advance(10)
+    page = opened(browser, address)
+    page.evaluate(SLOWED)
+    for _ in range(10):  # some points are drawn, and some wait
+        session.current.advance(1)
+        page.wait_for_timeout(100)
+    until(lambda: page.evaluate("window.drawn.length") > 0, what="a slow drawing")
+    page.evaluate(FRAMES)
+    page.evaluate("Bokeh.documents[0].clear()")
+    page.wait_for_timeout(3000)
+    assert page.evaluate(CHARTS) == {}
+    assert page.evaluate("window.frames_asked") < 20

@@ -1,8 +1,8 @@
 """Pytest plugin: seconds of each folder beside those of BUDGET.md, and why tests were skipped.
 
 Seconds are those of tests in whichever process, divided by the number of processes. More than the budget is reported.
-Since machines differ, a run fails only at twice the sum, or where a folder takes twice its share. `make check` chooses
-by the seconds of each file, which are stored here.
+Since machines differ, a run fails only at twice the sum, or where a folder takes twice as long as the others suggest.
+`make check` chooses by the seconds of each file, which are stored here.
 """
 
 from __future__ import annotations
@@ -35,11 +35,19 @@ def overdrawn(spent_s: Mapping[str, float], budget_s: Mapping[str, float]) -> li
     return lines
 
 
-def fails(spent_s: Mapping[str, float], budget_s: Mapping[str, float]) -> bool:
-    """Whether the tests took twice their seconds in all, or those of a folder did on a machine as slow as this one."""
-    slowness = sum(spent_s.values()) / sum(budget_s.values())
-    patience_s = {folder: SLACK * max(1.0, slowness) * seconds for folder, seconds in budget_s.items()}
-    return slowness > SLACK or bool(overdrawn(spent_s, patience_s))
+def failures(spent_s: Mapping[str, float], budget_s: Mapping[str, float]) -> list[str]:
+    """Why a run fails: a line for the sum, and for each folder that took too long beside the others that ran."""
+    lines, whole_s = [], sum(spent_s.values())
+    if whole_s > SLACK * sum(budget_s.values()):
+        lines.append(f"all tests took {whole_s:.1f} s, more than {SLACK:g} times {sum(budget_s.values()):g} s")
+    for folder, seconds in sorted(spent_s.items()):
+        others_s = sum(budget_s.get(name, 0.0) for name in spent_s if name != folder)
+        slowness = max(1.0, (whole_s - seconds) / others_s) if others_s else 1.0
+        allowed_s = SLACK * slowness * budget_s.get(folder, 0.0)
+        if seconds > allowed_s:
+            machine = f", where others take {slowness:.1f} times theirs" if slowness > 1 else ""
+            lines.append(f"tests/{folder} took {seconds:.1f} s, more than {allowed_s:.1f} s{machine}")
+    return lines
 
 
 class BudgetKeeper:
@@ -68,7 +76,7 @@ class BudgetKeeper:
             self.skipped[report.longrepr[2].removeprefix("Skipped: ")] += 1
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if self.enforce and exitstatus == pytest.ExitCode.OK and fails(self.spent_s(), self.budget_s):
+        if self.enforce and exitstatus == pytest.ExitCode.OK and failures(self.spent_s(), self.budget_s):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if hasattr(self.config, "cache") and self.config.cache is not None:
             self.config.cache.set(SECONDS, {**self.config.cache.get(SECONDS, {}), **self.file_s})
@@ -80,7 +88,9 @@ class BudgetKeeper:
             terminalreporter.line(f"{folder:<12} {seconds:6.1f} of {self.budget_s.get(folder, 0):g}")
         terminalreporter.line(f"{'sum':<12} {sum(spent_s.values()):6.1f} of {sum(self.budget_s.values()):g}")
         for line in overdrawn(spent_s, self.budget_s):
-            terminalreporter.line(f"OVER BUDGET: {line}", red=True)
+            terminalreporter.line(f"OVER BUDGET: {line}")
+        for line in failures(spent_s, self.budget_s) if self.enforce else ():
+            terminalreporter.line(f"FAILED BY BUDGET: {line}", red=True)
         if self.skipped:
             terminalreporter.section("skipped tests by reason")
         for reason, count in self.skipped.most_common():

@@ -235,7 +235,7 @@ def _follow(shown: StoredRun) -> None:
             except RunStoreError:
                 if file.exists():
                     raise
-                continue  # withdrawn: who gave it has finished the run
+                continue  # withdrawn: the process that gave the order finishes the run itself
             finish(run, order["state"], order["reason"], order["rank"], attempt=order["attempt"], shown=shown)
             file.unlink(missing_ok=True)
             shown.catch_up()

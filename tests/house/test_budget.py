@@ -31,19 +31,23 @@ def test_what_takes_longer_or_is_not_listed_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spent_s", "failed"),
+    ("spent_s", "named"),
     [
-        ((20.0, 100.0), False),
-        ((21.0, 60.0), True),
-        ((32.0, 150.0), False),
-        ((40.0, 140.0), True),
-        ((20.0, 201.0), True),
+        ((20.0, 100.0), []),
+        ((21.0, 60.0), ["tests/contracts"]),
+        ((29.0, 150.0), []),
+        ((31.0, 150.0), ["tests/contracts"]),
+        ((10.0, 205.0), ["tests/unit"]),
+        ((19.0, 205.0), ["all tests"]),
     ],
 )
-def test_a_slow_machine_does_not_fail_a_folder(spent_s: tuple[float, float], failed: bool) -> None:
+def test_a_folder_is_judged_by_the_speed_of_the_others(spent_s: tuple[float, float], named: list[str]) -> None:
     folders = ("contracts", "unit")
     spent = dict(zip(folders, spent_s, strict=True))
-    assert budget.fails(spent, dict(zip(folders, (10.0, 100.0), strict=True))) is failed
+    lines = budget.failures(spent, dict(zip(folders, (10.0, 100.0), strict=True)))
+    assert [line.partition(" took")[0] for line in lines] == named
+    assert len(budget.failures({"unit": 205.0}, {"unit": 100.0, "cluster": 100.0})) == 1, "the others did not run"
+    assert len(budget.failures({"new": 0.1}, {"unit": 100.0})) == 1
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], 1), (["-n", "2", "--no-budget"], 0)])

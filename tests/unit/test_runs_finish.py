@@ -279,17 +279,21 @@ def test_an_order_that_is_withdrawn_leaves_the_follower_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = finished_run(tmp_path)
-    order = write_json(run.live / "finish-1.json", {"state": "stopped", "reason": "", "rank": None, "attempt": 1})
+    order = {"state": "stopped", "reason": "", "rank": None, "attempt": 1}
+    withdrawn, carried_out = run.live / "finish-1.json", run.live / "finish-2.json"
+    write_json(withdrawn, order)
     read = finishing.read_object
 
-    def withdrawn(file: Path) -> dict[str, Any]:
-        file.unlink(missing_ok=True)
+    def withdraw_and_order_again(file: Path) -> dict[str, Any]:
+        if withdrawn.exists():
+            withdrawn.unlink()
+            write_json(carried_out, order)
         return read(file)
 
-    monkeypatch.setattr(finishing, "read_object", withdrawn)
+    monkeypatch.setattr(finishing, "read_object", withdraw_and_order_again)
     monkeypatch.setattr(finishing, "LINGER_S", 0.5)
     finishing._follow(open_run(run.path))
-    assert not order.exists() and run.recorded_status()["state"] == "starting", "nothing is done for it"
+    assert not carried_out.exists() and run.recorded_status()["state"] == "stopped"
 
 
 def test_a_note_of_something_else_is_no_follower(tmp_path: Path) -> None:

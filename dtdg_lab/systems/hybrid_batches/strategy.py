@@ -410,7 +410,7 @@ class HybridBatchStrategy(Strategy):
 
     @property
     def _is_quick(self) -> bool:
-        """Whether a step on all nodes is measured before training; else after an epoch with new batches."""
+        """Whether a step on all nodes need not wait until the first epoch is over: it is short, or nothing is kept."""
         return (
             not self.keeping.on or sum(prepared.rows for prepared in self._largest(part_batches.SNAPSHOT)) <= QUICK_ROWS
         )

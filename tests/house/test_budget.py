@@ -46,6 +46,7 @@ def test_a_folder_is_judged_by_the_speed_of_the_others(spent_s: tuple[float, flo
     spent = dict(zip(folders, spent_s, strict=True))
     lines = budget.failures(spent, dict(zip(folders, (10.0, 100.0), strict=True)))
     assert [line.partition(" took")[0] for line in lines] == named
+    assert budget.failures(spent, dict(zip(folders, (10.0, 100.0), strict=True)), slowness=2.0) == []
     assert len(budget.failures({"unit": 205.0}, {"unit": 100.0, "cluster": 100.0})) == 1, "the others did not run"
     assert len(budget.failures({"new": 0.1}, {"unit": 100.0})) == 1
 
@@ -59,7 +60,7 @@ def test_a_slow_session_fails_and_reasons_of_skips_are_counted(tmp_path: Path, a
         "@pytest.mark.parametrize('one', [1, 2])\ndef test_that(one): pytest.skip('no GPU here')\n"
     )
     (tmp_path / "tests" / "budget.py").write_text((TESTS / "budget.py").read_text())
-    (tmp_path / "tests" / "BUDGET.md").write_text("| folder | seconds |\n| --- | --- |\n| unit | 0.01 |\n")
+    (tmp_path / "tests" / "BUDGET.md").write_text("| folder | seconds |\n| --- | --- |\n| unit | 0.001 |\n")
     (tmp_path / "tests" / "conftest.py").write_text('pytest_plugins = ["budget"]\n')
     (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
     command = [sys.executable, "-m", "pytest", "-p", "xdist.plugin", *arguments]

@@ -87,6 +87,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             viewport={"width": 1400, "height": 900},
         )
         found = browser.pages[0]
+        found.set_default_timeout(60_000)  # of a click on a slow machine
         found.on(
             "request",
             lambda r: None if "127.0.0.1" in r.url or r.url.startswith(("data:", "blob:")) else external.append(r.url),

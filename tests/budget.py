@@ -1,14 +1,12 @@
 """Pytest plugin: seconds of each folder beside those of BUDGET.md, and why tests were skipped.
 
 Seconds are those of tests in whichever process, divided by the number of processes. More than the budget is reported.
-Since machines differ, a run fails only at twice the sum, or where a folder takes twice as long as the others suggest;
-both are multiplied by the factor by which this machine is slower.
+Since machines differ, a run fails only at twice the sum, or where a folder takes twice as long as the others suggest.
 `make check` chooses by the seconds of each file, which are stored here.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +14,6 @@ from pathlib import Path
 import pytest
 
 SLACK = 2.0
-WORK_S = 0.061  # of the work in slower(), on the machine that the budget is of
 TABLE = Path(__file__).with_name("BUDGET.md")
 SECONDS = "budget/seconds_of_files"  # in pytest's cache
 
@@ -38,30 +35,17 @@ def overdrawn(spent_s: Mapping[str, float], budget_s: Mapping[str, float]) -> li
     return lines
 
 
-def slower() -> float:
-    """The factor by which this machine is slower than the one that the budget is of, at least 1."""
-    took_s = []
-    for _ in range(5):
-        begun = time.perf_counter()
-        sum(each * each for each in range(1_000_000))
-        took_s.append(time.perf_counter() - begun)
-    return max(1.0, min(took_s) / WORK_S)
-
-
-def failures(spent_s: Mapping[str, float], budget_s: Mapping[str, float], slowness: float = 1.0) -> list[str]:
+def failures(spent_s: Mapping[str, float], budget_s: Mapping[str, float]) -> list[str]:
     """Why a run fails: a line for the sum, and for each folder that took too long beside the others that ran."""
-    lines, whole_s, budget_whole_s = [], sum(spent_s.values()), sum(budget_s.values())
-    if whole_s > SLACK * slowness * budget_whole_s:
-        allowed = f"{SLACK:g} times {budget_whole_s:g} s on a machine {slowness:.1f} times slower"
-        lines.append(f"all tests took {whole_s:.1f} s, more than {allowed}")
+    lines, whole_s, most_s = [], sum(spent_s.values()), SLACK * sum(budget_s.values())
+    if whole_s > most_s:
+        lines.append(f"all tests took {whole_s:.1f} s, more than {most_s:g} s")
     for folder, seconds in sorted(spent_s.items()):
         others_s = sum(budget_s.get(name, 0.0) for name in spent_s if name != folder)
-        factor = max(slowness, (whole_s - seconds) / others_s) if others_s else slowness
-        allowed_s = SLACK * factor * budget_s.get(folder, 0.0)
+        slowness = max(1.0, (whole_s - seconds) / others_s) if others_s else 1.0
+        allowed_s = SLACK * slowness * budget_s.get(folder, 0.0)
         if seconds > allowed_s:
-            lines.append(
-                f"tests/{folder} took {seconds:.1f} s, more than {allowed_s:.1f} s ({factor:.1f} times slower)"
-            )
+            lines.append(f"tests/{folder} took {seconds:.1f} s, more than {allowed_s:.1f} s")
     return lines
 
 
@@ -72,7 +56,6 @@ class BudgetKeeper:
         self.config = config
         self.budget_s = read_budget(TABLE.read_text())
         self.enforce = not config.getoption("--no-budget")
-        self.slowness = slower() if self.enforce else 1.0
         self.file_s: defaultdict[str, float] = defaultdict(float)
         self.skipped: Counter[str] = Counter()
 
@@ -85,7 +68,7 @@ class BudgetKeeper:
         return folders
 
     def _failures(self) -> list[str]:
-        return failures(self.spent_s(), self.budget_s, self.slowness)
+        return failures(self.spent_s(), self.budget_s)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         file = report.nodeid.partition("::")[0]
@@ -95,8 +78,6 @@ class BudgetKeeper:
             self.skipped[report.longrepr[2].removeprefix("Skipped: ")] += 1
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if self.enforce:
-            self.slowness = max(self.slowness, slower())  # other machines on the same processor come and go
         if self.enforce and exitstatus == pytest.ExitCode.OK and self._failures():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if hasattr(self.config, "cache") and self.config.cache is not None:
@@ -107,7 +88,6 @@ class BudgetKeeper:
         terminalreporter.section("seconds by folder, of its budget")
         for folder, seconds in sorted(spent_s.items()):
             terminalreporter.line(f"{folder:<12} {seconds:6.1f} of {self.budget_s.get(folder, 0):g}")
-        terminalreporter.line(f"this machine is {self.slowness:.1f} times slower than that of the budget")
         terminalreporter.line(f"{'sum':<12} {sum(spent_s.values()):6.1f} of {sum(self.budget_s.values()):g}")
         for line in overdrawn(spent_s, self.budget_s):
             terminalreporter.line(f"OVER BUDGET: {line}")

@@ -174,9 +174,9 @@ export function render({model, el}) {
   }
   const schedule = () => {
     frame ||= requestAnimationFrame(() => {
-      const begun = performance.now()
+      const started = performance.now()
       // a task that starts once this frame is painted, which often takes longer than the calls, or once they have failed
-      setTimeout(() => { rest = setTimeout(wake, hasSnapshot() ? 0 : Math.min(MOST_REST_MS, REST * (performance.now() - begun))) })
+      setTimeout(() => { rest = setTimeout(wake, hasSnapshot() ? 0 : Math.min(MOST_REST_MS, REST * (performance.now() - started))) })
       flush()
     })
   }
@@ -185,7 +185,7 @@ export function render({model, el}) {
     if (closed) return
     queue.push(JSON.parse(event.data ?? event))
     if (queue.length > QUEUE_LIMIT) { queue = []; number = -1 } // hidden for long: restart when visible
-    if (rest && hasSnapshot()) wake() // somebody asked for it
+    if (rest && hasSnapshot()) wake() // the user requested it
     else if (!document.hidden) schedule()
   }
 

@@ -29,8 +29,8 @@ CONFIG = RunConfig(dataset="growing", system="psg", ranks=2, epochs=3)
 # from now on, drawing new points of the loss takes 300 ms more; begins and ends of it are kept
 SLOWED = """() => { window.drawn = []; const draw = Plotly.extendTraces;
   Plotly.extendTraces = (div, ...given) => { if (div.dataset.chart !== "loss") return draw(div, ...given);
-    const begun = performance.now(); while (performance.now() < begun + 300);
-    const made = draw(div, ...given); window.drawn.push([begun, performance.now()]); return made } }"""
+    const started = performance.now(); while (performance.now() < started + 300);
+    const made = draw(div, ...given); window.drawn.push([started, performance.now()]); return made } }"""
 # frames that are requested from now on
 FRAMES = """() => { window.frames_asked = 0; const ask = window.requestAnimationFrame;
   window.requestAnimationFrame = (call) => { window.frames_asked += 1; return ask(call) } }"""

@@ -151,10 +151,13 @@ def test_charts_that_are_removed_while_the_page_rests_stop_drawing(session: Pret
     session.train(CONFIG.replace(epochs=100)).advance(10)
     page = opened(browser, address)
     page.evaluate(SLOWED)
-    for _ in range(10):  # some points are drawn, and some wait
+    for _ in range(100):
         session.current.advance(1)
         page.wait_for_timeout(100)
-    until(lambda: page.evaluate("window.drawn.length") > 0, what="a slow drawing")
+        if page.evaluate("window.drawn.length"):
+            break
+    session.current.advance(1)  # waits while the page rests
+    page.wait_for_timeout(200)
     page.evaluate(FRAMES)
     page.evaluate("Bokeh.documents[0].clear()")
     page.wait_for_timeout(3000)

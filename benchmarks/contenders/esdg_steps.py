@@ -124,11 +124,12 @@ def _chosen(built: RunComponents, group: Group) -> None:
     """Epochs in which a strategy tries ways of its own, as a run makes them; none where it tries nothing."""
     from dtdg_lab.engine.strategy import StepOutcome
 
-    while built.strategy.epoch_changes:
+    chosen = not built.strategy.epoch_changes
+    while not chosen:
         group.barrier()
         step = one_step(built, 0)
         built.strategy.on_step_end(StepOutcome(step["seconds"], step["communicate"], None, {}))
-        built.strategy.on_epoch_end()
+        chosen = bool(built.strategy.on_epoch_end())
 
 
 def trained(

@@ -5,13 +5,16 @@
 ``make bench`` runs it, each benchmark for five minutes at most. A row is compared where ``benchmarks/results`` has its
 case: in ``quick/``, which ``--keep`` writes, else in the results of whole benchmarks. A row that fell by more than 15 %
 gets a mark; the exit code stays 0, since machines and their load differ. Where a case has ratios, only these are
-compared, and results of another machine are compared by ratios alone.
+compared. Results of another machine, or of this one when a loop in Python took 15 % more or less time, are compared by
+ratios alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,7 +39,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "partitions": (),
     "dygnex": (),
     "flaredtdg": (),
-    "dynahb": (),
+    "dynahb": ("convergence", "growth", "layers", "ranks", "sizes", "memory", "reservoir", "building"),
     "live_layer": (),
 }
 # Ratios by which machines can be compared, and which of them is better when it is larger. Other ratios are no speed.
@@ -118,7 +121,8 @@ def compare(name: str, part: str, rows: Sequence[Mapping[str, Any]], here: Mappi
     known = stored_rows(name, part)
     for row in rows:
         measured, of = known.get(results.key(row), ({}, None))
-        same = of is not None and all(of["machine"].get(each) == here.get(each) for each in ("processor", "cores"))
+        other = "" if of is None else _other_machine(of["machine"], here)
+        same = of is not None and not other
         ratios = [what for what in row["measured"] if what.partition(" ")[0] in RATIOS]
         for what in ratios or row["measured"]:
             values = row["measured"][what]
@@ -127,9 +131,19 @@ def compare(name: str, part: str, rows: Sequence[Mapping[str, Any]], here: Mappi
             judged = stored and better is not None and (same or what in ratios)
             change = values["median"] / stored - 1 if judged else None
             worse = None if change is None else (-change if better else change)
-            about = "" if of is None else f"{of['commit']} {of['date']}{'' if same else ', another machine'}"
+            about = "" if of is None else f"{of['commit']} {of['date']}{other}"
             case = ", ".join(str(value) for value in row["case"].values())
             yield Compared(f"{name} {part}", case, what, values["median"], stored, worse, about)
+
+
+def _other_machine(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Why seconds are not compared: another machine, or this one at another speed; empty where they are."""
+    if any(there.get(each) != here.get(each) for each in ("processor", "cores")):
+        return ", another machine"
+    before, now = there.get("loop_ms"), here.get("loop_ms")
+    if before and now and not 1 - FELL < now / before < 1 + FELL:
+        return f", when the machine was {before / now:.2f} times as slow"
+    return ""
 
 
 def table(rows: Sequence[Compared]) -> str:
@@ -156,12 +170,18 @@ def measure(name: str, words: Sequence[str], limit_s: float | None) -> tuple[dic
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "found.json"
         command = [sys.executable, str(SCRIPTS / f"{name}.py"), *words, "--json", str(file)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
-        except subprocess.TimeoutExpired:
-            return {}, f"{name}: not within {limit_s:g} s"
-        if done.returncode or not file.exists():
-            return {}, f"{name}: {(done.stderr.strip().splitlines() or ['no rows'])[-1]}"
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
+        ) as process:
+            try:
+                _, errors = process.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                return {}, f"{name}: not within {limit_s:g} s"
+            finally:
+                if process.poll() is None:  # its ranks, too: they would slow down what is measured next
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode or not file.exists():
+            return {}, f"{name}: {(errors.strip().splitlines() or ['no rows'])[-1]}"
         return json.loads(file.read_text()), ""
 
 

@@ -13,6 +13,7 @@ import os
 import platform
 import subprocess
 import sys
+import timeit
 from collections.abc import Iterator, Mapping
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import psutil
 
 FOLDER = Path(__file__).resolve().parents[1] / "results"
@@ -41,15 +43,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def machine(*packages: str, **more: Any) -> dict[str, Any]:
-    """This machine in words, with the versions of torch and other packages."""
+    """This machine in words, with the versions of torch and other packages, and how long a loop in Python takes."""
     found = {"processor": _processor(), "cores": len(os.sched_getaffinity(0)),
-             "memory_gib": round(psutil.virtual_memory().total / 2**30)}  # fmt: skip
+             "memory_gib": round(psutil.virtual_memory().total / 2**30), "loop_ms": _loop_ms()}  # fmt: skip
     for package in ("torch", *packages):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = None
     return {**found, **more}
+
+
+def _loop_ms() -> float:
+    """Least milliseconds of a loop in Python, of some: shared machines change their speed."""
+    loop = "sum(number * number for number in range(100_000))"
+    return round(1e3 * min(timeit.repeat(loop, number=1, repeat=9)), 2)
 
 
 def _processor() -> str:
@@ -69,9 +77,14 @@ def write(given: argparse.Namespace, where: Mapping[str, Any], parts: Mapping[st
         plan: what else FILE has.
     """
     if given.json:
-        given.json.write_text(json.dumps({"machine": where, **plan, **parts}, indent=2, default=dict) + "\n")
+        given.json.write_text(json.dumps({"machine": where, **plan, **parts}, indent=2, default=_plain) + "\n")
     if given.keep:
         keep(Path(sys.argv[0]).stem, where, parts)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has for a mapping that is no ``dict``, and for a number of NumPy."""
+    return value.item() if isinstance(value, np.generic) else dict(value)
 
 
 def keep(

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,19 @@ def test_overlap_and_blocks_change_times_not_losses(esdg: ModuleType, plan: Any)
     assert two["peak_share"] > 0 and two["gradient_difference"] < 1e-5
     assert (two["kept_bytes"] > 0, streamed["kept_bytes"], streamed["graphs"]) == (True, 0, "streamed")
     assert f"{two['peak_share']:.1%}" in esdg.words.block_text(two)
+
+
+def test_an_automatic_choice_ends(esdg: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A strategy asks for its trial as long as it lives; what ends the trial is what it returns from an epoch."""
+    steps = importlib.import_module("contenders.esdg_steps")
+    ends, seconds = [(), (), ("overlap",)], []
+    strategy = SimpleNamespace(
+        epoch_changes={"overlap": "auto"}, on_step_end=lambda outcome: seconds.append(outcome.seconds),
+        on_epoch_end=lambda: ends.pop(0),
+    )  # fmt: skip
+    monkeypatch.setattr(steps, "one_step", lambda built, epoch: {"seconds": 0.5, "communicate": 0.25})
+    steps._chosen(SimpleNamespace(strategy=strategy), SimpleNamespace(barrier=lambda: None))
+    assert seconds == [0.5] * 3 and not ends
 
 
 def test_curves_coincide(esdg: ModuleType, plan: Any) -> None:

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+
+from dtdg_lab.core.child_process import is_running
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if "<!-- measured " in page.read_text()]
@@ -137,6 +140,46 @@ def test_a_row_that_fell_is_marked_and_another_machine_is_compared_by_ratios(
     results.keep("models", there, {"rows": now}, folder=quick_rows, ran="python benchmarks/models.py --quick")
     assert not [row for row in quick.compare("models", "rows", of_now, there) if row.fell]
     assert set(quick.QUICK) == {script.stem for script in (ROOT / "benchmarks").glob("*.py")}
+
+
+def test_seconds_are_not_compared_with_those_of_a_machine_at_another_speed(
+    results: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = importlib.import_module("contenders.quick")
+    monkeypatch.setattr(sys, "argv", ["benchmarks/models.py"])
+    fast = {"processor": "a", "cores": 2, "loop_ms": 5.0}
+    row = {"case": "peer", "lab_s": 1.0}
+    results.keep("models", fast, {"rows": [row]})
+    of_now = results.parts_of({"rows": [{**row, "lab_s": 1.5}]})["rows"]
+    (equal,) = quick.compare("models", "rows", of_now, {**fast, "loop_ms": 5.5})
+    (slower,) = quick.compare("models", "rows", of_now, {**fast, "loop_ms": 10.0})
+    assert equal.fell and slower.worse is None and "0.50 times as slow" in slower.about
+    assert results.machine()["loop_ms"] > 0
+
+
+def test_a_benchmark_that_takes_too_long_is_ended_with_its_processes(
+    results: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    quick = importlib.import_module("contenders.quick")
+    monkeypatch.setattr(quick, "SCRIPTS", tmp_path)
+    (tmp_path / "slow.py").write_text(
+        "import pathlib, psutil, subprocess, sys, time\n"
+        f"file = pathlib.Path({str(tmp_path / 'pid')!r})\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "file.write_text(f'{child.pid} {psutil.Process(child.pid).create_time()}')\n"
+        "time.sleep(60)\n"
+    )
+    assert quick.measure("slow", (), 2.0) == ({}, "slow: not within 2 s")
+    child, started_s = (tmp_path / "pid").read_text().split()
+    assert not is_running(int(child), float(started_s))
+    (tmp_path / "slow.py").write_text("raise ValueError('no such graph')")
+    assert quick.measure("slow", (), 30.0) == ({}, "slow: ValueError: no such graph")
+
+
+def test_numbers_of_numpy_are_written(results: ModuleType, tmp_path: Path) -> None:
+    given = Namespace(json=tmp_path / "found.json", keep=False)
+    results.write(given, {"cores": 2}, {"first": [{"edges": np.int64(3), "seconds": np.float32(0.5)}]})
+    assert json.loads(given.json.read_text())["first"] == [{"edges": 3, "seconds": 0.5}]
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -2,11 +2,11 @@
 
     PYTHONPATH=benchmarks python -m contenders.quick [--full] [--only NAME ...] [--keep]
 
-``make bench`` runs it, each benchmark for five minutes at most. A row is compared where ``benchmarks/results`` has its
-case: in ``quick/``, which ``--keep`` writes, else in the results of whole benchmarks. A row that fell by more than 15 %
-gets a mark; the exit code stays 0, since machines and their load differ. Where a case has ratios, only these are
-compared. Results of another machine, or of this one when a loop in Python took 15 % more or less time, are compared by
-ratios alone.
+``make bench`` runs it, each benchmark for five minutes at most. A row is compared with the one of its case in
+``benchmarks/results/quick``, which ``--keep`` writes, or with ``--full`` in ``benchmarks/results``: whole benchmarks have
+larger graphs. A row that fell by more than 15 % gets a mark; the exit code stays 0, since machines and their load
+differ. Where a case has ratios, only these are compared. Results of another machine, or of this one when a loop in
+Python took 15 % more or less time, are compared by ratios alone.
 """
 
 from __future__ import annotations
@@ -34,17 +34,25 @@ LIMIT_S = 300  # of a quick benchmark; a full one has none
 QUICK: dict[str, tuple[str, ...]] = {
     "kernels": (),
     "models": (),
-    "esdg": (),
-    "greendygnn": ("figure1", "simulator", "overhead"),
+    "esdg": ("transfers", "blocks", "overlap", "volumes"),
+    "greendygnn": ("figure1", "overhead"),
     "partitions": (),
-    "dygnex": (),
-    "flaredtdg": (),
+    "dygnex": ("epochs", "simulation", "targets"),
+    "flaredtdg": ("memory", "overlap", "ranks", "steps"),
     "dynahb": ("convergence", "growth", "layers", "ranks", "sizes", "memory", "reservoir", "building"),
     "live_layer": (),
 }
 # Ratios by which machines can be compared, and which of them is better when it is larger. Other ratios are no speed.
 RATIOS = {
-    "ratio": {"models": True, "kernels": True, "flaredtdg": False, "esdg": False},
+    "ratio": {
+        "models rows": True, "kernels rows": True, "flaredtdg shrinking": False, "flaredtdg overlap": True,
+        "flaredtdg ranks": True, "esdg transfers": False, "esdg shares": False, "esdg volumes": False,
+        "esdg overlap": True,
+    },
+    "auto_ratio": True,
+    "of_full_history": False,
+    "of_full_batch": False,
+    "port_over_hybrid": True,
     "ratios": True,  # of kernels: the others' seconds over ours
     "memory_share": False,
     "peak_share": False,
@@ -92,46 +100,47 @@ class Compared:
         return self.worse is not None and self.worse > FELL
 
 
-def larger_is_better(name: str, what: str, unit: str | None) -> bool | None:
-    """Whether a larger value of a quantity is better; None where that cannot be said."""
+def larger_is_better(where: str, what: str, unit: str | None) -> bool | None:
+    """Whether a larger value of a quantity of a benchmark's part is better; None where that cannot be said."""
     of = RATIOS.get(what.partition(" ")[0])
     if isinstance(of, dict):
-        of = of.get(name)
+        of = of.get(where)
     return of if of is not None else (False if unit in LOWER_UNITS else None)
 
 
-def stored_rows(name: str, part: str) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Case -> what is stored of it, and of the part that it is in; whole results count where quick ones lack it."""
-    found = {}
-    for file in (results.FOLDER / f"{name}.json", results.FOLDER / "quick" / f"{name}.json"):
-        of = (json.loads(file.read_text()) if file.exists() else {}).get(part)
-        found |= {results.key(row): (row["measured"], of) for row in (of or {}).get("rows", ())}
-    return found
+def stored_part(name: str, part: str, folder: Path) -> Mapping[str, Any]:
+    """A part of a benchmark as a folder of results has it, with its machine; empty where it has none."""
+    file = folder / f"{name}.json"
+    return json.loads(file.read_text()).get(part, {}) if file.exists() else {}
 
 
-def compare(name: str, part: str, rows: Sequence[Mapping[str, Any]], here: Mapping[str, Any]) -> Iterator[Compared]:
-    """The quantities of a part's rows beside the stored ones.
+def compare(
+    name: str, part: str, rows: Sequence[Mapping[str, Any]], here: Mapping[str, Any], folder: Path
+) -> Iterator[Compared]:
+    """The quantities of a part's rows that are better when they are larger, or smaller, beside the stored ones.
 
     Args:
         name: of the benchmark.
         part: of it.
         rows: as ``results.as_row`` makes them.
         here: this machine.
+        folder: of the stored ones.
     """
-    known = stored_rows(name, part)
+    of = stored_part(name, part, folder)
+    known = {results.key(row): row["measured"] for row in of.get("rows", ())}
+    other = _other_machine(of["machine"], here) if of else ""
     for row in rows:
-        measured, of = known.get(results.key(row), ({}, None))
-        other = "" if of is None else _other_machine(of["machine"], here)
-        same = of is not None and not other
-        ratios = [what for what in row["measured"] if what.partition(" ")[0] in RATIOS]
-        for what in ratios or row["measured"]:
-            values = row["measured"][what]
+        measured = known.get(results.key(row), {})
+        units = {what: values.get("unit") for what, values in row["measured"].items()}
+        senses = {what: larger_is_better(f"{name} {part}", what, unit) for what, unit in units.items()}
+        judged = {what: better for what, better in senses.items() if better is not None}
+        ratios = [what for what in judged if what.partition(" ")[0] in RATIOS]
+        for what in ratios or judged:
+            values, better = row["measured"][what], judged[what]
             stored = measured.get(what, {}).get("median")
-            better = larger_is_better(name, what, values.get("unit"))
-            judged = stored and better is not None and (same or what in ratios)
-            change = values["median"] / stored - 1 if judged else None
+            change = values["median"] / stored - 1 if stored and (not other or what in ratios) else None
             worse = None if change is None else (-change if better else change)
-            about = "" if of is None else f"{of['commit']} {of['date']}{other}"
+            about = f"{of['commit']} {of['date']}{other}" if stored is not None else ""
             case = ", ".join(str(value) for value in row["case"].values())
             yield Compared(f"{name} {part}", case, what, values["median"], stored, worse, about)
 
@@ -194,6 +203,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.full and given.keep:
         parser.error("--keep stores quick rows: a whole benchmark keeps its own with python benchmarks/NAME.py --keep.")
+    folder = results.FOLDER if given.full else results.FOLDER / "quick"
     compared: list[Compared] = []
     failed, begun = [], time.monotonic()
     for name in given.only or QUICK:
@@ -203,12 +213,12 @@ def main() -> None:
         failed += [why] * bool(why)
         parts = {part: rows for part, rows in results.parts_of(found).items() if part != "plan"}
         for part, rows in parts.items():
-            compared += compare(name, part, rows, found["machine"])
+            compared += compare(name, part, rows, found["machine"], folder)
         print(f"{name}: {time.monotonic() - started:.0f} s{' - ' + why if why else ''}", flush=True)
         if given.keep and parts:
             ran = " ".join(["python", f"benchmarks/{name}.py", *words])
             kept = {part: found[part] for part in parts}
-            results.keep(name, found["machine"], kept, folder=results.FOLDER / "quick", ran=ran)
+            results.keep(name, found["machine"], kept, folder=folder, ran=ran)
     print(f"\n{table(compared)}\nIt took {time.monotonic() - begun:.0f} s.")
     if failed:
         print("NOT MEASURED: " + "; ".join(failed))

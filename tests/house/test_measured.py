@@ -127,18 +127,18 @@ def test_a_row_that_fell_is_marked_and_another_machine_is_compared_by_ratios(
     now = [{"case": "slower", "seconds_s": 1.2, "width": 9.0}, {"case": "same", "seconds_s": 1.1},
            {"case": "peer", "lab_s": 9.0, "ratio": 3.0}, {"case": "new", "seconds_s": 1.0}]  # fmt: skip
     of_now = results.parts_of({"rows": now, "machine": here})["rows"]
-    found = list(quick.compare("models", "rows", of_now, here))
+    found = list(quick.compare("models", "rows", of_now, here, results.FOLDER))
     marked = {(row.case, row.what): row.fell for row in found if row.worse is not None}
     assert marked == {("slower", "seconds_s"): True, ("same", "seconds_s"): False, ("peer", "ratio"): True}
     text = quick.table(found)
     assert "2 of 3 compared rows fell by more than 15 %." in text and "-25 %" in text and "<-- FELL" in text
-    assert "stores them): 1 of models rows." in text and "width" in text  # which is neither better nor worse
-    elsewhere = {row.what: row for row in quick.compare("models", "rows", of_now, there) if row.stored}
+    assert "stores them): 1 of models rows." in text and "width" not in text  # neither better nor worse
+    elsewhere = {row.what: row for row in quick.compare("models", "rows", of_now, there, results.FOLDER) if row.stored}
     assert elsewhere["ratio"].fell and elsewhere["seconds_s"].worse is None
     assert "another machine" in elsewhere["ratio"].about
     quick_rows = results.FOLDER / "quick"
     results.keep("models", there, {"rows": now}, folder=quick_rows, ran="python benchmarks/models.py --quick")
-    assert not [row for row in quick.compare("models", "rows", of_now, there) if row.fell]
+    assert not [row for row in quick.compare("models", "rows", of_now, there, quick_rows) if row.fell]
     assert set(quick.QUICK) == {script.stem for script in (ROOT / "benchmarks").glob("*.py")}
 
 
@@ -151,8 +151,8 @@ def test_seconds_are_not_compared_with_those_of_a_machine_at_another_speed(
     row = {"case": "peer", "lab_s": 1.0}
     results.keep("models", fast, {"rows": [row]})
     of_now = results.parts_of({"rows": [{**row, "lab_s": 1.5}]})["rows"]
-    (equal,) = quick.compare("models", "rows", of_now, {**fast, "loop_ms": 5.5})
-    (slower,) = quick.compare("models", "rows", of_now, {**fast, "loop_ms": 10.0})
+    (equal,) = quick.compare("models", "rows", of_now, {**fast, "loop_ms": 5.5}, results.FOLDER)
+    (slower,) = quick.compare("models", "rows", of_now, {**fast, "loop_ms": 10.0}, results.FOLDER)
     assert equal.fell and slower.worse is None and "0.50 times as slow" in slower.about
     assert results.machine()["loop_ms"] > 0
 

@@ -3,8 +3,8 @@
     PYTHONPATH=benchmarks python -m contenders.quick [--full] [--only NAME ...] [--keep]
 
 ``make bench`` runs it, each benchmark for five minutes at most. A row is compared with the one of its case in
-``benchmarks/results/quick``, which ``--keep`` writes, or with ``--full`` in ``benchmarks/results``: whole benchmarks have
-larger graphs. A row that fell by more than 15 % gets a mark; the exit code stays 0, since machines and their load
+``benchmarks/results/quick``, which ``--keep`` writes, or with ``--full`` in ``benchmarks/results``: whole benchmarks
+have larger graphs. A row that fell by more than 15 % gets a mark; the exit code stays 0, since machines and their load
 differ. Where a case has ratios, only these are compared. Results of another machine, or of this one when a loop in
 Python took 15 % more or less time, are compared by ratios alone.
 """

@@ -17,12 +17,16 @@ HIDDEN = 32
 # of dynahb: hybrid batches of one size, built in the step, gradients exchanged
 PLAIN = MappingProxyType({"system": "dynahb", "batch_policy": "none", "reservoir": False, "exchange": "gradients"})
 Variants = Mapping[str, Mapping[str, Any]]
-# of dynahb, for parts convergence and growth: sizes by the law from few to all nodes; one size from cached states
+# of dynahb, for parts convergence and growth: sizes by the law from few to all nodes; one size from cached states. Steps
+# build their batches: on small graphs those of a reservoir, which are trained several times, need twice as many steps.
 _LAW = {"batch_policy": "law", "reward": "progress", "reward_loss": "validation"}
 VARIANTS: Variants = MappingProxyType({
-    "dynahb-law": {"system": "dynahb", **_LAW, "node_sizes": "0.05 0.2 1", "snapshot_sizes": "0.1 0.2"},
+    "dynahb-law": {
+        "system": "dynahb", "reservoir": False, **_LAW, "node_sizes": "0.05 0.2 1", "snapshot_sizes": "0.1 0.2",
+    },
     "dynahb-cached": {
-        "system": "dynahb", "batch_policy": "none", "batch_nodes": 0.2, "batch_snapshots": 0.1, "batch_state": "cached",
+        "system": "dynahb", "reservoir": False, "batch_policy": "none", "batch_nodes": 0.2, "batch_snapshots": 0.1,
+        "batch_state": "cached",
     },
 })  # fmt: skip
 # of part batch_policies: the policy, what rewards it, and whose loss

@@ -17,8 +17,8 @@ HIDDEN = 32
 # of dynahb: hybrid batches of one size, built in the step, gradients exchanged
 PLAIN = MappingProxyType({"system": "dynahb", "batch_policy": "none", "reservoir": False, "exchange": "gradients"})
 Variants = Mapping[str, Mapping[str, Any]]
-# of dynahb, for parts convergence and growth: sizes by the law from few to all nodes; one size from cached states. Steps
-# build their batches: on small graphs those of a reservoir, which are trained several times, need twice as many steps.
+# of dynahb, for parts convergence and growth: sizes by the law from few to all nodes; one size from cached states.
+# Steps build their batches: those of a reservoir are trained several times, and need twice as many steps.
 _LAW = {"batch_policy": "law", "reward": "progress", "reward_loss": "validation"}
 VARIANTS: Variants = MappingProxyType({
     "dynahb-law": {

@@ -18,7 +18,7 @@ HIDDEN = 32
 PLAIN = MappingProxyType({"system": "dynahb", "batch_policy": "none", "reservoir": False, "exchange": "gradients"})
 Variants = Mapping[str, Mapping[str, Any]]
 # of dynahb, for parts convergence and growth: sizes by the law from few to all nodes; one size from cached states.
-# Steps build their batches: those of a reservoir are trained several times, and need twice as many steps.
+# Steps build their batches: a reservoir's generators would share the cores of two ranks, and it repeats its batches.
 _LAW = {"batch_policy": "law", "reward": "progress", "reward_loss": "validation"}
 VARIANTS: Variants = MappingProxyType({
     "dynahb-law": {

@@ -30,7 +30,8 @@ TALLEST = 3  # keys are drawn as a cube of a uniform number: some are asked for 
 
 def overhead_rows(plan: Plan) -> list[Row]:
     """Seconds of a decision of each policy, of a batch by each sampler, and of a look-up; beside those of a step."""
-    return [*decision_rows(plan), *live_decision_rows(plan), *sampler_rows(plan), look_up_row(plan)]
+    rows = [*decision_rows(plan), *live_decision_rows(plan), *sampler_rows(plan), look_up_row(plan)]
+    return [{**row, "unit": "s"} for row in rows]
 
 
 def decision_rows(plan: Plan) -> list[Row]:

@@ -6,7 +6,7 @@
 ``benchmarks/results/quick``, which ``--keep`` writes, or with ``--full`` in ``benchmarks/results``: whole benchmarks
 have larger graphs. A row that fell by more than 15 % gets a mark; the exit code stays 0, since machines and their load
 differ. Where a case has ratios, only these are compared. Results of another machine, or of this one when a loop in
-Python took 15 % more or less time, are compared by ratios alone.
+Python took 15 % more or less time before the benchmark, are compared by ratios alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,32 +43,34 @@ QUICK: dict[str, tuple[str, ...]] = {
     "dynahb": ("convergence", "growth", "layers", "ranks", "sizes", "memory", "reservoir", "building"),
     "live_layer": (),
 }
-# Ratios by which machines can be compared, and which of them is better when it is larger. Other ratios are no speed.
-RATIOS = {
+# Ratios by which machines can be compared, and whether a larger one is better, where it depends by part. Others are no
+# speed.
+RATIOS: dict[str, bool | dict[str, bool]] = {
     "ratio": {
         "models rows": True, "kernels rows": True, "flaredtdg shrinking": False, "flaredtdg overlap": True,
-        "flaredtdg ranks": True, "esdg transfers": False, "esdg shares": False, "esdg volumes": False,
+        "flaredtdg ranks": True, "esdg transfers": True, "esdg shares": True, "esdg volumes": True,
         "esdg overlap": True,
     },
+    "ratios": {"kernels rows": True, "kernels shared": False},
+    "time_ratio": {"esdg transfers": True, "esdg volumes": True, "esdg blocks": False},
     "auto_ratio": True,
+    "epoch_ratio": True,
+    "transfer_ratio": True,
     "of_full_history": False,
     "of_full_batch": False,
     "port_over_hybrid": True,
-    "ratios": True,  # of kernels: the others' seconds over ours
-    "memory_share": False,
     "peak_share": False,
-    "time_ratio": False,
     "reached": True,
     "hidden_on": True,
     "dgl_over_lab": True,
     "over_psg": True,
     "over_bound": False,
     "throughput": True,
-    "step_over_rival": True,
-    "time_over_default": False,
-    "joules_over_default": False,
+    "over_rival": True,
+    "common_over_rival": True,
+    "near_over_rival": True,
+    "slower": False,
     "over_best": False,
-    "waiting_share": False,
 }  # fmt: skip
 LOWER_UNITS = {"s", "ms", "ns", "J", "bytes", "control points", "% of a step"}
 
@@ -150,9 +153,9 @@ def _other_machine(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     if any(there.get(each) != here.get(each) for each in ("processor", "cores")):
         return ", another machine"
     before, now = there.get("loop_ms"), here.get("loop_ms")
-    if before and now and not 1 - FELL < now / before < 1 + FELL:
-        return f", when the machine was {before / now:.2f} times as slow"
-    return ""
+    if not before or not now:
+        return ", at an unknown speed"
+    return "" if 1 - FELL < now / before < 1 + FELL else f", when the machine was {now / before:.2f} times as fast"
 
 
 def table(rows: Sequence[Compared]) -> str:
@@ -171,7 +174,7 @@ def table(rows: Sequence[Compared]) -> str:
     end = f"{len(fell)} of {len(judged)} compared rows fell by more than {100 * FELL:.0f} %."
     new = Counter(row.where for row in rows if row.stored is None)
     lacking = ", ".join(f"{count} of {where}" for where, count in new.items()) or "none"
-    return "\n".join([*lines, "", end, *fell, f"Not stored, and so not shown (ARGS=--keep stores them): {lacking}."])
+    return "\n".join([*lines, "", end, *fell, f"Not stored, and so not shown: {lacking}."])
 
 
 def measure(name: str, words: Sequence[str], limit_s: float | None) -> tuple[dict[str, Any], str]:
@@ -179,18 +182,20 @@ def measure(name: str, words: Sequence[str], limit_s: float | None) -> tuple[dic
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "found.json"
         command = [sys.executable, str(SCRIPTS / f"{name}.py"), *words, "--json", str(file)]
-        with subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
-        ) as process:
+        errors = Path(folder) / "errors.txt"  # no pipe, which ranks of a killed benchmark would keep open
+        with (
+            errors.open("w") as stream,
+            subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stream, process_group=0) as process,
+        ):
             try:
-                _, errors = process.communicate(timeout=limit_s)
+                process.wait(limit_s)
             except subprocess.TimeoutExpired:
                 return {}, f"{name}: not within {limit_s:g} s"
-            finally:
-                if process.poll() is None:  # its ranks, too: they would slow down what is measured next
+            finally:  # its ranks, too: they would slow down what is measured next
+                with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         if process.returncode or not file.exists():
-            return {}, f"{name}: {(errors.strip().splitlines() or ['no rows'])[-1]}"
+            return {}, f"{name}: {(errors.read_text().strip().splitlines() or ['no rows'])[-1]}"
         return json.loads(file.read_text()), ""
 
 
@@ -203,6 +208,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.full and given.keep:
         parser.error("--keep stores quick rows: a whole benchmark keeps its own with python benchmarks/NAME.py --keep.")
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # so that the benchmark that runs is ended, too
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
     folder = results.FOLDER if given.full else results.FOLDER / "quick"
     compared: list[Compared] = []
     failed, begun = [], time.monotonic()

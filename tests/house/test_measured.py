@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import signal
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,7 +121,7 @@ def test_a_row_that_fell_is_marked_and_another_machine_is_compared_by_ratios(
     results: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = importlib.import_module("contenders.quick")
-    here, there = {"processor": "a", "cores": 2}, {"processor": "b", "cores": 2}
+    here, there = ({"processor": name, "cores": 2, "loop_ms": 5.0} for name in ("a", "b"))
     rows = [{"case": "slower", "seconds_s": 1.0, "width": 3.0}, {"case": "same", "seconds_s": 1.0},
             {"case": "peer", "lab_s": 1.0, "ratio": 4.0}]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["benchmarks/models.py"])
@@ -132,13 +134,14 @@ def test_a_row_that_fell_is_marked_and_another_machine_is_compared_by_ratios(
     assert marked == {("slower", "seconds_s"): True, ("same", "seconds_s"): False, ("peer", "ratio"): True}
     text = quick.table(found)
     assert "2 of 3 compared rows fell by more than 15 %." in text and "-25 %" in text and "<-- FELL" in text
-    assert "stores them): 1 of models rows." in text and "width" not in text  # neither better nor worse
+    assert "not shown: 1 of models rows." in text and "width" not in text  # neither better nor worse
     elsewhere = {row.what: row for row in quick.compare("models", "rows", of_now, there, results.FOLDER) if row.stored}
     assert elsewhere["ratio"].fell and elsewhere["seconds_s"].worse is None
     assert "another machine" in elsewhere["ratio"].about
     quick_rows = results.FOLDER / "quick"
     results.keep("models", there, {"rows": now}, folder=quick_rows, ran="python benchmarks/models.py --quick")
-    assert not [row for row in quick.compare("models", "rows", of_now, there, quick_rows) if row.fell]
+    again = [row.worse for row in quick.compare("models", "rows", of_now, there, quick_rows)]
+    assert again == [0, 0, 0, 0]
     assert set(quick.QUICK) == {script.stem for script in (ROOT / "benchmarks").glob("*.py")}
 
 
@@ -153,7 +156,9 @@ def test_seconds_are_not_compared_with_those_of_a_machine_at_another_speed(
     of_now = results.parts_of({"rows": [{**row, "lab_s": 1.5}]})["rows"]
     (equal,) = quick.compare("models", "rows", of_now, {**fast, "loop_ms": 5.5}, results.FOLDER)
     (slower,) = quick.compare("models", "rows", of_now, {**fast, "loop_ms": 10.0}, results.FOLDER)
-    assert equal.fell and slower.worse is None and "0.50 times as slow" in slower.about
+    (unknown,) = quick.compare("models", "rows", of_now, {"processor": "a", "cores": 2}, results.FOLDER)
+    assert equal.fell and slower.worse is None and "the machine was 2.00 times as fast" in slower.about
+    assert unknown.worse is None and "unknown speed" in unknown.about
     assert results.machine()["loop_ms"] > 0
 
 
@@ -167,13 +172,33 @@ def test_a_benchmark_that_takes_too_long_is_ended_with_its_processes(
         f"file = pathlib.Path({str(tmp_path / 'pid')!r})\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
         "file.write_text(f'{child.pid} {psutil.Process(child.pid).create_time()}')\n"
-        "time.sleep(60)\n"
+        "sys.exit(f'the graph is empty') if 'empty' in sys.argv else time.sleep(60)\n"
     )
-    assert quick.measure("slow", (), 2.0) == ({}, "slow: not within 2 s")
-    child, started_s = (tmp_path / "pid").read_text().split()
-    assert not is_running(int(child), float(started_s))
-    (tmp_path / "slow.py").write_text("raise ValueError('no such graph')")
-    assert quick.measure("slow", (), 30.0) == ({}, "slow: ValueError: no such graph")
+    for words, why in (((), "slow: not within 5 s"), (("empty",), "slow: the graph is empty")):
+        assert quick.measure("slow", words, 5.0) == ({}, why)
+        child, started_s = (tmp_path / "pid").read_text().split()
+        until_s = time.monotonic() + 10.0
+        while is_running(int(child), float(started_s)):
+            assert time.monotonic() < until_s
+            time.sleep(0.02)
+        (tmp_path / "pid").unlink()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_quick_rows_are_compared_with_quick_ones_and_whole_with_whole(
+    results: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], whole: bool
+) -> None:
+    quick = importlib.import_module("contenders.quick")
+    monkeypatch.setattr(sys, "argv", ["quick", "--only", "models", *(["--full"] if whole else [])])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    here = {"processor": "a", "cores": 2, "loop_ms": 5.0}
+    row = {"case": "peer", "ratio": 2.0}
+    results.keep("models", here, {"rows": [row]}, folder=results.FOLDER / "quick")
+    results.keep("models", here, {"rows": [{**row, "ratio": 4.0}]})
+    monkeypatch.setattr(quick, "measure", lambda *_: ({"machine": here, "rows": [row]}, ""))
+    quick.main()
+    said = capsys.readouterr().out
+    assert ("<-- FELL" in said) == ("-50 %" in said) == whole and f"{int(whole)} of 1 compared rows fell" in said
 
 
 def test_numbers_of_numpy_are_written(results: ModuleType, tmp_path: Path) -> None:

@@ -111,12 +111,6 @@ def larger_is_better(where: str, what: str, unit: str | None) -> bool | None:
     return of if of is not None else (False if unit in LOWER_UNITS else None)
 
 
-def stored_part(name: str, part: str, folder: Path) -> Mapping[str, Any]:
-    """A part of a benchmark as a folder of results has it, with its machine; empty where it has none."""
-    file = folder / f"{name}.json"
-    return json.loads(file.read_text()).get(part, {}) if file.exists() else {}
-
-
 def compare(
     name: str, part: str, rows: Sequence[Mapping[str, Any]], here: Mapping[str, Any], folder: Path
 ) -> Iterator[Compared]:
@@ -129,23 +123,22 @@ def compare(
         here: this machine.
         folder: of the stored ones.
     """
-    of = stored_part(name, part, folder)
+    file, where = folder / f"{name}.json", f"{name} {part}"
+    of = json.loads(file.read_text()).get(part, {}) if file.exists() else {}
     known = {results.key(row): row["measured"] for row in of.get("rows", ())}
     other = _other_machine(of["machine"], here) if of else ""
     for row in rows:
         measured = known.get(results.key(row), {})
-        units = {what: values.get("unit") for what, values in row["measured"].items()}
-        senses = {what: larger_is_better(f"{name} {part}", what, unit) for what, unit in units.items()}
-        judged = {what: better for what, better in senses.items() if better is not None}
+        case = ", ".join(str(value) for value in row["case"].values())
+        senses = {what: larger_is_better(where, what, values.get("unit")) for what, values in row["measured"].items()}
+        judged = [what for what, better in senses.items() if better is not None]
         ratios = [what for what in judged if what.partition(" ")[0] in RATIOS]
         for what in ratios or judged:
-            values, better = row["measured"][what], judged[what]
-            stored = measured.get(what, {}).get("median")
-            change = values["median"] / stored - 1 if stored and (not other or what in ratios) else None
-            worse = None if change is None else (-change if better else change)
+            now, stored = row["measured"][what]["median"], measured.get(what, {}).get("median")
+            change = now / stored - 1 if stored and (not other or what in ratios) else None
+            worse = None if change is None else (-change if senses[what] else change)
             about = f"{of['commit']} {of['date']}{other}" if stored is not None else ""
-            case = ", ".join(str(value) for value in row["case"].values())
-            yield Compared(f"{name} {part}", case, what, values["median"], stored, worse, about)
+            yield Compared(where, case, what, now, stored, worse, about)
 
 
 def _other_machine(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
@@ -228,7 +221,9 @@ def main() -> None:
             results.keep(name, found["machine"], kept, folder=folder, ran=ran)
     print(f"\n{table(compared)}\nIt took {time.monotonic() - begun:.0f} s.")
     if failed:
-        print("NOT MEASURED: " + "; ".join(failed))
+        print(
+            f"NOT MEASURED: {'; '.join(failed)}. python benchmarks/NAME.py --quick shows how far each comes, and why."
+        )
 
 
 if __name__ == "__main__":

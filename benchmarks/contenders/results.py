@@ -33,16 +33,7 @@ COUNTS = frozenset({
 })  # fmt: skip
 TEXTS = frozenset({"unit", "reference", "note", "notes"})  # of a row: how its numbers are read
 SERIES = frozenset({"best", "counted", "losses"})  # lists that are no repetitions
-UNITS = {
-    "_s": "s",
-    "seconds": "s",
-    "_ms": "ms",
-    "_ns": "ns",
-    "_j": "J",
-    "_bytes": "bytes",
-    "_share": "share",
-    "throughput": "share",
-}
+UNITS = {"_s": "s", "_ms": "ms", "_ns": "ns", "_j": "J", "_bytes": "bytes", "_share": "share", "throughput": "share"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -36,8 +36,9 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("DTDG_LAB_CACHE", str(cache))
 
 
-def pytest_collection_finish() -> None:
-    """Leave what collecting has made out of garbage collections: a run that is rebuilt asks for one."""
+@pytest.fixture(scope="module", autouse=True)
+def _quick_collections() -> None:
+    """Leave what earlier modules have imported out of garbage collections, which take half a second with it."""
     gc.collect()
     gc.freeze()
 

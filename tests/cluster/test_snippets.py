@@ -162,6 +162,8 @@ def test_a_snippet_runs(
     snippet: Snippet, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if any(f'"{each.name}"' in snippet.code for each in lab.datasets.list() if each.bytes):
+        monkeypatch.setenv("DTDG_LAB_DATA", str(request.getfixturevalue("real_data")))
     slow = snippet.mark[0] == "run"
     code = shortened(snippet.code) if slow else re.sub(r"epochs=\d+", f"epochs={QUICK}", snippet.code)
     names = run(snippet, code, request, monkeypatch)

@@ -23,6 +23,7 @@ from doubles import RecordingRecorder, Trained, train_in_memory
 from runs_synthetic import write_steps
 from thinning import thinned
 
+from dtdg_lab.cluster.worker import rehearse
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import (
     ConfigError,
@@ -145,6 +146,12 @@ for name in OPTIMIZERS:
     assert torch.equal(found[True, name], found[False, name])
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_a_rehearsed_engine_leaves_its_imports_out_of_collections() -> None:
+    imported: list[Any] = []
+    rehearse()
+    assert not any(each is imported for each in gc.get_objects())
 
 
 def test_every_step_is_counted(trained: Trained) -> None:

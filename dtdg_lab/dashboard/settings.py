@@ -187,6 +187,7 @@ class Settings:
         self._running = False
         self._watchers: list[Callable[[], None]] = []
         self._asked: dict[str, tuple[Any, float]] = {}
+        self._followed: dict[str, Any] = {}
         self._ranks = [count for count in range(1, ranks + 1) if ranks % count == 0]
         self.controls = {name: make_control(made, self._choices(name)) for name, made in _options().items()}
         for control in self.controls.values():
@@ -260,6 +261,7 @@ class Settings:
     def load(self, config: RunConfig) -> None:
         """Set every control to a config's values; those it does not read get the defaults of its choices."""
         self._asked.clear()
+        self._followed.clear()
         self._of_run = config
         # a user's own graph is not in the catalogue: it is offered once it was seen
         self.controls["dataset"].show(config.dataset, dataset_label(config.dataset), OWN)
@@ -280,7 +282,10 @@ class Settings:
             watcher()
 
     def follow(self, config: RunConfig) -> None:
-        """Show the live settings of the run, except for a value just requested here."""
+        """Show live settings that have changed in the run, except for a value just requested here.
+
+        Others are left alone: a slider that is being dragged would jump back.
+        """
         became_another = config.system != self._chosen["system"]
         self._of_run = config
         for name, control in self.controls.items():
@@ -289,8 +294,9 @@ class Settings:
             value = _shown(name, config)
             asked, until = self._asked.get(name, (None, 0.0))
             if asked == value or time.monotonic() >= until:
-                self._asked.pop(name, None)
-                control.show(value)
+                if self._asked.pop(name, None) is not None or self._followed.get(name) != value:
+                    control.show(value)
+                self._followed[name] = value
         if became_another:
             self._chosen = {name: config[name] for name in self._chosen}
             self._refresh()
@@ -298,6 +304,7 @@ class Settings:
     def settled(self, name: str) -> None:
         """A value that was pending until the end of the epoch has been applied, or will not be."""
         self._asked.pop(name, None)
+        self._followed.pop(name, None)
         self.controls[name].waits(False)
 
     def refused(self, name: str, config: RunConfig) -> None:

@@ -21,7 +21,7 @@ from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages.compare import ComparePage
-from dtdg_lab.dashboard.settings import as_cell, as_json
+from dtdg_lab.dashboard.settings import Settings, as_cell, as_json
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.widgets.controls import make_control
 from dtdg_lab.widgets.run_page import Pages
@@ -169,6 +169,23 @@ def test_the_learning_rate_slider_keeps_values_it_has_no_tick_for():
         control.show(value)
         assert control.value == value
         assert control.widget.start <= control.widget.value <= control.widget.end
+
+
+def test_a_slider_that_is_dragged_is_left_alone_until_the_run_changes():
+    config = RunConfig(system="psg", dataset="growing", learning_rate=0.01)
+    settings = Settings(2, config, on_change=lambda name, value: None)
+    settings.run_is_on(True)
+    control = settings.controls["learning_rate"]
+    settings.follow(config)
+    control.widget.value += 20 * control.widget.step  # of a drag: the browser sends `value_throttled` at its end
+    dragged = control.value
+    settings.follow(config)
+    assert control.value == dragged != 0.01
+    settings.follow(config.replace(learning_rate=0.03))  # from a cell
+    assert control.value == 0.03
+    control.widget.value += 20 * control.widget.step
+    settings.refused("learning_rate", config)
+    assert control.value == 0.01
 
 
 def test_sliders_have_an_accessible_name_and_about_a_hundred_steps():

@@ -145,8 +145,8 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = Fals
     place = int(facts.bytes.argmax())
     span = facts.span_of(place)
     _, number, pass_name = facts.blocks[span] if span >= 0 else (0.0, -1, "")
-    where = f" during {pass_name} of block {number}" if span >= 0 else ""
-    text = f"The peak, {format_bytes(float(facts.bytes[place]))}, is{where}; probing slows the step. "
+    where = f"during {pass_name} of block {number}" if span >= 0 else "outside the passes through blocks"
+    text = f"The peak, {format_bytes(float(facts.bytes[place]))}, is {where}; probing slows the step. "
     if facts.count < 2:
         text += "With one block all activations of the step are held at once: more blocks hold those of one each."
     else:

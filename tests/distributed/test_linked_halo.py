@@ -176,7 +176,8 @@ def test_rows_are_on_their_way_from_when_the_last_rank_has_started() -> None:
 def test_a_link_passes_one_exchange_after_another() -> None:
     rates = [found["rates"] for found in _found()]
     first_s, second_s = rates[0]["came"]
-    assert 0.99 * RATE_S <= first_s < second_s and second_s >= 1.99 * RATE_S, "seconds since all ranks sent the first"
+    assert 0.99 * RATE_S <= first_s < 1.8 * RATE_S, "seconds since all ranks have sent it"
+    assert second_s >= 1.99 * RATE_S
     assert all(each["same"] for each in rates)
     assert all(each["flight"] < RATE_S for each in rates[1:]), "their own links are clean"
     assert rates[0]["exposed"] == 0, "it came while the other was waited for"

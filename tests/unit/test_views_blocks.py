@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,8 @@ def test_memory_of_one_block_of_another_plan_and_of_none() -> None:
     assert "Probed with 1 block; the run has 4 now" in memory_words(MemoryFacts.read(memory_data(1)), blocks=4)
     check(memory_figure(None))
     assert "probes one" in memory_words(None, blocks=1)
+    without = replace(MemoryFacts.read(memory_data(1)), blocks=())
+    assert without.words.startswith("The peak is ") and "block" not in without.words
 
 
 def test_memory_that_does_not_fit_is_refused() -> None:

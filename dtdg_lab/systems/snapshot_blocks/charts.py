@@ -143,10 +143,13 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = Fals
     if facts is None or not len(facts.seconds):
         return "A run probes one step before it begins, and its memory is shown here."
     place = int(facts.bytes.argmax())
+    peak = format_bytes(float(facts.bytes[place]))
+    if not facts.blocks:
+        return f"The peak is {peak}; probing slows the step."
     span = facts.span_of(place)
-    _, number, pass_name = facts.blocks[span] if span >= 0 else (0.0, -1, "")
-    where = f"during {pass_name} of block {number}" if span >= 0 else "outside the passes through blocks"
-    text = f"The peak, {format_bytes(float(facts.bytes[place]))}, is {where}; probing slows the step. "
+    _, number, pass_name = facts.blocks[span]
+    where = f"during {pass_name} of block {number}" if span >= 0 else "before the first block"
+    text = f"The peak, {peak}, is {where}; probing slows the step. "
     if facts.count < 2:
         text += "With one block all activations of the step are held at once: more blocks hold those of one each."
     else:
@@ -154,7 +157,7 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = Fals
             f"{format_bytes(kept_bytes(facts))} are held where the last block begins: states of all blocks before. "
             "Peaks between lines are a block's activations: more blocks lower the peaks and raise what is held."
         )
-    if facts.count not in (0, blocks):
+    if facts.count != blocks:
         text += f" Probed with {facts.count} block{'s' * (facts.count > 1)}; the run has {blocks} now."
     elif earlier:
         text += " Probed before the run's last change."

@@ -19,6 +19,7 @@ import numpy as np
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS, names
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
+from dtdg_lab.core.time_length import seconds_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,7 @@ class Option:
         spoken: its accessible name, where the label only says something beside its neighbour's.
         slider: ends of a slider; a box where empty.
         logarithmic: whether the slider is over powers of ten.
+        time_length: whether a length of time, such as ``"1d"``, stands for its seconds.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Option:
     spoken: str = ""
     slider: tuple[float, ...] = ()
     logarithmic: bool = False
+    time_length: bool = False
 
     def __post_init__(self) -> None:
         if not (self.slider or self.logarithmic):
@@ -81,6 +84,8 @@ class Option:
         return value
 
     def _typed(self, value: Any) -> Any:
+        if self.time_length:
+            value = seconds_of(value, self.name)
         if isinstance(value, np.bool_):
             value = bool(value)
         if isinstance(value, bool) and {"on", "off"} <= set(self.choices):

@@ -65,7 +65,7 @@ def from_csv(
         dst: column of the targets.
         time: column of the times.
         weight: column of the weights, finite numbers of at least 0; None where edges carry none.
-        sep: the character between columns; a space stands for any number of spaces and tabs.
+        sep: the text between columns, mostly one character; a space stands for any number of spaces and tabs.
         header: whether the first line has names. None: it has, where a column is given by name. The last comment
             line before the rows may have them, too.
         comment: how lines begin that are comments and skipped; one text or several. A line that begins so and has the
@@ -132,12 +132,15 @@ def _named(src: Column, dst: Column) -> tuple[str, str]:
 # The text of the file: which one in an archive, its encoding, its comments and its line breaks.
 
 
+_UNIT_SEPARATOR = "\x1f"  # stands for a separator of several characters, which the reader of rows does not take
+
+
 class _TextFile:
     """A text file with one edge a line.
 
     Args:
         path: the file, or the archive that holds it.
-        sep: the character between columns.
+        sep: the text between columns.
         comment: how comment lines begin.
         encoding: of the text.
         member: which file of an archive; None for the only table.
@@ -146,20 +149,23 @@ class _TextFile:
     def __init__(
         self, path: Path, sep: str, comment: str | Sequence[str] | None, encoding: str, member: str | None
     ) -> None:
-        if not isinstance(sep, str) or len(sep) != 1 or not sep.isascii() or sep in '"\n\r\0':
-            raise DataError(f"sep={shortened(sep)}; one character is needed, such as ',', ';', a tab or a space.")
+        if not isinstance(sep, str) or not sep or not sep.isascii() or set(sep) & set('"\n\r\0'):
+            raise DataError(
+                f"sep={shortened(sep)}; the text between columns is needed, such as ',', ';', '::', a tab or a space."
+            )
         if not os.path.isfile(path):
             raise DataError(f"{str(path)[:500]} is not a file. Give the path of a text file with one edge a line.")
-        self.sep = sep
+        self.sep = sep if len(sep) == 1 else _UNIT_SEPARATOR
         data, self.where = _content(path, member)
         _refuse_other_kinds(data, self.where)
         marks = _comment_marks(comment)
-        text = _join_quoted_lines(txt.plain(_as_utf8(data, self.where, encoding), self.where), sep, self.where)
+        text = txt.plain(_as_utf8(data, self.where, encoding), self.where)
+        text = _join_quoted_lines(text.replace(sep.encode(), self.sep.encode()), self.sep, self.where)
         self.head = _last_head_comment(text, marks)
         if marks:
             comment_line = re.compile(rb"^[ \t]*(?:%s)[^\n]*" % b"|".join(map(re.escape, marks)), re.MULTILINE)
             if comment is COMMENTS:
-                _refuse_rows_as_comments(text, comment_line, marks, sep, self.where)
+                _refuse_rows_as_comments(text, comment_line, marks, self.sep, self.where)
             text = comment_line.sub(b"", text)
         self.text = txt.single_blanks(text) if sep == " " else text
         self._encoding = encoding
@@ -260,7 +266,7 @@ def _position(role: str, column: Column, names: list[str], *, header: bool, sep:
 
 def _other_separator(line: str, column: int, sep: str) -> str:
     """Return the advice to give a separator that parts the line into enough columns, if there is one."""
-    for other, words in ((",", "','"), ("\t", "'\\t'"), (";", "';'"), ("|", "'|'"), (" ", "' '")):
+    for other, words in ((",", "','"), ("\t", "'\\t'"), (";", "';'"), ("::", "'::'"), ("|", "'|'"), (" ", "' '")):
         if other != sep and len(line.split(other) if other != " " else line.split()) > column:
             return f"Give another column, or another sep than {sep!r}, such as sep={words}"
     return f"Give another column, or another sep than {sep!r}"

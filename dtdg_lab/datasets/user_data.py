@@ -447,9 +447,11 @@ def from_static(
     features: str | ArrayLike | Mapping[Any, ArrayLike] | None = None,
     labels: ArrayLike | Mapping[Any, int] | None = None,
     snapshots: int = LEAST,
+    bipartite: bool | None = None,
+    nodes: Nodes = None,
     name: str = "mine",
 ) -> DynamicGraph:
-    """A graph that never changes, from E edges, for ``RunConfig(dataset=graph)``: T equal snapshots, held once.
+    """Return a graph that never changes, from E edges, for ``RunConfig(dataset=graph)``: T equal snapshots, held once.
 
     With ``labels``, 60 % of the labelled nodes train, 20 % validate and 20 % test; each split of the sequence has
     its own nodes. Mini-batches (:class:`dtdg_lab.engine.minibatches.SeedBatches`) take such snapshots as one.
@@ -461,6 +463,8 @@ def from_static(
         features: a name, or numbers (N, F) in the order of the sorted ids, or a mapping from ids.
         labels: classes, shape (N,), -1 where unknown, or a mapping from ids.
         snapshots: T.
+        bipartite: sources and targets are nodes of two kinds, as of :func:`from_edges`.
+        nodes: the ids of all nodes, as of :func:`from_edges`.
         name: what runs and reports call the graph.
 
     Raises:
@@ -471,7 +475,15 @@ def from_static(
     sources, targets = as_vector(src, "src", "ids of nodes"), as_vector(dst, "dst", "ids of nodes")
     times = np.repeat(np.arange(_BUILT), len(sources))
     repeated = None if weight is None else np.tile(as_vector(weight, "weight", "numbers"), _BUILT)
-    edges = cut_own(np.tile(sources, _BUILT), np.tile(targets, _BUILT), times, repeated, interval=1.0)
+    edges = cut_own(
+        np.tile(sources, _BUILT),
+        np.tile(targets, _BUILT),
+        times,
+        repeated,
+        interval=1.0,
+        bipartite=bipartite,
+        nodes=nodes,
+    )
     once = built(edges, features, labels, name=name, source=f"given in memory ({len(sources):,} rows, without times)")
     first = once.snapshots[0]
     return replace(

@@ -7,6 +7,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -425,11 +426,16 @@ def _fault(line: bytes, columns: Mapping[str, ColumnKind], parse: Any, not_utf8:
     return f"it cannot be read; '{_names(columns)}' {_with(separator)} is allowed"
 
 
+_DECIMAL_COMMA = re.compile(rb"-?\d+,\d+")
+
+
 def _remedy(field: bytes, column: Mapping[str, ColumnKind], parse: Any, not_utf8: str) -> str:
     """Return why a value is refused, or what is allowed in its column."""
     ((name, kind),) = column.items()
     if kind.arrow == "string" and not is_utf8(field):
         return f"it is not text in UTF-8 but reads {shown(field.decode('latin-1'))} in Latin-1: {not_utf8}"
+    if _DECIMAL_COMMA.fullmatch(field) and (kind in _NUMBERS or kind.arrow == "double"):
+        return "it has a decimal comma; write a point"
     if kind in (OWN_STAMP, OWN_STAMP_UTC):
         zoned = kind is OWN_STAMP_UTC
         if not _refused(field, {name: OWN_STAMP if zoned else OWN_STAMP_UTC}, parse):
@@ -585,17 +591,38 @@ def distinct_ids(names: Any, *, as_text: bool = False) -> tuple[NDArray[Any], ND
         as_text: whether whole numbers stay text, as they are written.
 
     Returns:
-        The ids, rising: int64 where every one of them is a whole number in its usual spelling or with zeros after the
-        point, such as ``1.0``; else text. And positions, shape (E,).
+        The ids, rising: int64 where every one of them is a whole number, also as ``1.0`` or ``1e5``, but not with zeros
+        before it, as ``007``; else text. And positions, shape (E,).
     """
     import pyarrow.compute as pc
 
     written = pc.unique(names)
     positions = pc.index_in(names, value_set=written).to_numpy().astype(np.int64)
-    whole = None if as_text else _whole(pc.replace_substring_regex(written, r"^(-?\d+)\.0*$", r"\1"))
-    values = np.array([name.replace("\0", "\n") for name in written.to_pylist()]) if whole is None else whole.to_numpy()
+    whole = None if as_text else _whole(_spelled_as_integers(written))
+    names_of_text = (name.replace(BREAK.decode(), "\n") for name in written.to_pylist())
+    values = np.array(list(names_of_text)) if whole is None else whole.to_numpy()
     ids, order = np.unique(values, return_inverse=True)  # 1 and 1.0 are one id
     return ids, order[positions]
+
+
+_EXPONENT = r"^[+-]?\d+(\.\d*)?[eE]\+?\d{1,2}$"
+
+
+def _spelled_as_integers(names: Any) -> Any:
+    """Return names with whole numbers such as ``1.0``, ``+1``, ``-0`` and ``1e5`` in their usual spelling."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pc.any(pc.match_substring_regex(names, _EXPONENT)).as_py():
+        names = pa.array([_without_exponent(name) if re.match(_EXPONENT, name) else name for name in names.to_pylist()])
+    for pattern, usual in ((r"^([+-]?\d+)\.0*$", r"\1"), (r"^\+(\d+)$", r"\1"), (r"^-0$", "0")):
+        names = pc.replace_substring_regex(names, pattern, usual)
+    return names
+
+
+def _without_exponent(name: str) -> str:
+    number = Decimal(name)
+    return str(int(number)) if number % 1 == 0 else name
 
 
 def _whole(names: Any) -> Any:

@@ -70,6 +70,8 @@ def packed(codec: str) -> bytes:
         (b"a,b,c\n" + CSV.replace(b"\n", b",0.5,0.5\n"), {"header": True}),  # more columns than names
         (CSV.replace(b"1,2", b"1.0,2.0"), {}),
         (CSV.replace(b"1,", b"1.,"), {}),
+        (CSV.replace(b"1,", b"+1,").replace(b"2,", b"2e0,"), {}),
+        (CSV.replace(b",", b"::"), {"sep": "::"}),
     ],
 )
 def test_comments_quotes_and_heads_leave_the_rows(tmp_path, data, options):
@@ -132,6 +134,8 @@ def test_a_member_chooses_one_of_several_tables(tmp_path):
         (b"1,2,2014-01-31\n2,3,2014-02-01T16:39:58+02:00\n", {}, "it has a time zone, and the first row has none"),
         (b"1,2,28.03.2024\n2,3,29.03.2024\n", {}, "others by time_format='%d.%m.%Y'"),
         (b"1,2,28.03.2024\n2,3,29.13.2024\n", {"time_format": "%d.%m.%Y"}, "line 2 of mine.csv: time is '29.13.2024'"),
+        (b"1;2;0,5\n2;1;1,5\n", {"sep": ";"}, "it has a decimal comma; write a point"),
+        (CSV.replace(b",", b"::"), {}, "such as sep='::'"),
         (TABS, {}, "another sep than ',', such as sep='\\t'"),
         (b"PAR1...", {}, "mine.csv is a Parquet file: use from_parquet"),
         (b"\x89HDF\r\n\x1a\n", {}, "an HDF5 file"),

@@ -128,7 +128,8 @@ def test_a_length_of_time_needs_times_that_are_datetimes():
 
 def test_a_published_data_set_takes_a_length(real_data, monkeypatch):
     monkeypatch.setenv("DTDG_LAB_DATA", str(real_data))
-    with pytest.raises(LabError, match=r"interval='MS' is of the calendar, and the times of this data set are seconds"):
+    with pytest.raises(LabError, match=r"interval='MS' is of the calendar, and seconds are needed"):
         lab.datasets.load("collegemsg", interval="MS")
     week = lab.datasets.load("collegemsg", interval="1w")
+    assert lab.RunConfig(system="single", dataset="collegemsg", cut=0, interval="1w")["interval"] == 7 * 86_400
     assert week.data_hash == lab.datasets.load("collegemsg", interval=7 * 86_400).data_hash

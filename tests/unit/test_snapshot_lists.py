@@ -16,8 +16,9 @@ import scipy.sparse as sp
 import torch
 
 import dtdg_lab as lab
-from dtdg_lab.core.errors import ConfigError, DataError
+from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
 from dtdg_lab.datasets.snapshot_lists import from_dgl, from_snapshots
+from dtdg_lab.graphs.snapshot import repeats
 
 
 def edges_of(graph: lab.DynamicGraph) -> list[list[tuple[Any, Any, float]]]:
@@ -447,6 +448,94 @@ def test_real_dgl_graphs() -> None:
 def test_what_is_wrong_with_dgl_graphs_is_said(graphs: Any, given: dict[str, Any], message: str) -> None:
     with pytest.raises((DataError, ConfigError), match=message):
         from_dgl(graphs, **given)
+
+
+# back out again
+
+
+def source_graph(*, weighted: bool, labels: bool, features: Any = None) -> lab.DynamicGraph:
+    draws = np.random.default_rng(0)
+    src, dst, time = draws.integers(0, 30, 400), draws.integers(0, 30, 400), draws.integers(0, 10, 400)
+    weight = draws.integers(1, 5, 400) if weighted else None
+    classes = np.arange(30) % 3 if labels else None
+    return lab.datasets.from_edges(src, dst, time, weight, features, classes, cut=10, edge_life=2)
+
+
+CASES = {
+    "plain": source_graph(weighted=False, labels=False),
+    "weighted": source_graph(weighted=True, labels=True),
+    "static": source_graph(weighted=True, labels=True, features=np.random.default_rng(1).random((30, 4))),
+}
+
+
+def assert_same(back: lab.DynamicGraph, graph: lab.DynamicGraph) -> None:
+    assert back.num_snapshots == graph.num_snapshots == 8
+    assert all(one.equals(other) for one, other in zip(back.snapshots, graph.snapshots, strict=True))
+    np.testing.assert_array_equal(back.features, graph.features)
+    np.testing.assert_array_equal(back.targets, graph.targets)
+    assert (back.classes is None) == (graph.classes is None)
+    if graph.classes is not None:
+        np.testing.assert_array_equal(back.classes, graph.classes)
+        np.testing.assert_array_equal(back.vertex_split, graph.vertex_split)
+        assert repeats(back.classes) and repeats(graph.classes)
+    assert back.static_features == graph.static_features
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pyg_data_of_a_graph_is_the_same_graph(pyg: type, case: str) -> None:
+    graph = CASES[case]
+    data = graph.to_pyg()
+    assert len(data) == 8 and type(data[0]) is pyg
+    assert data[3].edge_index.dtype == torch.int64 and data[3].edge_index.shape == (2, graph.num_edges[3])
+    assert data[3].num_nodes == 30 and data[3].x.shape == (30, graph.num_features)
+    assert_same(from_snapshots(data, node_ids=graph.node_ids), graph)
+
+
+def test_edges_of_pyg_data_run_from_sources_to_targets(pyg: type) -> None:
+    graph = lab.datasets.from_edges([0, 0, 1], [1, 1, 0], [0, 1, 2], cut=3)
+    assert [snapshot.edge_index.tolist() for snapshot in graph.to_pyg()] == [[[0], [1]], [[0], [1]]]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_dgl_graphs_of_a_graph_are_the_same_graph(case: str) -> None:
+    pytest.importorskip("dgl")
+    graph = CASES[case]
+    graphs = graph.to_dgl()
+    assert len(graphs) == 8 and graphs[0].num_nodes() == 30
+    assert_same(from_snapshots(graphs), graph)
+    weight, labels = "weight" if graph.weighted else None, "label" if graph.num_classes else None
+    back = from_dgl(graphs, labels=labels, weight=weight)
+    assert all(one.equals(other) for one, other in zip(back.snapshots, graph.snapshots, strict=False))
+    np.testing.assert_array_equal(back.features, graph.features[:7])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_networkx_graphs_of_a_graph_are_the_same_graph(weighted: bool) -> None:
+    graph = source_graph(weighted=weighted, labels=False)
+    assert graph.node_ids is not None
+    graphs = []
+    for snapshot in (*graph.snapshots, *graph.extra_following):
+        graphs.append(nx.DiGraph())
+        graphs[-1].add_nodes_from(graph.node_ids.tolist())
+        weights = [{}] * snapshot.num_edges if snapshot.weights is None else [{"weight": w} for w in snapshot.weights]
+        ends = (graph.node_ids[snapshot.indices].tolist(), graph.node_ids[snapshot.rows()].tolist())
+        graphs[-1].add_edges_from(zip(*ends, weights, strict=True))
+    back = from_snapshots(graphs)
+    assert back.node_ids is not None and back.node_ids.tolist() == graph.node_ids.tolist()
+    assert all(one.equals(other) for one, other in zip(back.snapshots, graph.snapshots, strict=True))
+    np.testing.assert_array_equal(back.features, graph.features)
+
+
+@pytest.mark.parametrize(
+    ("library", "method", "command"),
+    [("torch_geometric.data", "to_pyg", "pip install torch_geometric"), ("dgl", "to_dgl", "pip install 'dgl==1.1.3'")],
+)
+def test_a_library_that_is_not_installed_is_named_with_its_command(
+    monkeypatch: pytest.MonkeyPatch, library: str, method: str, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(NotAvailableError, match=rf"{library.partition('.')[0]} cannot be imported .*{command}"):
+        getattr(CASES["plain"], method)()
 
 
 # training

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from dtdg_lab.datasets.names import default_dataset as default
     from dtdg_lab.datasets.names import list_datasets as list
     from dtdg_lab.datasets.names import load_dataset as load
-    from dtdg_lab.datasets.user_data import from_dgl, from_edges, from_static
+    from dtdg_lab.datasets.snapshot_lists import from_dgl, from_snapshots
+    from dtdg_lab.datasets.user_data import from_edges, from_static
     from dtdg_lab.runs.inspect_model import compare_graphs as compare
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "from_edges",
     "from_pandas",
     "from_parquet",
+    "from_snapshots",
     "from_static",
     "list",
     "load",

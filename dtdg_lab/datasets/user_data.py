@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, shortened
 from dtdg_lab.core.options import Option, option
@@ -20,7 +20,7 @@ from dtdg_lab.datasets.sequences import renamed
 from dtdg_lab.datasets.two_kinds import warn_of_two_kinds
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.edge_list import as_array, as_vector, read_ids
+from dtdg_lab.graphs.edge_list import as_vector, read_ids
 from dtdg_lab.graphs.edge_times import parse_times, read_times, warn_of_dates, zone_of
 from dtdg_lab.graphs.intervals import IntervalEdges, cut_edges
 from dtdg_lab.graphs.storage import check_free
@@ -201,7 +201,8 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
     )
 
 
-_CUTTING = ("cut", "cut_by", "interval", "drop_first", "drop_partial", "time_format", "bipartite", "nodes")
+# what deals edges to intervals and numbers nodes; snapshots that somebody has are past that
+CUTTING = ("cut", "cut_by", "interval", "drop_first", "drop_partial", "time_format", "bipartite", "nodes")
 
 
 def from_vectors(
@@ -222,7 +223,7 @@ def from_vectors(
     ``source`` says where the edges come from; empty for edges in memory. ``settings`` are the keyword arguments of
     :func:`from_edges`.
     """
-    for_cutting = {key: settings.pop(key) for key in _CUTTING if key in settings}
+    for_cutting = {key: settings.pop(key) for key in CUTTING if key in settings}
     edges = cut_own(src, dst, time, weight, node_ids=node_ids, columns=columns, **for_cutting)
     return built(edges, features, labels, source=source or f"given in memory ({len(edges.src):,} rows)", **settings)
 
@@ -312,124 +313,6 @@ def built(
         into=None if folder is None else as_path(folder, "folder"),
         **{key: option(key).check(value) for key, value in options.items()},
     )
-
-
-# The user's own snapshots as DGL has them. DGL itself is not imported: what its graphs answer is enough.
-
-
-def from_dgl(
-    graphs: Sequence[Any],
-    features: str | None = "feat",
-    labels: str | ArrayLike | None = None,
-    *,
-    weight: str | None = None,
-    name: str = "mine",
-    **building: Any,
-) -> DynamicGraph:
-    """A dynamic graph from a list of DGLGraphs over the same N nodes, one for each of B base intervals.
-
-    Args:
-        graphs: the graphs, oldest first, at least two, each with one type of node and of edge.
-        features: name in ``ndata`` of the features, shape (N, F) in every graph; None takes log-degrees.
-        labels: name in ``ndata`` of the classes, shape (N,); or an array, shape (N,) or (B, N); None where there are
-            none.
-        weight: name in ``edata`` of the weights, shape (E,); None where edges carry none.
-        name: what runs and reports call the graph.
-        **building: ``edge_life``, ``smoothing_window``, ``min_edges``, ``strict_label`` and ``folder`` of
-            :func:`from_edges`.
-
-    Raises:
-        DataError: graphs do not fit together, or lack what is asked for.
-        ConfigError: an option is out of its bounds.
-    """
-    known_only(building, from_dgl, from_edges, but=("cut", "cut_by", "interval", "drop_first", "drop_partial"))
-    check_folder(building.get("folder"))
-    for key, asked in (("features", features), ("weight", weight)):
-        if not isinstance(asked, str | None):
-            raise DataError(
-                f"{key}={shortened(asked)} is of type {type(asked).__name__}; the name under which every graph has "
-                "it is needed, or None."
-            )
-    graphs = _listed(graphs)
-    _check(graphs)
-    ends = [
-        [as_array(end, f"graphs[{place}].edges()", "whole numbers").astype(np.int64) for end in graph.edges()]
-        for place, graph in enumerate(graphs)
-    ]
-    edges = IntervalEdges(
-        src=np.concatenate([src for src, _ in ends]),
-        dst=np.concatenate([dst for _, dst in ends]),
-        interval=np.repeat(np.arange(len(graphs)), [len(src) for src, _ in ends]),
-        num_intervals=len(graphs),
-        num_nodes=int(graphs[0].num_nodes()),
-        weight=None if weight is None else _weights(graphs, weight),
-    )
-    given = None if features is None else _stacked(graphs, features)
-    classes = _stacked(graphs, labels) if isinstance(labels, str) else labels
-    source = f"{len(graphs)} DGL graphs ({len(edges.src):,} edges)"
-    return built(edges, given, classes, name=name, source=source, **building)
-
-
-def _listed(graphs: Any) -> list[Any]:
-    if isinstance(graphs, (str, bytes, Mapping)) or _is_graph(graphs) or not isinstance(graphs, Iterable):
-        raise DataError(
-            f"graphs is {shortened(graphs)}, of type {type(graphs).__name__}; a list of DGLGraphs is needed, one for "
-            "each interval of time."
-        )
-    return list(graphs)
-
-
-def _is_graph(graph: Any) -> bool:
-    return all(hasattr(graph, part) for part in ("edges", "num_nodes", "ndata", "edata"))
-
-
-def _check(graphs: list[Any]) -> None:
-    if len(graphs) < 2:
-        raise DataError(f"{len(graphs)} DGL graphs; at least 2 are needed, one for each interval of time.")
-    for place, graph in enumerate(graphs):
-        if not _is_graph(graph):
-            raise DataError(f"graphs[{place}] is a {type(graph).__name__}; a DGLGraph is needed.")
-        if len(getattr(graph, "ntypes", [""])) > 1 or len(getattr(graph, "etypes", [""])) > 1:
-            raise DataError(
-                f"graphs[{place}] has several types of nodes or edges; one of each is needed: dgl.to_homogeneous."
-            )
-        if graph.num_nodes() != graphs[0].num_nodes():
-            raise DataError(
-                f"graphs[{place}] has {graph.num_nodes()} nodes and graphs[0] has {graphs[0].num_nodes()}; all must "
-                "be over the same nodes. Number them over all time."
-            )
-
-
-def _stacked(graphs: list[Any], name: str) -> NDArray[Any]:
-    """What ``ndata[name]`` holds: of one graph where it is the same in all, else of each."""
-    arrays = [_found(graph.ndata, name, f"graphs[{place}].ndata") for place, graph in enumerate(graphs)]
-    if any(array.shape != arrays[0].shape for array in arrays):
-        raise DataError(f"ndata[{name!r}] has the shapes {sorted({array.shape for array in arrays})}; one is needed.")
-    same = all(np.array_equal(array, arrays[0]) for array in arrays[1:])
-    return arrays[0] if same else np.stack(arrays)
-
-
-def _weights(graphs: list[Any], name: str) -> NDArray[np.float64]:
-    arrays = [_found(graph.edata, name, f"graphs[{place}].edata") for place, graph in enumerate(graphs)]
-    for place, array in enumerate(arrays):
-        if array.ndim and array.size == len(array) and array.dtype.kind in "iuf":
-            if (np.isfinite(array) & (array >= 0)).all():
-                continue
-            found = f"entries from {array.min(initial=0)} to {array.max(initial=0)}"
-        else:
-            found = f"shape {array.shape} and type {array.dtype}"
-        raise DataError(
-            f"graphs[{place}].edata[{name!r}] has {found}; one finite weight of at least 0 for each edge is needed."
-        )
-    return np.concatenate([array.reshape(-1) for array in arrays]).astype(np.float64)
-
-
-def _found(data: Any, name: str, where: str) -> NDArray[Any]:
-    if name not in data:
-        raise DataError(
-            f"{where} holds no {name!r}; it holds {', '.join(map(str, data)) or 'nothing'}. Name one of them, or None."
-        )
-    return as_array(data[name], f"{where}[{name!r}]", "numbers")
 
 
 # The user's own graph without times, as a sequence of equal snapshots.

@@ -244,6 +244,33 @@ class DynamicGraph:
 
         return describe(self)
 
+    def to_pyg(self) -> list[Any]:
+        """Return the T snapshots as PyG ``Data``, oldest first: copies on the CPU.
+
+        Each has ``edge_index`` (2, E) with the source and the target of every edge, ``x`` (N, F), ``y`` (N,) with the
+        targets of the step, ``num_nodes``, ``edge_weight`` (E,) where edges carry weights, and ``label`` (N,) where
+        nodes have classes, -1 where unknown. Features that never change are one tensor in all of them.
+
+        Raises:
+            NotAvailableError: PyG cannot be imported; the message has the command that installs it.
+        """
+        from dtdg_lab.graphs.conversion import pyg_data
+
+        return pyg_data(self)
+
+    def to_dgl(self) -> list[Any]:
+        """Return the T snapshots as DGLGraphs, oldest first: copies on the CPU.
+
+        Each has ``ndata["feat"]`` (N, F), ``ndata["target"]`` (N,) with the targets of the step, ``edata["weight"]``
+        (E,) where edges carry weights, and ``ndata["label"]`` (N,) where nodes have classes, -1 where unknown.
+
+        Raises:
+            NotAvailableError: DGL cannot be imported; the message has the command that installs it.
+        """
+        from dtdg_lab.graphs.conversion import dgl_graphs
+
+        return dgl_graphs(self)
+
     def save(self, folder: str | Path) -> Path:
         """Write the graph into ``folder``: .npy files and meta.json, all of them or nothing.
 

@@ -1,4 +1,4 @@
-"""The user's own data: edges in memory, csv and Parquet files, data frames, DGL graphs; and what is wrong with them."""
+"""The user's own data: edges in memory, csv and Parquet files, data frames; and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import io
 import subprocess
 import sys
 import tracemalloc
-import types
 import zipfile
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, DataError, LabError
-from dtdg_lab.datasets import from_csv, from_dgl, from_edges, from_pandas, from_parquet
+from dtdg_lab.datasets import from_csv, from_edges, from_pandas, from_parquet
 from dtdg_lab.graphs import pieces
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +82,8 @@ def test_a_folder_in_use_is_refused_before_anything_is_built(tmp_path, monkeypat
         lambda folder: from_csv("no such file", cut=5, folder=folder),
         lambda folder: from_parquet("no such file", cut=5, folder=folder),
         lambda folder: from_pandas("no frame", cut=5, folder=folder),
-        lambda folder: from_dgl("no graphs", folder=folder),
+        lambda folder: lab.datasets.from_dgl("no graphs", folder=folder),
+        lambda folder: lab.datasets.from_snapshots("no snapshots", folder=folder),
     ):
         for name, parts in {
             "mine": ["holds a graph named 'first'", f"DynamicGraph.load({str(tmp_path / 'mine')!r})", "another folder"],
@@ -496,99 +496,13 @@ def test_columns_that_are_not_there(tmp_path):
         from_parquet(tmp_path / "none.parquet", cut=3)
 
 
-# DGL
-
-
-class Graph:
-    """What DGL's graphs answer, and no more."""
-
-    def __init__(self, src, dst, nodes=3, ndata=None, edata=None):
-        self._ends, self._nodes = (np.array(src), np.array(dst)), nodes
-        self.ndata, self.edata = ndata or {}, edata or {}
-
-    def edges(self):
-        return self._ends
-
-    def num_nodes(self):
-        return self._nodes
-
-
-def graphs_of(**changed):
-    return [
-        Graph([0, 1], [1, 2], ndata={"feat": np.eye(3), "label": np.array([0, 1, 1])}, edata={"w": np.array([1.0, 2])}),
-        Graph([2], [0], ndata={"feat": np.eye(3) * 2, "label": np.array([0, 1, 1])}, edata={"w": np.array([3.0])}),
-        Graph([], [], ndata={"feat": np.eye(3) * 3, "label": np.array([0, 1, 1])}, edata={"w": np.zeros(0)}),
-        changed.get("last", Graph([0], [2], ndata={"feat": np.eye(3), "label": np.array([0, 1, 1])},
-                                  edata={"w": np.array([4.0])})),
-    ]  # fmt: skip
-
-
-def test_a_list_of_dgl_graphs():
-    graph = from_dgl(graphs_of(), labels="label", weight="w")
-    assert edges_of(graph) == [[(0, 1, 1), (1, 2, 2)], [(2, 0, 3)], [], [(0, 2, 4)]]
-    np.testing.assert_array_equal(graph.features, np.stack([np.eye(3), np.eye(3) * 2, np.eye(3) * 3]))
-    assert graph.classes.tolist() == [[0, 1, 1]] * 3
-    assert graph.source == "4 DGL graphs (4 edges)"
-    plain = from_dgl(graphs_of(), features=None, labels=[1, 0, -1], edge_life=2, name="other")
-    assert (plain.name, plain.edge_life, plain.num_features) == ("other", 2, 2)
-    assert plain.snapshots[0].weights is None
-    assert plain.classes[0].tolist() == [1, 0, -1]
-
-
-def test_features_that_are_the_same_in_all_graphs_are_kept_once():
-    graphs = [Graph([0], [1], ndata={"feat": np.eye(3)}) for _ in range(3)]
-    assert from_dgl(graphs).static_features
-
-
-def test_real_dgl_graphs():
-    dgl, torch = pytest.importorskip("dgl"), pytest.importorskip("torch")
-    graphs = []
-    for source, target in ((0, 1), (1, 2), (2, 0)):
-        graph = dgl.graph((torch.tensor([source]), torch.tensor([target])), num_nodes=3)
-        graph.ndata["feat"] = torch.full((3, 2), float(source), requires_grad=True)
-        graph.edata["w"] = torch.tensor([[2.0]])
-        graphs.append(graph)
-    made = from_dgl(graphs, weight="w")
-    assert edges_of(made) == [[(0, 1, 2)], [(1, 2, 2)], [(2, 0, 2)]]
-    assert made.features[1].tolist() == [[1, 1]] * 3
-    hetero = dgl.heterograph({("a", "to", "b"): ([0], [1]), ("b", "to", "a"): ([0], [1])})
-    with pytest.raises(DataError, match="several types"):
-        from_dgl([hetero, hetero])
-
-
-@pytest.mark.parametrize(
-    ("graphs", "given", "message"),
-    [
-        (graphs_of()[:1], {}, "1 DGL graphs; at least 2"),
-        ([], {}, "0 DGL graphs"),
-        ([*graphs_of(), 5], {}, r"graphs\[4\] is a int; a DGLGraph"),
-        (graphs_of(last=Graph([0], [1], nodes=4)), {}, r"graphs\[3\] has 4 nodes and graphs\[0\] has 3"),
-        (graphs_of(), {"features": "x"}, r"graphs\[0\]\.ndata holds no 'x'; it holds feat, label"),
-        (graphs_of(last=Graph([0], [1])), {}, r"graphs\[3\]\.ndata holds no 'feat'; it holds nothing"),
-        (graphs_of(last=Graph([0], [1], ndata={"feat": np.eye(3)[:, :2]})), {}, "has the shapes"),
-        (graphs_of(last=Graph([0], [5], ndata={"feat": np.eye(3)})), {}, r"dst\[3\] is 5; 0 to 2"),
-        (graphs_of(last=Graph([0], [1], ndata={"feat": np.eye(3) * np.nan})), {}, "finite"),
-        (
-            graphs_of(last=Graph([0], [1], edata={"w": np.array([-1.0])})),
-            {"features": None, "weight": "w"},
-            "at least 0",
-        ),
-        (graphs_of(), {"labels": [0, 1]}, r"labels have shape \(2,\)"),
-        (graphs_of(), {"edge_life": 0}, "edge_life=0 is out of range"),
-    ],
-)
-def test_what_is_wrong_with_dgl_graphs_is_said(graphs, given, message):
-    with pytest.raises((DataError, ConfigError), match=message):
-        from_dgl(graphs, **given)
-
-
 def test_nothing_heavy_is_imported_for_them():
     code = (
         "import sys, dtdg_lab.datasets as d\n"
         "sys.path.insert(0, 'tests/unit')\n"
         "d.from_edges([1, 2, 3], [2, 3, 1], [0, 1, 2], cut=3)\n"
+        "d.from_snapshots([__import__('numpy').eye(3)] * 3)\n"
         "print([m for m in ('torch', 'dgl', 'pandas', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    assert isinstance(from_dgl, types.FunctionType)

@@ -17,7 +17,9 @@ from dtdg_lab.core.lazy import lazy_namespace
 GROUPS = {
     "congestion": "save_trace",
     "control": "Calibration calibrate calibrate_here predict",
-    "datasets": "compare default from_csv from_dgl from_edges from_pandas from_parquet from_static list load",
+    "datasets": (
+        "compare default from_csv from_dgl from_edges from_pandas from_parquet from_snapshots from_static list load"
+    ),
     "estimate": "advise block_memory extrapolate scaling_forecast schedules transfers volumes",
     "inspect": "activations follow_node perturb",
     "partition": "compare load partition",

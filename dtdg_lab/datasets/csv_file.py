@@ -161,13 +161,13 @@ class _TextFile:
         marks = _comment_marks(comment)
         text = txt.plain(_as_utf8(data, self.where, encoding), self.where)
         text = _join_quoted_lines(text.replace(sep.encode(), self.sep.encode()), self.sep, self.where)
-        self.head = _last_head_comment(text, marks)
+        head = _last_head_comment(text, marks)
         if marks:
             comment_line = re.compile(rb"^[ \t]*(?:%s)[^\n]*" % b"|".join(map(re.escape, marks)), re.MULTILINE)
             if comment is COMMENTS:
                 _refuse_rows_as_comments(text, comment_line, marks, self.sep, self.where)
             text = comment_line.sub(b"", text)
-        self.text = txt.single_blanks(text) if sep == " " else text
+        self.text, self.head = (txt.single_blanks(text), txt.single_blanks(head)) if sep == " " else (text, head)
         self._encoding = encoding
 
     def read(self, wanted: Mapping[str, Column], header: bool | None, time_format: str | None) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class _TextFile:
         positions: dict[str, int] = {}
         for number, line in txt.first_lines(self.text, 1):
             names, where = _names_in(line, self.sep), f"line {number} of {self.where}"
-            if header and not set(_texts(wanted)) <= set(names) and self.head is not None:
+            if header and not set(_texts(wanted)) <= set(names):
                 in_comment = _names_in(self.head, self.sep)
                 if set(_texts(wanted)) <= set(in_comment):
                     return {
@@ -417,9 +417,9 @@ def _comment_marks(comment: Any) -> list[bytes]:
     return [mark.strip().encode() for mark in marks]
 
 
-def _last_head_comment(text: bytes, marks: list[bytes]) -> bytes | None:
+def _last_head_comment(text: bytes, marks: list[bytes]) -> bytes:
     """Return the last comment line before the first row, without its mark: it may hold the names of columns."""
-    last = None
+    last = b""
     for _, line in txt.first_lines(text, 1000):
         mark = next((mark for mark in marks if line.startswith(mark)), None)
         if mark is None:
@@ -501,7 +501,7 @@ def _number(
         _refuse_missing(role, ids, positions, file)
     _refuse_footer(sides, file)
     if bipartite is None:
-        warn_of_two_kinds(users[source_rows], items[target_rows], columns)
+        warn_of_two_kinds(users, items, columns)
     two_kinds = bipartite is not None and _BIPARTITE.check(bipartite)
     if not two_kinds and users.dtype.kind != items.dtype.kind:  # as text, as they are written
         (users, source_rows), (items, target_rows) = (

@@ -25,7 +25,7 @@ def warn_of_two_kinds(src: NDArray[Any], dst: NDArray[Any], columns: tuple[str, 
     called like users and like items, and share ids.
 
     Args:
-        src: ids of the sources, shape (E,), int64 or text.
+        src: ids of the sources, of every edge or once each, int64 or text.
         dst: ids of the targets.
         columns: names of the two columns.
     """

@@ -63,6 +63,7 @@ def packed(codec: str) -> bytes:
         (b"# Directed graph\n# Nodes: 3 Edges: 4\n# FromNodeId\tToNodeId\tTime\n" + TABS, {"sep": "\t"}),
         (b"# a graph\n# From\tTo\tTime\n" + TABS, {"sep": "\t", "src": "From", "dst": "To", "time": "Time"}),
         (b"% sym unweighted\n% 4 3 3\n" + CSV.replace(b",", b" "), {"sep": " "}),
+        (b"# u  v  t\n" + CSV.replace(b",", b"  "), {"sep": " ", "src": "u", "dst": "v", "time": "t"}),
         (b"% sym unweighted\n% 4 3 3\n" + TABS, {"sep": "\t"}),
         (b"// made by a tool\n" + CSV + b"  # the end\n", {}),
         (b"#1,2,0\n" + CSV, {"comment": "#"}),

@@ -69,7 +69,21 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(execute=_demo)
 
     dash = commands.add_parser("dash", help="serve the dashboard to a browser, without Jupyter")
-    dash.add_argument("--port", type=_port, default=5006, help="port on 127.0.0.1 (default: 5006)")
+    dash.add_argument("--port", type=_port, default=5006, help="port to listen on; 0 takes a free one (default: 5006)")
+    dash.add_argument(
+        "--address",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="interface to listen on, such as ::1 (default: 127.0.0.1)",
+    )
+    dash.add_argument("--prefix", default="", metavar="PATH", help="prefix of all paths, such as lab (default: none)")
+    dash.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="host (with its port, if the browser shows one) under which a proxy shows the page; may be repeated",
+    )
     dash.add_argument("--ranks", type=_positive, default=2, help="number of engines of the session (default: 2)")
     dash.add_argument("--token", help="token of at least 16 characters that opens it (default: a new one; '' for none)")
     dash.set_defaults(execute=_dash)
@@ -184,10 +198,13 @@ def _report(run: Any) -> int:
 
 def _dash(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.session import Session
+    from dtdg_lab.dashboard.endpoint import Endpoint
     from dtdg_lab.dashboard.server import serve
 
+    served: dict[str, Any] = {"prefix": parsed.prefix, "allow_origin": parsed.allow_origin}
+    Endpoint.open(parsed.port, parsed.address, **served)  # before engines are started for nothing
     with Session(ranks=parsed.ranks) as session:
-        server = serve(session, port=parsed.port, token=parsed.token)
+        server = serve(session, parsed.port, parsed.address, token=parsed.token, **served)
         print(f"The dashboard is at {server.url} (Ctrl-C ends it).", flush=True)
         server.wait()
     return 0

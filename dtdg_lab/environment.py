@@ -25,6 +25,7 @@ from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.options import option
 from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.energy.monitor import readers_for
+from dtdg_lab.energy.nvml import name_gpus, start_nvml, stop_nvml
 from dtdg_lab.energy.readers import POWERCAP, RaplReader
 from dtdg_lab.network.netem import may_administer, tc_program
 
@@ -130,20 +131,15 @@ def _version(distribution: str) -> str | None:
 def _gpu_names() -> list[str] | str:
     """Names of the GPUs as reported by NVML, or why NVML reports none."""
     try:
-        import pynvml
-    except ImportError:
-        return "pynvml is not installed"
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
+        nvml = start_nvml()
+    except NotAvailableError as error:
         return str(error)
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
-    except pynvml.NVMLError as error:
+        return name_gpus(nvml)
+    except NotAvailableError as error:
         return str(error)
     finally:
-        pynvml.nvmlShutdown()
+        stop_nvml(nvml)
 
 
 def _gpus(gpus: list[str] | str) -> Finding:
@@ -155,8 +151,7 @@ def _gpus(gpus: list[str] | str) -> Finding:
 def _nvml(gpus: list[str] | str) -> Finding:
     if isinstance(gpus, list):
         return Finding("nvml", "yes", f"works, {len(gpus)} GPUs")
-    missing = "not installed" in gpus
-    return Finding("nvml", "no", gpus, f"install it with {_INSTALL}" if missing else "install the NVIDIA driver")
+    return Finding("nvml", "no", "cannot be read", gpus)
 
 
 def _probed(code: str, timeout_s: float) -> dict[str, Any] | str:
@@ -217,7 +212,7 @@ def _rapl(root: Path | str) -> Finding:
         reader = RaplReader(root)
     except NotAvailableError as error:
         return Finding("rapl", "no", "cannot be read", str(error))
-    return Finding("rapl", "yes", ", ".join(reader.domains))
+    return Finding("rapl", "partly" if reader.note else "yes", ", ".join(reader.domains), reader.note)
 
 
 def _energy(cuda: bool, root: Path | str) -> Finding:
@@ -230,7 +225,7 @@ def _energy(cuda: bool, root: Path | str) -> Finding:
     modelled = any(reader.source == "modelled" for reader in readers)
     if not notes:
         return Finding("energy of a run", "yes", value)
-    remedy = "see rapl and nvml above for why the rest cannot be measured"
+    remedy = "; ".join(note for note in notes if note.startswith(("GPU", "nvml"))) or "see rapl above for the reason"
     if modelled:
         value += f" from {idle_w:g} W idle and {max_w:g} W busy"
         remedy += "; set power_idle_w and power_max_w to this machine's"

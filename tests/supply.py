@@ -34,6 +34,7 @@ SPDX = {  # what older metadata says -> its name
     "MIT License": "MIT",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "Python Software Foundation License": "PSF-2.0",
+    "The MIT License (MIT)": "MIT",
 }
 AUDIT_S = 300.0
 

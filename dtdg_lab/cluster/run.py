@@ -6,6 +6,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.liveness import death_reason
@@ -16,6 +18,7 @@ from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.finish import Finisher
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
 from dtdg_lab.runs.records import RunTables
@@ -77,6 +80,12 @@ class RunHandle:
     def config(self) -> RunConfig:
         """The current settings as far as this handle follows them."""
         return self._config
+
+    def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
+        """Write every chart so far to a folder and return the paths (see ``runs.figures.save_figures``)."""
+        with self.lock:
+            figures = deepcopy(self.live.figures())  # records go on to arrive while files are written
+        return save_figures(figures, folder, overwrite=overwrite)
 
     def _follow(self) -> None:
         raise NotImplementedError

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
 import socket
+import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import panel as pn
 from bokeh.server.auth_provider import AuthProvider
+from bokeh.server.util import check_allowlist
+from bokeh.settings import settings
 from tornado.web import RequestHandler
 
 from dtdg_lab.cluster.session_files import write_private
-from dtdg_lab.core.errors import ClusterError, ConfigError
+from dtdg_lab.core.errors import ClusterError, ConfigError, shortened
 from dtdg_lab.core.units import state_root
 from dtdg_lab.dashboard.app import TITLE, Dashboard
+from dtdg_lab.dashboard.endpoint import Endpoint
 from dtdg_lab.runs.html import render
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 
 LEAST_TOKEN = 16  # characters of a chosen token
 START_S = 20.0
+_LOG = logging.getLogger(__name__)
 
 
 class DashboardServer:
@@ -58,7 +64,15 @@ class DashboardServer:
             self.token_file.unlink(missing_ok=True)
 
 
-def serve(session: Session, port: int = 0, address: str = "127.0.0.1", *, token: str | None = None) -> DashboardServer:
+def serve(
+    session: Session,
+    port: int = 0,
+    address: str = "127.0.0.1",
+    *,
+    token: str | None = None,
+    prefix: str = "",
+    allow_origin: str | Iterable[str] = (),
+) -> DashboardServer:
     """Serve the dashboard of a session from a thread; every page steers the same runs.
 
     A page opens only with the token, because every account of a machine reaches its loopback ports. The address with
@@ -67,18 +81,22 @@ def serve(session: Session, port: int = 0, address: str = "127.0.0.1", *, token:
     Args:
         session: the one session; it is not closed when the server ends.
         port: where to listen; 0 takes a free port.
-        address: interface to listen on.
+        address: interface to listen on, such as ``127.0.0.1``, ``::1`` or ``0.0.0.0``.
         token: at least 16 characters; None makes a new one, and "" lets everybody in who reaches the port.
+        prefix: of all paths, such as ``lab`` where a proxy passes on ``/lab/``.
+        allow_origin: hosts, with their ports if the browser shows them, under which a proxy shows the page.
 
     Raises:
-        ConfigError: the token is shorter, or the port is taken.
+        ConfigError: the token is shorter, another argument is not allowed, or the port is taken.
         ClusterError: the server did not start.
     """
+    endpoint = Endpoint.open(port, address, prefix=prefix, allow_origin=allow_origin)
     if token is None:
         token = secrets.token_urlsafe(32)
     elif not token:
         warnings.warn(
-            f"Without a token everybody who reaches {address} can steer, start and stop the runs of this session.",
+            f"Without a token everybody who reaches {endpoint.address} can steer, start and stop the runs of this "
+            "session.",
             stacklevel=2,
         )
     elif len(token) < LEAST_TOKEN:
@@ -87,46 +105,48 @@ def serve(session: Session, port: int = 0, address: str = "127.0.0.1", *, token:
             "Leave it out, and a new one is made."
         )
     pn.extension("plotly", "mathjax")
-    port = _free_port(address, port)
 
     def page() -> pn.viewable.Viewable:
         dashboard = Dashboard(session)
         pn.state.on_session_destroyed(lambda context: dashboard.close())
         return dashboard.layout
 
-    url, token_file = f"http://{address}:{port}/", None
+    url, token_file = endpoint.url, None
     if token:
         url += f"?token={quote(token, safe='')}"
-        token_file = state_root() / "dashboards" / f"{port}.txt"
+        token_file = state_root() / "dashboards" / f"{endpoint.port}.txt"
         write_private(token_file, url + "\n")
     thread = pn.serve(
         page,
-        port=port,
-        address=address,
+        port=endpoint.port,
+        address=endpoint.address,
+        prefix=endpoint.prefix,
         show=False,
         title=TITLE,
-        websocket_origin=[f"{host}:{port}" for host in dict.fromkeys((address, "localhost", "127.0.0.1"))],
+        location=False,  # unused, and Panel cannot parse a Host header of an IPv6 address
+        websocket_origin=[origin for origin in endpoint.origins if "[" not in origin],  # Bokeh refuses IPv6 here
         threaded=True,
         verbose=False,
-        **({"auth_provider": TokenAuth(token, port)} if token else {}),
+        auth_provider=PageAuth(token, endpoint),
     )
-    _wait_until_open(address, port)
+    _wait_until_open(endpoint, thread)
     return DashboardServer(url, thread, token_file)
 
 
-class TokenAuth(AuthProvider):
+class PageAuth(AuthProvider):
     """Lets a request in that has the token in its address, or the cookie that an earlier one was given.
 
-    The cookie is derived from the token, and named after the port: cookies of a host are sent to all its ports.
+    A WebSocket needs an allowed origin as well. The cookie is derived from the token, and named after the port: cookies
+    of a host are sent to all its ports.
 
     Args:
-        token: the secret.
-        port: of the server.
+        token: the secret; empty lets everybody in.
+        endpoint: of the server.
     """
 
-    def __init__(self, token: str, port: int) -> None:
-        self._token = token
-        self._cookie = f"dtdg-lab-{port}"
+    def __init__(self, token: str, endpoint: Endpoint) -> None:
+        self._token, self._endpoint = token, endpoint
+        self._cookie = f"dtdg-lab-{endpoint.port}"
         self._value = hmac.new(token.encode(), b"dashboard cookie", "sha256").hexdigest()
         super().__init__()
 
@@ -146,13 +166,39 @@ class TokenAuth(AuthProvider):
         return TokenPage
 
     def _user(self, request: RequestHandler) -> str | None:
+        is_websocket = "Upgrade" in request.request.headers
+        if is_websocket and not self._allows_origin(request):
+            return None
+        if not self._token:
+            return "owner"
         given = request.get_argument("token", "")
         if given and hmac.compare_digest(given.encode(), self._token.encode()):
-            if "Upgrade" not in request.request.headers:  # the answer to a WebSocket's handshake sets no cookie
+            if not is_websocket:  # the answer to a WebSocket's handshake sets no cookie
                 request.set_cookie(self._cookie, self._value, httponly=True, samesite="Lax")
             return "owner"
         kept = request.get_cookie(self._cookie) or ""
         return "owner" if hmac.compare_digest(kept.encode(), self._value.encode()) else None
+
+    def _allows_origin(self, request: RequestHandler) -> bool:
+        """Return whether a WebSocket's page has an allowed origin; log which option allows it where not.
+
+        Bokeh checks the origin next, against the same set.
+        """
+        allowed = request.application.websocket_origins  # type: ignore[attr-defined]
+        allowed.update(self._endpoint.origins)
+        origin = request.request.headers.get("Origin")
+        host = urlsplit(origin or "").netloc.lower()
+        if origin is None or check_allowlist(host, [*allowed, *settings.allowed_ws_origin()]):
+            return True
+        _LOG.warning(
+            "The dashboard refused a page of origin %s. It accepts %s. If this is your proxy, start the dashboard with "
+            "`dtdg-lab dash --allow-origin %s`, or serve(session, allow_origin=[%r]).",
+            shortened(origin),
+            ", ".join(sorted(allowed)),
+            host or "HOST",
+            host or "HOST",
+        )
+        return False
 
 
 class TokenPage(RequestHandler):
@@ -164,30 +210,16 @@ class TokenPage(RequestHandler):
         self.finish(render("dashboard/templates/token.html", title=TITLE))
 
 
-def _wait_until_open(address: str, port: int) -> None:
+def _wait_until_open(endpoint: Endpoint, thread: threading.Thread) -> None:
     deadline = time.monotonic() + START_S
     while True:
         try:
-            socket.create_connection((address, port), timeout=START_S).close()
+            socket.create_connection((endpoint.host, endpoint.port), timeout=START_S).close()
             return
         except ConnectionRefusedError as error:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or not thread.is_alive():
                 raise ClusterError(
-                    f"the dashboard's server did not open port {port} of {address} within {START_S:g} s. Its error is "
-                    "in the output above; take another port, or 0 for a free one."
+                    f"the dashboard's server did not open port {endpoint.port} of {endpoint.address} within "
+                    f"{START_S:g} s. Its error is in the output above; take another port, or 0 for a free one."
                 ) from error
             time.sleep(0.01)
-
-
-def _free_port(address: str, port: int) -> int:
-    """The port, or a free one for 0; the server's thread could not report that it is taken."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-        except OSError as error:
-            raise ConfigError(
-                f"port={port} of {address} cannot be opened: {error.strerror}. Take another one, or 0 for a free one."
-            ) from error
-        found: int = probe.getsockname()[1]
-        return found

@@ -175,10 +175,13 @@ def readers_for(
 def _add_gpu(device: int | str, power: PowerModel, busy: BusySeconds | None, *, to: _Chosen) -> None:
     readers, notes = to
     try:
-        readers.append(NvmlReader(device))
-        return
+        reader = NvmlReader(device)
     except NotAvailableError as error:
         reason = str(error)
+    else:
+        readers.append(reader)
+        notes += [reader.note] if reader.note else []
+        return
     if busy is not None:
         readers.append(ModelledGpuReader(power, busy))
     if busy is None or not power.gpu_max_w:
@@ -201,19 +204,20 @@ def _add_processors(
     readers, notes = to
     idle_w, max_w = power.idle_w, power.max_w
     try:
-        node = RaplReader(rapl_root)
+        node, shared = RaplReader(rapl_root), RaplReader(rapl_root)  # a reading ends the one before: each has its own
     except NotAvailableError as error:
         notes.append(f"processor energy is modelled from {idle_w:g} W idle and {max_w:g} W busy, not measured: {error}")
         model = ModelledReader(ranks_on_node=local_ranks, idle_w=idle_w, max_w=max_w, processor=processor)
         readers.append(model)
         return
+    if node.note:
+        notes.append(f"processor energy leaves out a part that cannot be read: {node.note}")
     if local_rank == 0:
         readers.append(node)
     else:
         notes.append("processor energy is read once for the node, by its local rank 0.")
     if shares:
-        own = RaplReader(rapl_root) if local_rank == 0 else node
-        readers.append(NodeShareReader(own, power, ranks_on_node=local_ranks, processor=processor))
+        readers.append(NodeShareReader(shared, power, ranks_on_node=local_ranks, processor=processor))
 
 
 # What is known of the energy of one window: joules by reader, each with its source and how much of it is covered.

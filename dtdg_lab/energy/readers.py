@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,8 @@ from typing import Any, Literal, Protocol
 
 import psutil
 
-from dtdg_lab.core.errors import ConfigError, NotAvailableError
+from dtdg_lab.core.errors import ConfigError, NotAvailableError, shortened
+from dtdg_lab.energy.nvml import LACKING, NO_PERMISSION, NvmlError, ask, start_nvml, stop_nvml
 
 # Processor seconds of processes that work for a rank.
 
@@ -332,6 +334,9 @@ class NvmlReader:
         sample: whether watts are sampled in a thread of their own where there is no counter; False leaves calling
             :meth:`poll` to the owner.
 
+    Attributes:
+        note: why watts are sampled instead of reading the joule counter; empty where it is read.
+
     Raises:
         NotAvailableError: no pynvml, no driver, no such GPU, a GPU split by MIG, or neither energy nor power offered.
     """
@@ -354,17 +359,20 @@ class NvmlReader:
         self._closed = False
         self.rejected = 0
         """Windows whose power no GPU of this kind can draw; they count as unknown."""
-        self._nvml = _start_nvml()
+        self.note = ""
+        self._nvml = start_nvml()
         try:
             self._handle = find_gpu(self._nvml, device)
-            self.name = f"nvml:{self._nvml.nvmlDeviceGetUUID(self._handle)}"
+            self.name = f"nvml:{ask(self._nvml, 'nvmlDeviceGetUUID', self._handle)}"
             self._limit_w = self._power_limit_w()
             self.source: Source = self._open()
-        except self._nvml.NVMLError as error:
-            self._nvml.nvmlShutdown()
-            raise NotAvailableError(_refused(self._nvml, device, error)) from error
+        except NvmlError as error:
+            stop_nvml(self._nvml)
+            raise NotAvailableError(
+                f"NVML cannot read GPU {device!r}, so its measured energy stays unknown: {error}"
+            ) from error
         except NotAvailableError:
-            self._nvml.nvmlShutdown()
+            stop_nvml(self._nvml)
             raise
         if self.source == "polled" and sample:
             self._thread = threading.Thread(target=self._sample, name=self.name, daemon=True)
@@ -381,15 +389,19 @@ class NvmlReader:
         """
         try:
             return self._read()
-        except self._nvml.NVMLError as error:
+        except NvmlError as error:
             raise NotAvailableError(
-                f"{self.name} no longer answers: {error}. Its energy is unknown from here."
+                f"{self.name} no longer answers. Its energy is unknown from here. {error}"
             ) from error
 
     def poll(self) -> None:
-        """Take one sample of the watts into the integral (trapezoids); for GPUs without an energy counter."""
+        """Take one sample of the watts into the integral (trapezoids); for GPUs without an energy counter.
+
+        Raises:
+            NvmlError: the driver no longer answers.
+        """
         with self._lock:  # the sampling thread and the reading one must not interleave
-            watts, now_s = self._nvml.nvmlDeviceGetPowerUsage(self._handle) / 1e3, self._clock()
+            watts, now_s = self._watts(), self._clock()
             self._joules += (watts + self._sample_w) / 2 * (now_s - self._sample_s)
             self._sample_w, self._sample_s = watts, now_s
 
@@ -401,7 +413,7 @@ class NvmlReader:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        self._nvml.nvmlShutdown()
+        stop_nvml(self._nvml)
 
     def _open(self) -> Source:
         if _mig_on(self._nvml, self._handle):
@@ -411,12 +423,21 @@ class NvmlReader:
             )
         self._last_s = self._sample_s = self._clock()
         try:
-            self._last_mj = self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)
+            self._last_mj = self._millijoules()
             return "counter"
-        except self._nvml.NVMLError_NotSupported:
-            # GPUs before Volta have no joule counter; their watts can be sampled
-            self._sample_w = self._nvml.nvmlDeviceGetPowerUsage(self._handle) / 1e3
-            return "polled"
+        except NvmlError as error:
+            if error.kind == NO_PERMISSION:
+                raise
+            self.note = f"{self.name} samples watts, because its joule counter cannot be read: {error}"
+        # GPUs before Volta and old drivers have no joule counter
+        self._sample_w = self._watts()
+        return "polled"
+
+    def _millijoules(self) -> int:
+        return int(ask(self._nvml, "nvmlDeviceGetTotalEnergyConsumption", self._handle))
+
+    def _watts(self) -> float:
+        return float(ask(self._nvml, "nvmlDeviceGetPowerUsage", self._handle)) / 1e3
 
     def _read(self) -> Reading | None:
         now_s = self._clock()
@@ -424,7 +445,7 @@ class NvmlReader:
         if interval_s < self._floor_s:
             return None
         if self.source == "counter":
-            now_mj = self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)
+            now_mj = self._millijoules()
             joules, self._last_mj = (now_mj - self._last_mj) / 1e3, now_mj
         else:
             self.poll()
@@ -442,15 +463,15 @@ class NvmlReader:
 
     def _power_limit_w(self) -> float | None:
         try:
-            return float(self._nvml.nvmlDeviceGetEnforcedPowerLimit(self._handle)) / 1e3
-        except self._nvml.NVMLError_NotSupported:
+            return float(ask(self._nvml, "nvmlDeviceGetEnforcedPowerLimit", self._handle)) / 1e3
+        except NvmlError:
             return None  # no limit to compare with: every reading is taken
 
     def _sample(self) -> None:
         while not self._stop.wait(self._floor_s):
             try:
                 self.poll()
-            except self._nvml.NVMLError:
+            except NvmlError:
                 return  # read() meets the same error in the owner's thread and reports it
 
 
@@ -458,28 +479,30 @@ def find_gpu(nvml: ModuleType, device: int | str) -> Any:
     """NVML's handle of a GPU, given by CUDA index or UUID (a beginning of it is enough).
 
     Raises:
-        NotAvailableError: there is no such GPU, or the name is of a MIG instance.
+        NotAvailableError: there is no such GPU, NVML does not answer, or the name is of a MIG instance.
     """
     name = _visible_name(device) if isinstance(device, int) else device
     if name.startswith("MIG-"):
         raise NotAvailableError(
             f"{name} is a MIG instance: energy is counted for its whole GPU only, so it stays unknown here."
         )
-    count = nvml.nvmlDeviceGetCount()
+    count = ask(nvml, "nvmlDeviceGetCount")
     if name.isdigit() and int(name) < count:
-        return nvml.nvmlDeviceGetHandleByIndex(int(name))
-    handles = [] if name.isdigit() else [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-    matches = [handle for handle in handles if nvml.nvmlDeviceGetUUID(handle).startswith(name)]
+        return ask(nvml, "nvmlDeviceGetHandleByIndex", int(name))
+    uuids: dict[str, Any] = {}
+    refusals = []
+    for index in range(0 if name.isdigit() else count):
+        try:
+            handle = ask(nvml, "nvmlDeviceGetHandleByIndex", index)
+            uuids[ask(nvml, "nvmlDeviceGetUUID", handle)] = handle
+        except NvmlError as error:  # another job's GPU, or one that is lost
+            refusals.append(f" GPU {index} does not tell its UUID: {error}")
+    matches = [handle for uuid, handle in uuids.items() if uuid.startswith(name)]
     if len(matches) != 1:
-        raise NotAvailableError(f"GPU {name!r}: {len(matches)} of {count} GPUs match. `dtdg_lab env` lists them.")
+        raise NotAvailableError(
+            f"GPU {name!r}: {len(matches)} of {count} GPUs match. `dtdg-lab env` lists them.{''.join(refusals)}"
+        )
     return matches[0]
-
-
-def _refused(nvml: ModuleType, device: int | str, error: Exception) -> str:
-    text = f"NVML cannot read GPU {device!r}: {error}. Its energy stays unknown."
-    if getattr(error, "value", None) == nvml.NVML_ERROR_NO_PERMISSION:
-        text += " Ask the machine's administrator to let this account read the GPU's counters (see `nvidia-smi -q`)."
-    return text
 
 
 def _visible_name(index: int) -> str:
@@ -495,25 +518,12 @@ def _visible_name(index: int) -> str:
 
 def _mig_on(nvml: ModuleType, handle: Any) -> bool:
     try:
-        current, _ = nvml.nvmlDeviceGetMigMode(handle)
-    except nvml.NVMLError_NotSupported:
-        return False  # the GPU cannot be split
+        current, _ = ask(nvml, "nvmlDeviceGetMigMode", handle)
+    except NvmlError as error:
+        if error.kind in LACKING:
+            return False  # the GPU cannot be split
+        raise
     return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
-
-
-def _start_nvml() -> ModuleType:
-    try:
-        import pynvml
-    except ImportError as error:
-        raise NotAvailableError("pynvml is not installed: `pip install nvidia-ml-py`.") from error
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise NotAvailableError(
-            f"NVML does not start: {error}. An NVIDIA driver is needed to read a GPU's energy."
-        ) from error
-    module: ModuleType = pynvml
-    return module
 
 
 # Energy counters of the processors and memory, as Linux shows them under powercap (RAPL; Intel, and AMD from Zen).
@@ -548,8 +558,11 @@ class RaplReader:
         root: the powercap folder.
         clock: monotonic clock in seconds.
 
+    Attributes:
+        note: why memory or another part of a package is left out; empty where all is read.
+
     Raises:
-        NotAvailableError: there is no RAPL here, or its files may not be read; the message has the remedy.
+        NotAvailableError: there is no RAPL here, or a package's files cannot be read; the message has the remedy.
     """
 
     name = "rapl"
@@ -559,7 +572,7 @@ class RaplReader:
 
     def __init__(self, root: Path | str = POWERCAP, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._domains = _find_domains(Path(root))
+        self._domains, self.note = _find_domains(Path(root))
         self._last_s = clock()
         self.rejected = 0
         """Windows in which a counter was set back; their energy is unknown."""
@@ -580,7 +593,10 @@ class RaplReader:
         Raises:
             NotAvailableError: a counter can no longer be read.
         """
-        now_s, counters = self._clock(), [_number(domain.file) for domain in self._domains]
+        try:
+            now_s, counters = self._clock(), [_number(domain.file) for domain in self._domains]
+        except _UnreadableError as error:
+            raise NotAvailableError(f"RAPL no longer answers. {_explain([error])}") from error
         interval_s = now_s - self._last_s
         by_domain_uj = [_spent_uj(domain, now_uj) for domain, now_uj in zip(self._domains, counters, strict=True)]
         spent_uj = sum(by_domain_uj)
@@ -591,7 +607,8 @@ class RaplReader:
         self._last_s = now_s
         if interval_s > self._longest_s:
             return None
-        if max(by_domain_uj) * 1e-6 > _CEILING_W * (interval_s + _SLACK_S):
+        # below 0: the counter was set back, and had counted beyond its range
+        if min(by_domain_uj) < 0 or max(by_domain_uj) * 1e-6 > _CEILING_W * (interval_s + _SLACK_S):
             self.rejected += 1
             return None
         joules = spent_uj * 1e-6
@@ -606,47 +623,111 @@ def _spent_uj(domain: _Domain, now_uj: int) -> int:
     return spent_uj if spent_uj >= 0 else spent_uj + domain.range_uj
 
 
-def _find_domains(root: Path) -> list[_Domain]:
-    # intel-rapl-mmio:* shows the same packages through another door, so only intel-rapl:* is read
-    folders = sorted(root.glob("intel-rapl:*")) if root.is_dir() else []
-    names = {folder.name: _text(folder / "name") for folder in folders if (folder / "name").exists()}
-    found = []
-    for folder in folders:
-        label = names.get(folder.name, "")
-        parent = names.get(folder.name.rpartition(":")[0], "")
-        if label.startswith("package"):
-            found.append(_open_domain(folder, label))
-        elif label == "dram":
-            found.append(_open_domain(folder, f"{parent}/{label}" if parent else label))
-    if not found:
+class _UnreadableError(Exception):
+    """Raised when a file of RAPL cannot be read, or holds no number."""
+
+    def __init__(self, file: Path, reason: str, *, is_refused: bool = False) -> None:
+        super().__init__(reason)
+        self.file, self.reason, self.is_refused = file, reason, is_refused
+
+
+def _find_domains(root: Path) -> tuple[list[_Domain], str]:
+    """Return the counters to add, and why others are left out.
+
+    A package that cannot be read makes the node's energy unknown. Memory that cannot be read is left out.
+    """
+    domains: list[_Domain] = []
+    needed: list[_UnreadableError] = []
+    optional: list[_UnreadableError] = []
+    labels: dict[str, str] = {}
+    try:
+        # intel-rapl-mmio:* shows the same packages through another door, so only intel-rapl:* is read
+        names = sorted(name for name in os.listdir(root) if name.startswith("intel-rapl:"))
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except OSError as error:
+        raise NotAvailableError(_explain([_unreadable(root, error)])) from error
+    for name in names:
+        if not os.path.isdir(root / name):
+            continue  # a link without its folder, as in containers
+        parent = name.rpartition(":")[0]
+        failures = optional if parent in labels else needed
+        try:
+            label = labels[name] = _text(root / name / "name")
+        except _UnreadableError as error:
+            failures.append(error)
+            label = ""
+        if label.startswith("package") or label in ("dram", ""):
+            domain = _open_domain(root / name, f"{labels[parent]}/{label}" if parent in labels else label, failures)
+            domains += [domain] if label and domain is not None else []
+    if needed or (optional and not domains):
+        raise NotAvailableError(_explain([*needed, *optional]))
+    if not domains:
         raise NotAvailableError(
             f"no RAPL energy counter under {root}. Virtual machines and containers rarely pass it through; on a "
             "physical Linux machine load it with `modprobe intel_rapl_msr`. Energy is modelled meanwhile."
         )
-    return found
+    return domains, _explain(optional)
 
 
-def _open_domain(folder: Path, label: str) -> _Domain:
-    file = folder / "energy_uj"
-    return _Domain(label, file, range_uj=_number(folder / "max_energy_range_uj"), last_uj=_number(file))
+def _open_domain(folder: Path, label: str, failures: list[_UnreadableError]) -> _Domain | None:
+    """Return the counter; None, with the reasons added to ``failures``, if a file cannot be read."""
+    numbers = []
+    for file in (folder / "max_energy_range_uj", folder / "energy_uj"):
+        try:
+            numbers.append(_number(file))
+        except _UnreadableError as error:
+            failures.append(error)
+    if len(numbers) < 2:
+        return None
+    range_uj, last_uj = numbers
+    if range_uj == 0:
+        failures.append(_UnreadableError(folder / "max_energy_range_uj", "it holds 0, no value to wrap at"))
+        return None
+    return _Domain(label, folder / "energy_uj", range_uj=range_uj, last_uj=last_uj)
 
 
 def _number(file: Path) -> int:
     text = _text(file)
-    if not text.isdigit():
-        raise NotAvailableError(f"the RAPL file {file} holds {text!r}; a whole number of microjoules is needed.")
+    if not (text.isascii() and text.isdigit()):
+        raise _UnreadableError(file, f"it holds {shortened(text)}; a whole number of microjoules is needed")
     return int(text)
 
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text().strip()
-    except PermissionError as error:
-        raise NotAvailableError(
-            f"permission refused on the RAPL file {file}: Linux lets only root read it. "
-            f"Allow it until the next boot with `sudo chmod a+r {file.parent.parent}/intel-rapl:*/energy_uj`."
-        ) from error
+        return file.read_text("utf-8", "replace").strip()
     except OSError as error:
-        raise NotAvailableError(
-            f"cannot read the RAPL file {file}: {error.strerror}. Check that the powercap driver is loaded."
-        ) from error
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: Path, error: OSError) -> _UnreadableError:
+    reason = error.strerror or type(error).__name__
+    return _UnreadableError(file, reason, is_refused=isinstance(error, PermissionError))
+
+
+def _explain(failures: Sequence[_UnreadableError]) -> str:
+    """Return the reasons, with one command for all files that only root may read; empty without failures."""
+    refused = list(dict.fromkeys(_closed_path(each.file) for each in failures if each.is_refused))
+    texts = []
+    if refused:
+        mode = "-R a+rX" if any(path.is_dir() for path in refused) else "a+r"
+        files = shlex.join(map(str, refused))
+        texts.append(
+            f"permission refused on the RAPL file{'s' if len(refused) > 1 else ''} {', '.join(map(str, refused))}: "
+            f"Linux lets only root read. Allow it until the next boot with `sudo chmod {mode} {files}`, on the host "
+            "where this is a container."
+        )
+    texts += [
+        f"cannot read the RAPL file {each.file}: {each.reason}. Check that the powercap driver is loaded "
+        "(`sudo modprobe intel_rapl_msr`) and supports this processor; other permissions do not help."
+        for each in failures
+        if not each.is_refused
+    ]
+    return " ".join(texts)
+
+
+def _closed_path(file: Path) -> Path:
+    """Return the outermost folder above the file that may not be entered, else the file."""
+    folders = [folder for folder in reversed(file.parents) if not os.access(folder, os.X_OK, effective_ids=True)]
+    return folders[0] if folders else file

@@ -21,13 +21,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
 
 from dtdg_lab.core import files
 from dtdg_lab.core.config import SCHEMA, RunConfig
-from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunStoreError, shortened
+from dtdg_lab.core.errors import ConfigError, DataError, LabError, NotAvailableError, RunStoreError, shortened
+from dtdg_lab.energy.nvml import ask, name_gpus, start_nvml, stop_nvml
 
 # The checkpoints of a run's folder and their metadata: read without torch and without executing code.
 
@@ -187,28 +189,26 @@ def gpu_count() -> int:
 def _gpus() -> dict[str, Any]:
     """Names and memory of the GPUs through NVML, or the reason why there are none."""
     try:
-        import pynvml
-    except ImportError:
-        return {"gpus": None, "gpus_note": "nvidia-ml-py is not installed, so GPUs cannot be listed"}
+        nvml = start_nvml()
+    except NotAvailableError as error:
+        return {"gpus": [], "gpus_note": str(error)}
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return {"gpus": [], "gpus_note": f"NVML finds no driver ({error})"}
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        found = [
-            {"name": _text(pynvml.nvmlDeviceGetName(of)), "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(of).total}
-            for of in handles
+        gpus = [
+            {"name": name, "memory_bytes": _memory_bytes(nvml, index)} for index, name in enumerate(name_gpus(nvml))
         ]
-        return {"gpus": found, "gpus_note": f"driver {_text(pynvml.nvmlSystemGetDriverVersion())}"}
-    except pynvml.NVMLError as error:
-        return {"gpus": None, "gpus_note": f"NVML returned an error ({error})"}
+        return {"gpus": gpus, "gpus_note": f"driver {ask(nvml, 'nvmlSystemGetDriverVersion')}"}
+    except NotAvailableError as error:
+        return {"gpus": None, "gpus_note": f"NVML does not answer. {error}"}
     finally:
-        pynvml.nvmlShutdown()
+        stop_nvml(nvml)
 
 
-def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else name
+def _memory_bytes(nvml: ModuleType, index: int) -> int | None:
+    """A GPU's memory; None where it does not tell, such as one that shares the machine's."""
+    try:
+        return int(ask(nvml, "nvmlDeviceGetMemoryInfo", ask(nvml, "nvmlDeviceGetHandleByIndex", index)).total)
+    except NotAvailableError:
+        return None
 
 
 def _git(checkout: Path) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
 from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
+from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.visualization.layout import Figure
@@ -250,6 +251,11 @@ class StoredRun:
     def captions(self) -> dict[str, str]:
         """The caption of each chart."""
         return self.live.captions()
+
+    def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
+        """Write every chart to a folder and return the paths (see ``runs.figures.save_figures``)."""
+        self.live.complete(self.summary)
+        return save_figures(self.figures(), folder, overwrite=overwrite)
 
     def resume(self, session: Session, **changes: Any) -> Run:
         """Resume a run that has ended, or was interrupted, on a session's engines (see ``Session.resume``)."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -16,10 +18,13 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 import pytest
 from bokeh.util.token import generate_jwt_token, generate_session_id
 from pretend_session import PretendSession
+from proxy import reverse_proxy
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
+from dtdg_lab.__main__ import main
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.dashboard.endpoint import Endpoint
 from dtdg_lab.dashboard.server import DashboardServer, serve
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -127,3 +132,131 @@ def test_a_token_of_ones_own_and_none(tmp_path: Path, monkeypatch: pytest.Monkey
         none = serve(PretendSession(2), token="")
     assert "token" not in none.url and none.token_file is None and open_page(none.url)[0] == 200
     none.stop()
+
+
+def opened_through(outside: str, inside: str, **settings: object) -> tuple[int, int]:
+    """Status of a page and of its WebSocket, opened through a proxy."""
+    server = serve(PretendSession(2), **settings)  # type: ignore[arg-type]
+    try:
+        path, _, token = server.url.partition("?")
+        root = path.removesuffix("/").removesuffix(inside)
+        with reverse_proxy(root + inside, strip=outside) as port:
+            page, cookies = f"http://127.0.0.1:{port}{outside}/", CookieJar()
+            status, _ = open_page(f"{page}?{token}", cookies)
+            (cookie,) = cookies
+            origin = "https://lab.example.org"
+            return status, connect(page, f"{cookie.name}={cookie.value}", origin=origin)
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("prefix", ["", "user/ada/lab"])
+def test_a_proxy_under_another_name_needs_its_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, prefix: str
+) -> None:
+    monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path))
+    inside = f"/{prefix}" if prefix else ""
+    with caplog.at_level(logging.WARNING):
+        assert opened_through("/outside", inside, prefix=prefix) == (200, 403)
+    (text,) = [record.getMessage() for record in caplog.records if "refused a page" in record.getMessage()]
+    assert "'https://lab.example.org'" in text and "--allow-origin lab.example.org`" in text
+    assert "allow-websocket-origin" not in caplog.text
+    allowed = ["other.example.org:8443", "https://LAB.example.org/"]
+    assert opened_through("/outside", inside, prefix=prefix, allow_origin=allowed) == (200, 101)
+    assert opened_through(inside, inside, prefix=f"/{prefix}/", allow_origin="lab.example.org:443") == (200, 101)
+    assert opened_through("", inside, prefix=prefix, allow_origin=["example.org", "a.lab.example.org"]) == (200, 403)
+
+
+def test_without_a_token_the_origin_counts_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path))
+    with pytest.warns(UserWarning, match="everybody who reaches"):
+        server = serve(PretendSession(2), token="", allow_origin="lab.example.org:8443")
+    statuses = [connect(server.url, origin=f"http://{host}") for host in ("lab.example.org:8443", "lab.example.org")]
+    server.stop()
+    assert statuses == [101, 403]
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+@pytest.mark.parametrize(("address", "host"), [("::1", "[::1]"), ("[::1]", "[::1]"), ("::", "[::1]")])
+def test_ipv6_is_served_under_an_address_that_a_browser_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, host: str
+) -> None:
+    monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path))
+    server = serve(PretendSession(2), address=address, prefix="lab")
+    try:
+        plain = server.url.split("?")[0]
+        assert plain.startswith(f"http://{host}:") and plain.endswith("/lab/")
+        cookies = CookieJar()
+        assert open_page(server.url, cookies)[0] == 200
+        (cookie,) = cookies
+        kept = f"{cookie.name}={cookie.value}"
+        assert connect(plain, kept, origin=plain.removesuffix("/lab/")) == 101
+        assert connect(plain, kept, origin="http://[::2]") == 403
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"port": 70_000}, "port=70000 is not a port: give a whole number from 0 to 65535"),
+        ({"port": -1}, "port=-1 is not a port"),
+        ({"port": "http"}, "port='http' is not a port"),
+        ({"port": 80.0}, "port=80.0 is not a port"),
+        ({"port": True}, "port=True is not a port"),
+        ({"port": None}, "port=None is not a port"),
+        ({"address": ""}, "address='' is not an address"),
+        ({"address": None}, "address=None is not an address"),
+        ({"address": "127.0.0.1:5006"}, "address='127.0.0.1:5006' cannot be listened on"),
+        ({"address": "192.0.2.1"}, "address='192.0.2.1' cannot be listened on: Cannot assign"),
+        ({"address": "999.1.1.1"}, "Give an address of this machine"),
+        ({"address": "a\0b"}, "Give an address of this machine"),
+        ({"address": "x" * 70}, "Give an address of this machine"),
+        ({"prefix": "a b"}, "prefix='a b' is not a path"),
+        ({"prefix": "lab/../x"}, "is not a path"),
+        ({"prefix": "lab(.*)"}, "is not a path"),
+        ({"prefix": None}, "prefix=None is not a path"),
+        ({"allow_origin": "*"}, "allows pages of many hosts"),
+        ({"allow_origin": ["ok.example.org", "*.example.org:80"]}, "allows pages of many hosts"),
+        ({"allow_origin": "lab.example.org:http"}, "is not a host"),
+        ({"allow_origin": "lab.example.org:70000"}, "is not a host"),
+        ({"allow_origin": "https://lab.example.org/path"}, "is not a host"),
+        ({"allow_origin": "user@lab.example.org"}, "is not a host"),
+        ({"allow_origin": ""}, "allow_origin='' is not a host"),
+        ({"allow_origin": [""]}, "is not a host"),
+        ({"allow_origin": None}, "allow_origin=None is not a host"),
+        ({"allow_origin": [8080]}, "allow_origin=8080 is not a host"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_a_sentence(settings: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        serve(PretendSession(2), **settings)  # type: ignore[arg-type]
+    assert text in str(refused.value)
+
+
+def test_origins_are_written_as_browsers_send_them() -> None:
+    given = ["Lab.Example.org", "https://a.org:443", "b.org:8443", "bücher.example", "::1", "[::1]:8443", "10.0.0.1"]
+    assert Endpoint.open(allow_origin=given).origins[2:] == (
+        "lab.example.org:80", "a.org:80", "b.org:8443", "xn--bcher-kva.example:80", "[::1]", "[::1]:8443",
+        "10.0.0.1:80",
+    )  # fmt: skip
+
+
+def test_the_command_refuses_before_it_starts_engines(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["dash", "--port", port]) == 2
+        assert f"port={port} of 127.0.0.1 cannot be opened: Address already in use" in capsys.readouterr().err
+    assert main(["dash", "--address", "nowhere.invalid", "--port", "0"]) == 2
+    assert "address='nowhere.invalid' cannot be listened on" in capsys.readouterr().err
+    assert main(["dash", "--port", "0", "--allow-origin", "a.org", "--allow-origin", "*"]) == 2
+    assert "allow_origin='*'" in capsys.readouterr().err

@@ -112,7 +112,12 @@ def test_gpus_are_named_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment._gpu_names() == ["NVIDIA H200", "NVIDIA H200"]
     fake.nvmlShutdown.assert_called_once_with()
     fake.nvmlInit.side_effect = pynvml.NVMLError_LibraryNotFound()
-    assert environment._nvml(environment._gpu_names()).remedy == "install the NVIDIA driver"
+    assert "An NVIDIA driver is needed: install it" in environment._nvml(environment._gpu_names()).remedy
+    fake.nvmlInit.side_effect = pynvml.NVMLError_LibRmVersionMismatch()
+    assert environment._nvml(environment._gpu_names()).remedy == (
+        "NVML does not start: RM has detected an NVML/RM version mismatch. "
+        "The driver was updated, and the old one still runs: restart the machine."
+    )
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert "pip install" in environment._nvml(environment._gpu_names()).remedy
 

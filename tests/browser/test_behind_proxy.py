@@ -1,0 +1,72 @@
+"""The served dashboard in a browser: behind a proxy of another name and path, and on an IPv6 address."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from following import until
+from jupyterlab import CHARTS, CHROMIUM, FLAGS
+from pretend_session import PretendSession
+from proxy import reverse_proxy
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.dashboard.endpoint import Endpoint
+from dtdg_lab.dashboard.server import serve
+
+NAME = "lab.example.org"
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A browser's page, for which the proxy's name is this machine."""
+    from playwright.sync_api import sync_playwright
+
+    monkeypatch.setenv("DTDG_LAB_STATE", tempfile.mkdtemp())
+    flags = [*FLAGS, f"--host-resolver-rules=MAP {NAME} 127.0.0.1"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch_persistent_context(
+            tempfile.mkdtemp(), executable_path=CHROMIUM, headless=True, args=flags,
+            viewport={"width": 1300, "height": 900},
+        )  # fmt: skip
+        yield browser.pages[0]
+        browser.close()
+
+
+def last_step(page: Any) -> float:
+    """The last step that the chart of the loss shows; -1 before it is drawn."""
+    last = page.evaluate(CHARTS).get("loss", {}).get("last_x")
+    return -1 if last is None else float(last)
+
+
+def is_live(page: Any, url: str, session: PretendSession, run: Any) -> None:
+    """Open the page and see it follow the run."""
+    page.goto(url)
+    until(lambda: last_step(page) >= run.step - 1, timeout_s=60, what="the chart shows the run")
+    before = last_step(page)
+    run.advance(20)
+    until(lambda: last_step(page) >= before + 19, timeout_s=30, what="the chart follows the run")
+
+
+def test_a_page_behind_a_proxy_is_live_and_so_is_one_on_ipv6(page: Any) -> None:
+    session = PretendSession(2)
+    run = session.train(RunConfig(system="psg", dataset="growing", ranks=2))
+    run.advance(30)
+    inner = Endpoint.open()
+    with reverse_proxy(f"http://127.0.0.1:{inner.port}/lab", strip="/team/outside") as port:
+        server = serve(session, inner.port, prefix="lab", allow_origin=f"{NAME}:{port}")
+        token = server.url.partition("?")[2]
+        is_live(page, f"http://{NAME}:{port}/team/outside/?{token}", session, run)
+        server.stop()
+    server = serve(session, address="::1")
+    is_live(page, server.url, session, run)
+    server.stop()

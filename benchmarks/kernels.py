@@ -32,7 +32,6 @@ from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import Adjacency, has_bag_kernel, import_dgl
-from dtdg_lab.models.base import run_straight
 from dtdg_lab.systems.single.shared_edges import OverlapSequence
 
 WIDTHS = (2, 16, 32, 64, 128)
@@ -97,7 +96,7 @@ def shared_ways(graph: lab.DynamicGraph, width: int) -> dict[str, Way]:
             done += len(view.snapshots)
 
         def pull() -> None:
-            found = [(run_straight(view.pull(rows, "gcn")), rows) for view, rows in pairs]
+            found = [(view.pull(rows, "gcn"), rows) for view, rows in pairs]
             for y, rows in found:
                 torch.autograd.grad(y, rows, y.detach())
 

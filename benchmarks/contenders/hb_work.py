@@ -194,13 +194,11 @@ def _on_the_whole(run: RankRun, snapshots: range, targets: Tensor) -> Tensor:
     """The targets' loss with all nodes computed, from state zero at the first of the snapshots."""
     import torch
 
-    from dtdg_lab.models.base import run_straight
-
     built, losses = run.built, []
     state = built.model.initial_state(run.graph.num_nodes)
     for t in snapshots:
         space = built.sequence.view(t)
-        h, state = run_straight(built.model.snapshot(space, space.inputs, state))
+        h, state = built.model.snapshot(space, space.inputs, state)
         z = built.model.readout(h)[targets][None]
         share = built.task.share(range(t, t + 1), targets)
         if share > 0:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.events import OverlapChosen
@@ -20,6 +20,7 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.distributed.group import Group, gather_texts
 from dtdg_lab.engine.halo_exchange import PendingExchange
 from dtdg_lab.engine.strategy import Gradients
+from dtdg_lab.engine.turns import Turns, Worker
 from dtdg_lab.models.base import DynamicModel
 
 # When the stretches and exchanges of interleaved tasks begin and end: the clock that orders of turns are judged by.
@@ -379,24 +380,10 @@ def _log_prior(rows: Vector) -> Vector:
     return np.log(np.where(rows[:, 5] == 1, sending, computing))
 
 
-# Snapshots' spatial parts as coroutines that wait for their exchanges while others compute.
+# Snapshots' spatial parts, each of which is left while its exchange is on its way.
 #
 # Parameters are lent to each snapshot as leaves of its own, so that gradients are summed in the order of snapshots,
 # whatever the order in which they were computed: overlap changes no bit.
-
-
-T = TypeVar("T")
-Spatial = Coroutine[PendingExchange, None, Tensor]
-
-
-def run_awaiting(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a model's coroutine to its end, waiting at once for each exchange that it starts."""
-    while True:
-        try:
-            coroutine.send(None)
-        except StopIteration as done:
-            result: T = done.value
-            return result
 
 
 @dataclass(slots=True)
@@ -404,18 +391,21 @@ class SpatialTask:
     """One snapshot's spatial part, as far as it has come.
 
     Attributes:
-        coroutine: what is left of it.
+        turns: the function.
         lent: the parameters that it uses, by name.
-        result: its rows, (n, C), once it is done.
         compute_s: seconds of each stretch between pulls.
         flights: its pulls.
     """
 
-    coroutine: Spatial
+    turns: Turns
     lent: dict[str, Tensor]
-    result: Tensor | None = None
     compute_s: list[float] = field(default_factory=list)
     flights: list[PendingExchange] = field(default_factory=list)
+
+    @property
+    def result(self) -> Tensor | None:
+        """Its rows, (n, C), once it is done."""
+        return self.turns.result
 
     @property
     def communicate_s(self) -> list[float]:
@@ -424,34 +414,49 @@ class SpatialTask:
 
 
 class SpatialTasks:
-    """Runs coroutines in an order that all ranks share.
+    """Runs spatial parts in an order that all ranks share.
 
     Args:
         model: whose spatial parts they are.
     """
 
     def __init__(self, model: DynamicModel) -> None:
-        self._step = _Step(model)
-        self._learned = {name: of for name, of in model.named_parameters() if of.requires_grad}
+        self._learned = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        names = {id(parameter): name for name, parameter in self._learned.items()}
+        self._slots = [  # where modules look their parameters up
+            (module._parameters, key, names[id(parameter)])
+            for module in model.modules()
+            for key, parameter in module._parameters.items()
+            if id(parameter) in names
+        ]
+        self._workers: list[Worker] = []
 
     def run(
-        self, makers: Sequence[Callable[[], Spatial]], order: Sequence[int], *, learning: bool
+        self, functions: Sequence[Callable[[], Tensor]], order: Sequence[int], *, learning: bool
     ) -> list[SpatialTask]:
-        """Every snapshot's task, done.
+        """Return every snapshot's task, done.
 
         Args:
-            makers: make the coroutines of S snapshots.
+            functions: the spatial parts of S snapshots.
             order: whose turn it is, again and again; a task with more turns than it needs is passed over, one with
                 fewer continues afterwards, by number. Exchanges are started in this order, which must be every rank's.
             learning: whether there will be a backward.
         """
-        tasks = [SpatialTask(make(), self._lend(learning=learning)) for make in makers]
-        with torch.set_grad_enabled(learning):
-            for number in order:
-                self._turn(tasks[number])
+        tasks = [SpatialTask(Turns(function, self._workers), self._lend(learning=learning)) for function in functions]
+        try:
+            with torch.set_grad_enabled(learning):
+                for number in order:
+                    self._turn(tasks[number])
+                for task in tasks:
+                    while task.result is None:
+                        self._turn(task)
+        except BaseException:
             for task in tasks:
-                while task.result is None:
-                    self._turn(task)
+                task.turns.abandon()
+            raise
+        finally:
+            for parameters, key, name in self._slots:
+                parameters[key] = self._learned[name]
         return tasks
 
     def gradients(
@@ -487,28 +492,14 @@ class SpatialTasks:
             return
         waiting = task.flights[-1] if task.flights else None
         began_s = time.perf_counter()
-        lent = {f"model.{name}": leaf for name, leaf in task.lent.items()}
-        flight, task.result = torch.func.functional_call(self._step, lent, (task.coroutine,))
+        for parameters, key, name in self._slots:
+            parameters[key] = task.lent[name]  # type: ignore[assignment]  # a leaf, but no nn.Parameter
+        flight = task.turns.resume()
         exposed_s = 0.0 if waiting is None else waiting.exposed_s
         # an artificially slow network may have stalled slightly longer than this clock measured
         task.compute_s.append(max(0.0, time.perf_counter() - began_s - exposed_s))
         if flight is not None:
             task.flights.append(flight)
-
-
-class _Step(nn.Module):
-    """Resumes a coroutine of a model, as a module whose parameters can be replaced temporarily."""
-
-    def __init__(self, model: DynamicModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, coroutine: Spatial) -> tuple[PendingExchange | None, Tensor | None]:
-        """Where it waits next, or what it gave."""
-        try:
-            return coroutine.send(None), None
-        except StopIteration as done:
-            return None, done.value
 
 
 # Whether exchanges overlap with computing at all: epochs are timed both ways, in turn.
@@ -597,6 +588,10 @@ class Pace:
         seed: of the predictor.
         itemsize: bytes of a number.
 
+    Attributes:
+        predictor: of the seconds of stretches and exchanges.
+        tasks: runs spatial parts in these orders.
+
     References: FlareDTDG section 3.4.
     Differs from the paper: it orders streams of one GPU and does not say how ranks agree. On a GPU a stretch is timed
         until it is launched, since waiting for it would undo the overlap.
@@ -606,6 +601,7 @@ class Pace:
         self._model, self._group, self._overlap, self._itemsize = model, group, overlap, itemsize
         self._seed = seed
         self.predictor = TaskTimePredictor(seed)
+        self.tasks = SpatialTasks(model)
         self._pulls = [model.hops_per_layer] * model.layers  # of a full snapshot, as the last step had them
         self._sizes: list[TaskSize] = []
         self._features: list[list[NDArray[np.float64]]] = []

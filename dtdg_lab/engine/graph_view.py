@@ -22,7 +22,7 @@ from dtdg_lab.graphs.snapshot import Snapshot, give_up, repeats
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
 from dtdg_lab.kernels.spmm import choose_backend, stacked
-from dtdg_lab.models.base import DynamicModel, GraphView, run_straight
+from dtdg_lab.models.base import DynamicModel, GraphView
 
 # Where a pull finds the rows of neighbours: here, gathered from all ranks, or exchanged by precomputed indices.
 
@@ -36,10 +36,10 @@ class NeighbourRows:
 
     all_here: ClassVar[bool] = True
 
-    async def joined(self, x: Tensor, direction: str) -> Tensor:
+    def joined(self, x: Tensor, direction: str) -> Tensor:
         """The columns of the operators along a direction (``in`` or ``out``): (n, F) -> (M, F), differentiable.
 
-        It may suspend until rows are here (:mod:`dtdg_lab.engine.halo_exchange`); then somebody must drive the model.
+        Other functions may compute until rows are here (:mod:`dtdg_lab.engine.turns`).
         """
         return x
 
@@ -64,7 +64,7 @@ class Gathered(NeighbourRows):
     def __init__(self, gather: Callable[..., Tensor]) -> None:
         self._gather = gather
 
-    async def joined(self, x: Tensor, direction: str) -> Tensor:
+    def joined(self, x: Tensor, direction: str) -> Tensor:
         """The rows of all nodes, in order."""
         return self._gather(x)
 
@@ -89,7 +89,7 @@ def best_filled(x: Tensor, scores: Tensor, k: int) -> Tensor:
 WAY = {"gcn": "in", "mean": "in", "diffusion-in": "in", "diffusion-out": "out", "attention": "in"}
 
 
-class SnapshotView:
+class SnapshotView(GraphView):
     """What a model may ask of snapshots (see :class:`dtdg_lab.models.base.GraphView`).
 
     Pulls of the snapshots' own features, and pulls of those, do not depend on parameters: where ``may_keep`` is given
@@ -140,20 +140,20 @@ class SnapshotView:
         seen._base = self  # so that a store that does not keep spaces finds it as long as it is in use
         return seen
 
-    async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """One hop of neighbours' rows combined, (n, F) -> (n, F).
 
         Raises:
             UnsupportedError: there is no such kind.
         """
         if kind == "attention":
-            return await self._attend(x, scores)
+            return self._attend(x, scores)
         path = self._path(x) if self._may_keep is not None else None
         if path is not None:
-            return await self._constant(x, (*path, kind))
+            return self._constant(x, (*path, kind))
         operator = self._operators.scaled(kind)
         self._is_busy = True
-        return operator.apply(await self._neighbours.joined(x, WAY[kind]))
+        return operator.apply(self._neighbours.joined(x, WAY[kind]))
 
     def _path(self, x: Tensor) -> tuple[str, ...] | None:
         """The kinds of pulls that make x of the inputs; None where x may depend on parameters."""
@@ -161,12 +161,12 @@ class SnapshotView:
             return ()
         return next((path for path, result in self._pulled.items() if result is x), None)
 
-    async def _constant(self, x: Tensor, path: tuple[str, ...]) -> Tensor:
+    def _constant(self, x: Tensor, path: tuple[str, ...]) -> Tensor:
         if path in self._pulled:
             return self._pulled[path]
         operator = self._operators.scaled(path[-1])
         known = x is self.inputs and self._all_inputs is not None and WAY[path[-1]] == "in"
-        everything = self._all_inputs if known else await self._neighbours.joined(x, WAY[path[-1]])
+        everything = self._all_inputs if known else self._neighbours.joined(x, WAY[path[-1]])
         assert everything is not None and self._may_keep is not None
         with torch.no_grad():
             result = operator.apply_once(everything)
@@ -176,17 +176,30 @@ class SnapshotView:
             self._operators.release()
         return result
 
-    async def _attend(self, x: Tensor, scores: tuple[Tensor, Tensor] | None) -> Tensor:
+    def _attend(self, x: Tensor, scores: tuple[Tensor, Tensor] | None) -> Tensor:
         if scores is None:
             raise UnsupportedError("a pull of kind 'attention' needs scores=(from, to). Change the model.")
         self._is_busy = True
         scores_from, scores_to = scores
         if not self._neighbours.all_here:  # one exchange brings both
-            joined = await self._neighbours.joined(torch.cat([x, scores_from], dim=1), "in")
+            joined = self._neighbours.joined(torch.cat([x, scores_from], dim=1), "in")
             x, scores_from = joined.split([x.shape[1], scores_to.shape[1]], dim=1)
         return self._operators.attention().apply(x, scores_from, scores_to)
 
-    async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def columns(self, x: Tensor, direction: str) -> Tensor:
+        """Return the rows of everyone that own rows receive from, own rows first: (n, F) -> (M, F), differentiable."""
+        self._is_busy = True
+        return self._neighbours.joined(x, direction)
+
+    def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return of every edge the column it comes from, the row it goes to, (E,) each, and its weight, (E, 1)."""
+        self._is_busy = True
+        adjacency = self._operators.adjacency(direction)
+        weight = None if adjacency.weights is None else adjacency.weights.unsqueeze(1)
+        rows = torch.arange(len(adjacency.indptr) - 1, device=adjacency.indptr.device)
+        return adjacency.indices.long(), torch.repeat_interleave(rows, adjacency.indptr.diff()), weight
+
+    def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Rows of the k nodes with the largest scores, (min(k, N), F), and these scores; ties to the lower node.
 
         Raises:
@@ -628,7 +641,7 @@ def operator_settings(
 # The smallest view: one node with a self-loop, to inspect a model.
 
 
-class OneVertex:
+class OneVertex(GraphView):
     """A node without edges (see :class:`dtdg_lab.models.base.GraphView`); a pull gives back what was put in."""
 
     num_rows = 1
@@ -637,11 +650,11 @@ class OneVertex:
         """All layers alike."""
         return self
 
-    async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """The rows given."""
         return x
 
-    async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The one row."""
         return x[:1], scores[:1]
 
@@ -662,6 +675,6 @@ def seam_widths(model: DynamicModel) -> tuple[RedistributionWidth, ...]:
     found = []
     for layer in range(model.layers):
         x = model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
-        mixed = run_straight(model.spatial(layer, OneVertex(), x, model.initial_state(1)))
+        mixed = model.spatial(layer, OneVertex(), x, model.initial_state(1))
         found.append(RedistributionWidth(mixed.shape[1], mixed.requires_grad))
     return tuple(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine import graph_view
 from dtdg_lab.engine.graph_view import DeviceSequence, NeighbourRows, SnapshotView, StoredSequence
 from dtdg_lab.engine.strategy import BuildContext, StepMarks
+from dtdg_lab.engine.turns import pause
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, checked, keep_freed_memory
@@ -263,13 +264,13 @@ def refuse_second_gradients() -> None:
 
 
 class PendingExchange:
-    """The exchange of one aggregation. Its driver resumes the coroutine that awaits it, which then waits.
+    """The exchange of one aggregation: what it brings is waited for after it was started.
 
     Attributes:
         in_flight_s: seconds that its rows took forward; None before they were waited for.
         exposed_s: of these, what the rank stood still for.
 
-    References: FlareDTDG section 3.4 (a snapshot's forward is a coroutine that awaits its exchange).
+    References: FlareDTDG section 3.4 (a snapshot's forward awaits its exchange).
     """
 
     def __init__(self, exchanger: Exchanger, route: Route, layer: int) -> None:
@@ -277,9 +278,6 @@ class PendingExchange:
         self.in_flight_s: float | None = None
         self.exposed_s = 0.0
         self._started: Started | None = None
-
-    def __await__(self) -> Generator[PendingExchange, None, None]:
-        yield self
 
     def start(self, rows: Tensor, *, back: bool = False) -> None:
         """Let own rows leave, or the gradients of those that came in."""
@@ -337,7 +335,8 @@ class HaloRows(NeighbourRows):
         route: gives the exchange of these snapshots along a direction, ``in`` or ``out``.
         vertices: (n,) the own nodes' numbers in the graph, ascending.
         number: the layer of the model that exchanges are counted for.
-        awaited: whether a pull suspends while its rows are on their way; else it stands still for them.
+        awaited: whether other functions compute while rows are on their way, where this one has turns; else a pull
+            waits for them.
     """
 
     all_here = False
@@ -355,13 +354,13 @@ class HaloRows(NeighbourRows):
         self._exchanger, self._group, self._route = exchanger, group, route
         self._vertices, self._number, self._awaited = vertices, number, awaited
 
-    async def joined(self, x: Tensor, direction: str) -> Tensor:
+    def joined(self, x: Tensor, direction: str) -> Tensor:
         """Own rows and those of remote neighbours: (n, F) -> (n + h, F)."""
         if not self._awaited:
             return torch.cat([x, self._exchanger.pull(x, self._route(direction), self._number)])
         flight = PendingExchange(self._exchanger, self._exchanger.checked(x, self._route(direction)), self._number)
         left = _Leave.apply(x, flight)
-        await flight  # once its rows have left
+        pause(flight)  # once its rows have left
         return torch.cat([x, _Land.apply(left, flight)])
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -616,7 +615,7 @@ class HaloSequence(StoredSequence):
         settings: how operators are made.
         directions: along which edges the model pulls; exchanges are computed for these.
         reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
-        awaited: whether aggregations suspend while rows are in flight; the caller then drives the model.
+        awaited: whether other functions compute while rows are in flight (:mod:`dtdg_lab.engine.turns`).
         spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
     """
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.models.base import DynamicModel, State, run_straight
+from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Rows, Task
 
 if TYPE_CHECKING:
@@ -444,7 +444,7 @@ class SequenceSegment:
     def snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
         """A snapshot through all layers: hidden rows of the nodes that its space holds, and the state after it."""
         space = self.sequence.view(t)
-        return run_straight(self.model.snapshot(space, space.inputs, state))
+        return self.model.snapshot(space, space.inputs, state)
 
     def loss_of(self, t: int, h: Tensor) -> Tensor | None:
         """A snapshot's share of the loss, from its hidden rows; None where no loss is taken."""

@@ -23,7 +23,7 @@ from dtdg_lab.engine.replicated import OwnBest
 from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart
 from dtdg_lab.engine.strategy import SequenceSegment, check_per_vertex
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
-from dtdg_lab.models.base import DynamicModel, State, run_straight
+from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Rows
 
 Places = slice | Tensor  # of nodes among those of a part: a run of them, or their numbers
@@ -380,7 +380,7 @@ def _straight(run: SequenceSegment, stacks: Sequence[Sequence[SnapshotView]], he
     for layer, (spaces, height) in enumerate(zip(stacks, heights, strict=True)):
         state = run.layer_state(layer, height)
         mixed = [
-            run_straight(model.spatial(layer, space, x, state)).unflatten(0, (count, -1))[:, :height]
+            model.spatial(layer, space, x, state).unflatten(0, (count, -1))[:, :height]
             for space, x, count in zip(spaces, inputs, counts, strict=True)
         ]
         h, _ = run.through_time(layer, mixed[0] if len(mixed) == 1 else torch.cat(mixed), state, slice(0, height))

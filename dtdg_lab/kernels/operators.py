@@ -332,6 +332,10 @@ class Operators:
                 raise UnsupportedError(f"pull of kind {kind!r}: allowed are {', '.join(KINDS)}. Change the model.")
         return self._scaled[kind]
 
+    def adjacency(self, direction: str) -> Adjacency:
+        """Return the edges that the rows receive along, ``in`` or ``out``, (n, M)."""
+        return self._source.adjacency(direction)
+
     def attention(self) -> AttentionOperator:
         """The attention over in-neighbours and the node itself."""
         if self._attention is None:

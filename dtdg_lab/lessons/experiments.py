@@ -73,7 +73,6 @@ def exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
     """Compute the loss of a run's first hybrid batch twice in 64 bits: on its rows, and on the whole graph."""
     import torch
 
-    from dtdg_lab.models.base import run_straight
     from dtdg_lab.systems.hybrid_batches.strategy import TargetRun, add_gradients
 
     built, batch = _first_batch(config.replace(dtype="float64"), graph)
@@ -85,7 +84,7 @@ def exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
     state, whole = model.initial_state(graph.num_nodes), torch.zeros((), dtype=torch.float64)
     for t in snapshots:
         space = built.sequence.view(t)  # of all nodes
-        hidden, state = run_straight(model.snapshot(space, space.inputs, state))
+        hidden, state = model.snapshot(space, space.inputs, state)
         readout = model.readout(hidden)[batch.run.sequence.vertices]  # of the targets only
         whole = whole + of_batch.loss(readout.unsqueeze(0), range(t, t + 1), slice(None))
     whole.backward()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -64,40 +64,73 @@ def stack_layer(states: Sequence[State], layer: int) -> State:
     return states[-1].with_layer(layer, stacked)
 
 
-T = TypeVar("T")
-
 # what a model may remember, as the catalogue and the layouts name it
 MEMORIES = ("per_vertex", "weights", "weights_from_data", "neighbourhood", "none")
 
 
-class GraphView(Protocol):
-    """How a model sees neighbours; the layout decides what stands behind it.
+class GraphView:
+    """How a model sees neighbours; the strategy decides what stands behind it.
 
-    A space may stand for S snapshots stacked block-diagonally (rows s n .. (s + 1) n - 1 are snapshot s); ``pull`` then
-    works on all of them at once, and a model cannot tell.
+    A view may stand for S snapshots stacked block-diagonally (rows s n .. (s + 1) n - 1 are snapshot s); its methods
+    then work on all of them at once, and a model cannot tell. A model calls :meth:`gcn`, :meth:`mean`,
+    :meth:`attention`, :meth:`messages` and :meth:`top`; a strategy's view defines :meth:`pull`, :meth:`columns`,
+    :meth:`edges` and ``top``.
     """
 
     @property
     def num_rows(self) -> int:
         """Nodes whose rows the model computes (own rows first)."""
+        raise NotImplementedError
 
     def layer(self, number: int) -> GraphView:
-        """The space as one layer of a model is to see it: a layout may count, or lay out, layers apart."""
+        """Return the view as one layer of a model is to see it: a strategy may count, or lay out, layers apart."""
+        return self
 
-    async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """One hop of neighbours' rows combined: (n, F) -> (n, F).
+    def gcn(self, x: Tensor) -> Tensor:
+        """Return Ã x, symmetrically normalised, with self loops: (n, F) -> (n, F)."""
+        return self.pull(x, "gcn")
+
+    def mean(self, x: Tensor, edges: str = "in") -> Tensor:
+        """Return the weighted mean over in- or out-neighbours (``edges``), 0 where there are none: (n, F) -> (n, F)."""
+        return self.pull(x, "diffusion-out" if edges == "out" else "mean")
+
+    def attention(self, x: Tensor, scores_from: Tensor, scores_to: Tensor) -> Tensor:
+        """Return softmax attention over in-neighbours and the node itself.
 
         Args:
-            x: (n, F) rows; for ``attention`` (n, heads d), the heads side by side.
-            kind: ``gcn`` (Ã x), ``mean`` and ``diffusion-in`` (weighted mean over in-neighbours), ``diffusion-out``
-                (weighted mean over out-neighbours), ``attention``. A node without such neighbours gets 0 from
-                ``mean`` and both diffusions.
-            scores: for ``attention``, (from, to), each (n, heads): node v weighs u, out of its in-neighbours and
-                itself, by the softmax over u of LeakyReLU(from[u] + to[v]), slope 0.2.
+            x: (n, heads d), the heads side by side.
+            scores_from: (n, heads).
+            scores_to: (n, heads): node v weighs u by the softmax over u of LeakyReLU(from[u] + to[v]), slope 0.2.
         """
+        return self.pull(x, "attention", (scores_from, scores_to))
 
-    async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Rows of the k nodes of the snapshot with the largest scores, largest first, and these scores.
+    def messages(
+        self,
+        x: Tensor,
+        message: Callable[[Tensor, Tensor, Tensor | None], Tensor],
+        edges: str = "in",
+        reduce: str = "sum",
+    ) -> Tensor:
+        """Return any message of every edge, reduced by the node that receives it: (n, F) -> (n, C).
+
+        Args:
+            x: (n, F) rows that are sent.
+            message: ``message(x_source, x_target, weight)``: (E, F), (E, F) and (E, 1), or None where edges carry no
+                weight -> (E, C).
+            edges: ``in`` receives along edges, ``out`` against them.
+            reduce: ``sum``, ``mean`` or ``amax``; a node without such edges gets 0.
+        """
+        sources = self.columns(x, edges)
+        source, target, weight = self.edges(edges)
+        sent = message(sources.index_select(0, source), x.index_select(0, target), weight)
+        received = sent.new_zeros(len(x), *sent.shape[1:])
+        if reduce == "sum":
+            return received.index_add(0, target, sent)
+        index = target.view(-1, *(1,) * (sent.ndim - 1)).expand_as(sent)
+        return received.scatter_reduce(0, index, sent, reduce, include_self=False)
+
+    def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return the rows of the k nodes of the snapshot with the largest scores, largest first, and these scores.
 
         Ties go to the lower node; fewer than k nodes give all of them. Differentiable in both.
 
@@ -109,6 +142,26 @@ class GraphView(Protocol):
         Returns:
             (min(k, N), F) rows and (min(k, N),) scores; the same for every part of the snapshot.
         """
+        raise NotImplementedError
+
+    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """Return one hop of neighbours' rows combined, (n, F) -> (n, F).
+
+        Args:
+            x: (n, F) rows; for ``attention`` (n, heads d).
+            kind: ``gcn``, ``mean`` and ``diffusion-in`` (weighted mean over in-neighbours), ``diffusion-out`` or
+                ``attention``.
+            scores: for ``attention``, (from, to), each (n, heads).
+        """
+        raise NotImplementedError
+
+    def columns(self, x: Tensor, direction: str) -> Tensor:
+        """Return the rows of everyone that own rows receive from, own rows first: (n, F) -> (M, F), differentiable."""
+        raise NotImplementedError
+
+    def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return of every edge the column it comes from, the row it goes to, (E,) each, and its weight, (E, 1)."""
+        raise NotImplementedError
 
 
 class DynamicModel(nn.Module):
@@ -118,7 +171,7 @@ class DynamicModel(nn.Module):
     place that pulls), then runs each node through time (``temporal_sequence``, for S snapshots at once).
 
     A layout may compute S snapshots together, layer by layer: ``evolve`` for each of them in turn, ``spatial`` once on
-    a stacked space (with the layer's weights stacked too, see :func:`dtdg_lab.models.base.stack_layer`), then
+    a stacked view (with the layer's weights stacked too, see :func:`dtdg_lab.models.base.stack_layer`), then
     ``temporal_sequence``, in blocks of nodes if it likes. This holds for every memory but ``neighbourhood``, whose
     ``spatial`` reads what the snapshot before left.
 
@@ -166,14 +219,14 @@ class DynamicModel(nn.Module):
         """Zeros of the parameters' type, on their device."""
         return self.readout_layer.weight.new_zeros(shape)
 
-    async def evolve(self, layer: int, space: GraphView, x: Tensor, state: State) -> State:
+    def evolve(self, layer: int, graph: GraphView, x: Tensor, state: State) -> State:
         """Advance a layer's weights by one snapshot, given its input x (n, width); no change where they are constant.
 
-        ``space`` stands for a single snapshot.
+        ``graph`` stands for a single snapshot.
         """
         return state
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """Mix neighbours: (n, width) -> (n, C), whatever ``temporal_sequence`` takes.
 
         All pulls are here, and little else after the last one: what it returns is kept for every node and snapshot.
@@ -217,12 +270,12 @@ class DynamicModel(nn.Module):
         h, state = self.temporal_sequence(layer, x.unsqueeze(0), state)
         return h.squeeze(0), state
 
-    async def snapshot(self, space: GraphView, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def snapshot(self, graph: GraphView, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One snapshot through all layers: (n, F) -> (n, H) and the new state."""
         for layer in range(self.layers):
-            seen = space.layer(layer)
-            state = await self.evolve(layer, seen, x, state)
-            x = await self.spatial(layer, seen, x, state)
+            seen = graph.layer(layer)
+            state = self.evolve(layer, seen, x, state)
+            x = self.spatial(layer, seen, x, state)
             x, state = self.temporal(layer, x, state)
         return x, state
 
@@ -261,18 +314,3 @@ def vertices_last(x: Tensor, weights: Tensor) -> Tensor:
 def side_by_side(gates: Tensor) -> Tensor:
     """Weights of G gates (G, C, H) as one matrix (C, G H), so that one product serves them all."""
     return gates.transpose(0, 1).flatten(1)
-
-
-def run_straight(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a model's coroutine whose space never suspends, and return its result.
-
-    Raises:
-        RuntimeError: the coroutine waited for an exchange; such a space needs a layout that drives it.
-    """
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    coroutine.close()
-    raise RuntimeError("the model waited for an exchange, but this layout has none to offer")

@@ -56,23 +56,23 @@ class DCRNN(DynamicModel):
         """Zero hidden state, (rows, H) a layer."""
         return State(tuple((self.zeros(rows, self.hidden),) for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """All diffusions: (n, width) -> (n, 2H), the update gate beside the candidate before its tanh."""
         (h,) = state.layers[layer]
         gates = self.state_gates[layer]
-        fed = torch.addmm(self.gate_bias[layer], await self.diffuse(space, x), side_by_side(self.input_gates[layer]))
+        fed = torch.addmm(self.gate_bias[layer], self.diffuse(graph, x), side_by_side(self.input_gates[layer]))
         fed_gates, fed_candidate = fed.split([2 * self.hidden, self.hidden], dim=1)
-        both = torch.sigmoid(torch.addmm(fed_gates, await self.diffuse(space, h), side_by_side(gates[:2])))
+        both = torch.sigmoid(torch.addmm(fed_gates, self.diffuse(graph, h), side_by_side(gates[:2])))
         update, reset = both.chunk(2, dim=1)
-        return torch.cat([update, torch.addmm(fed_candidate, await self.diffuse(space, reset * h), gates[2])], dim=1)
+        return torch.cat([update, torch.addmm(fed_candidate, self.diffuse(graph, reset * h), gates[2])], dim=1)
 
-    async def diffuse(self, space: GraphView, z: Tensor) -> Tensor:
+    def diffuse(self, graph: GraphView, z: Tensor) -> Tensor:
         """Rows z beside their K walks over out- and over in-neighbours: (n, C) -> (n, (2K + 1) C)."""
         terms = [z]
-        for kind in ("diffusion-out", "diffusion-in"):
+        for edges in ("out", "in"):
             walked = z
             for _ in range(self.steps):
-                walked = await space.pull(walked, kind)
+                walked = graph.mean(walked, edges)
                 terms.append(walked)
         return torch.cat(terms, dim=1)
 

@@ -42,9 +42,9 @@ class EvolveGCNH(DynamicModel):
         """The learned first weights (width, H), whatever the number of rows."""
         return State(tuple((first,) for first in self.first_weights), per_vertex=False)
 
-    async def evolve(self, layer: int, space: GraphView, x: Tensor, state: State) -> State:
+    def evolve(self, layer: int, graph: GraphView, x: Tensor, state: State) -> State:
         """One step of the GRU: x (n, width), W_{t-1} -> W_t, (width, H)."""
-        return self.advance(layer, await self.summary(layer, space, x), state)
+        return self.advance(layer, self.summary(layer, graph, x), state)
 
     def advance(self, layer: int, summary: Tensor, state: State) -> State:
         """One step of the GRU: Z_t (width, H), W_{t-1} -> W_t, (width, H)."""
@@ -57,18 +57,18 @@ class EvolveGCNH(DynamicModel):
         candidate = torch.tanh(fed[2] + u_candidate @ (reset * weights))
         return state.with_layer(layer, ((1 - update) * weights + update * candidate,))
 
-    async def summary(self, layer: int, space: GraphView, x: Tensor) -> Tensor:
+    def summary(self, layer: int, graph: GraphView, x: Tensor) -> Tensor:
         """Z_t: the H best nodes' features times tanh of their scores, as columns, (width, H)."""
         scorer = self.scorer[layer]
-        rows, scores = await space.top(x, (x @ (scorer / scorer.norm())).squeeze(1), self.hidden)
+        rows, scores = graph.top(x, (x @ (scorer / scorer.norm())).squeeze(1), self.hidden)
         missing = self.hidden - len(rows)
         chosen = (rows * torch.tanh(scores).unsqueeze(1)).T
         return torch.cat([chosen, chosen[:, -1:].expand(-1, missing)], dim=1) if missing else chosen
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """ReLU(Ã x W_t): (n, width) -> (n, H)."""
         weights = state.layers[layer][0]
-        return apply_weights(await space.pull(x, "gcn"), weights).relu_()
+        return apply_weights(graph.gcn(x), weights).relu_()
 
 
 # EvolveGCN-O: the convolution's weights are the output of an LSTM that runs through time.
@@ -103,7 +103,7 @@ class EvolveGCNO(DynamicModel):
         """The learned first weights (width, H) and a zero cell, whatever the number of rows."""
         return State(tuple((first, torch.zeros_like(first)) for first in self.first_weights), per_vertex=False)
 
-    async def evolve(self, layer: int, space: GraphView, x: Tensor, state: State) -> State:
+    def evolve(self, layer: int, graph: GraphView, x: Tensor, state: State) -> State:
         """W_{t-1}, C_{t-1} -> W_t, C_t, each (width, H); the snapshot itself has no part in it."""
         weights, cell = state.layers[layer]
         bias = self.gate_bias[layer].view(4, *weights.shape)
@@ -112,7 +112,7 @@ class EvolveGCNO(DynamicModel):
         cell = forget * cell + take * torch.tanh(pre[3])
         return state.with_layer(layer, (give * torch.tanh(cell), cell))
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """ReLU(Ã x W_t): (n, width) -> (n, H)."""
         weights = state.layers[layer][0]
-        return apply_weights(await space.pull(x, "gcn"), weights).relu_()
+        return apply_weights(graph.gcn(x), weights).relu_()

@@ -74,9 +74,9 @@ class CDGCN(VertexLSTMModel):
         self.lstm = nn.ModuleList(VertexLSTM(width + hidden, hidden) for width in widths)
         self.reset_parameters()
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """Y0 = Ã x: (n, width) -> (n, width)."""
-        return await space.pull(x, "gcn")
+        return graph.gcn(x)
 
     def temporal_sequence(
         self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()
@@ -117,12 +117,12 @@ class GATLSTM(VertexLSTMModel):
         self.lstm = nn.ModuleList(VertexLSTM(hidden, hidden) for _ in widths)
         self.reset_parameters()
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """Attention over in-neighbours: (n, width) -> (n, H)."""
         z = x @ self.project[layer]
         by_head = z.unflatten(1, (self.heads, -1))
         scores = ((by_head * self.from_score[layer]).sum(2), (by_head * self.to_score[layer]).sum(2))
-        return await space.pull(z, "attention", scores)
+        return graph.attention(z, *scores)
 
     def temporal_sequence(
         self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()
@@ -164,10 +164,10 @@ class MPNNLSTM(VertexLSTMModel):
         """Zero hidden states and cells of both LSTMs (h1, c1, h2, c2), each (rows, H) a layer."""
         return State(tuple((self.zeros(rows, self.hidden),) * 4 for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """H1 beside Ã H1: (n, width) -> (n, 2H)."""
-        first = (await space.pull(x, "gcn") @ self.first[layer]).relu_()
-        return torch.cat([first, await space.pull(first, "gcn")], dim=1)
+        first = (graph.gcn(x) @ self.first[layer]).relu_()
+        return torch.cat([first, graph.gcn(first)], dim=1)
 
     def temporal_sequence(
         self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()
@@ -200,9 +200,9 @@ class WDGCN(VertexLSTMModel):
         self.lstm = nn.ModuleList(VertexLSTM(hidden, hidden) for _ in widths)
         self.reset_parameters()
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """Ã x: (n, width) -> (n, width)."""
-        return await space.pull(x, "gcn")
+        return graph.gcn(x)
 
     def temporal_sequence(
         self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()

@@ -29,9 +29,9 @@ class GraphSAGE(DynamicModel):
         """Nothing."""
         return State(((),) * self.layers)
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """Rows beside the mean over in-neighbours: (n, width) -> (n, 2 width)."""
-        return torch.cat([x, await space.pull(x, "mean")], dim=1)
+        return torch.cat([x, graph.mean(x)], dim=1)
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The dense part of each node and snapshot: (S, n, 2 width) -> (S, n, H)."""

@@ -48,12 +48,12 @@ class TGCN(DynamicModel):
         """Zero hidden state, (rows, H) a layer."""
         return State(tuple((self.zeros(rows, self.hidden),) for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """The pulls of the graph convolution: (n, width) -> (n, width) with one layer, (n, H) with two."""
-        pulled = await space.pull(x, "gcn")
+        pulled = graph.gcn(x)
         if self.gc_layers == 1:
             return pulled
-        return await space.pull(torch.relu(self.first[layer](pulled)), "gcn")
+        return graph.gcn(torch.relu(self.first[layer](pulled)))
 
     def temporal_sequence(
         self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()

@@ -48,9 +48,9 @@ class TMGCN(DynamicModel):
         past = self.zeros(rows, self.window - 1, self.hidden)
         return State(tuple((past, self.zeros(rows, 1)) for _ in range(self.layers)))
 
-    async def spatial(self, layer: int, space: GraphView, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """Ã x: (n, width) -> (n, width)."""
-        return await space.pull(x, "gcn")
+        return graph.gcn(x)
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Finish the convolution and average over time: (S, n, width) -> (S, n, H)."""

@@ -19,7 +19,7 @@ from dtdg_lab.core.rng import generator, torch_seed
 from dtdg_lab.engine.strategy import Step, StepMarks, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.models.base import MEMORIES, DynamicModel, GraphView, State, run_straight, stack_layer
+from dtdg_lab.models.base import MEMORIES, DynamicModel, GraphView, State, stack_layer
 from dtdg_lab.partition.base import Assigned, accepted
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 
@@ -227,7 +227,7 @@ class LayoutContract:
 KINDS = ("gcn", "mean", "diffusion-in", "diffusion-out", "attention")
 
 
-class DenseView:
+class DenseView(GraphView):
     """A snapshot, or several stacked block-diagonally (``torch.block_diag``), as one (N, N) matrix.
 
     Args:
@@ -246,7 +246,7 @@ class DenseView:
         """N."""
         return len(self.adjacency)
 
-    async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """One hop, (N, F) -> (N, F); see :class:`dtdg_lab.models.base.Space`."""
         require(kind in KINDS, f"the model pulls {kind!r}; spaces offer {', '.join(KINDS)}")
         require((scores is not None) == (kind == "attention"), f"a pull of {kind!r} with scores {scores is not None}")
@@ -256,7 +256,17 @@ class DenseView:
             return dense_gcn(self.adjacency) @ x
         return _row_mean(self.adjacency.T if kind == "diffusion-out" else self.adjacency) @ x
 
-    async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def columns(self, x: Tensor, direction: str) -> Tensor:
+        """Return the rows themselves: all nodes are here."""
+        return x
+
+    def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return source, target and weight of every edge."""
+        received = self.adjacency if direction == "in" else self.adjacency.T
+        target, source = received.nonzero(as_tuple=True)
+        return source, target, received[target, source].unsqueeze(1)
+
+    def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The k largest scores and their rows, ties to the lower node."""
         require(scores.shape == x.shape[:1], f"top: scores of shape {tuple(scores.shape)}, not (n,)")
         chosen = torch.sort(scores, descending=True, stable=True).indices[:k]
@@ -323,7 +333,7 @@ def run_model(model: DynamicModel, snapshots: Sequence[tuple[GraphView, Tensor]]
     state = model.initial_state(snapshots[0][0].num_rows)
     predictions = []
     for space, x in snapshots:
-        h, state = run_straight(model.snapshot(space, x, state))
+        h, state = model.snapshot(space, x, state)
         predictions.append(model.readout(h))
     return torch.stack(predictions), state
 
@@ -345,10 +355,10 @@ def run_stacked(
     for layer in range(model.layers):
         states = [state]
         for (space, _), now in zip(snapshots, x, strict=True):
-            states.append(run_straight(model.evolve(layer, space, now, states[-1])))
+            states.append(model.evolve(layer, space, now, states[-1]))
         state = states[-1]
         given = stack_layer(states[1:], layer) if model.memory in OF_WEIGHTS else state
-        mixed = run_straight(model.spatial(layer, stacked, x.flatten(0, 1), given))
+        mixed = model.spatial(layer, stacked, x.flatten(0, 1), given)
         x, state = model.temporal_sequence(layer, mixed.unflatten(0, (len(snapshots), -1)), state)
     return model.readout(x), state
 
@@ -406,20 +416,20 @@ def check_forward(make: MakeModel, layers: int) -> None:
     space, x = snapshots[0]
     state = model.initial_state(_VERTICES)
     before = [x.clone(), *(tensor.clone() for tensor in state.tensors)]
-    h, after = run_straight(model.snapshot(space, x, state))
+    h, after = model.snapshot(space, x, state)
     require(h.shape == (_VERTICES, _HIDDEN), f"a snapshot gives {tuple(h.shape)}, not (n, H)")
     left = [x, *state.tensors]
     require(all(torch.equal(*pair) for pair in zip(before, left, strict=True)), "snapshot changes its input in place")
     by_hand, hand_state = x, state
     for layer in range(layers):
-        hand_state = run_straight(model.evolve(layer, space, by_hand, hand_state))
-        by_hand = run_straight(model.spatial(layer, space, by_hand, hand_state))
+        hand_state = model.evolve(layer, space, by_hand, hand_state)
+        by_hand = model.spatial(layer, space, by_hand, hand_state)
         by_hand, hand_state = model.temporal(layer, by_hand, hand_state)
     require(
         torch.equal(h, by_hand), "snapshot() is not evolve, spatial, temporal of each layer, or keeps state elsewhere"
     )
     require(all(map(torch.equal, after.tensors, hand_state.tensors)), "the parts leave another state than snapshot")
-    first, second = (run_straight(model.snapshot(*snapshots[1], begin))[0] for begin in (state, after))
+    first, second = (model.snapshot(*snapshots[1], begin)[0] for begin in (state, after))
     alike, forgets = torch.allclose(first, second), model.memory == "none"
     require(not alike or forgets, "a snapshot gives the same after another as by itself: no memory is used")
     require(alike or not forgets, "a snapshot gives something else after another than by itself: a memory is used")
@@ -442,21 +452,20 @@ def check_outputs(make: MakeModel) -> None:
 
 def _check_rows(model: DynamicModel, space: DenseView, x: Tensor, state: State) -> None:
     """``temporal`` never mixes rows, and nodes further than the declared hops have no influence."""
-    mixed = run_straight(model.spatial(0, space, x, run_straight(model.evolve(0, space, x, state))))
+    mixed = model.spatial(0, space, x, model.evolve(0, space, x, state))
     whole, _ = model.temporal(0, mixed, state)
     share, _ = model.temporal(0, mixed[2:5], state.slice(slice(2, 5)))
     require(torch.allclose(whole[2:5], share, rtol=1e-12, atol=1e-14), "temporal mixes rows of different nodes")
     hops = model.layers * model.hops_per_layer
     chain = DenseView(torch.diag(torch.ones(hops + 3, dtype=x.dtype), -1))  # v aggregates from v - 1
     one = torch.linspace(-1, 2, chain.num_rows * x.shape[1], dtype=x.dtype).view(-1, x.shape[1])
-    _, state = run_straight(model.snapshot(chain, one, model.initial_state(chain.num_rows)))
+    _, state = model.snapshot(chain, one, model.initial_state(chain.num_rows))
     other = one.clone()
     other[0] += 1.0
     for layer in range(model.layers):  # both with the weights that the first evolves, which may depend on every node
-        state = run_straight(model.evolve(layer, chain, one, state))
+        state = model.evolve(layer, chain, one, state)
         (one, after), (other, _) = (
-            model.temporal(layer, run_straight(model.spatial(layer, chain, data, state)), state)
-            for data in (one, other)
+            model.temporal(layer, model.spatial(layer, chain, data, state), state) for data in (one, other)
         )
         state = after
     require(
@@ -482,7 +491,7 @@ def check_sequence(make: MakeModel, layers: int) -> None:
     model, snapshots = make(_FEATURES, _HIDDEN, layers, seed=3).double(), example_snapshots()
     _, state = run_model(model, snapshots)
     space, x = snapshots[0]
-    mixed = run_straight(model.spatial(0, space, x, state)).detach()
+    mixed = model.spatial(0, space, x, state).detach()
     given = torch.stack([mixed, mixed.flip(0), 0.5 * mixed])
     whole, after = model.temporal_sequence(0, given, state)
     parts, by_step = [], state
@@ -526,7 +535,7 @@ def check_gradients(make: MakeModel, layers: int) -> None:
         same = gradient is not None and other is not None and torch.equal(gradient, other)
         require(same, f"two runs give {name} other gradients")
     space, x = example_snapshots()[0]
-    h, _ = run_straight(model.snapshot(space, x, state.detach()))
+    h, _ = model.snapshot(space, x, state.detach())
     try:
         model.readout(h).sum().backward()  # the history before the cut is freed: reaching it raises
     except RuntimeError as error:

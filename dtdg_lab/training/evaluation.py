@@ -13,7 +13,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import PARTS, Scores, Task
 
 # One evaluator for all systems and tasks: the whole sequence, sharded by nodes, under a named protocol.
@@ -113,7 +113,7 @@ class Evaluator:
             if cold and t == self._ranges[part_of[t]].start:
                 state = model.initial_state(rows)
             space = sequence.view(t)
-            h, state = run_straight(model.snapshot(space, space.inputs, state))
+            h, state = model.snapshot(space, space.inputs, state)
             if t in part_of:
                 resample = again[t - tested.start] if t in tested else None
                 self._measure(sums[t], resample, model.readout(h), t, part_of[t])

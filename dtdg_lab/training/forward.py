@@ -13,7 +13,6 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
-from dtdg_lab.models.base import run_straight
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
 
@@ -58,7 +57,7 @@ def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> For
     with seal_of(built.sequence.graph).opened():  # nothing is trained any more
         for t in range(graph.num_snapshots):
             space = built.sequence.view(t)
-            h, state = run_straight(model.snapshot(space, space.inputs, state))
+            h, state = model.snapshot(space, space.inputs, state)
             hidden.append(h.float().numpy())
             outputs.append(model.readout(h).float().numpy())
     parameters = sum(parameter.numel() for parameter in model.parameters())

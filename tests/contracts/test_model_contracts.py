@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.models.base import State, run_straight
+from dtdg_lab.models.base import State
 from dtdg_lab.models.dcrnn import DCRNN
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.graphsage import GraphSAGE
@@ -92,23 +92,23 @@ class MixesRowsWithoutState(EvolveGCNO):
 
 
 class WritesIntoItsInput(TGCN):
-    async def snapshot(self, space: Any, x: Tensor, state: State) -> tuple[Tensor, State]:
-        return await super().snapshot(space, x.mul_(0.5), state)
+    def snapshot(self, space: Any, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return super().snapshot(space, x.mul_(0.5), state)
 
 
 class KnowsNumbers(TGCN):
-    async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
-        return await super().spatial(layer, space, x, state) * torch.linspace(1, 2, len(x), dtype=x.dtype)[:, None]
+    def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
+        return super().spatial(layer, space, x, state) * torch.linspace(1, 2, len(x), dtype=x.dtype)[:, None]
 
 
 class CountsTheSpace(TGCN):
-    async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
-        return await super().spatial(layer, space, x, state) / space.num_rows
+    def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
+        return super().spatial(layer, space, x, state) / space.num_rows
 
 
 class HearsTooFar(TGCN):
-    async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
-        return await super().spatial(layer, space, await space.pull(x, "gcn"), state)
+    def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
+        return super().spatial(layer, space, space.pull(x, "gcn"), state)
 
 
 class HalvesItsHops(DCRNN):
@@ -124,16 +124,16 @@ class HasADeadGate(TGCN):
 
 
 class HasADeadScorer(EvolveGCNH):
-    async def evolve(self, layer: int, space: Any, x: Tensor, state: State) -> State:
-        return await super().evolve(layer, Untaught(space), x, state)
+    def evolve(self, layer: int, space: Any, x: Tensor, state: State) -> State:
+        return super().evolve(layer, Untaught(space), x, state)
 
 
 class Untaught:
     def __init__(self, space: Any) -> None:
         self.space = space
 
-    async def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        return await self.space.top(x, scores.detach(), k)
+    def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        return self.space.top(x, scores.detach(), k)
 
 
 class StartsEverySequenceAtZero(TGCN):
@@ -148,9 +148,9 @@ class LeavesTheFirstState(TMGCN):
 
 
 class TakesTheLastWeights(EvolveGCNO):
-    async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
+    def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
         weights = state.layers[layer][0]
-        return torch.relu(await space.pull(x, "gcn") @ (weights[-1] if weights.ndim == 3 else weights))
+        return torch.relu(space.pull(x, "gcn") @ (weights[-1] if weights.ndim == 3 else weights))
 
 
 class Flat(TGCN):
@@ -159,13 +159,13 @@ class Flat(TGCN):
 
 
 class AsksForMore(TGCN):
-    async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
-        return await space.pull(x, "hearsay")
+    def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
+        return space.pull(x, "hearsay")
 
 
 class AttendsWithoutScores(TGCN):
-    async def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
-        return await space.pull(x, "attention")
+    def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
+        return space.pull(x, "attention")
 
 
 class Misdeclared(TGCN):
@@ -242,19 +242,19 @@ OPERATORS = {
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_the_dense_space_takes_means_as_declared(kind: str) -> None:
     space = DenseView(torch.tensor([[0.0, 2, 0], [3, 0, 1], [0, 0, 0]]))
-    found = run_straight(space.pull(torch.eye(3), kind))
+    found = space.pull(torch.eye(3), kind)
     assert found.tolist() == OPERATORS[kind]
 
 
 def test_the_dense_space_convolves_as_declared() -> None:
-    found = run_straight(DenseView(torch.tensor([[0.0, 3], [0, 0]])).pull(torch.eye(2), "gcn"))
+    found = DenseView(torch.tensor([[0.0, 3], [0, 0]])).pull(torch.eye(2), "gcn")
     torch.testing.assert_close(found, torch.tensor([[1 / 4, 3 / 2], [0, 1]]))  # degrees 1 + 3 and 1
 
 
 def test_the_dense_space_attends_to_in_neighbours_and_the_vertex_itself() -> None:
     space = DenseView(torch.tensor([[5.0, 7, 0], [0, 0, 0], [0, 0, 0]]))  # a loop counts once, weights not at all
     give, take = torch.tensor([[1.0], [2], [9]]), torch.tensor([[-4.0], [0], [0]])
-    found = run_straight(space.pull(torch.eye(3), "attention", (give, take)))
+    found = space.pull(torch.eye(3), "attention", (give, take))
     shares = torch.softmax(0.2 * torch.tensor([-3.0, -2]), dim=0)
     torch.testing.assert_close(found, torch.tensor([[shares[0], shares[1], 0], [0, 1, 0], [0, 0, 1]]))
 
@@ -262,6 +262,6 @@ def test_the_dense_space_attends_to_in_neighbours_and_the_vertex_itself() -> Non
 def test_the_dense_space_s_top_is_ordered_and_takes_the_lower_vertex_of_two() -> None:
     space = DenseView(torch.zeros(4, 4))
     x, scores = torch.arange(4.0)[:, None], torch.tensor([1.0, 3, 3, 2])
-    rows, best = run_straight(space.top(x, scores, 3))
+    rows, best = space.top(x, scores, 3)
     assert (rows.flatten().tolist(), best.tolist()) == ([1, 2, 3], [3, 3, 2])
-    assert len(run_straight(space.top(x, scores, 9))[0]) == 4
+    assert len(space.top(x, scores, 9)[0]) == 4

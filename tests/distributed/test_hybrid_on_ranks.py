@@ -35,7 +35,6 @@ from torch.nn import functional
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.models.base import run_straight
 from dtdg_lab.systems.hybrid_batches.part_batches import FIRST_NEW
 from dtdg_lab.systems.hybrid_batches.strategy import HybridBatchStrategy
 from dtdg_lab.testing.processes import run_ranks
@@ -99,7 +98,7 @@ def _loss_on_the_whole(built: RunComponents, part: int, batch: TargetBatch) -> T
     state, losses = model.initial_state(graph.num_nodes), []
     for t in batch.snapshots:
         space = built.sequence.view(t)
-        h, state = run_straight(model.snapshot(space, space.inputs, state))
+        h, state = model.snapshot(space, space.inputs, state)
         z = model.readout(h)[targets]
         if built.config["task"] == "classification":
             assert graph.classes is not None

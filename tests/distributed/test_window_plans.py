@@ -24,7 +24,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.models.base import State, run_straight
+from dtdg_lab.models.base import State
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, hybrid_batch, survival_order
@@ -135,7 +135,7 @@ class _Naive:
             entering = self._entering(state, self._entering(before, None, here), here)
             space = DenseView(self._dense(t, here, whole=t not in batch.decayed))
             inputs = torch.tensor(np.array(built.sequence.graph.features[t][here])).double()
-            h, now = run_straight(built.model.snapshot(space, inputs, entering))
+            h, now = built.model.snapshot(space, inputs, entering)
             state = (here, now)
             after[t] = (here, now.detach())
             if t == work.target or everywhere:

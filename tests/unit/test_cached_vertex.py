@@ -40,7 +40,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.partition.metrics import measure
 from dtdg_lab.systems.single.strategy import SingleStrategy
 from dtdg_lab.systems.vertex_parts.strategy import ReplicatedStrategy
@@ -495,10 +495,10 @@ def test_the_best_vertices_are_the_parts_own() -> None:
     for sequence in _sequences(graph, _partition(2), model):
         space = sequence.view(1)
         scores = torch.arange(space.num_rows, dtype=torch.float64)  # the farther away, the better
-        rows, best = run_straight(space.top(space.inputs, scores, 3))
+        rows, best = space.top(space.inputs, scores, 3)
         assert best.tolist() == [sequence.own - 1.0, sequence.own - 2.0, sequence.own - 3.0]
         torch.testing.assert_close(rows, space.inputs[best.long()])
-        assert run_straight(space.top(space.inputs, scores, 99))[1].shape == (sequence.own,)
+        assert space.top(space.inputs, scores, 99)[1].shape == (sequence.own,)
 
 
 def _chain(length: int) -> DynamicGraph:
@@ -525,8 +525,8 @@ def test_dcrnn_is_cut_off_beyond_its_hops_and_only_there() -> None:
     with torch.no_grad():
         for t in TRAIN:
             cut, full = sequence.view(t), whole.view(t)
-            h, here = run_straight(model.snapshot(cut, cut.inputs, here))
-            exact, there = run_straight(model.snapshot(full, full.inputs, there))
+            h, here = model.snapshot(cut, cut.inputs, here)
+            exact, there = model.snapshot(full, full.inputs, there)
             apart.append(float((h[:10] - exact[:10]).abs().max()))
     assert apart[0] < 1e-12  # state zero: two hops are enough
     assert apart[1] > 1e-9
@@ -551,7 +551,7 @@ def test_layers_see_ever_fewer_rows_and_only_the_first_has_features() -> None:
 def test_pulls_of_features_are_computed_once() -> None:
     sequence = _sequences(_graph(), _partition(2), _model("tgcn", 2))[0]
     space = sequence.stacks(TRAIN, 0)[0]
-    assert run_straight(space.pull(space.inputs, "gcn")) is run_straight(space.pull(space.inputs, "gcn"))
+    assert space.pull(space.inputs, "gcn") is space.pull(space.inputs, "gcn")
 
 
 def test_links_are_refused() -> None:

@@ -21,7 +21,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators
 from dtdg_lab.kernels.spmm import Adjacency
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.models.base import DynamicModel
 
 NODES, SNAPSHOTS, FEATURES = 17, 5, 3
 
@@ -46,7 +46,7 @@ def _sequence(graph: DynamicGraph | None = None, **given: Any) -> DeviceSequence
 
 
 def _pull(space: SnapshotView, x: Tensor, kind: str = "gcn") -> Tensor:
-    return run_straight(space.pull(x, kind))
+    return space.pull(x, kind)
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_stacked_snapshots_have_no_common_top(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(space_store.STACKED_ROWS, "cpu", 10**6)
     (space,) = _sequence().stacks(range(2))
     with pytest.raises(UnsupportedError, match="each snapshot"):
-        run_straight(space.top(space.inputs, space.inputs[:, 0], 3))
+        space.top(space.inputs, space.inputs[:, 0], 3)
 
 
 # what is refused
@@ -184,13 +184,13 @@ def test_top_is_the_largest_first_and_ties_go_to_the_lower_vertex() -> None:
     scores = torch.zeros(NODES, dtype=torch.float64)
     scores[[3, 5, 9]] = torch.tensor([2.0, 7.0, 2.0], dtype=torch.float64)
     x = torch.arange(NODES, dtype=torch.float64).unsqueeze(1).requires_grad_()
-    rows, best = run_straight(space.top(x, scores, 5))
+    rows, best = space.top(x, scores, 5)
     assert rows.squeeze(1).tolist() == [5, 3, 9, 0, 1]
     assert best.tolist() == [7, 2, 2, 0, 0]
     rows.sum().backward()
     assert x.grad is not None
     assert x.grad.squeeze(1).nonzero().squeeze(1).tolist() == [0, 1, 3, 5, 9]
-    rows, best = run_straight(space.top(x, scores, 2 * NODES))
+    rows, best = space.top(x, scores, 2 * NODES)
     assert len(rows) == len(best) == NODES
 
 
@@ -250,7 +250,7 @@ def _forward(model: DynamicModel, sequence: DeviceSequence) -> Tensor:
         state = model.initial_state(len(sequence.rows))
         for t in range(SNAPSHOTS):
             space = sequence.view(t)
-            h, state = run_straight(model.snapshot(space, space.inputs, state))
+            h, state = model.snapshot(space, space.inputs, state)
             read.append(model.readout(h))
     return torch.stack(read)
 

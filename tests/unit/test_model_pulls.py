@@ -10,7 +10,6 @@ import torch
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.message_passing import Pull, directions, hops, pulls
-from dtdg_lab.models.base import run_straight
 from dtdg_lab.testing.contracts import DenseView
 
 FEATURES, HIDDEN = 3, 4
@@ -34,14 +33,14 @@ class Recorder(DenseView):
         self.now = number
         return self
 
-    async def pull(self, x, kind, scores=None):
+    def pull(self, x, kind, scores=None):
         sent = [x] if scores is None else [x, scores[0]]
         self.note(WAYS[kind], sent)
-        return await super().pull(x, kind, scores)
+        return super().pull(x, kind, scores)
 
-    async def top(self, x, scores, k):
+    def top(self, x, scores, k):
         self.note("top", [x, scores.unsqueeze(1)])
-        return await super().top(x, scores, k)
+        return super().top(x, scores, k)
 
     def note(self, way, sent):
         width = sum(rows.shape[1] for rows in sent)
@@ -54,7 +53,7 @@ def asked_of(model, snapshots=2):
     state, found = model.initial_state(6), []
     for t in range(snapshots):
         space.asked = []
-        _, state = run_straight(model.snapshot(space, torch.ones(6, FEATURES) * (t + 1), state))
+        _, state = model.snapshot(space, torch.ones(6, FEATURES) * (t + 1), state)
         found.append(tuple(space.asked))
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.models.base import DynamicModel, State, apply_weights, run_straight, side_by_side, stack_layer
+from dtdg_lab.models.base import DynamicModel, State, apply_weights, side_by_side, stack_layer
 from dtdg_lab.models.dcrnn import DCRNN
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
@@ -158,7 +157,7 @@ def test_what_came_before_matters(make: type[DynamicModel]) -> None:
     _, after_all = run_model(model, snapshots)
     _, after_one = run_model(model, snapshots[:1])
     space, x = snapshots[1]
-    outputs = [run_straight(model.snapshot(space, x, s))[0] for s in (model.initial_state(N), after_one, after_all)]
+    outputs = [model.snapshot(space, x, s)[0] for s in (model.initial_state(N), after_one, after_all)]
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert (outputs[one] - outputs[other]).abs().max() > 1e-4
 
@@ -170,7 +169,7 @@ def test_the_weights_of_two_forwards_differ(make: type[DynamicModel]) -> None:
     space, x = snapshots[0]
     state, weights = model.initial_state(N), []
     for _ in range(3):
-        _, state = run_straight(model.snapshot(space, x, state))
+        _, state = model.snapshot(space, x, state)
         weights.append(state.layers[0][0])
     assert (weights[0] - weights[1]).abs().max() > 1e-3
     assert (weights[1] - weights[2]).abs().max() > 1e-3
@@ -181,7 +180,7 @@ def test_a_learned_first_weight_is_reached_only_from_the_initial_state() -> None
     snapshots, _ = _sequence()
     model = made(EvolveGCNO)
     _, state = run_model(model, snapshots[:2])
-    carried, _ = run_straight(model.snapshot(*snapshots[2], state.detach()))
+    carried, _ = model.snapshot(*snapshots[2], state.detach())
     carried.sum().backward()
     assert model.first_weights[0].grad is None
     assert model.state_gates[0].grad.abs().max() > 0
@@ -212,10 +211,10 @@ def test_dcrnn_hears_twice_its_steps_and_no_further() -> None:
     model = made(DCRNN, diffusion_steps=2)
     chain = DenseView(torch.diag(torch.ones(N - 1, dtype=torch.float64), -1))
     x = torch.ones(N, F, dtype=torch.float64)
-    _, state = run_straight(model.snapshot(chain, x, model.initial_state(N)))
+    _, state = model.snapshot(chain, x, model.initial_state(N))
     other = x.clone()
     other[0] += 1
-    one, two = (run_straight(model.snapshot(chain, data, state))[0] for data in (x, other))
+    one, two = (model.snapshot(chain, data, state)[0] for data in (x, other))
     changed = (one != two).any(dim=1)
     assert changed.tolist() == [v <= 4 for v in range(N)]
     assert model.hops_per_layer == 4
@@ -224,7 +223,7 @@ def test_dcrnn_hears_twice_its_steps_and_no_further() -> None:
 def test_evolvegcn_h_takes_the_lower_vertex_of_equal_scores() -> None:
     model = EvolveGCNH(F, 3, seed=0).double()
     x = torch.ones(N, F, dtype=torch.float64, requires_grad=True)
-    run_straight(model.summary(0, DenseView(torch.zeros(N, N, dtype=torch.float64)), x)).sum().backward()
+    model.summary(0, DenseView(torch.zeros(N, N, dtype=torch.float64)), x).sum().backward()
     assert x.grad.any(dim=1).tolist() == [v < 3 for v in range(N)]
 
 
@@ -235,12 +234,12 @@ def test_a_layer_pulls_no_more_than_it_must(make: type[DynamicModel]) -> None:
     class Counts(DenseView):
         pulls = 0
 
-        async def pull(self, x: Tensor, kind: str, scores: Any = None) -> Tensor:
+        def pull(self, x: Tensor, kind: str, scores: Any = None) -> Tensor:
             self.pulls += 1
-            return await super().pull(x, kind, scores)
+            return super().pull(x, kind, scores)
 
     model, space = made(make, layers=2), Counts(torch.eye(N, dtype=torch.float64).roll(1, 0))
-    run_straight(model.snapshot(space, torch.ones(N, F, dtype=torch.float64), model.initial_state(N)))
+    model.snapshot(space, torch.ones(N, F, dtype=torch.float64), model.initial_state(N))
     assert space.pulls == 2 * (3 * 2 * 2 if make is DCRNN else model.hops_per_layer)
 
 
@@ -260,28 +259,6 @@ def test_a_layer_pulls_no_more_than_it_must(make: type[DynamicModel]) -> None:
 def test_options_that_make_no_model_are_refused(make: type[DynamicModel], options: dict[str, int], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         make(F, H, seed=0, **options)
-
-
-def test_a_space_that_suspends_is_refused_by_layouts_that_run_straight() -> None:
-    class Waits:
-        num_rows = N
-
-        def layer(self, number: int) -> Waits:
-            return self
-
-        async def pull(self, x: Tensor, kind: str, scores: Any = None) -> Tensor:
-            class _Never:
-                def __await__(self):
-                    yield "an exchange"
-
-            await _Never()
-            return x
-
-    model = TGCN(F, H, seed=0)
-    coroutine = model.snapshot(Waits(), torch.zeros(N, F), model.initial_state(N))
-    with pytest.raises(RuntimeError, match="waited for an exchange"):
-        run_straight(coroutine)
-    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 # the small parts they share

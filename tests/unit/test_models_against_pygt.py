@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.models.dcrnn import DCRNN
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import MPNNLSTM
@@ -75,7 +75,7 @@ def outputs(model: DynamicModel, given: list[tuple[DenseView, Tensor, Edges]]) -
     """Hidden features of every snapshot, (T, N, H), before the readout."""
     state, found = model.initial_state(N), []
     for space, x, _ in given:
-        h, state = run_straight(model.snapshot(space, x, state))
+        h, state = model.snapshot(space, x, state)
         found.append(h)
     return torch.stack(found)
 
@@ -267,10 +267,10 @@ def test_evolvegcn_h_evolves_the_same_weights_where_the_reset_gate_is_out_of_pla
     for space, x, edges in snapshots():
         x = torch.cat([x, x[:, :1]], dim=1)
         convolved = theirs(x, *edges)
-        state = run_straight(ours.evolve(0, space, x, state))
+        state = ours.evolve(0, space, x, state)
         (weights,) = state.layers[0]
         close(weights.T, theirs.weight[0])
-        pulled = run_straight(space.pull(x, "gcn"))
+        pulled = space.pull(x, "gcn")
         close(pulled @ weights.T, convolved)
     weights.square().sum().backward()
     theirs.weight.square().sum().backward()
@@ -292,6 +292,6 @@ def test_evolvegcn_o_is_another_function(pygt: types.ModuleType) -> None:
         w = (1 - z) * torch.tanh(w @ v_n.T + a_n + r * (w @ u_n.T + b_n)) + z * w
         convolved = theirs(x, *edges)
         close(theirs.weight[0], w)
-        close(convolved, run_straight(space.pull(x, "gcn")) @ w)
+        close(convolved, space.pull(x, "gcn") @ w)
     count = {name: sum(p.numel() for p in m.parameters()) for name, m in (("gru", theirs), ("lstm", ours))}
     assert count == {"gru": H * H + 3 * (2 * H * H + 2 * H), "lstm": H * H + 4 * (2 * H * H + H * H) + H + 1}

@@ -25,7 +25,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.feature_cache.strategy import neighbour_sampler
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
@@ -106,7 +106,7 @@ def _on_the_whole(
     targets = torch.tensor(batch.targets)
     for t in batch.snapshots:
         space = sequence.view(t)
-        h, state = run_straight(model.snapshot(space, space.inputs, state))
+        h, state = model.snapshot(space, space.inputs, state)
         loss = loss_of(model.readout(h)[targets], t, targets)
         losses += [] if loss is None else [loss]
     total = torch.stack(losses).mean()

@@ -23,7 +23,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import ScaledOperator
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.decayed_windows.sampled import SampledWindows, SampledWindowStrategy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
@@ -129,14 +129,14 @@ def test_pulls_of_features_are_right_on_average(kind: str) -> None:
     graph = _graph(weighted=True)
     settings = OperatorSettings(dtype=torch.float64, norm="in_out")
     whole = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", norm="in_out").view(1)
-    wanted = run_straight(whole.pull(whole.inputs, kind))
+    wanted = whole.pull(whole.inputs, kind)
     draws, total, squares = 300, torch.zeros_like(wanted), torch.zeros_like(wanted)
     task, model = _task(graph), _model("graphsage", 1)
     layout = SampledWindowStrategy(model, graph, task, _windows(1, fanout=3), settings, counts_group=True)
     for epoch in range(draws):
         layout.compute(layout.epoch(epoch)[0], StepMarks())
         space = layout._sequences[0].view(1)
-        found = run_straight(space.pull(space.inputs, kind))[:NODES]
+        found = space.pull(space.inputs, kind)[:NODES]
         total, squares = total + found / draws, squares + found.square() / draws
     spread = (squares - total.square()).clamp(min=0).sqrt() / draws**0.5
     assert float(spread.max()) > 0
@@ -285,7 +285,7 @@ def _by_layers(
     for t in window:
         spaces = [sequence.view(t) for sequence in sequences]
         seen = SimpleNamespace(layer=spaces.__getitem__)
-        h, state = run_straight(model.snapshot(seen, spaces[0].inputs, state))  # type: ignore[arg-type]
+        h, state = model.snapshot(seen, spaces[0].inputs, state)  # type: ignore[arg-type]
     loss = task.loss(model.readout(h).unsqueeze(0), window[-1:], slice(0, NODES)).sum()
     loss.backward()
     return float(loss.detach()), _taken(model)

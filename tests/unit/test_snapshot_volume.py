@@ -19,7 +19,6 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.split import split
-from dtdg_lab.models.base import run_straight
 from dtdg_lab.partition.halo import pulled_rows
 from dtdg_lab.partition.metrics import between_parts, measure, predicted_bytes
 from dtdg_lab.partition.volume import (
@@ -73,8 +72,8 @@ def test_seams_are_what_models_give(name, options, layers):
     space = DenseView((torch.rand(6, 6, generator=torch.Generator().manual_seed(0)) < 0.4).float())
     x, state, found = torch.ones(6, FEATURES), model.initial_state(6), []
     for layer in range(layers):
-        state = run_straight(model.evolve(layer, space, x, state))
-        mixed = run_straight(model.spatial(layer, space, x, state))
+        state = model.evolve(layer, space, x, state)
+        mixed = model.spatial(layer, space, x, state)
         (x, later), _ = model.temporal_sequence(layer, torch.stack([mixed, mixed]), state)
         found.append(Seam(mixed.shape[1], mixed.requires_grad))
         remembers = model.memory in ("per_vertex", "neighbourhood")

@@ -36,7 +36,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import Adjacency
-from dtdg_lab.models.base import DynamicModel, State, run_straight
+from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.partition.halo import hop_distance
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
@@ -119,7 +119,7 @@ def _on_the_whole(
     losses = []
     for t in batch.snapshots:
         space = sequence.view(t)
-        h, state = run_straight(model.snapshot(space, space.inputs, state))
+        h, state = model.snapshot(space, space.inputs, state)
         loss = loss_of(model.readout(h)[targets], t, targets)
         losses += [] if loss is None else [loss]
     total = torch.stack(losses).mean()
@@ -297,7 +297,7 @@ class _DenseStates:
         losses = []
         for t in batch.snapshots:
             space = self._sequence.view(t)
-            h, state = run_straight(model.snapshot(space, space.inputs, state))
+            h, state = model.snapshot(space, space.inputs, state)
             loss = _squared(graph)(model.readout(h)[targets], t, targets)
             losses += [] if loss is None else [loss]
             for layer, (within, tensors) in enumerate(zip(reads, state.layers, strict=True)):

@@ -12,7 +12,7 @@ from dtdg_lab.engine.backprop import time_blocks
 from dtdg_lab.engine.graph_view import OneVertex, SnapshotView
 from dtdg_lab.engine.halo_exchange import Exchanger
 from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, TimeBlock, Timeline, in_order
-from dtdg_lab.models.base import State, run_straight
+from dtdg_lab.models.base import State
 
 # Runs of models that remember weights, or nothing: the weights first, then each snapshot forward and backward.
 #
@@ -87,7 +87,7 @@ def _evolved(run: SequenceSegment) -> dict[int, State]:
     for t in run.snapshots:
         for layer in range(model.layers):
             x = model.zeros(1, model.width(layer))
-            state = run_straight(model.evolve(layer, anywhere, x, state))
+            state = model.evolve(layer, anywhere, x, state)
         states[t] = state
     return states
 
@@ -109,7 +109,7 @@ def _readout(run: SequenceSegment, seen: tuple[SnapshotView, ...], state: State)
     x, stacked = seen[0].inputs, len(seen[0].snapshots)
     needed = [*(space.num_rows // stacked for space in seen[1:]), run.own]
     for layer, (space, rows) in enumerate(zip(seen, needed, strict=True)):
-        mixed = run_straight(run.model.spatial(layer, space, x, state)).unflatten(0, (stacked, -1))
+        mixed = run.model.spatial(layer, space, x, state).unflatten(0, (stacked, -1))
         h, _ = run.model.temporal_sequence(layer, mixed[:, :rows], state)
         x = h.flatten(0, 1)
     return run.model.readout(h)
@@ -194,16 +194,13 @@ class _Weights:
             states = self._evolved(layer, self._gather(summaries, number, layer, pass_name), state)
             ends.append(states[-1].layers[layer])
             seen = [states[space.snapshots[0] - block.snapshots.start] for space in spaces]
-            xs = [
-                run_straight(run.model.spatial(layer, space, x, of))
-                for space, x, of in zip(spaces, xs, seen, strict=True)
-            ]
+            xs = [run.model.spatial(layer, space, x, of) for space, x, of in zip(spaces, xs, seen, strict=True)]
         return list(block.stacks[0]), xs, State(tuple(ends), per_vertex=False)
 
     def _summaries(self, layer: int, spaces: list[SnapshotView], xs: list[Tensor]) -> Tensor:
         """Those of own snapshots, one in each row; where there are none, still with a history."""
         model: Any = self._run.model  # with a summary, from which its weights advance
-        found = [run_straight(model.summary(layer, space, x)).flatten() for space, x in zip(spaces, xs, strict=True)]
+        found = [model.summary(layer, space, x).flatten() for space, x in zip(spaces, xs, strict=True)]
         if found:
             return torch.stack(found)
         return model.zeros(0, model.width(layer) * model.hidden).requires_grad_(torch.is_grad_enabled())

@@ -13,7 +13,7 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine import strategy
 from dtdg_lab.engine.graph_view import DeviceSequence, RedistributionWidth, SnapshotView, seam_widths
 from dtdg_lab.engine.strategy import BlockRows, Gradients, Learned, SequenceSegment, StepMarks, TimeBlock, Timeline
-from dtdg_lab.models.base import State, run_straight
+from dtdg_lab.models.base import State
 
 if TYPE_CHECKING:
     from dtdg_lab.engine.halo_exchange import HaloSequence
@@ -108,7 +108,7 @@ class Layer:
         def mix(place: int) -> tuple[Tensor, None]:
             with torch.set_grad_enabled(learning):
                 given = run.model.spatial(number, self._spaces[place], self._inputs[place], self._crossing.begin)
-                mixed = run_straight(given)
+                mixed = given
             if self._learns:
                 self._mixed[place] = mixed
             return mixed.detach(), None

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.engine.async_overlap import Pace, Spatial, SpatialTask, SpatialTasks, run_awaiting
+from dtdg_lab.engine.async_overlap import Pace, SpatialTask
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
 from dtdg_lab.engine.graph_view import OneVertex, RedistributionWidth, SnapshotView
 from dtdg_lab.engine.strategy import (
@@ -98,7 +98,7 @@ def add_gradients_window(
             state = _each(state, lambda x: x.index_select(0, rows.place))
         t = run.snapshots[position]
         if t in run.at:
-            h, state = run_awaiting(model.snapshot(space, space.inputs, state))
+            h, state = model.snapshot(space, space.inputs, state)
             of = rows.own[:height] if not is_whole else slice(0, run.own)
             losses.append(run.loss(model.readout(h[: run.own]).unsqueeze(0), range(t, t + 1), of))
         else:
@@ -116,9 +116,9 @@ def _passed(model: DynamicModel, space: SnapshotView, state: State) -> State:
     if model.memory == "none":
         return state
     if model.memory != "weights":
-        return run_awaiting(model.snapshot(space, space.inputs, state))[1]
+        return model.snapshot(space, space.inputs, state)[1]
     for layer in range(model.layers):
-        state = run_awaiting(model.evolve(layer, OneVertex(), model.zeros(1, model.width(layer)), state))
+        state = model.evolve(layer, OneVertex(), model.zeros(1, model.width(layer)), state)
     return state
 
 
@@ -339,7 +339,7 @@ class WindowLayer(Layer):
 
 
 class OverlappedLayer(WindowLayer):
-    """A :class:`WindowLayer` whose views suspend at an exchange.
+    """A :class:`WindowLayer` in which other snapshots compute while one exchanges rows.
 
     Collective, in forward and backward.
 
@@ -368,16 +368,16 @@ class OverlappedLayer(WindowLayer):
         seam: RedistributionWidth,
         pace: Pace,
     ) -> None:
-        self._pace, self._runner = pace, SpatialTasks(run.model)
+        self._pace = pace
         self._tasks: list[SpatialTask] = []
         super().__init__(run, number, block, inputs, crossing, learning=learning, seam=seam)
 
     def _mix(self, *, learning: bool) -> list[Tensor]:
-        makers: list[Callable[[], Spatial]] = [
+        functions = [
             partial(self._run.model.spatial, self._number, space, x, self._crossing.begin)
             for space, x in zip(self._spaces, self._inputs, strict=True)
         ]
-        tasks = self._runner.run(makers, self._pace.order(self._number), learning=learning)
+        tasks = self._pace.tasks.run(functions, self._pace.order(self._number), learning=learning)
         self._pace.note(self._number, tasks)
         mixed = [task.result.detach() for task in tasks if task.result is not None]
         if self._learns:
@@ -390,7 +390,7 @@ class OverlappedLayer(WindowLayer):
         """Backward through all snapshots at once: the gradient of the layer's input in each; none in layer 0."""
         if not self._learns:
             return []
-        of_tasks, of_inputs = self._runner.gradients(self._tasks, self._gradients, self._inputs)
+        of_tasks, of_inputs = self._pace.tasks.gradients(self._tasks, self._gradients, self._inputs)
         self._tasks, self._gradients = [], []
         for gradients in of_tasks:
             self._learned.add(gradients)

@@ -24,7 +24,6 @@ from dtdg_lab.engine.replicated import cached_sequences
 from dtdg_lab.engine.replicated_part import part_folder
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy, check_per_vertex
 from dtdg_lab.engine.target_batches import StateCache, TargetRun, add_gradients
-from dtdg_lab.models.base import run_straight
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.systems.hybrid_batches import part_batches
 from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, capacity, load_groups
@@ -528,7 +527,7 @@ class HybridBatchStrategy(Strategy):
         with torch.no_grad():
             for t in run.snapshots:
                 space = sequence.view(t)
-                h, state = run_straight(model.snapshot(space, space.inputs, state))
+                h, state = model.snapshot(space, space.inputs, state)
                 read.append(model.readout(h if vertices is None else h[vertices]))
             whole = float(run.loss(torch.stack(read), run.snapshots, slice(0, run.own)))
         return abs(own - whole) / whole if whole > 0 else None

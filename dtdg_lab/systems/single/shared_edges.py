@@ -17,7 +17,7 @@ from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, OneVertex, 
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
 from dtdg_lab.kernels.spmm import SharedOperator
-from dtdg_lab.models.base import DynamicModel, run_straight
+from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.single.charts import OverlapProfile
 from dtdg_lab.systems.single.strategy import SingleStrategy
 
@@ -83,7 +83,7 @@ class _PullLog(OneVertex):
         self.learned: list[Pull] = []
         self.kinds: set[str] = set()
 
-    async def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         self.kinds.add(kind)
         if x.requires_grad:
             self.learned.append((kind, x.shape[1]))
@@ -99,7 +99,7 @@ def learned_pulls(model: DynamicModel) -> list[Pull]:
     log = _PullLog()
     for layer in range(model.layers):
         x = model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
-        run_straight(model.spatial(layer, log, x, model.initial_state(1)))
+        model.spatial(layer, log, x, model.initial_state(1))
     other = sorted(log.kinds - set(SHARED_KINDS))
     if other:
         raise UnsupportedError(
@@ -197,7 +197,7 @@ def _seconds(
         for view in views:
             x = given[width][start : start + view.num_rows].requires_grad_()
             start += view.num_rows
-            y = run_straight(view.pull(x, kind))
+            y = view.pull(x, kind)
             torch.autograd.grad(y, x, y.detach())
     _wait(of.device)
     return time.perf_counter() - began

@@ -97,7 +97,9 @@ def test_extras_are_added_to_a_lab_that_stays(copy: Path) -> None:
     assert _installed(_plan("lab", copy)) == []
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "etc/jupyter/labconfig/page_config.d/dtdg_lab.json"])
+@pytest.mark.parametrize(
+    "name", ["pyproject.toml", "constraints.txt", "etc/jupyter/labconfig/page_config.d/dtdg_lab.json"]
+)
 @pytest.mark.parametrize("target", ["env", "test"])
 def test_a_changed_definition_asks_for_an_installation(copy: Path, name: str, target: str) -> None:
     _touch_stamps(_plan("test", copy), copy)

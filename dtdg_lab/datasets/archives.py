@@ -1,4 +1,4 @@
-"""What is in a data file as published: plain, gzip, bzip2, zip or tar, NumPy's npz, and Planetoid's pickles.
+"""What is in a data file as published: plain, packed, zip or tar, NumPy's npz, and Planetoid's pickles.
 
 All is read in memory and never unpacked to disk. An archive is refused as a whole where a member would escape its
 folder (an absolute path, ``..``, a link) if it were unpacked. Bytes are counted while they are unpacked, whatever the
@@ -37,6 +37,13 @@ MAX_RATIO = 200  # bytes unpacked for each byte of the file; text has 3 to 20
 MAX_MEMBERS = 10_000
 _FREE_BYTES = 64 << 20  # never too much, whatever the ratio
 _CHUNK_BYTES = 1 << 20
+_PACKERS = {  # how a packed file begins -> the packer, which is also the usual end of its name
+    b"\x1f\x8b": "gz",
+    b"BZh": "bz2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zst",
+    b"\x04\x22\x4d\x18": "lz4",
+}
 # what the readers of the standard library and of NumPy raise for damaged files, as fuzzing them showed
 _DAMAGE = (
     *DAMAGE,
@@ -123,9 +130,9 @@ class ArchiveMembers(Mapping[str, bytes]):
             self._allowed = max(_FREE_BYTES, MAX_RATIO * size)  # bytes that may come out of the file
             self._max_bytes = min(self._allowed, max_bytes)
             with self._file() as file:
-                head = file.read(4)
-            self._zipped = head in (b"PK\x03\x04", b"PK\x05\x06")
-            self._packed = "gz" if head[:2] == b"\x1f\x8b" else "bz2" if head[:3] == b"BZh" else ""
+                head = file.read(6)
+            self._zipped = head[:4] in (b"PK\x03\x04", b"PK\x05\x06")
+            self._packed = _packer_of(head)
             with self._file() as file:
                 self._tarred = not self._zipped and self._unpacked(file).read(512)[257:262] == b"ustar"
             self._names = self._listed()
@@ -186,8 +193,12 @@ class ArchiveMembers(Mapping[str, bytes]):
 
     def _unpacked(self, file: BinaryIO) -> Any:
         opened: Any = file
-        if self._packed:
-            opened = gzip.GzipFile(fileobj=file) if self._packed == "gz" else bz2.BZ2File(file)
+        if self._packed in ("gz", "bz2", "xz"):
+            opened = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[self._packed](file)  # type: ignore[operator]
+        elif self._packed:
+            import pyarrow as pa
+
+            opened = pa.input_stream(file, compression={"zst": "zstd", "lz4": "lz4"}[self._packed])
         return _Limited(opened, self._allowed, self.where)
 
     def _tar(self, file: BinaryIO) -> tarfile.TarFile:
@@ -229,6 +240,11 @@ class ArchiveMembers(Mapping[str, bytes]):
         return tuple(name for name, folder in seen.items() if not folder)
 
 
+def _packer_of(head: bytes) -> str:
+    """Return the packer of a file from its first bytes; empty where there is none."""
+    return next((packer for begin, packer in _PACKERS.items() if head.startswith(begin)), "")
+
+
 class _Limited(io.RawIOBase):
     """A stream that refuses to give more than its limit."""
 
@@ -251,12 +267,12 @@ class _Limited(io.RawIOBase):
 
 
 def unpacked(data: bytes, where: str) -> bytes:
-    """The content of a gzip or bzip2 file held in memory; of any other, itself.
+    """Return the content of a packed file held in memory; of any other, itself.
 
     Raises:
         DataError: it is damaged or unpacks to too much.
     """
-    return ArchiveMembers(data, where).only("*") if data[:2] in (b"\x1f\x8b", b"BZ") else data
+    return ArchiveMembers(data, where).only("*") if _packer_of(data[:6]) else data
 
 
 def content(path: Path, member: str = "") -> tuple[bytes, str]:
@@ -290,7 +306,7 @@ class Together(Mapping[str, bytes]):
     """
 
     def __init__(self, files: tuple[PublishedFile, ...], paths: tuple[Path, ...]) -> None:
-        packed = (".gz", ".bz2", ".zip")
+        packed = (".zip", *(f".{packer}" for packer in _PACKERS.values()))
         names = (path.stem if path.suffix in packed else path.name for path in paths)
         self._files = {name: (path, file.member) for name, path, file in zip(names, paths, files, strict=True)}
 

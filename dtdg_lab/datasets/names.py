@@ -13,9 +13,10 @@ from dtdg_lab.core.catalogue import PROTOCOLS, Entry
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, UnsupportedError, shortened
 from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.datasets.download import fetch, find, given_folder, remember, verified
+from dtdg_lab.datasets.interval_length import check_one_way, seconds_of
 from dtdg_lab.datasets.registry import PARSER_VERSION, PUBLISHED, Published
 from dtdg_lab.datasets.sequences import DELETION_VERSION, cached_graph, sequence
-from dtdg_lab.datasets.user_data import STRICT_LABEL, check_one_way
+from dtdg_lab.datasets.user_data import STRICT_LABEL
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import graph_folder, holds_graph, read_meta
@@ -179,6 +180,8 @@ def load_dataset(
         return _stored(name, root, strict_label=strict_label)
     entry = catalogue.entry("datasets", name)
     _refuse_others(name, entry.options, options)
+    if "interval" in options:
+        options["interval"] = seconds_of(options["interval"])
     given = {key: option(key).default for key in entry.options} | dict(entry.defaults) | options
     checked = {key: option(key).check(given[key]) for key in entry.options}
     if "cut" not in options and checked.get("interval"):

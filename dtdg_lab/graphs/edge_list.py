@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+import numbers
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ def as_array(values: Any, name: str, needed: str) -> NDArray[Any]:
     """
     refuse_masked(values, name)
     if isinstance(values, (list, tuple)):
-        _refuse_mixed(values, name, needed)
+        refuse_mixed(values, name, needed)
     try:
         for step in ("detach", "cpu"):  # tensors that are learned, or lie on a GPU
             if callable(getattr(type(values), step, None)):
@@ -100,8 +102,12 @@ def wrong_type(array: NDArray[Any], name: str, needed: str, right: tuple[type, .
     )
 
 
-def _refuse_mixed(values: list[Any] | tuple[Any, ...], name: str, needed: str) -> None:
-    """Refuse lists in which numpy would turn one kind of values into another unseen, such as NaN into text."""
+def refuse_mixed(values: Sequence[Any] | NDArray[Any], name: str, needed: str) -> None:
+    """Refuse values of several kinds, which numpy would turn into one kind unseen, such as NaN into text.
+
+    Raises:
+        DataError: text, bytes or booleans stand beside something else; the message names both.
+    """
     types = set(map(type, values))
     for masked in types:
         if issubclass(masked, np.ma.MaskedArray):
@@ -133,11 +139,23 @@ def _kind(values: Any) -> str:
 
 
 MAX_ID_LENGTH = 1000  # characters; numpy gives every id of a vector the room of the longest
-_IDS, _TIMES = "whole numbers or text", "numbers or datetimes"
+_IDS = "whole numbers or text"
+# what pandas and others write where a value is missing; no node can have such a name
+MISSING_WORDS = frozenset(
+    ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "Null", "null", "None", "NaT")
+)
+
+
+def missing_id(value: str) -> str:
+    """Return what messages say of a word that stands for a missing id."""
+    return (
+        f"{shortened(value)}, which stands for a missing id: drop such edges, or give the node another name if it is "
+        "really called so"
+    )
 
 
 def read_ids(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Ids as int64 or text, shape (E,).
+    """Return ids as int64 or text, shape (E,); floats and decimals that are all whole are whole numbers.
 
     Raises:
         DataError: they are neither, one is missing, too large for int64, or longer than ``MAX_ID_LENGTH``.
@@ -150,41 +168,12 @@ def read_ids(values: ArrayLike, name: str) -> NDArray[Any]:
     if array.dtype.kind in "OT":
         array = _ids_of_objects(array.astype(object), name)
     if array.dtype.kind in "iu":
-        return _int64(array, name)
+        return as_int64(array, name)
     if array.dtype.kind == "f":
-        raise _no_ids(array, name)
+        return _whole_floats(array, name)
     if array.dtype.kind != "U":
         raise wrong_type(array, name, _IDS)
     return array
-
-
-def read_times(values: ArrayLike) -> NDArray[Any]:
-    """Times as int64 or finite float64, or datetimes to the nanosecond (datetime64[ns]), in UTC; shape (E,).
-
-    Raises:
-        DataError: they are no times, one is missing, or out of the range of int64.
-    """
-    if getattr(getattr(values, "dtype", None), "tz", None) is not None:  # pandas' times with a zone are objects else
-        values = np.asarray(values, dtype="datetime64[ns]")
-    array = as_vector(values, "time", _TIMES)
-    if len(array) and isinstance(array[0], str):
-        raise DataError(
-            f"time[0] is {shortened(str(array[0]))}, which is text; {_TIMES} are needed: convert it, such as by "
-            "pandas.to_datetime(time)."
-        )
-    if array.dtype.kind == "O":
-        array = _times_of_objects(array)
-    if array.dtype.kind == "M":
-        return _nanoseconds(array)
-    if array.dtype.kind in "iu":
-        return _int64(array, "time")
-    if array.dtype.kind != "f":
-        raise wrong_type(array, "time", _TIMES)
-    numbers = _float64(array)
-    if not np.isfinite(numbers).all():
-        first = np.flatnonzero(~np.isfinite(numbers))[0]
-        raise DataError(f"time[{first}] is not finite ({array[first]}). Drop such edges.")
-    return numbers
 
 
 def read_weights(values: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
@@ -196,13 +185,13 @@ def read_weights(values: ArrayLike | None, count: int) -> NDArray[np.float64] | 
     if values is None:
         return None
     array = as_vector(values, "weight", "numbers")
-    if array.dtype.kind == "O" and _types(array) <= {int, float}:
+    if array.dtype.kind == "O" and types_of(array) <= {int, float, Decimal}:
         array = floats_of_objects(array, "weight")
     if array.dtype.kind not in "iuf":
         raise wrong_type(array, "weight", "numbers", (int, float))
     if array.shape != (count,):
         raise DataError(f"weight has {len(array)} entries and there are {count} edges; {count} numbers are needed.")
-    return check_weights(_float64(array))
+    return check_weights(as_float64(array))
 
 
 def check_weights(array: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -220,11 +209,17 @@ def check_weights(array: NDArray[np.float64]) -> NDArray[np.float64]:
     return array
 
 
-def _types(array: NDArray[Any]) -> set[type]:
+def types_of(array: NDArray[Any]) -> set[type]:
+    """Return the types of the objects in an array."""
     return set(map(type, array.flat))
 
 
-def _int64(array: NDArray[Any], name: str) -> NDArray[np.int64]:
+def as_int64(array: NDArray[Any], name: str) -> NDArray[np.int64]:
+    """Return whole numbers as int64.
+
+    Raises:
+        DataError: one is 2^63 or more.
+    """
     if array.dtype.kind == "u" and len(array) and int(array.max()) >= 2**63:
         raise _too_large(name, int(array.argmax()), array.max())
     return array.astype(np.int64, copy=False)
@@ -234,8 +229,9 @@ def _too_large(name: str, place: int, value: Any) -> DataError:
     return DataError(f"{name}[{place}] is {value}; whole numbers from -2^63 to below 2^63 are needed.")
 
 
-def _float64(array: NDArray[Any]) -> NDArray[np.float64]:
-    with np.errstate(over="ignore"):  # wider floats become infinite, which is refused
+def as_float64(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return numbers as float64; those that are too large for it become infinite."""
+    with np.errstate(over="ignore"):
         return array.astype(np.float64, copy=False)
 
 
@@ -253,21 +249,32 @@ def _refuse_long(values: Any, name: str) -> None:
 
 def _ids_of_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
     """Whole numbers or text that were given as objects, such as columns of tables are."""
-    types = _types(array)
-    if all(issubclass(each, str) for each in types):
+    refuse_mixed(array, name, _IDS)
+    types = types_of(array)
+    if all(issubclass(kind, str) for kind in types):
         _refuse_long(array, name)
         return array.astype(str)
-    if all(issubclass(each, (int, np.integer)) and each is not bool for each in types):
-        return _whole(array, name)
-    raise wrong_type(array, name, _IDS, _like_the_first(array, (str, (int, np.integer))))
+    if all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in types):
+        return whole_of_objects(array, name)
+    if all(issubclass(kind, (numbers.Number, Decimal)) and kind is not bool for kind in types):
+        wrong = next((row for row, value in enumerate(array) if value != value or value % 1), None)  # noqa: PLR0124
+        if wrong is not None:
+            raise _no_ids(np.array([float(value) for value in array]), name)
+        return whole_of_objects(np.array([int(value) for value in array], dtype=object), name)
+    raise wrong_type(array, name, _IDS, types_like_the_first(array, (str, (int, np.integer))))
 
 
-def _like_the_first(array: NDArray[Any], groups: tuple[Any, ...]) -> Any:
-    """The types of the group that the first entry belongs to; of all groups where it belongs to none."""
+def types_like_the_first(array: NDArray[Any], groups: tuple[Any, ...]) -> Any:
+    """Return the types of the group that the first entry belongs to; of all groups where it belongs to none."""
     return next((group for group in groups if isinstance(array[0], group)), groups)
 
 
-def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
+def whole_of_objects(array: NDArray[Any], name: str) -> NDArray[np.int64]:
+    """Return Python's whole numbers as int64.
+
+    Raises:
+        DataError: one does not fit.
+    """
     try:
         return array.astype(np.int64)
     except OverflowError:
@@ -275,86 +282,28 @@ def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
         raise _too_large(name, place, shortened(array[place])) from None
 
 
-def _no_ids(array: NDArray[Any], name: str) -> DataError:
-    """Floats are no ids: say whether something is missing, or they only have to be converted."""
-    found = f"{name} has type {array.dtype}"
-    wrong = np.flatnonzero(~(np.isfinite(array) & (array == np.floor(array))))
-    if not len(wrong):
-        return DataError(f"{found}; {_IDS} are needed: convert it by .astype(np.int64).")
-    advice = "Drop edges without an id." if np.isnan(array[wrong[0]]) else "Number the nodes, or use text."
-    return DataError(f"{found} and {name}[{wrong[0]}] is {array[wrong[0]]}; {_IDS} are needed. {advice}")
-
-
-def _times_of_objects(array: NDArray[Any]) -> NDArray[Any]:
-    """Numbers, dates or datetimes that were given as Python's or pandas' own objects.
-
-    Raises:
-        DataError: they are something else, or only some of them have a time zone.
-    """
-    types = _types(array)
-    if types <= {int}:
-        return _whole(array, "time")
-    if types <= {int, float}:
-        return floats_of_objects(array, "time")
-    of_pandas = all(hasattr(each, "to_datetime64") for each in types)
-    if not (of_pandas or types <= {date, datetime}):
-        raise wrong_type(array, "time", _TIMES, _like_the_first(array, ((int, float), (date, np.datetime64))))
-    there = np.equal(array, array).astype(bool)  # NaT is not itself
-    zoned = {getattr(value, "tzinfo", None) is not None for value in array[there]}
-    if len(zoned) > 1:
-        raise DataError("some entries of time have a time zone and some have none. Give all of them one, or none.")
-    if of_pandas:
-        return np.array([value.to_datetime64() for value in array])
-    if True in zoned:
-        try:
-            array = np.array([value.astimezone(UTC).replace(tzinfo=None) for value in array], dtype=object)
-        except OverflowError as error:
-            raise DataError(f"time cannot be converted to UTC: {error}. Years 1678 to 2261 can be kept.") from error
-    return np.array(array, dtype="datetime64[us]")
-
-
-def _nanoseconds(array: NDArray[Any]) -> NDArray[Any]:
-    if np.isnat(array).any():
-        raise DataError(f"time[{np.flatnonzero(np.isnat(array))[0]}] is not a time (NaT). Drop such edges.")
-    years = array.astype("datetime64[Y]").astype(np.int64) + 1970
-    wrong = np.flatnonzero((years < 1678) | (years > 2261))
+def _whole_floats(array: NDArray[Any], name: str) -> NDArray[np.int64]:
+    """Return floats that are all whole numbers as int64, such as a gap elsewhere in a table had made of them."""
+    exact = 2.0 ** (np.finfo(array.dtype).nmant + 1)  # beyond it, neighbouring whole numbers are one float
+    with np.errstate(invalid="ignore"):
+        wrong = np.flatnonzero(~((np.abs(array) <= exact) & (array == np.floor(array))))
     if len(wrong):
-        raise DataError(f"time[{wrong[0]}] is {array[wrong[0]]}; years 1678 to 2261 can be kept to the nanosecond.")
-    return array.astype("datetime64[ns]")
+        raise _no_ids(array, name)
+    return array.astype(np.int64)
 
 
-# Times as messages show them: nanoseconds that were dates as dates, numbers as they are.
-
-
-_CENTURY = 36_525 * 86_400e9  # in nanoseconds
-
-
-class SpokenTimes:
-    """Words for the times of edges.
-
-    Args:
-        times: shape (E,), at least one of them: numbers, or nanoseconds since 1970.
-        dates: whether they are such nanoseconds.
-    """
-
-    def __init__(self, times: NDArray[Any], *, dates: bool) -> None:
-        self._first, self._last, self._dates = times.min(), times.max(), dates
-
-    def time(self, value: Any) -> str:
-        """A time."""
-        if not self._dates:
-            return str(value)
-        return str(np.datetime64(int(value), "ns")).removesuffix(".000000000").removesuffix("T00:00:00")
-
-    def length(self, value: Any) -> str:
-        """A length of time."""
-        if not self._dates:
-            return f"{value:.15g}"
-        if not 1000 <= value < _CENTURY:
-            return f"{value:g} ns" if value < 1000 else f"{value / 86_400e9:.3g} days"
-        return str(timedelta(microseconds=float(value) / 1000))
-
-    def range(self) -> str:
-        """From the first to the last."""
-        ends = f"times run from {self.time(self._first)} to {self.time(self._last)}"
-        return f"{ends}, a span of {self.length(self._last - self._first)}"
+def _no_ids(array: NDArray[Any], name: str) -> DataError:
+    """Return what to say of the first float that is no id."""
+    whole = np.isfinite(array) & (array == np.floor(array))
+    row = int(np.flatnonzero(~whole)[0]) if not whole.all() else int(np.abs(array).argmax())
+    value = array[row]
+    if np.isnan(value):
+        return DataError(f"{name}[{row}] is nan, a missing id; {_IDS} are needed. Drop edges without an id.")
+    if whole.all():
+        return DataError(
+            f"{name}[{row}] is {value:g}, of type {array.dtype}, which is too large for such numbers to be exact. "
+            "Read ids as whole numbers or as text."
+        )
+    return DataError(
+        f"{name}[{row}] is {value}, of type {array.dtype}; {_IDS} are needed. Number the nodes, or use text."
+    )

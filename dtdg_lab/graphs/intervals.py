@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import itertools
 import math
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,8 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
-from dtdg_lab.graphs import snapshot
-from dtdg_lab.graphs.edge_list import SpokenTimes, check_weights, read_ids, read_times, read_weights
+from dtdg_lab.graphs import pieces, snapshot
+from dtdg_lab.graphs.calendar import Calendar
+from dtdg_lab.graphs.edge_list import check_weights, read_ids, read_weights
+from dtdg_lab.graphs.edge_times import SpokenTimes, read_times
+from dtdg_lab.graphs.node_numbers import number_nodes
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -134,7 +135,7 @@ class IntervalEdges:
         if (interval[1:] < interval[:-1]).any():
             order = np.argsort(interval, kind="stable")
         counts = np.zeros(self.num_intervals, dtype=np.int64)
-        for piece in _pieces(len(interval)):
+        for piece in pieces.slices(len(interval)):
             counts += np.bincount(interval[piece], minlength=self.num_intervals)
         bounds = [0, *np.cumsum(counts).tolist()]
         none = np.empty(0, dtype=np.int64)
@@ -148,7 +149,7 @@ class IntervalEdges:
             weight = None if self.weight is None else self.weight[of].astype(np.float64)
             return snapshot.snapshot_of_keys(snapshot.keys_of(self.src[of], self.dst[of]), weight, self.num_nodes)
 
-        if len(interval) <= _AT_ONCE:
+        if len(interval) <= pieces.AT_ONCE:
             yield from itertools.starmap(make, itertools.pairwise(bounds))
             return
         with ThreadPoolExecutor(1, thread_name_prefix="snapshots") as pool:  # one ahead: sorting releases the GIL
@@ -170,10 +171,15 @@ class IntervalEdges:
 #
 # * ``cut=B``: B intervals of equal length from the first time to the last; interval i holds first + i·span/B up to, not
 #   including, first + (i + 1)·span/B, and the edges at the very last time belong to the last interval.
-# * ``cut=0, window=w``: intervals of length w from the first time on; the last may be shorter.
+# * ``cut=0, window=w``: intervals of length w from the first time on; the last may be shorter. A calendar in place of w
+#   makes intervals from midnight to midnight.
 # * ``cut_by="edges"``: in the order of time, E/B edges for each interval, or w of them. Edges of one time stay
 #   together, in the interval of the first of them, so that an interval may hold more than its share and the next ones
 #   less.
+#
+# Where times or lengths are floats, a time that lies less than a millionth of an interval before a boundary counts as
+# on it, or less than 4 rounding steps of the times' own type where that is more: 3/24 is the start of the fourth
+# interval of 1/24, although 3/24 // (1/24) is 2.
 #
 # With ``drop_partial`` the last interval is left out where it is not full, as fixed lengths and shares may leave it:
 # its snapshot would be a label of few edges.
@@ -184,26 +190,10 @@ class IntervalEdges:
 # it.
 
 
-MAX_NODES = 2**31 - 1  # sources are kept as int32
 MAX_INTERVALS = 100_000  # what the option cut allows: a graph has a row of features for each of them
 WAYS = ("time", "edges")
 
 _Vector = NDArray[Any]
-_AT_ONCE = 2**22  # edges whose numbers are computed at a time: what lies between has no room of its own
-_THREADS = 4  # each takes some 100 MB for its piece
-
-
-def _pieces(count: int) -> Iterator[slice]:
-    return (slice(start, min(start + _AT_ONCE, count)) for start in range(0, count, _AT_ONCE))
-
-
-def _each_piece(count: int, work: Callable[[slice], None]) -> None:
-    """Call ``work`` for each piece of the edges; several threads share the pieces, since numpy releases the GIL."""
-    if count <= _AT_ONCE:
-        work(slice(0, count))
-        return
-    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), thread_name_prefix="edges") as pool:
-        collections.deque(pool.map(work, _pieces(count)), maxlen=0)
 
 
 def _intervals(times: _Vector, count: int, of: Callable[[_Vector], _Vector]) -> NDArray[Any]:
@@ -214,7 +204,7 @@ def _intervals(times: _Vector, count: int, of: Callable[[_Vector], _Vector]) -> 
     def deal(piece: slice) -> None:
         found[piece] = of(times[piece])
 
-    _each_piece(len(times), deal)
+    pieces.work_on(len(times), deal)
     return found
 
 
@@ -226,9 +216,11 @@ def cut_edges(
     weight: ArrayLike | None = None,
     cut: int = 0,
     cut_by: str = "time",
-    window: float | None = None,
+    window: float | Calendar | None = None,
     drop_first: bool = False,
     drop_partial: bool = False,
+    bipartite: bool = False,
+    nodes: Any = None,
 ) -> IntervalEdges:
     """Deal edges to base intervals and number the nodes over all time, in the order of their ids.
 
@@ -239,12 +231,16 @@ def cut_edges(
         weight: weights, shape (E,), finite and at least 0; None where edges carry none.
         cut: B, the number of intervals; 0 takes ``window``.
         cut_by: what the intervals share equally: ``time`` or ``edges``.
-        window: length of an interval where ``cut`` is 0: in the unit of ``time``, or a number of edges; messages call
-            it interval, as the option is called.
+        window: length of an interval where ``cut`` is 0: in the unit of ``time``, or a number of edges; or a calendar
+            where times are datetimes. Messages call it interval, as the option is called.
         drop_first: leave out the edges of the first distinct time; their nodes keep their numbers.
         drop_partial: leave out the edges of a last interval that is not full; their nodes keep their numbers.
             An interval of a fixed length is full where the last time, and the unit of time after it (the largest
             that all times are multiples of, counted from the first), reach its end; one of edges with its share.
+        bipartite: sources and targets are nodes of two kinds, each numbered by itself: see :func:`two_sides`.
+        nodes: the ids of all nodes, shape (N,), in the order in which they are numbered, those without edges too;
+            or N, which stands for 0 .. N - 1; a pair of these where ``bipartite``. None: the nodes are those that an
+            edge has.
 
     Raises:
         DataError: no edges, vectors of different lengths, values that are no ids, times or weights, or intervals that
@@ -260,7 +256,7 @@ def cut_edges(
     times = times.view(np.int64) if dates else times
     spoken = SpokenTimes(times, dates=dates)
     weights = read_weights(weight, len(sources))
-    node_ids, sources, targets = _numbered(sources, targets)
+    node_ids, sources, targets = number_nodes(sources, targets, bipartite=bipartite, nodes=nodes)
     if drop_first:
         later = times > times.min()
         if not later.any():
@@ -275,7 +271,7 @@ def cut_edges(
     if drop_partial and not cut and not _is_full(times, _window(window), count, cut_by):
         if count == 1:
             raise DataError(
-                f"the only interval is not full, and drop_partial leaves it out: interval={window:g} is more than the "
+                f"the only interval is not full, and drop_partial leaves it out: interval={window} is more than the "
                 "data have. Give a shorter interval, or drop_partial=False."
             )
         whole = interval < count - 1
@@ -301,54 +297,21 @@ def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[_Vector, 
             f"src, dst and time have {lengths[0]}, {lengths[1]} and {lengths[2]} entries; "
             "the same number, at least 1, is needed."
         )
-    if sources.dtype.kind != targets.dtype.kind:
-        raise DataError(
-            f"src and dst must both be whole numbers or both be text, because they name the same nodes: src[0] is "
-            f"{sources[0].item()!r}, dst[0] is {targets[0].item()!r}. Convert one of them."
-        )
     return sources, targets, times
 
 
-def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.int32], NDArray[np.int32]]:
-    """The sorted ids, and the nodes of sources and targets as places in them."""
-    whole = sources.dtype.kind == "i"
-    low = int(min(sources.min(), targets.min())) if whole else 0
-    high = int(max(sources.max(), targets.max())) if whole else 0
-    if whole and high - low < 4 * len(sources) + 1024:
-        # ids lie close: marking those that occur is faster than sorting all of them
-        occurs = np.zeros(high - low + 1, dtype=bool)
-        for ids in (sources, targets):
-            for piece in _pieces(len(ids)):
-                occurs[ids[piece] - low] = True
-        node_ids = np.flatnonzero(occurs) + low
-        _check_count(node_ids)
-        place = np.cumsum(occurs, dtype=np.int32)
-        place -= 1
-        return node_ids, _looked_up(place, sources, low), _looked_up(place, targets, low)
-    node_ids, every = np.unique(np.concatenate([sources, targets]), return_inverse=True)
-    _check_count(node_ids)
-    numbers: NDArray[np.int32] = every.astype(np.int32)
-    return node_ids, numbers[: len(sources)], numbers[len(sources) :]
-
-
-def _looked_up(place: NDArray[np.int32], ids: _Vector, low: int) -> NDArray[np.int32]:
-    found = np.empty(len(ids), dtype=np.int32)
-
-    def look_up(piece: slice) -> None:
-        found[piece] = place[ids[piece] - low]
-
-    _each_piece(len(ids), look_up)
-    return found
-
-
-def _check_count(node_ids: _Vector) -> None:
-    if len(node_ids) > MAX_NODES:
-        raise DataError(f"{len(node_ids):,} nodes; at most {MAX_NODES:,} fit the index type.")
-
-
-def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes) -> tuple[NDArray[Any], int]:
+def _by_time(
+    times: _Vector, cut: int, window: float | Calendar | None, spoken: SpokenTimes
+) -> tuple[NDArray[Any], int]:
     """The base interval of every time, shape (E,), and the number of intervals."""
     first, last = times.min(), times.max()
+    if isinstance(window, Calendar) and not cut:
+        starts = window.starts(int(first), int(last), MAX_INTERVALS)
+        count = len(starts) - 1
+        return _intervals(times, count, lambda some: np.searchsorted(starts, some, side="right") - 1), count
+    rounding = np.finfo(times.dtype).eps * max(abs(float(first)), abs(float(last))) if times.dtype.kind == "f" else 0.0
+    if times.dtype.kind == "f":
+        first, last = np.float64(first), np.float64(last)
     if times.dtype.kind == "i" and int(last) - int(first) >= 2**63:
         raise DataError(
             f"times run from {spoken.time(first)} to {spoken.time(last)}; a span below 2^63 is needed, which is 292 "
@@ -364,9 +327,10 @@ def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes
                 f"cut={cut} over a time span of 0: all {len(times)} edges have time {spoken.time(first)}. Edges of "
                 "different times are needed."
             )
-        return _equal_shares(times, first, span, cut), cut
+        return _equal_shares(times, first, span, cut, rounding), cut
     length = _window(window)
-    if length > span > 0:
+    assert isinstance(length, float | int)
+    if span > 0 and length > span + _ROUNDING_STEPS * rounding:
         raise DataError(
             f"interval={spoken.length(length)} is longer than the data: {spoken.range()}. "
             "Give a shorter interval, or cut=n, the number of intervals."
@@ -377,16 +341,40 @@ def _by_time(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes
             f"{spoken.range()}. At most {MAX_INTERVALS:,} are allowed: give an interval above "
             f"{spoken.length(span / MAX_INTERVALS)}, or cut=n, the number of intervals."
         )
-    step = int(length) if times.dtype.kind == "i" and float(length).is_integer() else length
-    count = int(span // step) + 1
-    return _intervals(times, count, lambda some: (some - first) // step), count
+    if times.dtype.kind == "i" and float(length).is_integer():
+        count = int(span) // int(length) + 1
+        return _intervals(times, count, lambda some: (some - first) // int(length)), count
+    if _ROUNDING_STEPS * rounding / length > _MOST_TOLERANCE:
+        raise DataError(
+            f"interval={spoken.length(length)} is too short for times up to {last:g} in {times.dtype}, which are only "
+            f"exact to {rounding:.1g}: give times as whole numbers, or subtract the first time before they are rounded."
+        )
+    count = int(_whole_steps(np.float64(span / length), rounding / length)) + 1
+    return _intervals(times, count, lambda some: _whole_steps((some - first) / length, rounding / length)), count
 
 
-def _equal_shares(times: _Vector, first: Any, span: Any, cut: int) -> NDArray[Any]:
+_TOLERANCE = 1e-6  # of an interval: decimals that are written with six or more digits are on the boundary they mean
+_MOST_TOLERANCE = 0.25
+_ROUNDING_STEPS = 4  # subtracting, dividing and the interval's own rounding add up to less
+
+
+def _whole_steps(steps: Any, rounding: float) -> Any:
+    """Return floor(steps), but the next whole number where that is as near as rounding explains.
+
+    Args:
+        steps: times in units of an interval, from the first on.
+        rounding: the rounding of a time, in the same unit.
+    """
+    nearest = np.rint(steps)
+    tolerance = min(max(_TOLERANCE, _ROUNDING_STEPS * rounding), _MOST_TOLERANCE)
+    return np.where(np.abs(steps - nearest) <= tolerance, nearest, np.floor(steps))
+
+
+def _equal_shares(times: _Vector, first: Any, span: Any, cut: int, rounding: float) -> NDArray[Any]:
     """floor((time - first) / span * cut), but the last for the last: exact for whole numbers, as boundaries need it."""
     unit, whole = 1, times.dtype.kind == "i"
     if whole and int(span) >= 2**62 // cut:  # such as days in nanoseconds
-        unit = math.gcd(*(int(np.gcd.reduce(times[piece] - first)) for piece in _pieces(len(times))))
+        unit = math.gcd(*(int(np.gcd.reduce(times[piece] - first)) for piece in pieces.slices(len(times))))
         span //= unit
 
     def share(some: _Vector) -> _Vector:
@@ -395,7 +383,7 @@ def _equal_shares(times: _Vector, first: Any, span: Any, cut: int) -> NDArray[An
             since //= unit
         if whole and int(span) < 2**62 // cut:
             return np.minimum(since * cut // max(span, 1), cut - 1)
-        return np.minimum(np.floor(since / (span or 1) * cut), cut - 1)
+        return np.minimum(_whole_steps(since / (span or 1) * cut, rounding * cut / (float(span) or 1.0)), cut - 1)
 
     return _intervals(times, cut, share)
 
@@ -404,7 +392,9 @@ def _many(count: float) -> str:
     return f"{int(count):,}" if count < 1e15 else f"{count:.2g}"
 
 
-def _by_edges(times: _Vector, cut: int, window: float | None, spoken: SpokenTimes) -> tuple[NDArray[Any], int]:
+def _by_edges(
+    times: _Vector, cut: int, window: float | Calendar | None, spoken: SpokenTimes
+) -> tuple[NDArray[Any], int]:
     """The base interval of every edge by its rank in time, shape (E,), and the number of intervals."""
     edges, ascending = len(times), np.sort(times)
 
@@ -417,6 +407,7 @@ def _by_edges(times: _Vector, cut: int, window: float | None, spoken: SpokenTime
             raise DataError(f"cut={cut} by edges, and there are {edges} edges: at most one interval for each.")
         return shared(cut, lambda rank: rank * cut // edges)
     share = _window(window)
+    assert not isinstance(share, Calendar)  # refused where the interval is read
     if share != int(share) or share > edges:
         raise DataError(f"interval={share:g} edges, and there are {edges}: a whole number from 1 to {edges} is needed.")
     count = -(-edges // int(share))
@@ -428,17 +419,22 @@ def _by_edges(times: _Vector, cut: int, window: float | None, spoken: SpokenTime
     return shared(count, lambda rank: rank // int(share))
 
 
-def _is_full(times: _Vector, length: float, count: int, cut_by: str) -> bool:
-    """Whether the last of ``count`` intervals of a fixed length is as long, or has as many edges, as the others."""
+def _is_full(times: _Vector, length: float | Calendar, count: int, cut_by: str) -> bool:
+    """Return whether the last of ``count`` intervals is as long, or has as many edges, as it can be."""
     if cut_by == "edges":
+        assert not isinstance(length, Calendar)
         return len(times) >= count * int(length)
-    since = np.unique(times - times.min())
-    steps = np.diff(since)
+    first, last = times.min(), times.max()
+    steps = np.diff(np.unique(times))
     unit = 0 if not len(steps) else np.gcd.reduce(steps) if steps.dtype.kind == "i" else steps.min()
-    return bool(since[-1] + unit >= count * length)
+    if isinstance(length, Calendar):
+        return bool(last + unit >= length.starts(int(first), int(last), MAX_INTERVALS)[-1])
+    return bool(float(last - first + unit) / length >= count - _TOLERANCE)
 
 
-def _window(window: float | None) -> float:
+def _window(window: float | Calendar | None) -> float | Calendar:
+    if isinstance(window, Calendar):
+        return window
     if window is None or not 0 < window < np.inf:
         raise DataError(
             f"cut=0 takes intervals of a fixed length, and interval={window}; give cut=n, the number of intervals."

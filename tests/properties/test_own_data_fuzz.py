@@ -15,7 +15,7 @@ import pytest
 from hypothesis.extra import numpy as arrays
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.datasets.user_data import from_edges, from_pandas
+from dtdg_lab.datasets import from_edges, from_pandas
 
 _DTYPES = st.one_of(
     arrays.integer_dtypes(), arrays.unsigned_integer_dtypes(), arrays.floating_dtypes(), arrays.boolean_dtypes(),

@@ -66,7 +66,7 @@ def test_large_whole_times_stay_exact():
     [
         ({"time": [1, 2]}, "3, 3 and 2 entries"),
         ({"src": [], "dst": [], "time": []}, "at least 1"),
-        ({"src": [0.5, 1, 2]}, "src has type float64"),
+        ({"src": [0.5, 1, 2]}, r"src\[0\] is 0.5, of type float64"),
         ({"src": [[0, 1, 2]]}, r"src has shape \(1, 3\); a vector"),
         ({"src": ["a", "b", "c"]}, "both be text"),
         ({"src": np.uint64([1, 2**63, 2])}, r"src\[1\] is 9223372036854775808; whole numbers from -2\^63 to"),

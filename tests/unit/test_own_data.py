@@ -20,8 +20,8 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, DataError, LabError
-from dtdg_lab.datasets.user_data import from_csv, from_dgl, from_edges, from_pandas, from_parquet
-from dtdg_lab.graphs import intervals
+from dtdg_lab.datasets import from_csv, from_dgl, from_edges, from_pandas, from_parquet
+from dtdg_lab.graphs import pieces
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC, DST, TIME = [1, 2, 3, 1], [2, 3, 1, 2], [0, 1, 2, 3]
@@ -99,7 +99,7 @@ def test_a_folder_in_use_is_refused_before_anything_is_built(tmp_path, monkeypat
 
 def test_many_edges_are_numbered_a_piece_at_a_time(monkeypatch):
     """Beside the vectors as given, an edge takes its two nodes, its interval and its place: 18 bytes."""
-    monkeypatch.setattr(intervals, "_AT_ONCE", 2**14)
+    monkeypatch.setattr(pieces, "AT_ONCE", 2**14)
     random, edges = np.random.default_rng(0), 400_000
     src, dst = random.integers(0, 4000, (2, edges))
     time = {"float": random.random(edges), "whole": random.integers(0, 10**15, edges)}
@@ -113,7 +113,7 @@ def test_many_edges_are_numbered_a_piece_at_a_time(monkeypatch):
         first = np.floor(shares * 40) == 0
         assert edges_of(graph)[0] == sorted({(u, v, 1) for u, v in zip(src[first], dst[first], strict=True)})
     hashes = {from_edges(src, dst, time["whole"], **given).data_hash for given in ({"cut": 9}, {"cut": 9, "name": "x"})}
-    monkeypatch.setattr(intervals, "_AT_ONCE", edges)
+    monkeypatch.setattr(pieces, "AT_ONCE", edges)
     assert hashes == {from_edges(src, dst, time["whole"], cut=9).data_hash}
 
 
@@ -359,7 +359,7 @@ def test_times_of_every_kind(tmp_path, times):
         (b"a,a,c\n" + CSV, {"src": "a"}, ["src='a'", "Give the name of one column"]),
         (CSV, {"src": "x", "header": False}, ["src='x', and it has no header"]),
         (b"1,2\x00,0\n", {}, ["line 1 of mine.csv has a NUL byte"]),
-        (b"\xff\xfe,2,0\n", {}, ["mine.csv is text in UTF-16; UTF-8 is needed"]),
+        (b"\xff\xfe,2,0\n", {}, ["mine.csv is text in UTF-16, not in UTF-8: give encoding='utf-16'"]),
         (b"1,2,0\n\xff,2,0\n", {}, ["mine.csv"]),
         (b"\x1f\x8b\x08broken", {}, ["mine.csv", "damaged"]),
         (b"1,2,0\n", {}, ["span of 0"]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import decimal
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,6 @@ def frame(**changed: Any) -> pd.DataFrame:
         ([True, False, True, True], ["[0] is True, of type bool"]),
         ([b"a", b"b", b"c", b"a"], ["[0] is b'a', of type bytes"]),
         ([1j, 2, 3, 4], ["of type complex128"]),
-        ([decimal.Decimal(1)] * 4, ["[0] is Decimal('1'), of type Decimal"]),
         (np.array([1, 2, 3, 4], "m8[s]"), ["[0] is 1 seconds, of type timedelta64[s]"]),
         ([slice(1)] * 4, ["of type slice"]),
         ([1, np.ma.masked, 2, 3], ["[1]", "is masked"]),
@@ -91,7 +89,7 @@ def test_vectors_that_are_none(name, given, parts):
         ({"src": [2**63, 1, 2, 3]}, ["src[0] is 9223372036854775808", "-2^63 to below 2^63"]),
         ({"time": [2**63, 1, 2, 3]}, ["time[0] is 9223372036854775808"]),
         ({"weight": [10**400, 1, 2, 3]}, ["weight", "1.79769e+308"]),
-        ({"src": [1.0, 2.0, 3.0, 1.0]}, ["src has type float64", ".astype(np.int64)"]),
+        ({"src": [1.0, 2.5, 3.0, 1.0]}, ["src[1] is 2.5, of type float64", "Number the nodes, or use text"]),
         ({"src": [1.0, np.nan, 3.0, 1.0]}, ["src[1] is nan", "Drop edges without an id"]),
         ({"src": [1.0, np.inf, 3.0, 1.0]}, ["src[1] is inf"]),
         ({"src": ["a", "b" * 5000, "c", "d"], "dst": list("abcd")}, ["src[1] is 'bbb", "5,000 characters", "1,000"]),
@@ -214,7 +212,7 @@ def test_whole_days_in_nanoseconds_are_cut_exactly():
         ({"features": {(1, 2): [1], (2, 3): [2]}}, ["ids of features has shape (2, 2)"]),
         ({"features": {1: [1], (2, 3): [2]}}, ["ids of features cannot be read"]),
         ({"features": {1: [1], "2": [2], 3: [3]}}, ["ids of features mixes int and str"]),
-        ({"features": {1.0: [1], 2.0: [2], 3.5: [3]}}, ["ids of features has type float64"]),
+        ({"features": {1.0: [1], 2.0: [2], 3.5: [3]}}, ["ids of features[2] is 3.5, of type float64"]),
         ({"features": [[1, 10**400]] * 3}, ["features", "1.79769e+308"]),
         ({"features": b"abc"}, ["features is b'abc', of type bytes"]),
         ({"labels": {1: None, 2: 0, 3: 1}}, ["labels[0] is None", "return_inverse"]),

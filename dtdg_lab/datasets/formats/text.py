@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.tables import MAX_ID
 from dtdg_lab.graphs.edge_list import MAX_ID_LENGTH
+from dtdg_lab.graphs.edge_times import OUT_OF_RANGE
 from dtdg_lab.graphs.snapshot import give_up
 
 # Columns of numbers side by side as one array.
@@ -92,6 +93,7 @@ def dense(
 
 
 MAX_COLUMNS = 4096
+BREAK = b"\0"  # stands for a line break in quotes; no text has this byte otherwise
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*", re.MULTILINE)
 _EDGES_OF_LINES = re.compile(rb"^ | $", re.MULTILINE)
@@ -123,10 +125,11 @@ def plain(data: bytes, where: str, *, comments: bool = False, blanks: bool = Fal
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if comments and (b"#" in data or b"%" in data):
         data = _COMMENT.sub(b"", data)
-    return _single_blanks(data) if blanks else data
+    return single_blanks(data) if blanks else data
 
 
-def _single_blanks(data: bytes) -> bytes:
+def single_blanks(data: bytes) -> bytes:
+    """Return the text with one space in place of spaces and tabs, and none at the ends of lines."""
     data = data.replace(b"\t", b" ") if b"\t" in data else data
     data = _BLANKS.sub(b" ", data) if b"  " in data else data
     if data[:1] == b" " or data[-1:] == b" " or b"\n " in data or b" \n" in data:
@@ -147,9 +150,10 @@ def first_lines(text: bytes, count: int) -> list[tuple[int, bytes]]:
 
 
 def line_of_row(text: bytes, row: int) -> int:
-    """Number, counted from 1, of the line that holds a row, counted from 0; blank lines hold none."""
+    """Return the number, from 1, of the line in which a row begins, counted from 0; blank lines hold none."""
     ends = np.append(np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n")), len(text))
-    return int(np.flatnonzero(np.diff(ends, prepend=-1) > 1)[row]) + 1
+    line = int(np.flatnonzero(np.diff(ends, prepend=-1) > 1)[row])
+    return line + 1 + (text.count(BREAK, 0, ends[line - 1]) if line else 0)
 
 
 def refuse_rows(
@@ -205,8 +209,9 @@ def without_line(text: bytes, number: int) -> bytes:
 
 
 def shown(found: bytes | str, most: int = 80) -> str:
-    """What was found, as a message shows it: short, with bytes that are no UTF-8 written out."""
+    """Return what a message shows of a text: short, with bytes that are no UTF-8 written out."""
     text = found.decode("utf-8", "backslashreplace") if isinstance(found, bytes) else found
+    text = text.replace(BREAK.decode(), "\n")
     return repr(text if len(text) <= most else text[:most] + "...")
 
 
@@ -247,11 +252,12 @@ NAME = ColumnKind(f"a name of 1 to {_MAX_NAME} characters", "string", 1, _MAX_NA
 TEXT = ColumnKind("text", "string")
 LABEL = ColumnKind("a class from -1 (none) to 32,767", "int64", -1, 2**15 - 1)
 UNREAD = ColumnKind("anything", "")
-_ANY_TIME = "a number, or a date such as 2014-01-31,"
+_ANY_TIME = "a number, or a date such as 2014-01-31 (others by time_format='%d.%m.%Y'),"
 OWN_ID = ColumnKind(f"an id, a number or text of 1 to {MAX_ID_LENGTH:,} characters,", "string", 1, MAX_ID_LENGTH)
 OWN_TIME = ColumnKind(_ANY_TIME, "")  # as TIME
 OWN_STAMP = ColumnKind(_ANY_TIME, "timestamp[ns]")
 OWN_STAMP_UTC = ColumnKind(_ANY_TIME, "timestamp[ns, UTC]")
+OWN_TEXT = ColumnKind("a time as time_format says", "string", 1, 100)
 _NUMBERS = (TIME, OWN_TIME)
 _STAMPS = {STAMP: ("s", None), STAMP_UTC: ("s", "UTC"), OWN_STAMP: ("ns", None), OWN_STAMP_UTC: ("ns", "UTC")}
 _ZONE = re.compile(rb"(Z|[+-]\d\d:?\d\d)$")
@@ -277,6 +283,7 @@ def read_rows(
     first_line: int = 1,
     least: int = 1,
     advice: str = "Correct the line, or fetch the file again.",
+    not_utf8: str = "save it in UTF-8",
 ) -> dict[str, Any]:
     """The columns of a text of rows, in the order of the file.
 
@@ -289,6 +296,7 @@ def read_rows(
         first_line: number of the text's first line in the file.
         least: fewest rows allowed.
         advice: what to do about a line that is refused.
+        not_utf8: what is said of text in another encoding.
 
     Returns:
         By name, for every column that is read: a read-only vector, shape (E,): int64 for whole numbers and for
@@ -309,7 +317,7 @@ def read_rows(
         if not _refused(line, columns, parse):
             raise DataError(f"{where} cannot be read as rows of '{_names(columns)}': {error}. {advice}") from error
         raise DataError(
-            f"line {first_line + place} of {where} is {shown(line)}: {_fault(line, columns, parse)}. {advice}"
+            f"line {first_line + place} of {where} is {shown(line)}: {_fault(line, columns, parse, not_utf8)}. {advice}"
         ) from error
     if count < least:
         raise DataError(
@@ -379,7 +387,7 @@ def _checked(column: Any, kind: ColumnKind) -> Any:
 
 
 def _bad_line(text: bytes, columns: Mapping[str, ColumnKind], parse: Any) -> tuple[int, bytes]:
-    """Number, from 0, and content of the first line that Arrow refuses, found by halving the text."""
+    """Return the number, from 0, and the content of the first line that Arrow refuses, found by halving the text."""
     view = memoryview(text)
     ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n")) + 1
     starts = np.concatenate([[0], ends, [len(text)] if not len(ends) or ends[-1] < len(text) else []]).astype(np.int64)
@@ -390,7 +398,7 @@ def _bad_line(text: bytes, columns: Mapping[str, ColumnKind], parse: Any) -> tup
             high = middle
         else:
             low = middle
-    return low, bytes(view[starts[low] : starts[high]]).strip(b"\n")
+    return low + text.count(BREAK, 0, starts[low]), bytes(view[starts[low] : starts[high]]).strip(b"\n")
 
 
 def _refused(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> bool:
@@ -401,8 +409,8 @@ def _refused(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> bool:
     return False
 
 
-def _fault(line: bytes, columns: Mapping[str, ColumnKind], parse: Any) -> str:
-    """What is wrong with a line that is refused."""
+def _fault(line: bytes, columns: Mapping[str, ColumnKind], parse: Any, not_utf8: str) -> str:
+    """Return what is wrong with a line that is refused."""
     separator, quoted = parse.delimiter, bool(parse.quote_char)
     if quoted and line.count(b'"') % 2:
         return "it has a quotation mark that is never closed"
@@ -413,8 +421,31 @@ def _fault(line: bytes, columns: Mapping[str, ColumnKind], parse: Any) -> str:
         alone = b'"' + field.replace(b'"', b'""') + b'"' if quoted else field
         empty = not field and kind not in (TEXT, UNREAD)
         if empty or (kind is not UNREAD and _refused(alone, {name: kind}, parse)):
-            return f"column {place} ({name}) is {shown(field)}; {kind.words} is allowed"
+            return f"column {place} ({name}) is {shown(field)}; {_remedy(field, {name: kind}, parse, not_utf8)}"
     return f"it cannot be read; '{_names(columns)}' {_with(separator)} is allowed"
+
+
+def _remedy(field: bytes, column: Mapping[str, ColumnKind], parse: Any, not_utf8: str) -> str:
+    """Return why a value is refused, or what is allowed in its column."""
+    ((name, kind),) = column.items()
+    if kind.arrow == "string" and not is_utf8(field):
+        return f"it is not text in UTF-8 but reads {shown(field.decode('latin-1'))} in Latin-1: {not_utf8}"
+    if kind in (OWN_STAMP, OWN_STAMP_UTC):
+        zoned = kind is OWN_STAMP_UTC
+        if not _refused(field, {name: OWN_STAMP if zoned else OWN_STAMP_UTC}, parse):
+            return f"it has {'no' if zoned else 'a'} time zone, and the first row has {'one' if zoned else 'none'}"
+        if not _refused(field, {name: STAMP_UTC if zoned else STAMP}, parse):
+            return OUT_OF_RANGE.rstrip(".")
+    return f"{kind.words} is allowed"
+
+
+def is_utf8(text: bytes) -> bool:
+    """Return True if bytes are text in UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _names(columns: Mapping[str, ColumnKind]) -> str:
@@ -546,8 +577,29 @@ def numbered(src: Any, dst: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], 
     return give_up(numbers[: len(src)]), give_up(numbers[len(src) :]), give_up(ids)
 
 
+def distinct_ids(names: Any, *, as_text: bool = False) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the ids of a column that are distinct, and the position of every row's id among them.
+
+    Args:
+        names: E ids, as an Arrow array of text.
+        as_text: whether whole numbers stay text, as they are written.
+
+    Returns:
+        The ids, rising: int64 where every one of them is a whole number in its usual spelling or with zeros after the
+        point, such as ``1.0``; else text. And positions, shape (E,).
+    """
+    import pyarrow.compute as pc
+
+    written = pc.unique(names)
+    positions = pc.index_in(names, value_set=written).to_numpy().astype(np.int64)
+    whole = None if as_text else _whole(pc.replace_substring_regex(written, r"^(-?\d+)\.0*$", r"\1"))
+    values = np.array([name.replace("\0", "\n") for name in written.to_pylist()]) if whole is None else whole.to_numpy()
+    ids, order = np.unique(values, return_inverse=True)  # 1 and 1.0 are one id
+    return ids, order[positions]
+
+
 def _whole(names: Any) -> Any:
-    """The names as whole numbers, or None where one of them is none, or is spelled in another way (``007``)."""
+    """Return the names as whole numbers, or None where one of them is none, or is spelled in another way (``007``)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,0 +1,173 @@
+"""Dynamic graphs from tables: data frames and Parquet files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtdg_lab.core.errors import DataError, shortened
+from dtdg_lab.core.units import as_path
+from dtdg_lab.datasets.user_data import check_folder, different_columns, from_edges, from_vectors, known_only
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.edge_list import MISSING_WORDS, missing_id
+
+
+def from_pandas(
+    frame: Any,
+    src: str = "src",
+    dst: str = "dst",
+    time: str = "time",
+    weight: str | None = None,
+    *,
+    features: Any = None,
+    labels: Any = None,
+    name: str = "mine",
+    **cutting: Any,
+) -> DynamicGraph:
+    """A dynamic graph from a data frame with one edge a row.
+
+    Args:
+        frame: a pandas DataFrame, or any table that gives its columns by name.
+        src: column of the sources, whole numbers or text; see :func:`from_edges`.
+        dst: column of the targets.
+        time: column of the times, numbers or datetimes.
+        weight: column of the weights, finite numbers of at least 0; None where edges carry none.
+        features: as :func:`from_edges` takes them.
+        labels: as :func:`from_edges` takes them.
+        name: what runs and reports call the graph.
+        **cutting: ``cut=n`` or ``interval=x``, and the other options of :func:`from_edges`.
+
+    Raises:
+        DataError: a column is missing, or a row has a missing or another value; or the edges cannot be cut.
+        ConfigError: an option is out of its bounds.
+    """
+    known_only(cutting, from_pandas, from_edges)
+    check_folder(cutting.get("folder"))
+    has = getattr(frame, "column_names", getattr(frame, "columns", None))  # Arrow's tables have both
+    if isinstance(frame, type) or has is None or not hasattr(frame, "__getitem__"):
+        raise DataError(
+            f"the frame is {shortened(frame)}, of type {type(frame).__name__}; a data frame is needed, such as "
+            "pandas.DataFrame(rows). For vectors there is from_edges, for files from_csv and from_parquet."
+        )
+    wanted = _wanted(list(has), "the frame", src=src, dst=dst, time=time, weight=weight)
+    vectors = _vectors(frame, "the frame", wanted)
+    return from_vectors(
+        **vectors, columns=(src, dst), source="", features=features, labels=labels, name=name, **cutting
+    )
+
+
+def from_parquet(
+    path: str | Path,
+    src: str = "src",
+    dst: str = "dst",
+    time: str = "time",
+    weight: str | None = None,
+    *,
+    features: Any = None,
+    labels: Any = None,
+    name: str | None = None,
+    **cutting: Any,
+) -> DynamicGraph:
+    """A dynamic graph from a Parquet file with one edge a row; only the columns asked for are read.
+
+    Args:
+        path: the file.
+        src: column of the sources, whole numbers or text; see :func:`from_edges`.
+        dst: column of the targets.
+        time: column of the times, numbers or timestamps.
+        weight: column of the weights, finite numbers of at least 0; None where edges carry none.
+        features: as :func:`from_edges` takes them.
+        labels: as :func:`from_edges` takes them.
+        name: what runs and reports call the graph; by default the file's name.
+        **cutting: ``cut=n`` or ``interval=x``, and the other options of :func:`from_edges`.
+
+    Raises:
+        DataError: it is no Parquet file, a column is missing, or a row has a missing or another value; or the edges
+            cannot be cut.
+        ConfigError: an option is out of its bounds.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    known_only(cutting, from_parquet, from_edges)
+    check_folder(cutting.get("folder"))
+    path = as_path(path, "path")
+    if not os.path.isfile(path):
+        raise DataError(f"{str(path)[:500]} is not a file. Give the path of a Parquet file with one edge a row.")
+    try:
+        with parquet.ParquetFile(path) as file:
+            wanted = _wanted(file.schema_arrow.names, str(path), src=src, dst=dst, time=time, weight=weight)
+            table = file.read(columns=list(wanted.values()))
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).rstrip(".")
+        raise DataError(
+            f"{path} cannot be read as Parquet: {reason}. Write it again, or use from_csv for a text file."
+        ) from error
+    vectors = _vectors(table, str(path), wanted)
+    return from_vectors(
+        **vectors,
+        columns=(src, dst),
+        source="",
+        features=features,
+        labels=labels,
+        name=path.name if name is None else name,
+        **cutting,
+    )
+
+
+def _wanted(has: list[Any], where: str, **columns: Any) -> dict[str, Any]:
+    """The columns by what from_edges calls them; a weight of None is left out.
+
+    Raises:
+        DataError: one is no column of the table, or several, or has two roles.
+    """
+    wanted = {role: column for role, column in columns.items() if column is not None or role != "weight"}
+    for role, column in wanted.items():
+        found = has.count(column) if isinstance(column, Hashable) else 0
+        if found != 1:
+            names = ", ".join(str(one) for one in has[:20])
+            raise DataError(
+                f"{where} has {'several columns' if found else 'no column'} {shortened(column)} for {role}; it has "
+                f"{names or 'none'}. Say which columns are src, dst, time and weight, as in src='from'."
+            )
+    different_columns(wanted)
+    return wanted
+
+
+def _vectors(table: Any, where: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a table as from_edges calls them."""
+    vectors = {role: _column(table[column], role, column, where) for role, column in wanted.items()}
+    if not len(vectors["src"]):
+        raise DataError(f"{where} holds no rows; one for each edge is needed.")
+    return vectors
+
+
+def _column(values: Any, role: str, name: str, where: str) -> Any:
+    """Return a column without missing values, as numpy; times with a zone as pandas has them.
+
+    Raises:
+        DataError: a value is missing; its row is named.
+    """
+    values = values.to_pandas() if hasattr(values, "to_pandas") else values  # of Arrow and of polars
+    missing = np.asarray(values.isna())
+    if missing.any():
+        raise DataError(
+            f"row {int(missing.argmax())} of {where} (from 0) has no {name!r}. Drop such rows, or fill them."
+        )
+    if role in ("src", "dst") and values.dtype.kind in "OUT":
+        missing = np.asarray(values.isin(MISSING_WORDS))
+        if missing.any():
+            row = int(missing.argmax())
+            raise DataError(f"row {row} of {where} (from 0): {name!r} is {missing_id(str(values.iloc[row]))}.")
+    if getattr(values.dtype, "tz", None) is not None:
+        return values
+    array = np.asarray(values.to_numpy())
+    if role == "time" and array.dtype.kind == "f":
+        wide = array.astype(np.float64)
+        if (np.abs(wide) < 2**53).all() and (wide == np.floor(wide)).all():
+            return wide.astype(np.int64)  # whole numbers that gaps elsewhere in the table had made into floats
+    return array

@@ -568,3 +568,12 @@ def test_numbers_of_things_are_those_of_the_catalogue() -> None:
         found = re.findall(pattern, text, flags=re.I)
         assert found, pattern
         assert {NUMBERS.get(number.lower()) or int(number) for number in found} == {count}, pattern
+
+
+@each_page
+def test_versions_in_text_are_the_pinned_ones(page: str) -> None:
+    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    pins = {name.lower().replace("_", "-"): version for name, version in pins.items()}
+    named = re.findall(r"(?<![\w-])([a-z][\w-]*)[ =]=?(\d+\.\d+\.\d+)", text_of(page), flags=re.I)
+    named = [(name.lower().replace("_", "-"), version) for name, version in named]
+    assert [(name, version) for name, version in named if pins.get(name, version) != version] == []

@@ -210,7 +210,7 @@ def execute_lessons() -> None:
         result = executed_lesson(path)
         if result.exists():
             continue
-        print(f"Running {path.stem}", end="", flush=True)
+        print(f"Running {path.stem}", flush=True)
         start = time.monotonic()
         with TemporaryDirectory(dir=EXECUTED, prefix="work-", ignore_cleanup_errors=True) as folder:
             variables = {**common, "DTDG_LAB_UNATTENDED": "1", "DTDG_LAB_STATE": f"{folder}/state"}
@@ -226,7 +226,7 @@ def execute_lessons() -> None:
             for former in EXECUTED.glob(f"{path.stem}-*.ipynb"):
                 former.unlink()
             (Path(folder) / "executed.ipynb").replace(result)
-        print(f": {time.monotonic() - start:.0f} s", flush=True)
+        print(f"{path.stem} took {time.monotonic() - start:.0f} s", flush=True)
 
 
 # Papers

@@ -8,6 +8,7 @@ archive announces: more than ``MAX_RATIO`` times the file, or more than ``max_by
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
@@ -19,7 +20,6 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any, BinaryIO, ClassVar
@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.files import DAMAGE, read_array
+from dtdg_lab.core.files import read_array
+from dtdg_lab.core.system_errors import reading
 from dtdg_lab.datasets.registry import PublishedFile
 from dtdg_lab.graphs.snapshot import give_up
 
@@ -37,31 +38,14 @@ MAX_RATIO = 200  # bytes unpacked for each byte of the file; text has 3 to 20
 MAX_MEMBERS = 10_000
 _FREE_BYTES = 64 << 20  # never too much, whatever the ratio
 _CHUNK_BYTES = 1 << 20
-# what the readers of the standard library and of NumPy raise for damaged files, as fuzzing them showed
-_DAMAGE = (
-    *DAMAGE,
-    AttributeError,
-    ImportError,
-    lzma.LZMAError,
-    struct.error,
-    tarfile.TarError,
-    pickle.UnpicklingError,
-)
+# what the readers of the standard library raise besides system_errors.DAMAGE for damaged files, as fuzzing them showed
+_DAMAGE = (lzma.LZMAError, struct.error, tarfile.TarError, pickle.UnpicklingError)
+_REMEDY = "It is cut short or damaged: fetch it again."
 
 
-@contextmanager
-def _reading(what: str) -> Iterator[None]:
-    """Turn what a reader raises for a damaged file into an error that says what to do."""
-    try:
-        yield
-    except _DAMAGE as error:
-        # the file system numbers its errors, readers do not
-        remedy = (
-            "Check the file and its permissions."
-            if isinstance(error, OSError) and error.errno
-            else "It is cut short or damaged: delete it and fetch it again."
-        )
-        raise DataError(f"{what} cannot be read: {error or type(error).__name__}. {remedy}") from error
+def _reading(path: Path | None, what: str) -> contextlib.AbstractContextManager[None]:
+    """Tell damage of a file from a refusal of the system, around nothing but reading; path is None for bytes."""
+    return reading(path, what, remedy=_REMEDY, damaged="cannot be read", damage=_DAMAGE)
 
 
 # One file among those of a data set of several.
@@ -118,7 +102,8 @@ class ArchiveMembers(Mapping[str, bytes]):
     def __init__(self, source: Path | bytes, where: str | None = None, *, max_bytes: int = MAX_BYTES) -> None:
         self._source = source
         self.where = where if where is not None else source.name if isinstance(source, Path) else "the file"
-        with _reading(self.where):
+        self._path = source if isinstance(source, Path) else None
+        with _reading(self._path, self.where):
             size = source.stat().st_size if isinstance(source, Path) else len(source)
             self._allowed = max(_FREE_BYTES, MAX_RATIO * size)  # bytes that may come out of the file
             self._max_bytes = min(self._allowed, max_bytes)
@@ -149,7 +134,7 @@ class ArchiveMembers(Mapping[str, bytes]):
             shutil.copyfileobj(_Limited(stream, self._max_bytes, what), held, _CHUNK_BYTES)
         return held.getvalue()
 
-    @contextmanager
+    @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """A member as a stream, for what is too large to be held; the reader must limit what it takes.
 
@@ -160,7 +145,8 @@ class ArchiveMembers(Mapping[str, bytes]):
         """
         if name not in self._names:
             raise DataError(f"{self.where} holds no {name!r}; it holds {', '.join(self._names[:10])}.")
-        with _reading(self.where if name == self.where else f"{self.where} ({name})"), self._file() as file:
+        what = self.where if name == self.where else f"{self.where} ({name})"
+        with _reading(self._path, what), self._file() as file:
             if self._zipped:
                 with zipfile.ZipFile(file) as archive, archive.open(name) as stream:
                     yield stream
@@ -320,7 +306,7 @@ def read_npz(stream: IO[bytes], names: Mapping[str, bool], where: str) -> dict[s
             larger than the file.
     """
     found: dict[str, NDArray[Any]] = {}
-    with _reading(where):
+    with _reading(None, where):
         most = max(_FREE_BYTES, MAX_RATIO * stream.seek(0, io.SEEK_END))
         with zipfile.ZipFile(stream) as archive:
             held = {info.filename: info for info in archive.infolist()}
@@ -474,7 +460,7 @@ def read_pickle(data: bytes, where: str) -> Any:
     Raises:
         DataError: it names anything but the arrays and collections those files hold, or is damaged.
     """
-    with _reading(where):
+    with _reading(None, where):
         try:
             found = _Unpickler(data).load()
             if isinstance(found, _Record):

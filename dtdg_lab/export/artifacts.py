@@ -17,6 +17,7 @@ from typing import Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.files import draft_path
+from dtdg_lab.core.system_errors import is_refusal
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import dumps, replacing, store_error
 from dtdg_lab.runs.exports import CONFIG_MARK, MADE_BY, PACKED, PACKED_MARK, PackedRun, pack, zip_of
@@ -198,7 +199,9 @@ def _was_exported(where: Path) -> bool:
         if content[:2] == b"\x1f\x8b":
             with gzip.open(where) as file:
                 content = file.read(_HEAD)
-    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
+        if isinstance(error, OSError) and is_refusal(error):
+            raise store_error("read", where, error) from error
         return False  # whatever it is, it was not made here
     return any(mark in content for mark in _MARKS)
 

@@ -20,6 +20,7 @@ import psutil
 from dtdg_lab.core.child_process import is_running
 from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
 from dtdg_lab.core.files import replacing
+from dtdg_lab.core.system_errors import reading
 from dtdg_lab.network.patterns import LinkState
 
 # Commands of Linux' traffic control that make replies of some ports slow, as argument lists.
@@ -153,6 +154,12 @@ class NetemMark:
             ) from error
 
 
+_REMEDY = (
+    "Look at its device with 'tc qdisc show', remove the queue d7d6: with 'tc qdisc del dev DEVICE root' if it has "
+    "one, then remove the file."
+)
+
+
 def marks(folder: Path) -> Iterator[NetemMark]:
     """All marks kept in a folder.
 
@@ -160,15 +167,12 @@ def marks(folder: Path) -> Iterator[NetemMark]:
         DataError: a file is damaged.
     """
     for path in sorted(folder.glob("netem-*.json")):
-        try:
-            yield NetemMark(**json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            continue  # its process has just undone what it did
-        except (OSError, ValueError, TypeError) as error:
-            raise DataError(
-                f"{path} is damaged ({error}). Look at its device with 'tc qdisc show', remove the queue d7d6: with "
-                "'tc qdisc del dev DEVICE root' if it has one, then remove the file."
-            ) from error
+        with reading(path, remedy=_REMEDY):
+            try:
+                mark = NetemMark(**json.loads(path.read_text(encoding="utf-8")))
+            except FileNotFoundError:
+                continue  # its process has just undone what it did
+        yield mark
 
 
 def network_space() -> int:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from dtdg_lab.cluster.run import LocalRun
 from dtdg_lab.cluster.worker import Preparation, RunStart, begin_training
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, ControlError, LabError
+from dtdg_lab.core.errors import ConfigError, ControlError, LabError, RunStoreError
+from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.preparation import preparation
 from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.units import NETEM, state_root
@@ -161,6 +162,7 @@ def train_here(
             f"lab.train runs in this process, and ranks={config.ranks}: use config.replace(ranks=1), which keeps the "
             "plan, or Session(ranks=...).train(config)."
         )
+    runs_dir = writable_folder(runs_dir, "runs_dir", RunStoreError)
     undo_left_over(state_root() / NETEM)  # left by a run that was killed
     directory = (make or partial(RunDirectory.create, config))(root=runs_dir)
     finisher = Finisher(directory, 1, ranks=1)

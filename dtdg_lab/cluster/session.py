@@ -23,7 +23,8 @@ from dtdg_lab.cluster.worker import RankTask, check_resumable, rehearse, run_ran
 from dtdg_lab.core.catalogue import REGISTERED
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunStoreError
-from dtdg_lab.core.units import NETEM, state_root
+from dtdg_lab.core.files import writable_folder
+from dtdg_lab.core.units import NETEM, STATE, as_path, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory, gpu_count, read_kept, write_json
 from dtdg_lab.runs.liveness import SILENT_S, host_id, is_dead, read_notes
@@ -313,11 +314,14 @@ class Session:
         wanted = (gpu_count() or 2) if ranks is None else ranks
         if not isinstance(wanted, int) or wanted < 1:
             raise ClusterError(f"ranks={ranks!r}: a session needs a whole number of engines, at least 1.")
-        undo_left_over(state_root() / NETEM)  # left by a run that was killed
         if not 1.0 <= silent_s <= MOST_SILENT_S:
             raise ClusterError(f"silent_s={silent_s:g}: allowed are 1 to {MOST_SILENT_S:g} seconds.")
-        root = Path(runs_dir).resolve()
+        root = as_path(runs_dir, "runs_dir", RunStoreError).resolve()
+        writable_folder(state_root(), STATE, ClusterError)
+        undo_left_over(state_root() / NETEM)  # left by a run that was killed
         found, alive = session_files.find_session(name, wanted) if name else (None, False)
+        if not alive:
+            writable_folder(root, "runs_dir", RunStoreError)
         if found is None:
             files = session_files.new_session_files(name, wanted, root, idle_s, silent_s)
         else:
@@ -364,7 +368,9 @@ class Session:
         ended = [files for files in known_here if known is None and str(which) in (files.id, files.name)]
         if ended:
             raise ClusterError(session_files.ended_words(ended[-1]))
-        files = known or session_files.foreign_session_files(str(which), Path(runs_dir).resolve())
+        files = known or session_files.foreign_session_files(
+            str(which), writable_folder(runs_dir, "runs_dir", RunStoreError).resolve()
+        )
         session._setup(files)
         try:
             session._engines = Engines.connect(files, timeout_s=timeout_s)
@@ -498,7 +504,8 @@ class Session:
         with self._lock:
             places = places_of(ranks, engines)
             self._check_free(ranks, places)
-            directory = make(root=self._files.runs_dir if runs_dir is None else Path(runs_dir).resolve())
+            root = writable_folder(runs_dir or self._files.runs_dir, "runs_dir", RunStoreError)
+            directory = make(root=root.resolve())
             self._files.add_run(directory.path, places)
             return self._launch(directory, ranks, attempt=1, places=places)
 
@@ -529,7 +536,7 @@ class Session:
         from dtdg_lab.cluster.worker import check_request
 
         with self._lock:
-            path = Path(run if isinstance(run, str | Path) else run.path).resolve()
+            path = as_path(run if isinstance(run, str | Path) else run.path, "run", RunStoreError).resolve()
             directory = RunDirectory.open(path)
             check_resumable(directory)
             status, ours = directory.status(), path in self._files.runs()

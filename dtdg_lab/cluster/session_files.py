@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import psutil
@@ -23,9 +22,12 @@ from dtdg_lab.cluster.messaging import new_key
 from dtdg_lab.core.child_process import is_running
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 from dtdg_lab.core.files import replacing
-from dtdg_lab.core.units import state_root
+from dtdg_lab.core.system_errors import explain, reading
+from dtdg_lab.core.units import STATE, as_path, state_root
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.liveness import SILENT_S
+
+_REMEDY = "End its processes, whose environment has its folder as IPP_PROFILE_DIR, and remove the file."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,18 +80,29 @@ class SessionFiles:
 
     @classmethod
     def read(cls, session_id: str) -> SessionFiles:
-        """The facts of a session.
+        """Return the facts of a session.
 
         Raises:
             UnknownNameError: there is no session with that id.
+            ClusterError: its file is damaged, or cannot be read.
+        """
+        files = cls.find(session_id)
+        if files is None:
+            known = [files.id for files in all_sessions()]
+            raise UnknownNameError("session", session_id, known, "List them: dtdg-lab sessions.")
+        return files
+
+    @classmethod
+    def find(cls, session_id: str) -> SessionFiles | None:
+        """Return the facts of a session; None where there is none, or only its logs are left.
+
+        Raises:
+            ClusterError: its file is damaged, or cannot be read.
         """
         path = state_root() / "sessions" / session_id / "session.json"
-        try:
-            data: dict[str, Any] = json.loads(path.read_text())
-        except FileNotFoundError as error:
-            known = [files.id for files in all_sessions()]
-            raise UnknownNameError("session", session_id, known, "List them: python -m dtdg_lab sessions.") from error
-        return cls(**data)
+        with reading(path, remedy=_REMEDY, raises=ClusterError), suppress(FileNotFoundError, NotADirectoryError):
+            return cls(**json.loads(path.read_text()))
+        return None
 
     def add_run(self, path: Path, engines: Sequence[int] = ()) -> None:
         """Record a run of this session, and the indices of its engines unless they are the first ones."""
@@ -147,31 +160,34 @@ def make_private(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        raise ClusterError(
-            f"the session folder {folder} cannot be made: {error.strerror}. Set DTDG_LAB_STATE to a writable folder."
-        ) from error
+        raise ClusterError(f"the session folder {folder} cannot be made: {explain(error, setting=STATE)}") from error
 
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read, in a folder that only its owner can enter.
 
     Raises:
-        ClusterError: the folder cannot be created.
+        ClusterError: the folder cannot be created, or the file cannot be written.
     """
     make_private(path.parent)
-    with replacing(path, mode=0o600) as draft:
-        draft.write_text(text)
+    try:
+        with replacing(path, mode=0o600) as draft:
+            draft.write_text(text)
+    except OSError as error:
+        raise ClusterError(f"{path} cannot be written: {explain(error, path, setting=STATE)}") from error
 
 
 def all_sessions() -> list[SessionFiles]:
-    """Sessions with files on disk, oldest first."""
+    """Return sessions with files on disk, oldest first.
+
+    Raises:
+        ClusterError: the folder of sessions cannot be read, or a session's file is damaged.
+    """
     folder = state_root() / "sessions"
-    found = []
-    for path in sorted(folder.glob("*/session.json")) if folder.is_dir() else []:
-        try:
-            found.append(SessionFiles(**json.loads(path.read_text())))
-        except FileNotFoundError:
-            continue  # ended between the listing and the reading
+    found: list[SessionFiles] = []
+    what = f"the folder of sessions {folder} ({STATE})"
+    with reading(folder, what, remedy="", raises=ClusterError), suppress(FileNotFoundError):
+        found = [files for session_id in os.listdir(folder) if (files := SessionFiles.find(session_id)) is not None]
     return sorted(found, key=lambda files: files.created_s)
 
 
@@ -217,7 +233,7 @@ def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float, sile
 
 def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
     """Facts about an external cluster: from a connection file, or from a profile."""
-    path = Path(which)
+    path = as_path(which, "which", ClusterError)
     if not path.is_file():
         from ipyparallel import Cluster
 

@@ -141,7 +141,9 @@ class RunConfig(BaseModel):
         try:
             return cls.from_json(as_path(path, "path", ConfigError).read_bytes())
         except OSError as error:
-            raise ConfigError(f"cannot read the config {path}: {explain(error, path)}") from error
+            raise ConfigError(
+                f"cannot read the config {path}: {explain(error, path)} Give the path of a JSON file."
+            ) from error
 
     @property
     def short_hash(self) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.lazy import PARSING
 from dtdg_lab.core.system_errors import explain
-from dtdg_lab.core.units import as_path
+from dtdg_lab.core.units import as_path, working_folder
 
 # Files that readers see as they were before or as they are now, never in part.
 
@@ -73,8 +73,8 @@ def writable_folder(given: Any, called: str, raises: type[LabError]) -> Path:
     Raises:
         LabError: of the class ``raises``: it is no path, or nothing can be written there.
     """
-    folder = as_path(given, called, raises)
-    place = folder
+    place = folder = as_path(given, called, raises)
+    working_folder(f"{called}={str(given)!r}", raises)  # libraries of torch abort the process without one
     try:
         while not _exists(place):
             place = place.parent
@@ -83,6 +83,17 @@ def writable_folder(given: Any, called: str, raises: type[LabError]) -> Path:
     except OSError as error:
         raise raises(f"nothing can be written into {folder}: {explain(error, place, setting=called)}") from error
     return folder
+
+
+def writable_file(given: Any, called: str, raises: type[LabError]) -> Path:
+    """Return the absolute path of a file for results, once its folder is known to be writable; as `writable_folder`.
+
+    Raises:
+        LabError: of the class ``raises``: it is no path, or nothing can be written there.
+    """
+    path = as_path(given, called, raises)
+    writable_folder(path.parent, called, raises)
+    return path
 
 
 def _exists(folder: Path) -> bool:

@@ -90,6 +90,7 @@ def reading(
     remedy: str,
     damaged: str = "is damaged",
     raises: type[LabError] = DataError,
+    setting: str = "",
     damage: tuple[type[BaseException], ...] = (),
     is_missing_damage: bool = False,
 ) -> Iterator[None]:
@@ -103,22 +104,24 @@ def reading(
         remedy: of damage, as a sentence. It may advise deletion, since the system has refused nothing.
         damaged: what messages say of damage.
         raises: the class of the error.
+        setting: the argument or variable that names another place, if any.
         damage: further errors that readers raise for damage.
         is_missing_damage: whether a file that is not there means that the whole is damaged.
 
     Raises:
         LabError: of the class ``raises``.
     """
-    name, of_readers = str(what or path)[:_NAME], (*DAMAGE, *damage)
+    name = str(what or path)[:_NAME]
+    readers: tuple[type[BaseException], ...] = (*DAMAGE, *damage)
     try:
         yield
     except LabError:
         raise
-    except of_readers as error:
+    except readers as error:
         number = system_errno(error)
         missing = number == errno.ENOENT and is_missing_damage
         if number is not None and not missing:
-            raise raises(f"{name} cannot be read: {explain(error, _named(error) or path)}") from error
+            raise raises(f"{name} cannot be read: {explain(error, _named(error) or path, setting=setting)}") from error
         said = " ".join(str(error).split())[:300].rstrip(".")
         raise raises(f"{name} {damaged} ({type(error).__name__}: {said}). {remedy}") from error
 

@@ -52,12 +52,25 @@ def as_path(given: Any, called: str, raises: type[LabError] = DataError) -> Path
         path = Path(expanded).expanduser()
     except RuntimeError as error:
         raise raises(f"{called}={shortened(text)}: {error} Give the whole path.") from error
+    return path if path.is_absolute() else working_folder(f"{called}={shortened(text)}", raises) / path
+
+
+def working_folder(needed_for: str, raises: type[LabError]) -> Path:
+    """Return the working folder.
+
+    Args:
+        needed_for: the setting that needs it, for messages.
+        raises: the class of the error.
+
+    Raises:
+        LabError: of the class ``raises``: the folder has been removed.
+    """
     try:
-        return path.absolute()
+        return Path.cwd()
     except FileNotFoundError as error:
         raise raises(
-            f"{called}={shortened(text)} is relative to the working folder, which has been removed. Change to another "
-            f"one, os.chdir(...) in a notebook or cd in a terminal, or give {called} a whole path."
+            f"{needed_for}: the working folder of this process has been removed. Change to another one: os.chdir(...) "
+            "in a notebook, cd in a terminal."
         ) from error
 
 

@@ -57,13 +57,13 @@ def graph_folder(key: str, root: str | Path | None = None) -> Path:
     return cache_folder(root) / "graphs" / key
 
 
-def holds_graph(folder: Path) -> bool:
-    """Return whether a whole graph has been written into ``folder``.
+def holds_graph(folder: Path, setting: str = CACHE) -> bool:
+    """Return whether a whole graph has been written into ``folder``, which the argument or variable ``setting`` names.
 
     Raises:
         DataError: the folder may not be looked into.
     """
-    with reading(folder, f"the graph folder {folder}", remedy=""):
+    with reading(folder, f"the graph folder {folder}", remedy="", setting=setting):
         try:
             os.stat(folder / META)
         except OSError as error:
@@ -87,7 +87,7 @@ def check_free(folder: Path) -> None:
         raise DataError(f"folder={str(folder)!r} is a file. Choose a new or an empty folder.") from None
     except OSError as error:
         raise DataError(f"folder={str(folder)!r} cannot be read: {explain(error, setting='folder=')}") from error
-    if holds_graph(folder):
+    if holds_graph(folder, "folder="):
         name = (_to_dict(folder) or {}).get("name")
         what = "a graph that cannot be read" if name is None else f"a graph named {name!r}"
         use = "Delete it" if name is None else f"Open it with lab.DynamicGraph.load({str(folder)!r}), delete it"

@@ -23,6 +23,7 @@ from dtdg_lab.cluster.run import Run
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, RunStoreError
+from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
 from dtdg_lab.runs.finish import finish
@@ -685,11 +686,12 @@ def run_study(
     sweep, name = _named(sweep, name, base, quick)
     if runs_dir is None:
         runs_dir = "runs" if session is None else session.runs_dir
+    root = writable_folder(runs_dir, "runs_dir", RunStoreError)
     return run_in(
-        Path(runs_dir) / FOLDER / name,
+        root / FOLDER / name,
         sweep,
         session=session,
-        runs_dir=Path(runs_dir),
+        runs_dir=root,
         prune=prune,
         on_trial=on_trial,
         on_start=on_start,

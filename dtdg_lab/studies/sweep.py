@@ -585,7 +585,9 @@ class Sweep:
         try:
             return cls.from_json(as_path(path, "path", ConfigError).read_bytes())
         except OSError as error:
-            raise ConfigError(f"cannot read the sweep {path}: {explain(error, path)}") from error
+            raise ConfigError(
+                f"cannot read the sweep {path}: {explain(error, path)} Give the path of a JSON file."
+            ) from error
 
     def __eq__(self, other: object) -> bool:
         return self.to_dict() == other.to_dict() if isinstance(other, Sweep) else NotImplemented

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, shortened
 from dtdg_lab.core.system_errors import reading
+from dtdg_lab.core.units import as_path
 from dtdg_lab.network.patterns import BITS
 from dtdg_lab.systems.feature_cache.policies.costs import PAPER, CacheCosts, RpcModel, joined_misses
 from dtdg_lab.visualization.style import text_table
@@ -143,7 +144,7 @@ def read_fetches(folder: str | Path) -> dict[str, pd.DataFrame]:
     """
     import pandas as pd
 
-    path = Path(folder) / FETCHES
+    path = as_path(folder, "folder") / FETCHES
     if not path.is_file():
         return {}
     numbers = ("concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim")
@@ -183,7 +184,7 @@ def read_power(folder: str | Path) -> Watts | None:
     """
     import pandas as pd
 
-    path = Path(folder) / POWER
+    path = as_path(folder, "folder") / POWER
     if not path.is_file():
         return None
     kinds = {"state": str, "cpu_w": float, "gpu_w": float}

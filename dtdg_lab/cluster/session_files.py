@@ -19,7 +19,7 @@ from uuid import uuid4
 import psutil
 
 from dtdg_lab.cluster.messaging import new_key
-from dtdg_lab.core.child_process import is_running
+from dtdg_lab.core.child_process import environment, is_running
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 from dtdg_lab.core.files import replacing
 from dtdg_lab.core.system_errors import explain, reading
@@ -27,6 +27,8 @@ from dtdg_lab.core.units import STATE, as_path, state_root
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.liveness import SILENT_S
 
+KEPT_LOGS = 10  # starts that failed
+_QUOTED = 2  # logs of engines
 _REMEDY = "End its processes, whose environment has its folder as IPP_PROFILE_DIR, and remove the file."
 
 
@@ -145,9 +147,59 @@ class SessionFiles:
         """Seconds since a kernel or a run last used the session."""
         return time.time() - self.last_used_s()
 
+    @property
+    def log_folder(self) -> Path:
+        """The logs of the controller and of the engines."""
+        return self.folder / "profile" / "log"
+
+    def log_words(self, folder: Path | None = None) -> str:
+        """Return the last lines of the controller's and of the engines' newest logs, and where they are, as sentences.
+
+        Args:
+            folder: where the logs are now; by default where they were written.
+        """
+        folder, lines = folder or self.log_folder, []
+        for of in ("controller", "engine"):
+            logs = [log for log in folder.glob(f"ip{of}*.log") if log.stat().st_mtime >= self.created_s - 1.0]
+            texts = [log.read_text(errors="replace").strip() for log in sorted(logs, key=_changed, reverse=True)]
+            newest = list(dict.fromkeys(text.splitlines()[-1][:300] for text in texts if text))[:_QUOTED]
+            lines.append(
+                f"the last line of the {of}'s log is {' and '.join(map(repr, newest)) or 'missing: it is empty'}"
+            )
+        return f"Of what they said, {'; '.join(lines)}. Logs are in {folder}."
+
+    def keep_logs(self) -> Path:
+        """Move the logs of a start that failed to a folder that stays, remove those of old ones, and return it."""
+        kept = state_root() / "failed" / self.id
+        make_private(kept)
+        for log in (*self.log_folder.glob("*.log"), *self.folder.glob("*.log")):
+            log.replace(kept / log.name)
+        for old in sorted(kept.parent.iterdir())[:-KEPT_LOGS]:
+            shutil.rmtree(old, ignore_errors=True)  # another process may remove it too
+        return kept
+
     def remove(self) -> None:
         """Remove the session's files."""
         shutil.rmtree(self.folder, ignore_errors=True)  # a process that is just ending may still write its log
+
+
+def _changed(log: Path) -> float:
+    return log.stat().st_mtime
+
+
+def give_up(files: SessionFiles, *, is_new: bool) -> str:
+    """End what a start that failed has begun, and return what its logs say, as sentences.
+
+    Args:
+        files: of the session.
+        is_new: whether the session has no runs of an earlier start: only its logs stay then.
+    """
+    end_processes(files)
+    if not is_new:
+        return files.log_words()
+    kept = files.keep_logs()
+    files.remove()
+    return files.log_words(kept)
 
 
 def make_private(folder: Path) -> None:
@@ -408,9 +460,11 @@ def has_keeper(files: SessionFiles) -> bool:
 
 def start_keeper(files: SessionFiles) -> int:
     """Start the watchdog of a session; returns its process number."""
-    command = [sys.executable, "-m", "dtdg_lab.cluster.session_files", files.id]
+    command = [sys.executable, "-P", "-m", "dtdg_lab.cluster.session_files", files.id]
     with open(files.folder / "keeper.log", "ab") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), start_new_session=True
+        )
     process.returncode = 0  # never waited for: it intentionally outlives this process
     return process.pid
 

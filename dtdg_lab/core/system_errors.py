@@ -1,4 +1,4 @@
-"""What the operating system refuses, told with its cause and a remedy; a file is called damaged only by its content."""
+"""Refusals of the operating system, with cause and remedy; a file is called damaged only where its content is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import psutil
 from dtdg_lab.core.errors import DataError, LabError
 from dtdg_lab.core.units import format_bytes
 
-# what readers raise for content that is damaged, cut short or foreign; OSError and MemoryError only as is_damage says
+# what readers raise for content that is damaged, cut short or foreign; system_errno tells refusals of the system apart
 DAMAGE = (
     ArithmeticError,
     AttributeError,
@@ -80,6 +80,14 @@ def explain(error: BaseException, path: str | Path | None = None, *, setting: st
     elsewhere = f"set {setting} to another folder" if setting else "use another folder"
     remedy = remedy.format(elsewhere=elsewhere, Elsewhere=elsewhere[:1].upper() + elsewhere[1:])
     return f"{cause}{details and ': '}{details}. {remedy}"
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error's message; of one that is not the lab's, its type too, and what helps against a refusal."""
+    if isinstance(error, LabError):
+        return str(error)
+    text = f"{type(error).__name__}: {error}"
+    return text if system_errno(error) is None else f"{text.rstrip('.')}. {explain(error)}"
 
 
 @contextlib.contextmanager

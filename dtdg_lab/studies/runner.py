@@ -24,6 +24,7 @@ from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, RunStoreError
 from dtdg_lab.core.files import writable_folder
+from dtdg_lab.core.system_errors import error_text, is_refusal
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
 from dtdg_lab.runs.finish import finish
@@ -115,7 +116,9 @@ def go_on(path: Path, session: Session | None) -> bool:
         if run.recorded_status()["state"] not in ENDED:
             next(each for each in session.under_way if each.path.resolve() == path.resolve()).stop()
         raise
-    except LabError:  # a checkpoint of another version or data: the run restarts
+    except LabError as error:  # a checkpoint of another version or data: the run restarts
+        if is_refusal(error):
+            raise
         return False
     return True
 
@@ -550,7 +553,7 @@ class GridRunner:
             self._interrupted(trial, str(error))
             raise
         except Exception as error:
-            said = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            said = error_text(error)
             if error in self._of_caller:
                 self._interrupted(trial, said)
                 raise

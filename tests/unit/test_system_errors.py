@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from dtdg_lab.cluster import local
 from dtdg_lab.cluster.local import train
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError, RunStoreError
+from dtdg_lab.core.errors import DataError, RunFailedError, RunStoreError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.system_errors import explain, is_refusal, reading, system_errno
 from dtdg_lab.datasets.names import load_dataset
@@ -22,6 +23,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import META, read
 from dtdg_lab.partition.base import load_partition, save_partition
 from dtdg_lab.runs.directory import kept_checkpoints
+from dtdg_lab.runs.run import open_run
 from dtdg_lab.training.checkpoint import Checkpoint
 from tests.restricted import AS_NOBODY, limit, needs_root, open_folder, said
 
@@ -226,3 +228,14 @@ def test_torch_out_of_memory_counts_as_memory() -> None:
         torch.empty(2**50)
     assert system_errno(caught.value) == errno.ENOMEM
     assert (soft, hard) == resource.getrlimit(resource.RLIMIT_AS)
+
+
+def test_a_run_that_the_system_ends_says_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "/some/file")
+
+    monkeypatch.setattr(local, "_train", refuse)
+    with pytest.raises(RunFailedError, match=r"Too many open files: '/some/file'\. .*ulimit -n"):
+        train(RunConfig(system="single", dataset="growing", epochs=1), runs_dir=tmp_path, progress=False)
+    (folder,) = tmp_path.iterdir()
+    assert "ulimit -n" in open_run(folder).reason

@@ -105,7 +105,7 @@ class Engines:
             engines = cls(client, cluster, files)
             (engines._started,) = cluster.engines.values()
             engines.warm(files.ranks, timeout_s=max(0.0, timeout_s - (time.monotonic() - began_s)))
-        except (TimeoutError, RuntimeError, OSError, ipp.error.IPythonError, ClusterError) as error:
+        except (TimeoutError, RuntimeError, OSError, ValueError, ipp.error.IPythonError, ClusterError) as error:
             if client is not None:
                 client.close(linger=0)
             raise ClusterError(

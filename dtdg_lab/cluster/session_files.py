@@ -102,9 +102,11 @@ class SessionFiles:
             ClusterError: its file is damaged, or cannot be read.
         """
         path = state_root() / "sessions" / session_id / "session.json"
-        with reading(path, remedy=_REMEDY, raises=ClusterError), suppress(FileNotFoundError, NotADirectoryError):
-            return cls(**json.loads(path.read_text()))
-        return None
+        with reading(path, remedy=_REMEDY, raises=ClusterError, setting=STATE):
+            try:
+                return cls(**json.loads(path.read_text()))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def add_run(self, path: Path, engines: Sequence[int] = ()) -> None:
         """Record a run of this session, and the indices of its engines unless they are the first ones."""
@@ -237,8 +239,8 @@ def all_sessions() -> list[SessionFiles]:
     """
     folder = state_root() / "sessions"
     found: list[SessionFiles] = []
-    what = f"the folder of sessions {folder} ({STATE})"
-    with reading(folder, what, remedy="", raises=ClusterError), suppress(FileNotFoundError):
+    what = f"the folder of sessions {folder}"
+    with reading(folder, what, remedy="", raises=ClusterError, setting=STATE), suppress(FileNotFoundError):
         found = [files for session_id in os.listdir(folder) if (files := SessionFiles.find(session_id)) is not None]
     return sorted(found, key=lambda files: files.created_s)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import subprocess
 import sys
 import time
 import warnings
@@ -136,3 +138,22 @@ def test_a_broken_profile_folder_of_ipython_does_not_stop_a_session(
     monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path / "state"))
     with Session(ranks=1, runs_dir=tmp_path / "runs") as session:
         assert session.ready
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+def test_a_disk_that_fills_while_a_session_starts_is_told_and_logs_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", small]
+    mounted = subprocess.run(mount, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        (small / "most").write_bytes(bytes(100_000))
+        monkeypatch.setenv("DTDG_LAB_STATE", str(small / "state"))
+        message, folder, _ = failed_start(tmp_path / "runs", timeout_s=20.0)
+        assert "did not start" in message and folder.is_dir()
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)

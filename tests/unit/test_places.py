@@ -129,6 +129,18 @@ def test_a_home_that_may_not_be_entered_is_told_with_what_to_set(open_folder: Pa
 
 
 @needs_root
+def test_a_run_elsewhere_names_the_folder_of_the_state_that_may_not_be_entered(open_folder: Path) -> None:
+    runs = open_folder / "runs"
+    (open_folder / "home").mkdir(mode=0o700)
+    runs.mkdir()
+    runs.chmod(0o777)
+    environment = {"HOME": str(open_folder / "home"), "DTDG_LAB_STATE": ""}
+    message = said(f"{TRAIN}{AS_NOBODY}train(config, runs_dir=sys.argv[1])", runs, environment=environment)
+    assert "set DTDG_LAB_STATE to another folder" in message and "home belongs to root" in message
+    assert list(runs.iterdir()) == []
+
+
+@needs_root
 def test_a_session_names_the_folder_of_its_state(open_folder: Path) -> None:
     (open_folder / "state").mkdir(mode=0o755)
     (open_folder / "runs").mkdir()

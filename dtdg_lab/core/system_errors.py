@@ -207,8 +207,12 @@ def _explain_unreachable(path: Path) -> tuple[str, str]:
     )
 
 
-def _explain_in_the_way(path: Path) -> tuple[str, str]:
-    return "something else is there", "Move it away, or {elsewhere}."
+def _explain_file_in_the_way(path: Path) -> tuple[str, str]:
+    return "", "There is a file where a folder is needed: move it away, or {elsewhere}."
+
+
+def _explain_folder_in_the_way(path: Path) -> tuple[str, str]:
+    return "", "Something else is there, such as a folder where a file is needed. Move it away, or {elsewhere}."
 
 
 def _explain_missing(path: Path) -> tuple[str, str]:
@@ -241,6 +245,7 @@ _EXPLAINED: dict[int, Callable[[Path], tuple[str, str]]] = {
         (errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN),
         _explain_unreachable,
     ),
-    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY), _explain_in_the_way),
+    errno.ENOTDIR: _explain_file_in_the_way,
+    **dict.fromkeys((errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY), _explain_folder_in_the_way),
     errno.ENOENT: _explain_missing,
 }

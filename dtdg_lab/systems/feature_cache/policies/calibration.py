@@ -231,7 +231,7 @@ def _rows(source: str | Path | Iterable[Mapping[str, Any]], name: str) -> Iterat
 
 def _of_file(path: Path) -> Iterator[dict[str, str]]:
     opened = gzip.open if path.suffix == ".gz" else open
-    told = reading(path, remedy="Give a CSV file as it was measured.", damage=(csv.Error,))
+    told = reading(path, remedy="Give a CSV file as it was measured.", damaged="cannot be read", damage=(csv.Error,))
     with told, opened(path, "rt", newline="") as file:
         yield from csv.DictReader(file)
 

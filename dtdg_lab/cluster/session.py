@@ -156,9 +156,8 @@ class Engines:
         deadline = time.monotonic() + timeout_s
         while len(found := set(self.client.ids) - set(beside)) < wanted:
             if self._started is not None and (statuses := self._started.ended()):
-                raise ClusterError(
-                    f"{len(statuses)} of {wanted} engines ended as they started, {' and '.join(statuses)}."
-                )
+                how = ", ".join(dict.fromkeys(statuses))
+                raise ClusterError(f"{len(statuses)} of {wanted} engines ended as they started ({how}).")
             if time.monotonic() > deadline:
                 raise ClusterError(f"{len(found)} of {wanted} engines were ready in time.")
             time.sleep(0.02)

@@ -24,6 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dtdg_lab.core.catalogue import entry
+from dtdg_lab.core.child_process import environment
 from dtdg_lab.core.errors import NotAvailableError, PartitionError
 from dtdg_lab.core.options import option
 from dtdg_lab.datasets.names import list_datasets
@@ -153,7 +154,7 @@ def _nvml(gpus: list[str] | str) -> Finding:
 
 def _probed(code: str, timeout_s: float) -> dict[str, Any] | str:
     """The output of the probe, or the reason why there is none."""
-    command, env = [sys.executable, "-c", code], {**os.environ, "DGLBACKEND": "pytorch"}
+    command, env = [sys.executable, "-P", "-c", code], {**environment(), "DGLBACKEND": "pytorch"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
     except subprocess.TimeoutExpired:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from dtdg_lab.cluster.run import LocalRun
 from dtdg_lab.cluster.worker import Preparation, RunStart, begin_training
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, ControlError, LabError
+from dtdg_lab.core.errors import ConfigError, ControlError, LabError, RunFailedError, RunStoreError
+from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.preparation import preparation
 from dtdg_lab.core.records import TABLES, rows_of
+from dtdg_lab.core.system_errors import error_text, system_errno
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
@@ -161,6 +163,7 @@ def train_here(
             f"lab.train runs in this process, and ranks={config.ranks}: use config.replace(ranks=1), which keeps the "
             "plan, or Session(ranks=...).train(config)."
         )
+    runs_dir = writable_folder(runs_dir, "runs_dir", RunStoreError)
     undo_left_over(state_root() / NETEM)  # left by a run that was killed
     directory = (make or partial(RunDirectory.create, config))(root=runs_dir)
     finisher = Finisher(directory, 1, ranks=1)
@@ -173,9 +176,11 @@ def train_here(
             stack.callback(Pulse(directory.live).close)
             state = _train(config, directory, stack, progress=progress, bench=bench, finisher=finisher)
     except BaseException as error:
-        reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+        reason = error_text(error)
         finisher.finish("failed", reason, 0)
-        raise
+        if isinstance(error, LabError) or system_errno(error) is None:
+            raise
+        raise RunFailedError(f"{reason} The run's folder is {directory.path}.") from error
     finisher.finish(state)
     return open_run(directory.path)
 

@@ -23,6 +23,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, StoppedError
 from dtdg_lab.core.events import AttemptStarted, Preparing
 from dtdg_lab.core.preparation import preparation
+from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import Finisher
@@ -542,7 +543,7 @@ def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) 
     file = _write_error(directory, task, error)
     reason = str(error)
     if not isinstance(error, LabError):
-        reason = f"rank {task.rank} failed: {type(error).__name__}: {error}. Its traceback is in {file}."
+        reason = f"rank {task.rank} failed: {error_text(error).rstrip('.')}. Its traceback is in {file}."
     if task.attempt > 1:
         reason += f" (Attempt {task.attempt} of this run.)"
     dead = [int(word) for word in reason.split()[1:2] if "died (its process" in reason and word.isdigit()]

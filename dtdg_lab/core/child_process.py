@@ -123,9 +123,19 @@ def start_detached(module: str, argument: str, *, purpose: str, advice: str, err
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with this very package on the child's import path."""
+    """Return this process's environment, with a child's import path; see :func:`import_environment`."""
+    return {**os.environ, **import_environment()}
+
+
+def import_environment() -> dict[str, str]:
+    """Return the variables of a child's import path: this very package, and nothing of the working folder.
+
+    A user's ``random.py`` or ``queue.py`` beside his notebook would be imported in place of the standard library's, by
+    the child and by the processes that it starts.
+    """
     root = str(Path(__file__).resolve().parents[2])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
+    folders = [root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, folders)), "PYTHONSAFEPATH": "1"}  # an empty one is the folder
 
 
 def end_of(status: int | None) -> str:

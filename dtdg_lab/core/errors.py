@@ -19,11 +19,6 @@ class LabError(Exception):
     """Base of every error DTDG Lab raises on purpose."""
 
 
-def error_text(error: BaseException) -> str:
-    """The message of an error of DTDG Lab; of any other, its type too."""
-    return str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-
-
 class ConfigError(LabError, ValueError):
     """Raised when a setting has a value that is not allowed."""
 

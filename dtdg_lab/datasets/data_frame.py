@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dtdg_lab.core.errors import DataError, shortened
+from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.user_data import check_folder, different_columns, from_edges, from_vectors, known_only
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -98,15 +99,11 @@ def from_parquet(
     path = as_path(path, "path")
     if not os.path.isfile(path):
         raise DataError(f"{str(path)[:500]} is not a file. Give the path of a Parquet file with one edge a row.")
-    try:
-        with parquet.ParquetFile(path) as file:
-            wanted = _wanted(file.schema_arrow.names, str(path), src=src, dst=dst, time=time, weight=weight)
-            table = file.read(columns=list(wanted.values()))
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).rstrip(".")
-        raise DataError(
-            f"{path} cannot be read as Parquet: {reason}. Write it again, or use from_csv for a text file."
-        ) from error
+    remedy = "Write it again, or use from_csv for a text file."
+    as_parquet = reading(path, remedy=remedy, damaged="cannot be read as Parquet", damage=(pa.ArrowException,))
+    with as_parquet, parquet.ParquetFile(path) as file:
+        wanted = _wanted(file.schema_arrow.names, str(path), src=src, dst=dst, time=time, weight=weight)
+        table = file.read(columns=list(wanted.values()))
     vectors = _vectors(table, str(path), wanted)
     return from_vectors(
         **vectors,

@@ -17,7 +17,7 @@ from dtdg_lab.graphs.snapshot import refuse_masked
 
 
 # what numpy, pandas and torch raise where they cannot give an array; the reason is passed on
-_UNREADABLE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _LARGEST = float(np.finfo(np.float64).max)
 
 

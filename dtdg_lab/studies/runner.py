@@ -23,6 +23,8 @@ from dtdg_lab.cluster.run import Run
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, RunStoreError
+from dtdg_lab.core.files import writable_folder
+from dtdg_lab.core.system_errors import error_text, is_refusal
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
 from dtdg_lab.runs.finish import finish
@@ -114,7 +116,9 @@ def go_on(path: Path, session: Session | None) -> bool:
         if run.recorded_status()["state"] not in ENDED:
             next(each for each in session.under_way if each.path.resolve() == path.resolve()).stop()
         raise
-    except LabError:  # a checkpoint of another version or data: the run restarts
+    except LabError as error:  # a checkpoint of another version or data: the run restarts
+        if is_refusal(error):
+            raise
         return False
     return True
 
@@ -549,7 +553,7 @@ class GridRunner:
             self._interrupted(trial, str(error))
             raise
         except Exception as error:
-            said = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            said = error_text(error)
             if error in self._of_caller:
                 self._interrupted(trial, said)
                 raise
@@ -685,11 +689,12 @@ def run_study(
     sweep, name = _named(sweep, name, base, quick)
     if runs_dir is None:
         runs_dir = "runs" if session is None else session.runs_dir
+    root = writable_folder(runs_dir, "runs_dir", RunStoreError)
     return run_in(
-        Path(runs_dir) / FOLDER / name,
+        root / FOLDER / name,
         sweep,
         session=session,
-        runs_dir=Path(runs_dir),
+        runs_dir=root,
         prune=prune,
         on_trial=on_trial,
         on_start=on_start,

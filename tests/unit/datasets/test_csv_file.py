@@ -40,6 +40,13 @@ def zipped(members: Mapping[str, bytes]) -> bytes:
     return file.getvalue()
 
 
+def patched(archive: bytes, offset: int, value: int) -> bytes:
+    """Return a zip of one member with another byte at an offset of its local header, and in the directory."""
+    changed, directory = bytearray(archive), archive.index(b"PK\x01\x02")
+    changed[offset], changed[directory + offset + 2] = value, value
+    return bytes(changed)
+
+
 def tarred(members: Mapping[str, bytes], packer: str) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode=f"w:{packer}") as archive:
@@ -147,6 +154,8 @@ def test_a_member_chooses_one_of_several_tables(tmp_path):
         (lzma.compress(CSV)[:-9], {}, "cut short or damaged"),
         (packed("zstd")[:-5], {}, "cut short or damaged"),
         (zipped({"xl/workbook.xml": b"-"}), {}, "a workbook of Excel"),
+        (patched(zipped({"a.csv": CSV}), 6, 1), {}, "(a.csv) is encrypted. Unpack it with its password"),
+        (patched(zipped({"a.csv": CSV}), 8, 9), {}, "(a.csv) is packed by method 9 of zip, which Python does not read"),
         (CSV, {"nodes": [1, 2]}, "src has the id 3, which nodes does not list"),
     ],
 )

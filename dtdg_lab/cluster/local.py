@@ -217,15 +217,13 @@ def _train(
     import torch
 
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.distributed.group import SoloGroup, share_cores
+    from dtdg_lab.distributed.group import SoloGroup
+    from dtdg_lab.kernels.torch_defaults import torch_defaults
     from dtdg_lab.training.interfaces import LocalControl
     from dtdg_lab.training.recording import ResourceMonitor
 
     beginning = RunStart.of(directory, 0)
-    if config.threads or beginning.threads:
-        before = torch.get_num_threads()
-        stack.callback(torch.set_num_threads, before)
-        torch.set_num_threads(beginning.threads or share_cores(config.threads, 1))
+    stack.enter_context(torch_defaults(beginning.threads or config.threads))
     device = "cuda:0" if config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available()) else "cpu"
     writer = RecordWriter(directory.record_file(0), 0, 1, sink=lambda lines: finisher.wrote(len(lines)))
     stack.callback(writer.close)

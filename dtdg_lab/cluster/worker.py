@@ -217,9 +217,11 @@ def warm_up() -> dict[str, Any]:
 
 def rehearse() -> None:
     """Trigger first-use initialisation of libraries (two seconds); only a run started at once waits for it."""
+    from dtdg_lab.kernels.torch_defaults import torch_defaults
     from dtdg_lab.training import live_settings
 
-    live_settings.rehearse()
+    with torch_defaults():
+        live_settings.rehearse()
     gc.collect()
     gc.freeze()  # a collection after a change of settings takes 0.3 s with what is imported
 
@@ -273,11 +275,12 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
     import torch
 
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.distributed.group import ProcessGroup, share_cores
+    from dtdg_lab.distributed.group import ProcessGroup
+    from dtdg_lab.kernels.torch_defaults import torch_defaults
     from dtdg_lab.training.recording import ResourceMonitor
 
     config, beginning = directory.config(), RunStart.of(directory, task.rank, attempt=task.attempt)
-    torch.set_num_threads(beginning.threads or share_cores(config.threads, task.local_size))
+    stack.enter_context(torch_defaults(beginning.threads or config.threads, local_ranks=task.local_size))
     device = choose_device(task.device, task.local_rank, torch.cuda.device_count(), task.local_size)
     if device != "cpu":
         torch.cuda.set_device(device)

@@ -34,7 +34,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.distributed.model_averaging import ControlState
 from dtdg_lab.engine.strategy import RECORDED_PLAN, Step, StepOutcome
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.training.build import RunComponents, build, own_defaults
+from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.checkpoint import Checkpoint, CheckpointManager, Position, not_finite
 from dtdg_lab.training.collective import any_rank, as_rank_0, joined, share_moments, shared_reason
 from dtdg_lab.training.interfaces import ControlSource, Recorder
@@ -92,7 +92,6 @@ class Trainer:
             fit.
     """
 
-    @own_defaults()
     def __init__(
         self,
         config: RunConfig,
@@ -142,7 +141,6 @@ class Trainer:
         self._probe_due = True  # after the first epoch of every attempt
         resource_monitor.children = lambda: self._built.strategy.children
 
-    @own_defaults()
     def run(self) -> TrainingOutcome:
         """Train until the last epoch or a stop request.
 

@@ -363,6 +363,8 @@ def train_policy(
     Raises:
         ConfigError: costs of another number of parts.
     """
+    from dtdg_lab.kernels.torch_defaults import torch_defaults  # what only shows policies works without torch
+
     training = training or PolicyTraining()
     costs = tuple(costs or training_costs(parts))
     if {cost.parts for cost in costs} != {parts}:
@@ -378,7 +380,7 @@ def train_policy(
         penalty=training.penalty,
         restart=True,
     )
-    with _bar(training.episodes, shown=progress) as advance:
+    with torch_defaults(), _bar(training.episodes, shown=progress) as advance:
         learner = _learned(simulator, training, parts, advance)
     kept = ("name", "seed", "episodes", "double", "hidden", "remembers")
     policy = base.StoredPolicy(

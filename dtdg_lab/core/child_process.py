@@ -161,10 +161,18 @@ def is_running(pid: int, started_s: float) -> bool:
 
 
 def begin_child() -> Callable[[], bool]:
-    """Be a child: interrupts are left to the parent. Returns a function: whether the parent is alive.
+    """Be a child: signals to stop are left to the parent. Returns a function: whether the parent is alive.
+
+    A signal to a whole group of processes would else end what its parent needs for the last step.
 
     The end of the input alone is no sign of its death: another child may hold the pipe open.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_stops()
     parent = int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid()
     return lambda: os.getppid() == parent
+
+
+def ignore_stops() -> None:
+    """Leave signals that ask a process to stop to the parent, which ends this one."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)

@@ -41,6 +41,11 @@ class ControlSource(Protocol):
         """On rank 0, return when a version above ``seen`` exists or after the time-out; elsewhere at once."""
 
 
+def stop_request(requests: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first request to stop; empty without one. That of a signal has its name and its rank."""
+    return next((request for request in requests if request.get("stop")), {})
+
+
 class LocalControl:
     """Requests made in the same process; thread-safe."""
 
@@ -70,9 +75,17 @@ class LocalControl:
         """The newest version asked for."""
         return len(self._payloads)
 
-    def stop_requested(self) -> bool:
-        """Whether any request is to stop the run."""
-        return any(payload.get("stop") for payload in self._payloads)
+    def stop_by(self, name: str) -> None:
+        """Stop the run because of a signal.
+
+        Raises:
+            ControlError: the run is ending.
+        """
+        self.request({"stop": True, "signal": name, "rank": 0})
+
+    def stop_request(self) -> dict[str, Any]:
+        """Return the first request to stop; empty without one."""
+        return stop_request(self._payloads)
 
     def payload(self, version: int) -> dict[str, Any]:
         """The request of a version.

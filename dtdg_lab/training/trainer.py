@@ -81,7 +81,7 @@ class Trainer:
         checkpoint: file of the run's last checkpoint, written by rank 0.
         resource_monitor: memory and energy of this rank.
         device: where this rank computes.
-        resume: go on from the checkpoint.
+        resume: go on from the checkpoint, or from the beginning where the run ended before it wrote one.
         changes: live settings that differ from the checkpoint's from here on.
         show_progress: a progress bar over epochs, in cells and terminals.
         begin: a checkpoint of another run to begin with: its parameters, position and plan, under ``config``.
@@ -118,10 +118,12 @@ class Trainer:
         self._evaluated_step = -1
         self._save_requested = False
         self._updates_made = self._averaged_stretches = 0
-        self._branches, self._changes = begin is not None and not resume, dict(changes)
-        held = checkpoint if resume else begin
+        goes_on = resume and checkpoint.is_file()
+        self._branches, self._changes = begin is not None and not goes_on, dict(changes)
+        held = checkpoint if goes_on else begin
         stored = None if held is None else Checkpoint.load(held, device=device)
         self._data_checked = stored is not None and stored.check_graph(graph)
+        config = check_changes(config, self._changes) if resume and not goes_on else config
         self.live_settings = LiveSettings(config) if stored is None else self._settings_from(stored, config)
         plan = {**({} if stored is None else stored.plan), **self._recorded_plan(self._position.step)}
         self._built = build(self.live_settings.config, graph, group, device=device, plan=plan)
@@ -389,7 +391,9 @@ class Trainer:
 
     def _save_after_step(self) -> None:
         if self.live_settings.stopping:
-            self._save(meets=self._updates.together)
+            # else the run ends here, and saves: a signal leaves no time to do it twice
+            if not self._updates.together or self._position.iteration == self._steps:
+                self._save(meets=self._updates.together)
         else:
             every_s = self.live_settings.config["checkpoint_every_s"]
             self._keeper.after_step(self._built, self._loss, every_s, self._current_epoch)

@@ -7,6 +7,7 @@ import hmac
 import json
 import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ import zmq
 
 from dtdg_lab.core.errors import ConfigError, ControlError, LabError
 from dtdg_lab.core.records import MAX_CONTROL_VERSION
-from dtdg_lab.training.interfaces import stop_request
+from dtdg_lab.training.interfaces import first_stop
 
 # Messages that only holders of a session's key can make: HMAC-SHA256 before JSON.
 
@@ -68,6 +69,7 @@ def unpack(key: str, message: bytes) -> dict[str, Any]:
 
 Check = Callable[[dict[str, Any]], None]
 _NONCES = 10_000
+_LOOK_S = 0.2
 TRIES = 5  # to reach rank 0: a message may be lost while others attack its ports
 
 
@@ -121,7 +123,16 @@ class ControlServer:
 
     def stop_request(self) -> dict[str, Any]:
         """Return the first request to stop; empty without one."""
-        return stop_request(self._taken)
+        return first_stop(self._taken)[1]
+
+    def stops(self) -> bool:
+        """Return whether there is a request to stop."""
+        return bool(self.stop_request())
+
+    def stop_version(self) -> int:
+        """Return the version of the first request to stop; 0 without one."""
+        with self._changed:  # another rank may have read it in the store before it is taken here
+            return first_stop(self._taken)[0]
 
     def stop_by(self, name: str) -> None:
         """Stop the run because of a signal to this process, whatever ``check`` says.
@@ -210,14 +221,25 @@ class StoredControl:
 
     def __init__(self, store: Any, ask: Callable[[dict[str, Any]], int], rank: int) -> None:
         self._store, self._ask, self._rank = store, ask, rank
-        self._looked_at, self._stop = 0, dict[str, Any]()
+        self._looked_at, self._stop, self._next_s = 0, dict[str, Any](), 0.0
 
     def stop_request(self) -> dict[str, Any]:
         """Return the first request to stop; empty without one. One read a call."""
         while not self._stop and (found := self._store.read(store_key(self._looked_at + 1))) is not None:
             self._looked_at += 1
-            self._stop = stop_request([json.loads(found)])
+            self._stop = first_stop([json.loads(found)])[1]
         return self._stop
+
+    def stops(self) -> bool:
+        """Return whether a request to stop is known; the store is read five times a second at most."""
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + _LOOK_S
+            self.stop_request()
+        return bool(self._stop)
+
+    def stop_version(self) -> int:
+        """Return the version of the first request to stop; 0 without one."""
+        return self._looked_at if self.stop_request() else 0
 
     def stop_by(self, name: str) -> None:
         """Ask rank 0 to stop the run because of a signal to this process.

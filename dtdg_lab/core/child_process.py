@@ -8,12 +8,26 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from dtdg_lab.core.errors import NotAvailableError
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+@contextmanager
+def stops_blocked() -> Iterator[None]:
+    """Start children here that leave SIGTERM and SIGUSR1 to this process, which ends them: they inherit the mask.
+
+    A signal to a whole group of processes would else end what a run needs for its last step.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class ChildProcess:
@@ -38,7 +52,7 @@ class ChildProcess:
 
     def __init__(self, module: str, *, purpose: str, advice: str, fds: Sequence[int] = ()) -> None:
         try:
-            with contextlib.ExitStack() as opened:
+            with stops_blocked(), contextlib.ExitStack() as opened:
                 self._errors = opened.enter_context(tempfile.TemporaryFile())
                 self._child = subprocess.Popen(
                     [sys.executable, "-P", "-m", module, str(os.getpid())],
@@ -161,18 +175,10 @@ def is_running(pid: int, started_s: float) -> bool:
 
 
 def begin_child() -> Callable[[], bool]:
-    """Be a child: signals to stop are left to the parent. Returns a function: whether the parent is alive.
-
-    A signal to a whole group of processes would else end what its parent needs for the last step.
+    """Be a child: interrupts are left to the parent. Returns a function: whether the parent is alive.
 
     The end of the input alone is no sign of its death: another child may hold the pipe open.
     """
-    ignore_stops()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid()
     return lambda: os.getppid() == parent
-
-
-def ignore_stops() -> None:
-    """Leave signals that ask a process to stop to the parent, which ends this one."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)

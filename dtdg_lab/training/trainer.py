@@ -426,6 +426,10 @@ class Trainer:
             )
         return ControlState(version, self._built.strategy.requested_choice)
 
+    def _knows_stop(self) -> bool:
+        """Return whether this rank knows of a request to stop that rank 0 may not have told yet."""
+        return self._group.rank != 0 and self._replay is None and self._control.stops()
+
     def _next_step(self, received: str) -> int:
         """The step that comes after the one that is being made, or after those made."""
         return self._position.step + (received == STEP)
@@ -445,6 +449,8 @@ class Trainer:
             self._built,
             self._group,
             self._asked,
+            stops=self._knows_stop,
+            stop_version=self._control.stop_version,
             name=f"averaging-{self._updates_made}",
             start=start,
             step=self._position.step,

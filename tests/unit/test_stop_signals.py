@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from following import until
 from thinning import thinned
@@ -61,6 +62,14 @@ def slow(config):
 names.load_for = slow
 """
 STUCK_LOAD = SLOW_LOAD.replace('doing("waits")', "pass")
+LONG_STEP = """
+from dtdg_lab.training.trainer import Trainer
+def slow(self):
+    if self._position.step == 3:
+        open(sys.argv[2] + "-long", "w").close()
+        time.sleep(60)
+Trainer._slow_down = slow
+"""
 OWN_HANDLER = 'signal.signal(signal.SIGTERM, lambda *_: print("mine", flush=True))'
 
 
@@ -119,6 +128,7 @@ def test_a_training_script_is_interrupted_between_two_steps(tmp_path: Path, sent
     assert f"interrupted by {sent.name} at step {kept.step}" in (run.path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_step_of_five_seconds_is_finished(tmp_path: Path) -> None:
     with process(tmp_path, SLOW, script(tmp_path)) as child:
         run = run_of(tmp_path)
@@ -128,6 +138,23 @@ def test_a_step_of_five_seconds_is_finished(tmp_path: Path) -> None:
     assert "interrupted by SIGTERM at step 2" in run.reason and run.checkpoints[-1].step == steps_of(run) == 2
 
 
+@pytest.mark.slow
+def test_a_step_of_a_minute_is_left(tmp_path: Path) -> None:
+    config = CONFIG.replace(checkpoint_every_s=0.1)
+    with process(tmp_path, config, script(tmp_path, LONG_STEP)) as child:
+        run = run_of(tmp_path)
+        until((tmp_path / "runs-long").exists, what="the long step")
+        time.sleep(0.5)
+        assert ended(child, signal.SIGTERM)[0] == 128 + signal.SIGTERM
+    kept = run.checkpoints[-1].step
+    assert run.status == "interrupted" and kept <= steps_of(run) == 3
+    assert run.reason.startswith(
+        "interrupted by SIGTERM at step 3: its process was asked to leave, and left after 8.5 s"
+    )
+    assert f"checkpoint after {kept} steps" in run.reason
+
+
+@pytest.mark.slow
 def test_a_checkpoint_that_is_being_written_is_whole(tmp_path: Path) -> None:
     config = CONFIG.replace(checkpoint_every_s=0.1)
     with process(tmp_path, config, script(tmp_path, SLOW_SAVES)) as child:
@@ -136,6 +163,23 @@ def test_a_checkpoint_that_is_being_written_is_whole(tmp_path: Path) -> None:
         assert ended(child, signal.SIGTERM)[0] == -signal.SIGTERM
     assert f"interrupted by SIGTERM at step {steps_of(run)}" in run.reason
     assert run.checkpoints[-1].step == steps_of(run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["dynahb", "greendygnn"])
+def test_a_signal_to_a_whole_group_ends_no_child_that_the_last_step_needs(tmp_path: Path, system: str) -> None:
+    config = RunConfig(system=system, dataset="growing", parts=2, epochs=100_000, hidden=4, device="cpu", threads=1,
+                       generated_nodes=60, generated_edges=300, generated_snapshots=40)  # fmt: skip
+    with process(tmp_path, config, script(tmp_path)) as child:
+        run = run_of(tmp_path)
+        until_step(run, 2)
+        children = psutil.Process(child.pid).children(recursive=True)
+        assert children
+        for process_ in children:
+            process_.send_signal(signal.SIGTERM)
+        assert ended(child, signal.SIGTERM)[0] == -signal.SIGTERM
+    assert f"interrupted by SIGTERM at step {steps_of(run)}: " in run.reason and not list(run.path.glob("live/error*"))
+    assert not any(each.is_running() for each in children)
 
 
 @pytest.mark.parametrize("before", thinned([SLOW_LOAD, STUCK_LOAD], [0]), ids=["reports", "reports nothing"])

@@ -335,7 +335,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
                     control=control,
                     resource_monitor=resource_monitor,
                     device=device,
-                    resume=task.attempt > 1,
+                    resume=task.attempt > 1 and directory.checkpoint_file.is_file(),  # else it starts again
                     changes=dict(task.changes),
                 )
         except Exception as error:

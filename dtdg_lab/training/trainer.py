@@ -81,8 +81,8 @@ class Trainer:
         checkpoint: file of the run's last checkpoint, written by rank 0.
         resource_monitor: memory and energy of this rank.
         device: where this rank computes.
-        resume: go on from the checkpoint, or from the beginning where the run ended before it wrote one.
-        changes: live settings that differ from the checkpoint's from here on.
+        resume: go on from the checkpoint.
+        changes: live settings that differ from the checkpoint's from here on, or from ``config`` without ``resume``.
         show_progress: a progress bar over epochs, in cells and terminals.
         begin: a checkpoint of another run to begin with: its parameters, position and plan, under ``config``.
         replay: what this rank did in an earlier run with the same settings, to be repeated.
@@ -111,19 +111,18 @@ class Trainer:
     ) -> None:
         self._graph, self._group, self._device = graph, group, device
         self._recorder, self._control, self._resource_monitor = recorder, control, resource_monitor
-        self._show_progress, self._resumed = show_progress, resume
+        self._show_progress, self._resumed = show_progress, resume or bool(changes)
         self._clock = PhaseClock(device)
         self._step_recorder = StepRecorder(recorder, self._clock, resource_monitor, group.rank)
         self._position, self._replay = Position(), replay
         self._evaluated_step = -1
         self._save_requested = False
         self._updates_made = self._averaged_stretches = 0
-        goes_on = resume and checkpoint.is_file()
-        self._branches, self._changes = begin is not None and not goes_on, dict(changes)
-        held = checkpoint if goes_on else begin
+        self._branches, self._changes = begin is not None and not resume, dict(changes)
+        held = checkpoint if resume else begin
         stored = None if held is None else Checkpoint.load(held, device=device)
         self._data_checked = stored is not None and stored.check_graph(graph)
-        config = check_changes(config, self._changes) if resume and not goes_on else config
+        config = config if resume else check_changes(config, self._changes)
         self.live_settings = LiveSettings(config) if stored is None else self._settings_from(stored, config)
         plan = {**({} if stored is None else stored.plan), **self._recorded_plan(self._position.step)}
         self._built = build(self.live_settings.config, graph, group, device=device, plan=plan)
@@ -427,7 +426,7 @@ class Trainer:
         return ControlState(version, self._built.strategy.requested_choice)
 
     def _knows_stop(self) -> bool:
-        """Return whether this rank knows of a request to stop that rank 0 may not have told yet."""
+        """Return whether this rank knows of a request to stop that rank 0 may not have reported yet."""
         return self._group.rank != 0 and self._replay is None and self._control.stops()
 
     def _next_step(self, received: str) -> int:

@@ -137,10 +137,10 @@ def updates_for(
     group: Group,
     asked: Callable[[], ControlState],
     *,
-    stops: Callable[[], bool],
-    stop_version: Callable[[], int],
     name: str,
     start: ControlState,
+    stops: Callable[[], bool] = bool,
+    stop_version: Callable[[], int] = int,
     step: int = 0,
     place: tuple[int, int] = (0, 0),
     replay: Sequence[Round] | None = None,
@@ -151,10 +151,10 @@ def updates_for(
         built: what trains.
         group: the ranks.
         asked: the newest word; rank 0's counts.
-        stops: whether this rank knows of a request to stop.
-        stop_version: version of the first request to stop; 0 without one.
         name: of the averager, another one after every change.
         start: the word that holds already.
+        stops: whether this rank knows of a request to stop; never by default.
+        stop_version: version of the first request to stop; 0 without one.
         step: of the run, that comes next.
         place: the epoch that is under way, and how many of its steps have been made.
         replay: rounds of an earlier run of this rank, to be repeated.

@@ -23,7 +23,7 @@ from dtdg_lab.cluster.stop_signals import StopSignals
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, RunInterruptedError
 from dtdg_lab.runs.liveness import mark_interrupted
-from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.run import StoredRun, newest_interrupted, open_run
 
 CONFIG = RunConfig(
     system="psg", dataset="growing", parts=2, epochs=100_000, hidden=4, device="cpu", generated_nodes=24,
@@ -112,7 +112,7 @@ def ended(child: subprocess.Popen[str], sent: signal.Signals) -> tuple[int, str,
     return child.returncode, printed, errors
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("sent", thinned([signal.SIGTERM, signal.SIGUSR1]))
 def test_a_training_script_is_interrupted_between_two_steps(tmp_path: Path, sent: signal.Signals) -> None:
     with process(tmp_path, CONFIG, script(tmp_path)) as child:
         run = run_of(tmp_path)
@@ -290,3 +290,7 @@ def test_a_script_s_run_raises_where_the_signal_is_handled(tmp_path: Path) -> No
     finally:
         signal.signal(signal.SIGTERM, before)
     assert raised.value.signal == "SIGTERM"
+    run = next(tmp_path.glob("2*"))
+    again = lab.runs.replay(run, runs_dir=tmp_path / "again")
+    assert lab.runs.verify_replay(again) and steps_of(again) == steps_of(open_run(run))
+    assert newest_interrupted(tmp_path) == run

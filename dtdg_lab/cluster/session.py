@@ -273,6 +273,8 @@ def trouble(answers: Sequence[Any]) -> str:
 
 
 HEARTBEAT_S = 5.0
+LEFT_S = 10.0  # for engines to exit after a signal
+REPLACED_S = 60.0  # for new ones to start
 MOST_SILENT_S = 1200.0  # below the time after which collectives end by themselves
 
 
@@ -520,6 +522,9 @@ class Session:
     def resume(self, run: Run | StoredRun | str | Path, **changes: Any) -> Run:
         """Resume a run from its last checkpoint, as a new attempt; also a run of a session that has ended.
 
+        A run that a signal interrupted before its first checkpoint starts from the beginning, and engines that left at
+        the signal are replaced.
+
         Args:
             run: stopped, failed or interrupted: a handle of this or another session, a stored run, or its folder.
             changes: live settings to change then, such as a smaller ``learning_rate``.
@@ -542,18 +547,23 @@ class Session:
                     f"run {directory.id} is {status['state']} in another session: it needs no resuming. "
                     "Session.attach() reaches that session."
                 )
-            config = directory.config()
+            config, signalled = directory.config(), directory.recorded_status()["state"] == "interrupted"
             places = self._files.engines_of(path)
+            if signalled and not self.under_way:
+                self._await_leaving()
+                if self._files.owned and not self.problem:
+                    self._replace_missing(REPLACED_S)
             self._check_free(config.ranks, places)
             if status["state"] not in ENDED:
                 raise ControlError(
                     f"run {directory.id} is {status['state']}: it needs no resuming. session.runs has its handle."
                 )
-            if not directory.checkpoint_file.is_file():
+            kept = directory.checkpoint_file.is_file()
+            if not kept and not signalled:
                 raise RunStoreError(
                     f"run {directory.id} has no checkpoint yet: start it again with session.train(run.config)."
                 )
-            check_request(read_kept(directory.checkpoint_file).config, {"set": changes})
+            check_request(read_kept(directory.checkpoint_file).config if kept else config, {"set": changes})
             if not ours:
                 self._files.add_run(path)
             attempt = status["attempt"] + 1
@@ -567,9 +577,22 @@ class Session:
             found = [self._handle(path) for path in self._files.runs() if is_under_way(path)]
             return [run for run in found if run.status not in ENDED]
 
+    def _await_leaving(self) -> None:
+        """Wait for engines that were asked to leave: until they have, they look alive."""
+        deadline = time.monotonic() + LEFT_S
+        for path in self._files.runs():
+            run = RunDirectory.open(path)
+            status = run.recorded_status()
+            while status["state"] == "interrupted" and time.monotonic() < deadline:
+                notes = read_notes(run.live, status["attempt"]).values()
+                if all(note.host != host_id() or is_dead(note) for note in notes):
+                    break
+                time.sleep(0.05)
+
     def _check_free(self, ranks: int, places: tuple[int, ...] = ()) -> None:
         if self._closed:
             raise ControlError("the session is closed: create a new one.")
+        self._await_leaving()
         busy = self.under_way
         for run in busy:
             taken = self._files.engines_of(run.path) or tuple(range(run.config.ranks))
@@ -652,6 +675,7 @@ class Session:
         with self._lock:
             for run in self.under_way:
                 raise ControlError(f"run {run.id} is {run.status}: engines are replaced between runs.")
+            self._await_leaving()
             current = self.current
             if current is not None:
                 stuck = read_notes(current.path / "live", current.attempt).values()

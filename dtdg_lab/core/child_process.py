@@ -8,12 +8,26 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from dtdg_lab.core.errors import NotAvailableError
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+@contextmanager
+def stops_blocked() -> Iterator[None]:
+    """Start children here that leave SIGTERM and SIGUSR1 to this process, which ends them: they inherit the mask.
+
+    A signal to a whole group of processes would else end what a run needs for its last step.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class ChildProcess:
@@ -38,7 +52,7 @@ class ChildProcess:
 
     def __init__(self, module: str, *, purpose: str, advice: str, fds: Sequence[int] = ()) -> None:
         try:
-            with contextlib.ExitStack() as opened:
+            with stops_blocked(), contextlib.ExitStack() as opened:
                 self._errors = opened.enter_context(tempfile.TemporaryFile())
                 self._child = subprocess.Popen(
                     [sys.executable, "-P", "-m", module, str(os.getpid())],

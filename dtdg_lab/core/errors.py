@@ -80,6 +80,18 @@ class RunFailedError(LabError):
     """Raised when a run ended without finishing; the message names the rank and the cause."""
 
 
+class RunInterruptedError(RunFailedError):
+    """Raised when a run was interrupted: a signal asked its processes to leave, or they are gone.
+
+    Attributes:
+        signal: name of the signal that this process got; empty without one.
+    """
+
+    def __init__(self, message: str, signal: str = "") -> None:
+        super().__init__(message)
+        self.signal = signal
+
+
 class StoppedError(LabError):
     """Raised where a run is stopped before its first step."""
 

@@ -319,9 +319,9 @@ def read_json(path: str | Path) -> Any:
         ) from error
 
 
-STATES = ("starting", "running", "paused", "stopping", "finished", "stopped", "failed")
-ENDS = ("finished", "stopped", "failed")  # states that are recorded at the end
-ENDED = (*ENDS, "interrupted")  # the last one is derived: the processes are gone, see runs/liveness.py
+# interrupted: recorded if a signal asked its processes to leave, else derived: they are gone, see runs/liveness.py
+ENDED = ("finished", "stopped", "failed", "interrupted")
+STATES = ("starting", "running", "paused", "stopping", *ENDED)
 _FOLDERS = ("records", "checkpoints", "live")
 _MOST_RUNS_A_SECOND = 1000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)

@@ -22,7 +22,15 @@ from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, end_run, run_confi
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, RunStoreError
+from dtdg_lab.core.errors import (
+    ClusterError,
+    ConfigError,
+    ControlError,
+    LabError,
+    RunFailedError,
+    RunInterruptedError,
+    RunStoreError,
+)
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.system_errors import error_text, is_refusal
 from dtdg_lab.core.units import format_seconds
@@ -332,7 +340,12 @@ def time_left(trials: Sequence[Trial], left: Sequence[Cell]) -> float | None:
 # The runs of a grid: each trial is started, resumed after a kill, stopped early, and always recorded.
 
 
-OF_THE_STUDY = (RunStoreError, ControlError, ClusterError)  # not caused by a trial: the study ends and can be resumed
+OF_THE_STUDY = (
+    RunStoreError,
+    ControlError,
+    ClusterError,
+    RunInterruptedError,
+)  # not caused by a trial: the study ends and can be resumed
 STOP_LOOK_S, STOP_PATIENCE_S = 0.2, 30.0
 Decide = Callable[[Trial, Sequence[Trial]], Judge | None]
 

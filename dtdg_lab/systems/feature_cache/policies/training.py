@@ -364,6 +364,8 @@ def train_policy(
     Raises:
         ConfigError: costs of another number of parts.
     """
+    from dtdg_lab.kernels.torch_defaults import torch_defaults  # what only shows policies works without torch
+
     out = None if out is None else writable_file(out, "out", ConfigError)
     training = training or PolicyTraining()
     costs = tuple(costs or training_costs(parts))
@@ -380,7 +382,7 @@ def train_policy(
         penalty=training.penalty,
         restart=True,
     )
-    with _bar(training.episodes, shown=progress) as advance:
+    with torch_defaults(), _bar(training.episodes, shown=progress) as advance:
         learner = _learned(simulator, training, parts, advance)
     kept = ("name", "seed", "episodes", "double", "hidden", "remembers")
     policy = base.StoredPolicy(

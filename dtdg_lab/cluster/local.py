@@ -25,7 +25,7 @@ from dtdg_lab.core.errors import (
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.preparation import preparation
 from dtdg_lab.core.records import TABLES, rows_of
-from dtdg_lab.core.system_errors import error_text, system_errno
+from dtdg_lab.core.system_errors import error_text, is_explained
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
@@ -193,7 +193,7 @@ def train_here(
             if signals.received is None:
                 reason = error_text(error)
                 finisher.finish("failed", reason, 0)
-                if isinstance(error, LabError) or system_errno(error) is None:
+                if isinstance(error, LabError) or not is_explained(error):
                     raise
                 raise RunFailedError(f"{reason} The run's folder is {directory.path}.") from error
             mark_interrupted(directory, 1, signals.received.name, rank=0)  # it may have ended what the run needs, too

@@ -581,8 +581,11 @@ class Session:
         """Wait for engines that were asked to leave: until they have, they look alive."""
         deadline = time.monotonic() + LEFT_S
         for path in self._files.runs():
-            run = RunDirectory.open(path)
-            status = run.recorded_status()
+            try:
+                run = RunDirectory.open(path)
+                status = run.recorded_status()
+            except LabError:  # a folder that is damaged holds no engine
+                continue
             while status["state"] == "interrupted" and time.monotonic() < deadline:
                 notes = read_notes(run.live, status["attempt"]).values()
                 if all(note.host != host_id() or is_dead(note) for note in notes):

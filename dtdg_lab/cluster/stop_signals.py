@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import threading
@@ -11,8 +10,6 @@ import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
-
-from dtdg_lab.core.errors import LabError
 
 STOPPING = (signal.SIGTERM, signal.SIGUSR1)
 OVERDUE_S = 8.5  # a run that has not ended by then is left, so that the process is gone within 10 s
@@ -79,8 +76,12 @@ class StopSignals:
     def _watch(self) -> None:
         asked, overdue_s = False, float("inf")
         while True:
-            ready, _, _ = select.select([self._reader], [], [], None if self.received is None else RETRY_S)
-            for number in self._reader.recv(256) if ready else b"":
+            self._reader.settimeout(None if self.received is None else RETRY_S)
+            try:
+                heard = self._reader.recv(256)
+            except TimeoutError:
+                heard = b""
+            for number in heard:
                 if number == _CLOSE[0]:
                     return
                 if number in self._handlers and self.received is None:
@@ -99,7 +100,7 @@ class StopSignals:
             return False
         try:
             self.request(name)
-        except LabError:  # not ready for it yet, or about to end by itself
+        except Exception:  # not ready for it yet, about to end by itself, or short of descriptors: it is asked again
             return False
         return True
 

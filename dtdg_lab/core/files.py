@@ -106,6 +106,8 @@ def _exists(folder: Path) -> bool:
         folder.lstat()
     except FileNotFoundError:
         return False
+    if folder.is_symlink() and not folder.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     return True

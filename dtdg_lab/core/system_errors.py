@@ -7,6 +7,7 @@ import errno
 import os
 import pwd
 import resource
+import shlex
 import shutil
 import stat
 import tokenize
@@ -48,12 +49,10 @@ def system_errno(error: BaseException) -> int | None:
 
     A MemoryError counts as ENOMEM. What a reader raises in place of a refusal (``raise ... from``) counts too.
     """
-    if isinstance(error, MemoryError):
+    if _is_lack_of_memory(error):
         return errno.ENOMEM
     if isinstance(error, OSError) and error.errno and error.errno not in _OF_CONTENT:
         return error.errno
-    if isinstance(error, RuntimeError) and _NO_MEMORY in str(error):
-        return errno.ENOMEM
     cause = error.__cause__
     return None if cause is None else system_errno(cause)
 
@@ -87,7 +86,17 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, LabError):
         return str(error)
     text = f"{type(error).__name__}: {error}"
-    return text if system_errno(error) is None else f"{text.rstrip('.')}. {explain(error)}"
+    return f"{text.rstrip('.')}. {explain(error)}" if is_explained(error) else text
+
+
+def is_explained(error: BaseException) -> bool:
+    """Return True if an error is itself a refusal of the system for which there is a remedy, such as a full disk."""
+    number = errno.ENOMEM if _is_lack_of_memory(error) else error.errno if isinstance(error, OSError) else None
+    return number in _EXPLAINED
+
+
+def _is_lack_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY in str(error))
 
 
 @contextlib.contextmanager
@@ -179,10 +188,13 @@ def _explain_denied(path: Path) -> tuple[str, str]:
         return "", "{Elsewhere}."
     owner, user = _user_name(facts.st_uid), _user_name(os.geteuid())
     details = f"{blocking} belongs to {owner} (mode {stat.filemode(facts.st_mode)}), and this process runs as {user}"
-    escaped = str(blocking).replace("{", "{{").replace("}", "}}")
+    quoted = shlex.quote(str(blocking)).replace("{", "{{").replace("}", "}}")
+    execute = "x" if stat.S_ISDIR(facts.st_mode) else ""
     if facts.st_uid == os.geteuid():
-        return details, f"Run: chmod -R u+rwX {escaped}"
-    return details, f"Ask {owner} to run: chmod -R a+rX {escaped} (a+rwX to write there too); or {{elsewhere}}."
+        return details, f"Run: chmod u+rw{execute} {quoted}"
+    if facts.st_uid == 0:
+        return details, "{Elsewhere}, or ask who administers this machine."
+    return details, f"Ask {owner} to run: chmod a+r{execute} {quoted} (with w to write there, too); or {{elsewhere}}."
 
 
 def _user_name(uid: int) -> str:
@@ -216,7 +228,9 @@ def _explain_folder_in_the_way(path: Path) -> tuple[str, str]:
 
 
 def _explain_missing(path: Path) -> tuple[str, str]:
-    return "", "Check the path, or {elsewhere}."
+    link = next((part for part in (path, *path.parents) if part.is_symlink() and not part.exists()), None)
+    details = "" if link is None else f"the link {link} leads to {os.readlink(link)}, which is missing"
+    return details, "Check the path, or {elsewhere}."
 
 
 def _explain_other(path: Path) -> tuple[str, str]:

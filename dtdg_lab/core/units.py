@@ -18,7 +18,7 @@ NETEM = "netem"  # folder in the state directory: marks network devices with tra
 def as_path(given: Any, called: str, raises: type[LabError] = DataError) -> Path:
     """Return the absolute path that a user means, with ~ and environment variables expanded as a shell does.
 
-    It need not exist. A name that exists as it is written is not expanded.
+    It need not exist. The part that exists as it is written is not expanded: an absolute path stays what it is.
 
     Args:
         given: text, or a path object that stands for text.
@@ -40,19 +40,31 @@ def as_path(given: Any, called: str, raises: type[LabError] = DataError) -> Path
         )
     if not text or "\0" in text:
         raise raises(f"{called}={shortened(text)} is no path; the path of a file or folder is needed.")
-    expanded = text
-    if not os.path.lexists(text):
-        expanded = os.path.expandvars(text)
-        if unset := _VARIABLE.search(expanded):
-            raise raises(
-                f"{called}={shortened(text)}: the environment variable {unset.group().strip('${}')} is not set. Set "
-                "it, or give the whole path."
-            )
     try:
-        path = Path(expanded).expanduser()
+        path = _expand_variables(Path(text)).expanduser()
+    except KeyError as error:
+        raise raises(
+            f"{called}={shortened(text)}: the environment variable {error.args[0]} is not set. Set it, or give the "
+            "whole path."
+        ) from error
     except RuntimeError as error:
         raise raises(f"{called}={shortened(text)}: {error} Give the whole path.") from error
     return path if path.is_absolute() else working_folder(f"{called}={shortened(text)}", raises) / path
+
+
+def _expand_variables(path: Path) -> Path:
+    """Return a path with variables expanded in the part that does not exist as it is written.
+
+    Raises:
+        KeyError: a variable is not set.
+    """
+    present = path
+    while not os.path.lexists(present) and present != present.parent:
+        present = present.parent
+    rest = os.path.expandvars(str(path.relative_to(present)))
+    if unset := _VARIABLE.search(rest):
+        raise KeyError(unset.group().strip("${}"))
+    return Path(rest) if present == Path() else Path(f"{present}/{rest}")  # a variable may hold an absolute path
 
 
 def working_folder(needed_for: str, raises: type[LabError]) -> Path:

@@ -14,7 +14,7 @@ from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.user_data import check_folder, different_columns, from_edges, from_vectors, known_only
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.edge_list import MISSING_WORDS, missing_id
+from dtdg_lab.graphs.edge_list import MISSING_WORDS, NO_EDGE_VECTORS, missing_id
 
 
 def from_pandas(
@@ -123,6 +123,8 @@ def _wanted(has: list[Any], where: str, **columns: Any) -> dict[str, Any]:
         DataError: one is no column of the table, or several, or has two roles.
     """
     wanted = {role: column for role, column in columns.items() if column is not None or role != "weight"}
+    if isinstance(columns.get("weight"), list | tuple):
+        raise DataError(f"weight={shortened(columns['weight'])} are several columns. {NO_EDGE_VECTORS}")
     for role, column in wanted.items():
         found = has.count(column) if isinstance(column, Hashable) else 0
         if found != 1:

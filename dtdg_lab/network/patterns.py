@@ -508,7 +508,7 @@ def load_trace(file: str | Path, parts: int) -> RecordedTrace:
     if not file:
         raise ConfigError("congestion=recorded needs the file of a trace: set congestion_file, or another pattern.")
     path = as_path(file, "congestion_file")
-    with reading(path, f"congestion_file={shortened(file)}", remedy="Give a trace's file."):
+    with reading(path, f"congestion_file={str(file)!r}", remedy="Give a trace's file."):
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     changes = [_change(line, number, path, parts) for number, line in enumerate(lines, start=1)]
     times = tuple(when for when, _ in changes)

@@ -276,9 +276,10 @@ def _code_of(file: Path) -> str:
 FOREIGN = re.findall(
     r"\w+",
     """
-    ARGS BEGIN CourseDirectory HASH NAME NCCL_SOCKET_IFNAME REASON SBATCH SOLUTION SmoothedGCN Subsystem _w
-    autograde edgelist elliptic_txs_ generate_assignment grades ipcluster_config jupyter_bokeh mpi4py my_blocks
-    nbgrader_config node1 node2 pyviz_comms release_feedback renames scp sftp shortest_first
+    ARGS BEGIN CourseDirectory HASH KillWait NAME NCCL_SOCKET_IFNAME REASON SBATCH SOLUTION SmoothedGCN Subsystem TERM
+    _w autograde edgelist elliptic_txs_ generate_assignment grades ipcluster_config jupyter_bokeh mpi4py my_blocks
+    nbgrader_config node1 node2 pyviz_comms release_feedback renames scancel scp sftp shortest_first srun
+    terminationGracePeriodSeconds
     """,
 )
 PROGRAMS = re.findall(r"\S+", ". conda hub ipcluster ipython jupyter make nbgrader npm pip python ssh")

@@ -92,6 +92,23 @@ def test_what_cannot_be_expanded_is_refused_with_its_name(home: Path, given: str
 def test_a_name_that_exists_as_written_is_not_expanded(home: Path) -> None:
     (Path.cwd() / "$NOWHERE").mkdir()
     assert as_path("$NOWHERE", "path") == Path.cwd() / "$NOWHERE"
+    for name in ("$NOWHERE/new", "$NOWHERE/$HOME", "~/runs", "$HOME/runs", "runs"):
+        path = as_path(name, "path")
+        assert path.is_absolute()
+        assert as_path(path, "path") == as_path(str(path), "path") == path  # an absolute path stays what it is
+    assert as_path("$NOWHERE/new", "path") == Path.cwd() / "$NOWHERE" / "new"
+
+
+def test_a_run_trains_in_a_working_folder_with_a_dollar(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (Path.cwd() / "a$HOME").mkdir()
+    monkeypatch.chdir("a$HOME")
+    assert train(CONFIG, progress=False).path.is_relative_to(Path.cwd() / "runs")
+
+
+def test_a_link_to_a_place_that_is_gone_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    with pytest.raises(RunStoreError, match=r"the link .*link leads to .*disk, which is missing"):
+        writable_folder(tmp_path / "link" / "runs", "runs_dir", RunStoreError)
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -136,7 +153,7 @@ def test_a_run_elsewhere_names_the_folder_of_the_state_that_may_not_be_entered(o
     runs.chmod(0o777)
     environment = {"HOME": str(open_folder / "home"), "DTDG_LAB_STATE": ""}
     message = said(f"{TRAIN}{AS_NOBODY}train(config, runs_dir=sys.argv[1])", runs, environment=environment)
-    assert "set DTDG_LAB_STATE to another folder" in message and "home belongs to root" in message
+    assert "Set DTDG_LAB_STATE to another folder" in message and "home belongs to root" in message
     assert list(runs.iterdir()) == []
 
 
@@ -147,7 +164,7 @@ def test_a_session_names_the_folder_of_its_state(open_folder: Path) -> None:
     (open_folder / "runs").chmod(0o777)
     code = f"{SESSION}{AS_NOBODY}Session(ranks=1, runs_dir=sys.argv[1])"
     message = said(code, open_folder / "runs", environment={"DTDG_LAB_STATE": str(open_folder / "state")})
-    assert "set DTDG_LAB_STATE to another folder" in message and f"{open_folder / 'state'} belongs to root" in message
+    assert "Set DTDG_LAB_STATE to another folder" in message and f"{open_folder / 'state'} belongs to root" in message
 
 
 def test_nothing_is_computed_for_a_folder_that_cannot_be_written(

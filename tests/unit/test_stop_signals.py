@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -294,3 +295,32 @@ def test_a_script_s_run_raises_where_the_signal_is_handled(tmp_path: Path) -> No
     again = lab.runs.replay(run, runs_dir=tmp_path / "again")
     assert lab.runs.verify_replay(again) and steps_of(again) == steps_of(open_run(run))
     assert newest_interrupted(tmp_path) == run
+
+
+def test_a_signal_is_heard_by_a_process_with_many_files_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with StopSignals(lambda name: None, deliver=False) as signals:
+            signal.raise_signal(signal.SIGUSR1)
+            until(lambda: signals.received == signal.SIGUSR1)
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_request_that_fails_is_made_again() -> None:
+    failures = [OSError(24, "Too many open files"), ControlError("not ready")]
+    names: list[str] = []
+
+    def request(name: str) -> None:
+        if failures:
+            raise failures.pop()
+        names.append(name)
+
+    with StopSignals(lambda name: None, deliver=False) as signals:
+        signals.request = request
+        signal.raise_signal(signal.SIGUSR1)
+        until(lambda: names == ["SIGUSR1"])
